@@ -1,0 +1,7 @@
+"""Tarragon trains distributed models on Kubernetes, or on this machine alone."""
+
+from __future__ import annotations
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0"
