@@ -1,0 +1,57 @@
+"""Kubernetes quantities (`500m`, `8Gi`, `1e3`) as exact whole numbers of thousandths.
+
+Thousandths are the finest unit the scheduler of Kubernetes itself uses for cpu; finer amounts round up, as there.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+_SUFFIXES = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 1000),
+    "": Fraction(1),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "P": Fraction(10**15),
+    "E": Fraction(10**18),
+    "Ki": Fraction(2**10),
+    "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30),
+    "Ti": Fraction(2**40),
+    "Pi": Fraction(2**50),
+    "Ei": Fraction(2**60),
+}
+# Six characters of exponent would already be beyond any machine; more would only burn memory.
+_FORM = re.compile(r"([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))(?:[eE]([+-]?\d{1,3})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)")
+
+
+def milli(text: str | float) -> int:
+    """Thousandths of a quantity, rounded up: `milli("1.5") == 1500`, `milli("8Gi") == 8 * 2**30 * 1000`.
+
+    Raises ValueError for anything that kube-apiserver would refuse as a quantity.
+    """
+    match = _FORM.fullmatch(str(text).strip())
+    if match is None:
+        raise ValueError(f"{text!r} is no quantity; write for example 500m, 2, 8Gi")
+    number, exponent, suffix = match.groups()
+    value = Fraction(number if not number.endswith(".") else number[:-1])
+    value *= Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
+    scaled = value * 1000
+    return -((-scaled.numerator) // scaled.denominator)
+
+
+def text(milli_units: int) -> str:
+    """The shortest plain spelling of thousandths: `text(1500) == "1500m"`, `text(8 * 2**30 * 1000) == "8Gi"`."""
+    if milli_units % 1000:
+        return f"{milli_units}m"
+    whole = milli_units // 1000
+    for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
+        unit = _SUFFIXES[suffix].numerator
+        if whole and whole % unit == 0:
+            return f"{whole // unit}{suffix}"
+    return str(whole)

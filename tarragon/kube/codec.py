@@ -1,0 +1,46 @@
+"""JSON and times as Kubernetes writes them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+_encoder = msgspec.json.Encoder()
+
+
+@lru_cache(maxsize=256)
+def _decoder(model: type[T]) -> msgspec.json.Decoder[T]:
+    # Lax on nothing: kube-apiserver is strict too. Unknown fields are dropped by the Structs themselves.
+    return msgspec.json.Decoder(model)
+
+
+def decode(data: bytes | str, model: type[T]) -> T:
+    """Raises msgspec.DecodeError (bad JSON) or msgspec.ValidationError (wrong type, with the path in its text)."""
+    return _decoder(model).decode(data)
+
+
+def encode(value: Any) -> bytes:
+    """Compact UTF-8 JSON."""
+    return _encoder.encode(value)
+
+
+def timestamp(moment: dt.datetime) -> str:
+    """metav1.Time: whole seconds, `2026-11-21T10:00:00Z`."""
+    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_timestamp(moment: dt.datetime) -> str:
+    """metav1.MicroTime, as leases and events have it."""
+    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def moment(text: str) -> dt.datetime:
+    """The time that `timestamp` or `micro_timestamp` wrote. Raises ValueError for anything else."""
+    parsed = dt.datetime.fromisoformat(text)
+    if parsed.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone; write it as 2026-11-21T10:00:00Z")
+    return parsed.astimezone(dt.UTC)

@@ -1,0 +1,187 @@
+"""The slices of pods, nodes, services and their kin that Tarragon reads, and how they are addressed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import msgspec
+
+from tarragon.kube.meta import AnyObject, ObjectMeta, Resource, Struct
+
+
+class ResourceRequirements(Struct):
+    requests: dict[str, str | int | float] = {}
+    limits: dict[str, str | int | float] = {}
+
+
+class ContainerPort(Struct):
+    container_port: int = 0
+    name: str = ""
+
+
+class Container(Struct):
+    name: str = ""
+    image: str = ""
+    restart_policy: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: list[ContainerPort] = []
+
+
+class Toleration(Struct):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class PodSpec(Struct):
+    node_name: str = ""
+    scheduler_name: str = ""
+    restart_policy: str = "Always"
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    node_selector: dict[str, str] = {}
+    affinity: Any = None
+    tolerations: list[Toleration] = []
+    overhead: dict[str, str | int | float] = {}
+    priority: int | None = None
+    priority_class_name: str = ""
+
+
+class Terminated(Struct):
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: dt.datetime | None = None
+    finished_at: dt.datetime | None = None
+
+
+class Waiting(Struct):
+    reason: str = ""
+    message: str = ""
+
+
+class Running(Struct):
+    started_at: dt.datetime | None = None
+
+
+class ContainerState(Struct):
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Struct):
+    name: str = ""
+    ready: bool = False
+    started: bool | None = None
+    restart_count: int = 0
+    image: str = ""
+    container_id: str = msgspec.field(default="", name="containerID")
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+
+class PodCondition(Struct):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: dt.datetime | None = None
+
+
+class PodStatus(Struct):
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    start_time: dt.datetime | None = None
+    conditions: list[PodCondition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+
+
+class Pod(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def is_finished(self) -> bool:
+        """It has run to its end and holds no resources any more."""
+        return self.status.phase in {"Succeeded", "Failed"}
+
+    def container_status(self, name: str) -> ContainerStatus | None:
+        return next((status for status in self.status.container_statuses if status.name == name), None)
+
+    def condition(self, kind: str) -> PodCondition | None:
+        return next((condition for condition in self.status.conditions if condition.type == kind), None)
+
+
+class Taint(Struct):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Struct):
+    unschedulable: bool = False
+    taints: list[Taint] = []
+
+
+class NodeStatus(Struct):
+    capacity: dict[str, str | int | float] = {}
+    allocatable: dict[str, str | int | float] = {}
+    conditions: list[PodCondition] = []
+
+
+class Node(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        return any(condition.type == "Ready" and condition.status == "True" for condition in self.status.conditions)
+
+
+class ServicePort(Struct):
+    name: str = ""
+    port: int = 0
+    target_port: int | str | None = None
+
+
+class ServiceSpec(Struct):
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+    ports: list[ServicePort] = []
+    selector: dict[str, str] = {}
+
+
+class Service(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+PODS = Resource(group="", version="v1", plural="pods", kind="Pod", model=Pod)
+NODES = Resource(group="", version="v1", plural="nodes", kind="Node", model=Node, namespaced=False)
+SERVICES = Resource(group="", version="v1", plural="services", kind="Service", model=Service)
+CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", model=AnyObject)
+SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret", model=AnyObject)
+EVENTS = Resource(group="", version="v1", plural="events", kind="Event", model=AnyObject)
+NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", model=AnyObject, namespaced=False)
+PERSISTENT_VOLUME_CLAIMS = Resource(
+    group="", version="v1", plural="persistentvolumeclaims", kind="PersistentVolumeClaim", model=AnyObject
+)
+SERVICE_ACCOUNTS = Resource(group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", model=AnyObject)
+ENDPOINTS = Resource(group="", version="v1", plural="endpoints", kind="Endpoints", model=AnyObject)
+CUSTOM_RESOURCE_DEFINITIONS = Resource(
+    group="apiextensions.k8s.io",
+    version="v1",
+    plural="customresourcedefinitions",
+    kind="CustomResourceDefinition",
+    model=AnyObject,
+    namespaced=False,
+)
+LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", model=AnyObject)

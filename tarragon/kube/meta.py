@@ -1,0 +1,135 @@
+"""What every Kubernetes object has: a key, metadata, owners; and how a kind is addressed.
+
+Structs are for reading only: they drop what they do not know. Never write a decoded object back, send patches.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """Which object of a kind: `namespace` is empty for kinds that live outside of namespaces."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource(Generic[T]):
+    """A kind of object as the API addresses it, with the type its objects are decoded into.
+
+    `model` is a msgspec Struct for a slim reading, or `dict` for the whole object.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    model: type[T]
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As written in manifests: `v1`, `kubeflow.org/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def full_name(self) -> str:
+        """As kubectl names it in messages: `pods`, `tfjobs.kubeflow.org`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def reading(self, model: type[U]) -> Resource[U]:
+        """The same kind, decoded into another type."""
+        return replace(self, model=model)  # type: ignore[return-value, arg-type]
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path. An empty namespace addresses all of them (or a kind that has none)."""
+        parts = ["/api" if not self.group else "/apis", *([self.group] if self.group else []), self.version]
+        if namespace and self.namespaced:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part]
+        return "/".join(parts)
+
+
+class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Base of all slices: JSON's camelCase outside, Python's names inside."""
+
+
+class OwnerReference(Struct):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class ManagedField(Struct):
+    manager: str = ""
+    operation: str = ""
+    api_version: str = ""
+    time: dt.datetime | None = None
+    subresource: str = ""
+    fields_v1: Any = msgspec.field(default=None, name="fieldsV1")
+
+
+class ObjectMeta(Struct):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: dt.datetime | None = None
+    deletion_timestamp: dt.datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+    owner_references: list[OwnerReference] = []
+    managed_fields: list[ManagedField] = []
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+    @property
+    def is_ending(self) -> bool:
+        """Somebody has deleted it and it is still there: for its grace period or a finalizer."""
+        return self.deletion_timestamp is not None
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The one owner that manages it, if any."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+class AnyObject(Struct):
+    """An object of any kind of which only the metadata matters."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class CustomObject(Struct):
+    """An object of a custom kind. Its spec and status are whatever a user wrote: readers must check every step."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Any = None
+    status: Any = None

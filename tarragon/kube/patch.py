@@ -1,0 +1,33 @@
+"""Merge patches (RFC 7386): applying one, and making the smallest one between two values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """The value after the patch. Neither argument is changed; what the patch does not touch is shared, not copied."""
+    if not isinstance(patch, Mapping):
+        return patch
+    result = dict(target) if isinstance(target, Mapping) else {}
+    for name, change in patch.items():
+        if change is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), change)
+    return result
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The patch that turns `before` into `after`; empty when they are equal. Lists are replaced whole, as RFC 7386 does."""
+    patch: dict[str, Any] = {name: None for name in before if name not in after}
+    for name, value in after.items():
+        old = before.get(name)
+        if name in before and old == value:
+            continue
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            patch[name] = difference(old, value)
+        else:
+            patch[name] = value
+    return patch
