@@ -1,0 +1,1 @@
+"""The training frameworks, each a value in a folder of its own. Pure."""

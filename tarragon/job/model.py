@@ -1,0 +1,138 @@
+"""A training job as the rest of the program sees it: replicas, policies, wish. Dialects read into it, nothing writes it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from tarragon.kube.meta import Key
+
+GENERATION_ANNOTATION = "tarragon.dev/generation"
+"""The API generation of a job, recognised once and written before any child exists; afterwards only this counts."""
+
+
+class ReplicaType(StrEnum):
+    """What a replica does. The values are the canonical spellings of kubeflow.org/v1."""
+
+    CHIEF = "Chief"
+    MASTER = "Master"
+    PS = "PS"
+    WORKER = "Worker"
+    EVALUATOR = "Evaluator"
+    LAUNCHER = "Launcher"
+
+    @property
+    def word(self) -> str:
+        """The lower-case form that names, labels and TF_CONFIG use."""
+        return self.value.lower()
+
+
+class RestartPolicy(StrEnum):
+    """What happens when a replica ends badly. EXIT_CODE asks the dialect's table of exit codes."""
+
+    ALWAYS = "Always"
+    ON_FAILURE = "OnFailure"
+    NEVER = "Never"
+    EXIT_CODE = "ExitCode"
+
+
+class CleanPodPolicy(StrEnum):
+    """Which pods go when the job has ended."""
+
+    ALL = "All"
+    RUNNING = "Running"
+    NONE = "None"
+
+
+class SuccessPolicy(StrEnum):
+    """When a job without a chief has succeeded: with worker 0, or with all workers."""
+
+    WORKER_ZERO = ""
+    ALL_WORKERS = "AllWorkers"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Replica:
+    """One member of the gang. Its index counts within its type, from 0."""
+
+    type: ReplicaType
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.type.word}-{self.index}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaGroup:
+    """All replicas of one type. `wish` is what the user asked for; the size comes from the admission."""
+
+    type: ReplicaType
+    wish: int
+    restart_policy: RestartPolicy
+    template: Mapping[str, Any]
+    """The PodTemplateSpec exactly as the user wrote it (treat as frozen)."""
+    port: int = 2222
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPolicy:
+    """Limits and clean-up of the whole job. Times in seconds, None for no limit."""
+
+    clean_pods: CleanPodPolicy
+    ttl_after_finished: int | None = None
+    active_deadline: int | None = None
+    backoff_limit: int | None = None
+    suspend: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Elastic:
+    """The workers a job may run with: never fewer than `minimum`, never more than `maximum`."""
+
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingJob:
+    """A valid or not yet validated job. `generation` is the name of the dialect that read it."""
+
+    kind: str
+    api_version: str
+    generation: str
+    key: Key
+    uid: str
+    created: dt.datetime | None
+    groups: tuple[ReplicaGroup, ...]
+    run_policy: RunPolicy
+    success_policy: SuccessPolicy = SuccessPolicy.WORKER_ZERO
+    elastic: Elastic | None = None
+    sparse_cluster: bool = False
+    """enableDynamicWorker: every worker's TF_CONFIG names itself and the parameter servers only."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    def group(self, kind: ReplicaType) -> ReplicaGroup | None:
+        return next((group for group in self.groups if group.type is kind), None)
+
+    @property
+    def chief(self) -> Replica | None:
+        """The replica that decides the job: chief or master, else worker 0, else nobody."""
+        for kind in (ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.LAUNCHER, ReplicaType.WORKER):
+            group = self.group(kind)
+            if group is not None and group.wish > 0:
+                return Replica(kind, 0)
+        return None
+
+    def wished(self) -> Mapping[ReplicaType, int]:
+        """How many replicas of each type the user asked for."""
+        return {group.type: group.wish for group in self.groups}
+
+    def replicas(self, size: Mapping[ReplicaType, int]) -> Iterator[Replica]:
+        """Every replica of a gang of that size, group by group, in index order."""
+        for group in self.groups:
+            for index in range(size.get(group.type, 0)):
+                yield Replica(group.type, index)

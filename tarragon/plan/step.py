@@ -1,0 +1,70 @@
+"""A plan: what the reconciler sees of one job, and what it is to do about it, as values."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tarragon.kube.core import Pod, Service
+from tarragon.kube.event import Event
+from tarragon.kube.meta import AnyObject, CustomObject, Key, Resource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the installation decides for all jobs."""
+
+    cluster_domain: str = ""
+    """As CUSTOM_CLUSTER_DOMAIN of the old operators: `cluster.local`, or empty for names that end in .svc."""
+    operator: str = "tarragon"
+    """The component that events and managed fields name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One job and everything of its that exists, as the caches show it at this moment."""
+
+    object: CustomObject
+    pods: Sequence[Pod]
+    services: Sequence[Service]
+    others: Sequence[tuple[Resource[AnyObject], AnyObject]] = ()
+    settings: Settings = Settings()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Create:
+    """The body is complete: names, namespace, owner, labels. Meeting one that exists with our owner is success."""
+
+    resource: Resource[Any]
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """Conditional on the uid and version that the decision was made on."""
+
+    resource: Resource[Any]
+    key: Key
+    uid: str
+    resource_version: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """In this order: mark, status, deletes, creates, events. A failed write ends the step; the next one starts anew.
+
+    The status goes first because a failure must be on record before its pod is deleted.
+    """
+
+    mark: Mapping[str, Any] | None = None
+    """Merge patch of the job's metadata (its generation), conditional; nothing else is done in the same step."""
+    status: Mapping[str, Any] | None = None
+    """Merge patch of the status subresource, conditional on the job's resourceVersion; None when nothing changes."""
+    deletes: Sequence[Delete] = ()
+    creates: Sequence[Create] = ()
+    events: Sequence[Event] = ()
+    wake_at: dt.datetime | None = None
+    """When to look again even if nothing happens: a deadline, a TTL, a back-off."""
