@@ -1,0 +1,75 @@
+# Everything one does with this project. Each target sets up what it needs first, with nothing but some
+# Python 3.11 to 3.13 to start from, and does not do it again unless pyproject.toml or uv.lock have changed.
+#
+#   make PYTHON=/path/to/python3.12 demo    uses that Python
+#   make test ARGS='-k gang -x'             gives more arguments to pytest
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test soak check bench clip clean moved
+
+PYTHON ?=
+ARGS ?=
+JOBS ?= auto
+
+BIN := .venv/bin
+UV := .tools/bin/uv
+# One virtualenv for all: `make demo` puts in what training needs, the others add the tools for development.
+FOR_RUNNING := .venv/.for-running
+FOR_DEVELOPMENT := .venv/.for-development
+
+# Virtualenvs contain absolute paths: if the project's folder was moved, both are made anew.
+MOVED := $(shell [ ! -e .tools/.made-in ] || [ "$$(cat .tools/.made-in)" = "$$(pwd)" ] || echo moved)
+
+# uv must not take the caller's activated virtualenv, nor fetch a Python nobody asked for.
+export UV_PROJECT_ENVIRONMENT := .venv
+export UV_PYTHON_DOWNLOADS := never
+unexport VIRTUAL_ENV
+SYNC := $(UV) sync --locked --python .tools/bin/python --extra tensorflow --compile-bytecode
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s%s\n", $$1, $$2 }' Makefile
+
+demo: $(FOR_RUNNING) ## train a distributed TensorFlow job on this machine, from nothing
+	@$(BIN)/tarragon run examples/tensorflow/ps.yaml
+
+test: $(FOR_DEVELOPMENT) ## run the tests (ARGS='-k gang -x' for pytest, JOBS=2 for fewer at once)
+	$(BIN)/pytest -n $(JOBS) --maxprocesses 8 --dist loadgroup $(ARGS)
+
+soak: $(FOR_DEVELOPMENT) ## kill and break things at random, by the hundred (takes long)
+	$(BIN)/pytest -m soak $(ARGS)
+
+check: $(FOR_DEVELOPMENT) ## lint, types, layers, links of the docs, lock file
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/pytest -q tests/docs -k 'not slow'
+	$(UV) lock --check
+
+bench: $(FOR_DEVELOPMENT) ## measure what docs/benchmarks.md promises
+	@set -e; for program in bench/[a-z]*.py; do echo "== $$program"; $(BIN)/python "$$program"; done
+
+clip: $(FOR_DEVELOPMENT) ## record the demo into docs/clip.svg
+	$(BIN)/python tools/clip.py --output docs/clip.svg -- $(BIN)/tarragon run examples/tensorflow/ps.yaml
+
+clean: ## remove what make made; your jobs stay, the embedded cluster is ended
+	@if [ -x $(BIN)/tarragon ]; then $(BIN)/tarragon down || true; fi
+	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	find tarragon tests tools bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+moved:
+	rm -rf .tools .venv
+
+$(UV): tools/bootstrap.sh $(MOVED)
+	@tools/bootstrap.sh $(PYTHON)
+	@pwd > .tools/.made-in
+	@touch $@
+
+$(FOR_RUNNING): pyproject.toml uv.lock $(MOVED) | $(UV)
+	$(SYNC) --inexact
+	@touch $@
+
+$(FOR_DEVELOPMENT): pyproject.toml uv.lock $(MOVED) | $(UV)
+	$(SYNC) --group dev
+	@touch $@ $(FOR_RUNNING)
