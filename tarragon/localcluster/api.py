@@ -27,7 +27,6 @@ from tarragon.localcluster.requests import (
     Written,
 )
 
-
 ALL_OBJECTS = ListOptions()
 FROM_THE_BEGINNING = WatchOptions()
 PLAIN_WRITE = WriteOptions()
