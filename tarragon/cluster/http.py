@@ -1,0 +1,226 @@
+"""The port `Cluster` over HTTP, for the embedded API server and for any other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from types import MappingProxyType
+from typing import Any, Generic, Self, TypeVar
+
+import msgspec
+
+from tarragon.cluster.errors import BadRequest, Expired, from_status, unavailable
+from tarragon.cluster.port import (
+    EVERYTHING,
+    DeleteOptions,
+    EventType,
+    Listing,
+    LogOptions,
+    Selection,
+    WatchEvent,
+)
+from tarragon.cluster.transport import Request, Server, Transport, lines
+from tarragon.kube.codec import decode, encode
+from tarragon.kube.core import PODS
+from tarragon.kube.meta import Key, Resource
+
+T = TypeVar("T")
+
+_PAGE = 500
+"""Objects asked for at once, as kubectl does: a page of pods is then about a megabyte."""
+
+_WATCH_SECONDS = (300, 600)
+"""How long a watch is asked to last. Drawn anew each time, so that a server's clients do not all come back at once."""
+
+_SILENCE_SECONDS = 150.0
+"""Bookmarks come about once a minute. Two and a half without one: the other end is gone and TCP has not noticed."""
+
+_PLAIN_DELETE = DeleteOptions()
+_WHOLE_LOG = LogOptions()
+
+_EVENT_TYPES: Mapping[str, EventType] = MappingProxyType(
+    {"ADDED": "ADDED", "MODIFIED": "MODIFIED", "DELETED": "DELETED", "BOOKMARK": "BOOKMARK"}
+)
+
+
+class _ListMeta(msgspec.Struct):
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    next_page: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct, Generic[T]):
+    metadata: _ListMeta
+    items: list[T] | None = None  # Go writes an empty list as null
+
+
+class _Event(msgspec.Struct):
+    """The object stays undecoded: what it is depends on the type, and a real BOOKMARK is full of nulls."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class _Meta(msgspec.Struct):
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Meta
+
+
+class Http:
+    """A Kubernetes API at the other end of a wire. Use it as an async context manager, or close it."""
+
+    def __init__(self, server: Server, dice: random.Random) -> None:
+        self._transport = Transport(server)
+        self._url = server.url
+        self._dice = dice
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def get(self, resource: Resource[T], key: Key) -> T:
+        answer = await self._transport.call(Request(method="GET", path=_path(resource, key)))
+        return self._read(answer, resource.model)
+
+    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+        try:
+            return await self._list(resource, selection, {"limit": str(_PAGE)})
+        except Expired:
+            # A busy server forgot the moment of our first page before we asked for the last: take all in one piece.
+            return await self._list(resource, selection, {})
+
+    async def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+        request = Request(
+            method="GET",
+            path=_collection(resource, selection.namespace),
+            query={
+                "watch": "true",
+                "resourceVersion": since,
+                "allowWatchBookmarks": "true",
+                "timeoutSeconds": str(self._dice.randint(*_WATCH_SECONDS)),
+                **_selectors(selection),
+            },
+            silence=_SILENCE_SECONDS,
+        )
+        async with aclosing(self._transport.stream(request)) as chunks, aclosing(lines(chunks)) as complete:
+            async for line in complete:
+                yield self._event(line, resource.model)
+
+    async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
+        namespace = str((body.get("metadata") or {}).get("namespace") or "")
+        request = Request(method="POST", path=_collection(resource, namespace), body=encode(body))
+        return self._read(await self._transport.call(request), resource.model)
+
+    async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
+        request = Request(
+            method="PATCH",
+            path=_path(resource, key, subresource),
+            body=encode(patch),
+            content_type="application/merge-patch+json",
+        )
+        return self._read(await self._transport.call(request), resource.model)
+
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = _PLAIN_DELETE) -> None:
+        body = encode(_delete_options(options))
+        await self._transport.call(Request(method="DELETE", path=_path(resource, key), body=body))
+
+    async def pod_log(self, key: Key, options: LogOptions = _WHOLE_LOG) -> AsyncIterator[bytes]:
+        request = Request(method="GET", path=_path(PODS, key, "log"), query=_log_query(options))
+        async with aclosing(self._transport.stream(request)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _list(self, resource: Resource[T], selection: Selection, query: Mapping[str, str]) -> Listing[T]:
+        path = _collection(resource, selection.namespace)
+        asked = {**_selectors(selection), **query}
+        items: list[T] = []
+        while True:
+            answer = await self._transport.call(Request(method="GET", path=path, query=asked))
+            page = self._read(answer, _page_of(resource.model))
+            items += page.items or ()
+            if not page.metadata.next_page:
+                return Listing(items, page.metadata.resource_version)
+            asked["continue"] = page.metadata.next_page
+
+    def _event(self, line: bytes, model: type[T]) -> WatchEvent[T]:
+        event = self._read(line, _Event)
+        if event.type == "ERROR":
+            raise from_status(self._read(bytes(event.object), dict))
+        version = self._read(bytes(event.object), _Versioned).metadata.resource_version
+        kind = _EVENT_TYPES.get(event.type)
+        if kind is None:
+            raise unavailable(f"{self._url} sent a watch event of a type that nobody knows: {event.type!r}")
+        known = None if kind == "BOOKMARK" else self._read(bytes(event.object), model)
+        return WatchEvent(kind, version, known)
+
+    def _read(self, data: bytes, model: type[T]) -> T:
+        try:
+            return decode(data, model)
+        except msgspec.DecodeError as error:
+            raise unavailable(f"{self._url} answered with what no API server says: {error}") from error
+
+
+def _page_of(model: type[T]) -> type[_Page[T]]:
+    return _Page[model]  # type: ignore[valid-type]
+
+
+def _collection(resource: Resource[T], namespace: str) -> str:
+    _refuse_as_path(namespace)
+    return resource.path(namespace)
+
+
+def _path(resource: Resource[T], key: Key, subresource: str = "") -> str:
+    if not key.name:
+        # The path would be the collection's, and a delete of it a disaster.
+        raise _bad_request(f"resource name may not be empty: {resource.full_name} in {key.namespace or 'the cluster'}")
+    _refuse_as_path(key.name)
+    _refuse_as_path(key.namespace)
+    return resource.path(key.namespace, key.name, subresource)
+
+
+def _refuse_as_path(name: str) -> None:
+    if "/" in name or name in {".", ".."}:
+        raise _bad_request(f'invalid resource name "{name}": may not contain "/" or be "." or ".."')
+
+
+def _bad_request(message: str) -> BadRequest:
+    return BadRequest({"kind": "Status", "status": "Failure", "code": 400, "reason": "BadRequest", "message": message})
+
+
+def _selectors(selection: Selection) -> dict[str, str]:
+    asked = {"labelSelector": selection.labels, "fieldSelector": selection.fields}
+    return {name: value for name, value in asked.items() if value}
+
+
+def _delete_options(options: DeleteOptions) -> dict[str, Any]:
+    preconditions = {"uid": options.uid, "resourceVersion": options.resource_version}
+    asked: dict[str, Any] = {
+        "preconditions": {name: value for name, value in preconditions.items() if value} or None,
+        "gracePeriodSeconds": options.grace_seconds,
+        "propagationPolicy": options.propagation,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        **{name: value for name, value in asked.items() if value is not None},
+    }
+
+
+def _log_query(options: LogOptions) -> dict[str, str]:
+    asked = {
+        "container": options.container,
+        "follow": "true" if options.follow else "",
+        "previous": "true" if options.previous else "",
+        "timestamps": "true" if options.timestamps else "",
+        "tailLines": "" if options.tail_lines is None else str(options.tail_lines),
+        "sinceSeconds": "" if options.since_seconds is None else str(options.since_seconds),
+    }
+    return {name: value for name, value in asked.items() if value}
