@@ -1,0 +1,284 @@
+"""`Cache`: a live copy of all objects of a kind, kept by list and watch, that tells its subscribers of every change.
+
+A change is told once, whatever breaks in between: a watch goes on from the last version seen, and where the server's
+history no longer reaches back that far, a new list is compared with what is held, so that deletes are told, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import ApiError, BadRequest, Expired, NotFound
+from tarragon.cluster.port import EVERYTHING, Cluster, Listing, Selection, WatchEvent
+from tarragon.kube.codec import decode
+from tarragon.kube.meta import Key, ObjectMeta, Resource, Struct
+
+T = TypeVar("T")
+
+Handler = Callable[[Key, T | None, T | None], None]
+
+FIRST_PAUSE = 0.8
+LONGEST_PAUSE = 30.0
+LONGEST_PAUSE_FOR_A_KIND = 5.0
+"""A kind that is not there yet is asked for more often: somebody has probably just begun to install it."""
+QUIET = 120.0
+"""Seconds without trouble after which the next pause is a short one again."""
+SHORTEST_WATCH = 1.0
+"""A watch that ends sooner than this and brings nothing is trouble: without a pause it would be asked for at once."""
+_BREATH = 500
+"""Objects of one list that are taken in before others get their turn on the event loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Something that a person should read in a log; the cache itself goes on.
+
+    `key` is set when one object can't be read as the type that was asked for. `pause` is the time to the next attempt.
+    """
+
+    resource: str
+    error: Exception
+    key: Key | None = None
+    pause: float = 0.0
+
+    def __str__(self) -> str:
+        if self.key is not None:
+            return f"{self.resource} {self.key} can't be read and is left out: {self.error}"
+        return f"{self.resource}: {self.error}; next attempt in {self.pause:.1f} s"
+
+
+class _Identity(Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Cache(Generic[T]):
+    """`run` fills it and keeps it up to date; one task calls `run`, any number of others read.
+
+    A subscriber that raises is a bug: the exception leaves `run`, and the cache is not to be used after that.
+    An object that can't be decoded is reported as Trouble; the last state of it that could be decoded stays.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        resource: Resource[T],
+        clock: Clock,
+        selection: Selection = EVERYTHING,
+        *,
+        jitter: random.Random,
+    ) -> None:
+        self.resource = resource
+        self._cluster = cluster
+        # Raw, not T: one object that can't be decoded must not hide the others of its list, or end its watch.
+        self._raw = resource.reading(msgspec.Raw)
+        self._clock = clock
+        self._selection = selection
+        self._pauses = _Pauses(clock, jitter)
+        self._objects: dict[Key, T] = {}
+        self._version = ""
+        self._synced = asyncio.Event()
+        self._handlers: list[Handler[T]] = []
+        self._troubled: list[Callable[[Trouble], None]] = []
+
+    @property
+    def objects(self) -> Mapping[Key, T]:
+        """A live view. The objects are shared by all readers: treat them as frozen."""
+        return MappingProxyType(self._objects)
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether a first list has been taken in whole."""
+        return self._synced.is_set()
+
+    async def synced(self) -> None:
+        """Return when `is_synced`. Waits for ever if nobody runs `run`."""
+        await self._synced.wait()
+
+    def subscribe(self, handler: Handler[T]) -> None:
+        """Call `handler(key, old, new)` for every change: `old` is None for a new object, `new` for one that is gone.
+
+        What is held already is told at once, as new. An object that was replaced by another of the same name is told
+        as gone and then as new. Handlers are called in the order they came, after `objects` has changed; they must
+        be quick and must not wait.
+        """
+        for key, held in self._objects.items():
+            handler(key, None, held)
+        self._handlers.append(handler)
+
+    def on_trouble(self, handler: Callable[[Trouble], None]) -> None:
+        """Call `handler` whenever the server fails or an object can't be read; usually it writes a log."""
+        self._troubled.append(handler)
+
+    async def run(self) -> None:
+        """For ever, until cancelled. A BadRequest to the list (a selector that nobody can parse) is a bug: raised."""
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except ApiError as error:
+                if isinstance(error, BadRequest) and not self._version:
+                    raise
+                if isinstance(error, Expired | NotFound | BadRequest):
+                    self._version = ""
+                await self._pause(error)
+
+    async def _pause(self, error: ApiError) -> None:
+        longest = LONGEST_PAUSE_FOR_A_KIND if isinstance(error, NotFound) else LONGEST_PAUSE
+        pause = self._pauses.next(longest, at_least=error.retry_after)
+        self._report(Trouble(resource=self.resource.full_name, error=error, pause=pause))
+        await self._clock.sleep(pause)
+
+    async def _list(self) -> None:
+        listing = await self._cluster.list(self._raw, self._selection)
+        await self._replace(listing)
+        self._version = listing.resource_version
+        self._synced.set()
+
+    async def _replace(self, listing: Listing[msgspec.Raw]) -> None:
+        """Deletes come first: what replaces the vanished may need their room."""
+        heads = [_head(raw) for raw in listing.items]
+        for key in self._objects.keys() - {head.key for head in heads}:
+            self._remove(key)
+        for number, (head, raw) in enumerate(zip(heads, listing.items, strict=True), 1):
+            self._put(head, raw)
+            if number % _BREATH == 0:
+                await self._clock.sleep(0)
+
+    async def _watch(self) -> None:
+        began, changes = self._clock.monotonic(), 0
+        async with _closed_after(self._cluster.watch(self._raw, self._selection, self._version)) as events:
+            async for event in events:
+                changes += event.type != "BOOKMARK"
+                self._take(event)
+        if not changes and self._clock.monotonic() - began < SHORTEST_WATCH:
+            await self._clock.sleep(self._pauses.next(LONGEST_PAUSE))
+
+    def _take(self, event: WatchEvent[msgspec.Raw]) -> None:
+        if event.object is not None and event.type != "BOOKMARK":
+            head = _head(event.object)
+            if event.type == "DELETED":
+                self._remove(head.key)
+            else:
+                self._put(head, event.object)
+        self._version = event.resource_version
+
+    def _put(self, head: _Head, raw: msgspec.Raw) -> None:
+        key, old = head.key, self._objects.get(head.key)
+        if old is not None and _identity(old).resource_version == head.metadata.resource_version:
+            return
+        if old is not None and _identity(old).uid != head.metadata.uid:
+            self._remove(key)
+            old = None
+        try:
+            new = decode(bytes(raw), self.resource.model)
+        except msgspec.MsgspecError as error:
+            self._report(Trouble(resource=self.resource.full_name, error=error, key=key))
+            return
+        self._objects[key] = new
+        for handler in self._handlers:
+            handler(key, old, new)
+
+    def _remove(self, key: Key) -> None:
+        old = self._objects.pop(key, None)
+        if old is None:
+            return
+        for handler in self._handlers:
+            handler(key, old, None)
+
+    def _report(self, trouble: Trouble) -> None:
+        for handler in self._troubled:
+            handler(trouble)
+
+
+class Index(Generic[T]):
+    """The keys of a cache's objects by what a function says of each: `Index(pods, owner_uids).keys("uid-1")`.
+
+    Make it before subscribing handlers that read it: subscribers are called in order.
+    """
+
+    def __init__(self, cache: Cache[T], values_of: Callable[[T], Iterable[str]]) -> None:
+        self._values_of = values_of
+        self._keys: dict[str, set[Key]] = {}
+        cache.subscribe(self._follow)
+
+    def keys(self, value: str) -> Collection[Key]:
+        """In no order. A copy: it stays as it is when the cache moves on."""
+        return frozenset(self._keys.get(value, ()))
+
+    def _follow(self, key: Key, old: T | None, new: T | None) -> None:
+        before = set() if old is None else set(self._values_of(old))
+        after = set() if new is None else set(self._values_of(new))
+        for value in before - after:
+            kept = self._keys[value]
+            kept.discard(key)
+            if not kept:
+                del self._keys[value]
+        for value in after - before:
+            self._keys.setdefault(value, set()).add(key)
+
+
+class _Pauses:
+    """Back-off: each pause is about twice the one before, until there was quiet for a while."""
+
+    def __init__(self, clock: Clock, jitter: random.Random) -> None:
+        self._clock = clock
+        self._jitter = jitter
+        self._next = FIRST_PAUSE
+        self._over = -QUIET
+
+    def next(self, longest: float, *, at_least: float = 0.0) -> float:
+        """Seconds to wait now: between half and all of the step, so that many clients do not come back at once."""
+        now = self._clock.monotonic()
+        if now - self._over > QUIET:
+            self._next = FIRST_PAUSE
+        step = min(self._next, longest)
+        self._next = min(step * 2, LONGEST_PAUSE)
+        pause = max(step * (0.5 + self._jitter.random() / 2), at_least)
+        self._over = now + pause
+        return pause
+
+
+class _Head(Struct, frozen=True):
+    """Enough to know whether an object has changed, at a fraction of the cost of reading it."""
+
+    metadata: _Identity = _Identity()
+
+    @property
+    def key(self) -> Key:
+        return Key(self.metadata.namespace, self.metadata.name)
+
+
+def _head(raw: msgspec.Raw) -> _Head:
+    return decode(bytes(raw), _Head)
+
+
+def _identity(held: Any) -> _Identity | ObjectMeta:
+    """Of an object as the user of the cache wanted it: a Struct with metadata, or a dict."""
+    if isinstance(held, dict):
+        return msgspec.convert(held["metadata"], _Identity)
+    metadata: ObjectMeta = held.metadata
+    return metadata
+
+
+@asynccontextmanager
+async def _closed_after(events: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+    """Without this a watch that nobody reads any more would keep its connection until the garbage collector comes."""
+    try:
+        yield events
+    finally:
+        close = getattr(events, "aclose", None)
+        if close is not None:
+            await close()
