@@ -1,0 +1,13 @@
+"""Scheduling policies: functions from a snapshot to decisions. The operator and the simulator call the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tarragon.scheduling.decision import Decision
+from tarragon.scheduling.policies.fifo import fifo
+from tarragon.scheduling.snapshot import Snapshot
+
+Policy = Callable[[Snapshot], Sequence[Decision]]
+
+POLICIES: Mapping[str, Policy] = {"fifo": fifo}

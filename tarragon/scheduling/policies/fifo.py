@@ -1,0 +1,133 @@
+"""First in, first out: nobody passes a gang that could run once others have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tarragon.base import quantity
+from tarragon.base.resources import MEMORY, PODS, Resources, shortage, total
+from tarragon.job.model import Replica
+from tarragon.scheduling.decision import (
+    BEHIND_OTHERS,
+    INSUFFICIENT_RESOURCES,
+    NEVER_FITS,
+    Decision,
+    Place,
+    Resize,
+    Wait,
+)
+from tarragon.scheduling.fit import extend, place
+from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.snapshot import Demand, Gang, RunningGang, Snapshot
+
+
+def fifo(snapshot: Snapshot) -> Sequence[Decision]:
+    """Wishes that have sunk are granted at once, then gangs start in order of queue time, then running ones may grow.
+
+    A gang that could not run on the empty cluster blocks nobody.
+    """
+    ledger = Ledger.of_free(snapshot.nodes)
+    empty = Ledger.of_capacity(snapshot.nodes)
+    decisions: list[Decision] = [resize for gang in snapshot.running if (resize := shrunk(gang)) is not None]
+    head: Gang | None = None
+    for gang in sorted(snapshot.waiting, key=lambda gang: gang.order):
+        decision = _start(gang, head, snapshot, (ledger, empty))
+        if isinstance(decision, Wait) and decision.code == INSUFFICIENT_RESOURCES:
+            head = gang
+        decisions.append(decision)
+    if head is None:
+        shrinking = {decision.gang for decision in decisions if isinstance(decision, Resize)}
+        decisions += [
+            resize
+            for gang in snapshot.running
+            if gang.key not in shrinking and (resize := grown(gang, ledger)) is not None
+        ]
+    return decisions
+
+
+def shrunk(gang: RunningGang) -> Resize | None:
+    """Without the replicas beyond the wish, highest index first; None when there are none."""
+    wish = {demand.type: demand.wish for demand in gang.demands}
+    kept = {replica: node for replica, node in gang.nodes.items() if replica.index < wish.get(replica.type, 0)}
+    return Resize(gang.key, kept) if len(kept) < len(gang.nodes) else None
+
+
+def grown(gang: RunningGang, ledger: Ledger) -> Resize | None:
+    """With as many of the missing replicas as there is room for; None when nothing is missing or nothing fits."""
+    if not gang.elastic:
+        return None
+    added = extend(list(_missing(gang)), ledger, near=gang.nodes)
+    return Resize(gang.key, {**gang.nodes, **added}) if added else None
+
+
+def could_ever_fit(gang: Gang, empty: Ledger) -> bool:
+    """Whether the smallest form of the gang has room on the empty cluster, which is left as it was."""
+    smallest = [replace(demand, wish=demand.minimum) for demand in gang.demands]
+    nodes = place(smallest, empty)
+    if nodes is None:
+        return False
+    each = {demand.type: demand.each for demand in gang.demands}
+    empty.undo(nodes, {replica: each[replica.type] for replica in nodes})
+    return True
+
+
+def _missing(gang: RunningGang) -> Iterator[tuple[Replica, Demand]]:
+    for demand in gang.demands:
+        for index in range(demand.wish):
+            replica = Replica(demand.type, index)
+            if replica not in gang.nodes:
+                yield replica, demand
+
+
+def _start(gang: Gang, head: Gang | None, snapshot: Snapshot, ledgers: tuple[Ledger, Ledger]) -> Decision:
+    ledger, empty = ledgers
+    if not could_ever_fit(gang, empty):
+        return Wait(gang.key, NEVER_FITS, _never_fits(gang, snapshot))
+    if head is not None:
+        return Wait(gang.key, BEHIND_OTHERS, f"{head.key} came first and waits for resources")
+    nodes = place(gang.demands, ledger)
+    if nodes is None:
+        return Wait(gang.key, INSUFFICIENT_RESOURCES, _short(gang, [node.free for node in snapshot.nodes]))
+    return Place(gang.key, nodes)
+
+
+def _never_fits(gang: Gang, snapshot: Snapshot) -> str:
+    if not snapshot.nodes:
+        return "the cluster has no node that is ready"
+    for demand in gang.demands:
+        if demand.minimum and not demand.eligible:
+            return f"no node may run a {demand.type.word}: look at its node selector, affinity and tolerations"
+    for demand in gang.demands:
+        best = min((shortage(demand.each, node.capacity) for node in snapshot.nodes if node.name in demand.eligible), key=_weight)
+        if demand.minimum and best:
+            return f"no node is large enough for one {demand.type.word}: it asks for {_words(demand.each, best)}, {_missing_words(best)}"
+    return "the cluster is too small even when it is empty: " + _short(gang, [node.capacity for node in snapshot.nodes])
+
+
+def _short(gang: Gang, amounts: Sequence[Resources]) -> str:
+    wanted = total({name: amount * demand.minimum for name, amount in demand.each.items()} for demand in gang.demands)
+    lacking = shortage(wanted, total({name: max(0, amount) for name, amount in free.items()} for free in amounts))
+    if not lacking:
+        return f"the gang needs {_words(wanted, wanted)}; there is as much, but not in pieces that are large enough"
+    return f"the gang needs {_words(wanted, lacking)}, {_missing_words(lacking)}"
+
+
+def _weight(lacking: Resources) -> tuple[int, int]:
+    return len(lacking), sum(lacking.values())
+
+
+def _words(amounts: Resources, named: Resources) -> str:
+    return ", ".join(f"{_amount(name, amounts[name])} {name}" for name in sorted(named) if name != PODS or len(named) == 1)
+
+
+def _missing_words(lacking: Resources) -> str:
+    return "short of " + ", ".join(f"{_amount(name, lacking[name])} {name}" for name in sorted(lacking))
+
+
+def _amount(name: str, milli: int) -> str:
+    """Bytes rounded for the eye: a shortage of 8160437862 bytes reads as 7.6Gi."""
+    gibi = 2**30 * 1000
+    if name == MEMORY and milli >= gibi:
+        return f"{milli / gibi:.1f}Gi".replace(".0Gi", "Gi")
+    return quantity.text(milli)

@@ -1,0 +1,67 @@
+"""The cluster at one moment as a policy sees it: nodes as amounts, gangs as demands."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tarragon.base.resources import Resources
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.kube.meta import Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """`capacity` is what gangs could ever get here, `free` what nobody holds now; both in thousandths."""
+
+    name: str
+    capacity: Resources
+    free: Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """Equal replicas: what each one needs and on which nodes it may run."""
+
+    type: ReplicaType
+    each: Resources
+    minimum: int
+    """Fewer than this are of no use: the gang waits."""
+    wish: int
+    eligible: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """A job that waits. Demands come in start order: the parameter servers are placed before their workers."""
+
+    key: Key
+    queued: dt.datetime
+    demands: Sequence[Demand]
+
+    @property
+    def order(self) -> tuple[dt.datetime, Key]:
+        """First come, first served; the key decides between equals, so that equal input gives equal answers."""
+        return self.queued, self.key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningGang:
+    """A job that was admitted: `nodes` is where each replica runs, `demands` what it wishes now."""
+
+    key: Key
+    demands: Sequence[Demand]
+    nodes: Mapping[Replica, str]
+    elastic: bool
+    """Whether it may grow without a restart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Everything a policy may look at. Nodes are sorted by name."""
+
+    now: dt.datetime
+    nodes: Sequence[NodeState]
+    waiting: Sequence[Gang] = ()
+    running: Sequence[RunningGang] = field(default=())
