@@ -44,7 +44,7 @@ check: $(FOR_DEVELOPMENT) ## lint, types, layers, links of the docs, lock file
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest -q tests/docs -k 'not slow'
+	$(BIN)/pytest -q tests/docs -m 'not slow'
 	$(UV) lock --check
 
 bench: $(FOR_DEVELOPMENT) ## measure what docs/benchmarks.md promises
