@@ -51,7 +51,9 @@ bench: $(FOR_DEVELOPMENT) ## measure what docs/benchmarks.md promises
 	@set -e; for program in bench/[a-z]*.py; do echo "== $$program"; $(BIN)/python "$$program"; done
 
 clip: $(FOR_DEVELOPMENT) ## record the demo into docs/clip.svg
-	$(BIN)/python tools/clip.py --output docs/clip.svg -- $(BIN)/tarragon run examples/tensorflow/ps.yaml
+	@export TARRAGON_HOME=$$(mktemp -d); unset MAKEFLAGS MAKELEVEL; \
+	$(BIN)/python -m tools.clip --typed 'make demo' --output docs/clip.svg -- make --silent demo; result=$$?; \
+	$(BIN)/tarragon down; rm -rf "$$TARRAGON_HOME"; exit $$result
 
 clean: ## remove what make made; your jobs stay, the embedded cluster is ended
 	@if [ -x $(BIN)/tarragon ]; then $(BIN)/tarragon down || true; fi
