@@ -10,6 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A property must hold however slow or busy the machine is; a time limit would only make its test fail at random.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 ROOT = Path(__file__).parent.parent
 SHARED_CONTROL_PLANE = ROOT.parent / "shared" / "kubernetes"

@@ -27,7 +27,9 @@ _SUFFIXES = {
     "Ei": Fraction(2**60),
 }
 # Six characters of exponent would already be beyond any machine; more would only burn memory.
-_FORM = re.compile(r"([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))(?:[eE]([+-]?\d{1,3})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)")
+_FORM = re.compile(
+    r"([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))(?:[eE]([+-]?\d{1,3})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)"
+)
 
 
 def milli(text: str | float) -> int:

@@ -1,16 +1,16 @@
 """What a Kubernetes API answers when it does not do what was asked.
 
-    ApiError                 reason, message and details of the metav1.Status
-      NotFound               404: it is not there
-      AlreadyExists          409: create met an object of that name
-      Conflict               409: the resourceVersion or uid given is not the stored one; read again and retry
-      Invalid                422: the object breaks the schema; `causes` names each field
-      BadRequest             400
-      Unauthorized           401: the credentials are wrong or stale
-      Forbidden              403: no permission, a quota or an admission refusal
-      Expired                410: the resourceVersion is older than the history; list anew
-      TooManyRequests        429: wait `retry_after` seconds
-      Unavailable            no answer at all, or 5xx: try again later
+ApiError                 reason, message and details of the metav1.Status
+  NotFound               404: it is not there
+  AlreadyExists          409: create met an object of that name
+  Conflict               409: the resourceVersion or uid given is not the stored one; read again and retry
+  Invalid                422: the object breaks the schema; `causes` names each field
+  BadRequest             400
+  Unauthorized           401: the credentials are wrong or stale
+  Forbidden              403: no permission, a quota or an admission refusal
+  Expired                410: the resourceVersion is older than the history; list anew
+  TooManyRequests        429: wait `retry_after` seconds
+  Unavailable            no answer at all, or 5xx: try again later
 """
 
 from __future__ import annotations
@@ -105,4 +105,6 @@ def from_status(status: dict[str, Any]) -> ApiError:
 
 def unavailable(message: str) -> Unavailable:
     """No HTTP answer came at all."""
-    return Unavailable({"kind": "Status", "status": "Failure", "code": 503, "reason": "ServiceUnavailable", "message": message})
+    return Unavailable(
+        {"kind": "Status", "status": "Failure", "code": 503, "reason": "ServiceUnavailable", "message": message}
+    )

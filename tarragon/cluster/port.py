@@ -91,14 +91,12 @@ class Cluster(Protocol):
         """The namespace is the body's. Raises AlreadyExists, Invalid, Forbidden."""
         ...
 
-    async def patch(
-        self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = ""
-    ) -> T:
-        """An RFC 7386 merge patch. Put `metadata.resourceVersion` (and uid) into it to make it conditional: Conflict."""
+    async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
+        """An RFC 7386 merge patch. With `metadata.resourceVersion` (and uid) in it, it is conditional: Conflict."""
         ...
 
     async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = DeleteOptions()) -> None:
-        """Raises NotFound; Conflict when a precondition does not hold. The object may outlive the call (grace, finalizers)."""
+        """Raises NotFound; Conflict when a precondition does not hold. Grace and finalizers keep it for a while."""
         ...
 
     def pod_log(self, key: Key, options: LogOptions = LogOptions()) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""A training job as the rest of the program sees it: replicas, policies, wish. Dialects read into it, nothing writes it."""
+"""A training job as the rest of the program sees it: replicas, policies, wish. Dialects read into it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
-from tarragon.kube.meta import Key
+from tarragon.kube.meta import JsonObject, Key
 
 GENERATION_ANNOTATION = "tarragon.dev/generation"
 """The API generation of a job, recognised once and written before any child exists; afterwards only this counts."""
@@ -72,7 +71,7 @@ class ReplicaGroup:
     type: ReplicaType
     wish: int
     restart_policy: RestartPolicy
-    template: Mapping[str, Any]
+    template: JsonObject
     """The PodTemplateSpec exactly as the user wrote it (treat as frozen)."""
     port: int = 2222
 

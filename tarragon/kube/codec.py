@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
-from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
-
-
-@lru_cache(maxsize=256)
-def _decoder(model: type[T]) -> msgspec.json.Decoder[T]:
-    # Lax on nothing: kube-apiserver is strict too. Unknown fields are dropped by the Structs themselves.
-    return msgspec.json.Decoder(model)
+_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
 def decode(data: bytes | str, model: type[T]) -> T:
     """Raises msgspec.DecodeError (bad JSON) or msgspec.ValidationError (wrong type, with the path in its text)."""
-    return _decoder(model).decode(data)
+    decoder = _decoders.get(model)
+    if decoder is None:
+        # A decoder compiles its type once; the types are as many as the program has Structs.
+        decoder = _decoders[model] = msgspec.json.Decoder(model)
+    decoded: T = decoder.decode(data)
+    return decoded
 
 
 def encode(value: Any) -> bytes:

@@ -10,17 +10,17 @@ import msgspec
 from tarragon.kube.meta import AnyObject, ObjectMeta, Resource, Struct
 
 
-class ResourceRequirements(Struct):
+class ResourceRequirements(Struct, frozen=True):
     requests: dict[str, str | int | float] = {}
     limits: dict[str, str | int | float] = {}
 
 
-class ContainerPort(Struct):
+class ContainerPort(Struct, frozen=True):
     container_port: int = 0
     name: str = ""
 
 
-class Container(Struct):
+class Container(Struct, frozen=True):
     name: str = ""
     image: str = ""
     restart_policy: str = ""
@@ -28,14 +28,14 @@ class Container(Struct):
     ports: list[ContainerPort] = []
 
 
-class Toleration(Struct):
+class Toleration(Struct, frozen=True):
     key: str = ""
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
 
 
-class PodSpec(Struct):
+class PodSpec(Struct, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
     restart_policy: str = "Always"
@@ -49,7 +49,7 @@ class PodSpec(Struct):
     priority_class_name: str = ""
 
 
-class Terminated(Struct):
+class Terminated(Struct, frozen=True):
     exit_code: int = 0
     signal: int = 0
     reason: str = ""
@@ -58,22 +58,22 @@ class Terminated(Struct):
     finished_at: dt.datetime | None = None
 
 
-class Waiting(Struct):
+class Waiting(Struct, frozen=True):
     reason: str = ""
     message: str = ""
 
 
-class Running(Struct):
+class Running(Struct, frozen=True):
     started_at: dt.datetime | None = None
 
 
-class ContainerState(Struct):
+class ContainerState(Struct, frozen=True):
     waiting: Waiting | None = None
     running: Running | None = None
     terminated: Terminated | None = None
 
 
-class ContainerStatus(Struct):
+class ContainerStatus(Struct, frozen=True):
     name: str = ""
     ready: bool = False
     started: bool | None = None
@@ -84,7 +84,7 @@ class ContainerStatus(Struct):
     last_state: ContainerState = ContainerState()
 
 
-class PodCondition(Struct):
+class PodCondition(Struct, frozen=True):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -92,7 +92,7 @@ class PodCondition(Struct):
     last_transition_time: dt.datetime | None = None
 
 
-class PodStatus(Struct):
+class PodStatus(Struct, frozen=True):
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
@@ -103,7 +103,7 @@ class PodStatus(Struct):
     init_container_statuses: list[ContainerStatus] = []
 
 
-class Pod(Struct):
+class Pod(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -120,24 +120,24 @@ class Pod(Struct):
         return next((condition for condition in self.status.conditions if condition.type == kind), None)
 
 
-class Taint(Struct):
+class Taint(Struct, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
-class NodeSpec(Struct):
+class NodeSpec(Struct, frozen=True):
     unschedulable: bool = False
     taints: list[Taint] = []
 
 
-class NodeStatus(Struct):
+class NodeStatus(Struct, frozen=True):
     capacity: dict[str, str | int | float] = {}
     allocatable: dict[str, str | int | float] = {}
     conditions: list[PodCondition] = []
 
 
-class Node(Struct):
+class Node(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
@@ -147,19 +147,19 @@ class Node(Struct):
         return any(condition.type == "Ready" and condition.status == "True" for condition in self.status.conditions)
 
 
-class ServicePort(Struct):
+class ServicePort(Struct, frozen=True):
     name: str = ""
     port: int = 0
     target_port: int | str | None = None
 
 
-class ServiceSpec(Struct):
+class ServiceSpec(Struct, frozen=True):
     cluster_ip: str = msgspec.field(default="", name="clusterIP")
     ports: list[ServicePort] = []
     selector: dict[str, str] = {}
 
 
-class Service(Struct):
+class Service(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ServiceSpec = ServiceSpec()
 

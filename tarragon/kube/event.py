@@ -35,7 +35,7 @@ class Event:
 
     @property
     def name(self) -> str:
-        """The same for the same words about the same object, so that a repetition meets the first one and is counted."""
+        """The same for the same words about the same object: a repetition meets the first one and is counted."""
         said = f"{self.about.uid}/{self.type}/{self.reason}/{self.message}"
         return f"{self.about.key.name[:200]}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
 

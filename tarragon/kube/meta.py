@@ -6,10 +6,17 @@ Structs are for reading only: they drop what they do not know. Never write a dec
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
+
+Json: TypeAlias = Any
+"""A value as JSON has it, of a shape that somebody else decides. Saying it is the one use of Any outside of readers."""
+
+JsonObject: TypeAlias = Mapping[str, Any]
+"""A JSON object; treat it as frozen."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -68,7 +75,7 @@ class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """Base of all slices: JSON's camelCase outside, Python's names inside."""
 
 
-class OwnerReference(Struct):
+class OwnerReference(Struct, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -77,7 +84,7 @@ class OwnerReference(Struct):
     block_owner_deletion: bool = False
 
 
-class ManagedField(Struct):
+class ManagedField(Struct, frozen=True):
     manager: str = ""
     operation: str = ""
     api_version: str = ""
@@ -86,7 +93,7 @@ class ManagedField(Struct):
     fields_v1: Any = msgspec.field(default=None, name="fieldsV1")
 
 
-class ObjectMeta(Struct):
+class ObjectMeta(Struct, frozen=True):
     name: str = ""
     generate_name: str = ""
     namespace: str = ""
@@ -117,7 +124,7 @@ class ObjectMeta(Struct):
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 
-class AnyObject(Struct):
+class AnyObject(Struct, frozen=True):
     """An object of any kind of which only the metadata matters."""
 
     api_version: str = ""
@@ -125,7 +132,7 @@ class AnyObject(Struct):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class CustomObject(Struct):
+class CustomObject(Struct, frozen=True):
     """An object of a custom kind. Its spec and status are whatever a user wrote: readers must check every step."""
 
     api_version: str = ""

@@ -20,7 +20,7 @@ def merged(target: Any, patch: Any) -> Any:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch that turns `before` into `after`; empty when they are equal. Lists are replaced whole, as RFC 7386 does."""
+    """The patch that turns `before` into `after`; empty when they are equal. Lists are replaced whole."""
     patch: dict[str, Any] = {name: None for name in before if name not in after}
     for name, value in after.items():
         old = before.get(name)

@@ -52,7 +52,11 @@ def from_match_labels(selector: Mapping[str, Any]) -> Predicate:
     for expression in selector.get("matchExpressions") or []:
         name, values = expression["key"], ",".join(expression.get("values") or [])
         operator = expression["operator"]
-        texts.append({"In": f"{name} in ({values})", "NotIn": f"{name} notin ({values})", "Exists": name}.get(operator, f"!{name}"))
+        texts.append(
+            {"In": f"{name} in ({values})", "NotIn": f"{name} notin ({values})", "Exists": name}.get(
+                operator, f"!{name}"
+            )
+        )
     return label_selector(",".join(texts))
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.event import Event
-from tarragon.kube.meta import AnyObject, CustomObject, Key, Resource
+from tarragon.kube.meta import AnyObject, CustomObject, Json, JsonObject, Key, Resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +36,15 @@ class Observed:
 class Create:
     """The body is complete: names, namespace, owner, labels. Meeting one that exists with our owner is success."""
 
-    resource: Resource[Any]
-    body: Mapping[str, Any]
+    resource: Resource[Json]
+    body: JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
     """Conditional on the uid and version that the decision was made on."""
 
-    resource: Resource[Any]
+    resource: Resource[Json]
     key: Key
     uid: str
     resource_version: str
@@ -59,9 +58,9 @@ class Step:
     The status goes first because a failure must be on record before its pod is deleted.
     """
 
-    mark: Mapping[str, Any] | None = None
+    mark: JsonObject | None = None
     """Merge patch of the job's metadata (its generation), conditional; nothing else is done in the same step."""
-    status: Mapping[str, Any] | None = None
+    status: JsonObject | None = None
     """Merge patch of the status subresource, conditional on the job's resourceVersion; None when nothing changes."""
     deletes: Sequence[Delete] = ()
     creates: Sequence[Create] = ()

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tarragon.job.model import Replica
-from tarragon.kube.meta import Key
 
 NEVER_FITS = "NeverFits"
 """The smallest form of the gang does not fit the cluster even when it is empty."""
@@ -20,7 +19,7 @@ BEHIND_OTHERS = "BehindOthers"
 class Place:
     """Start the gang, whole: a node for every replica of its size."""
 
-    gang: Key
+    gang: str
     nodes: Mapping[Replica, str]
 
 
@@ -28,7 +27,7 @@ class Place:
 class Resize:
     """Go on with these replicas instead: some more, or some fewer."""
 
-    gang: Key
+    gang: str
     nodes: Mapping[Replica, str]
 
 
@@ -36,7 +35,7 @@ class Resize:
 class Wait:
     """Not now. The code is one of the constants above."""
 
-    gang: Key
+    gang: str
     code: str
     message: str
 

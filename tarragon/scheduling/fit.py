@@ -18,7 +18,9 @@ def place(demands: Sequence[Demand], ledger: Ledger) -> Placement | None:
     What is returned has been taken from the ledger; after None the ledger is as before.
     """
     needed = [(Replica(demand.type, index), demand) for demand in demands for index in range(demand.minimum)]
-    wished = [(Replica(demand.type, index), demand) for demand in demands for index in range(demand.minimum, demand.wish)]
+    wished = [
+        (Replica(demand.type, index), demand) for demand in demands for index in range(demand.minimum, demand.wish)
+    ]
     whole = _on_one_node(needed + wished, ledger)
     if whole is not None:
         return whole
@@ -29,7 +31,7 @@ def place(demands: Sequence[Demand], ledger: Ledger) -> Placement | None:
 
 
 def extend(wished: Sequence[tuple[Replica, Demand]], ledger: Ledger, near: Mapping[Replica, str]) -> Placement:
-    """Places for as many of the wished replicas as there is room for, in index order without gaps, near the others first."""
+    """Places for as many of the wished replicas as there is room for, without gaps, near the others first."""
     placed: Placement = {}
     full: set[object] = set()
     home = list(dict.fromkeys(near.values()))

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.kube.meta import Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,21 +35,21 @@ class Demand:
 class Gang:
     """A job that waits. Demands come in start order: the parameter servers are placed before their workers."""
 
-    key: Key
+    name: str
     queued: dt.datetime
     demands: Sequence[Demand]
 
     @property
-    def order(self) -> tuple[dt.datetime, Key]:
-        """First come, first served; the key decides between equals, so that equal input gives equal answers."""
-        return self.queued, self.key
+    def order(self) -> tuple[dt.datetime, str]:
+        """First come, first served; the name decides between equals, so that equal input gives equal answers."""
+        return self.queued, self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningGang:
     """A job that was admitted: `nodes` is where each replica runs, `demands` what it wishes now."""
 
-    key: Key
+    name: str
     demands: Sequence[Demand]
     nodes: Mapping[Replica, str]
     elastic: bool

@@ -41,7 +41,7 @@ def fifo(snapshot: Snapshot) -> Sequence[Decision]:
         decisions += [
             resize
             for gang in snapshot.running
-            if gang.key not in shrinking and (resize := grown(gang, ledger)) is not None
+            if gang.name not in shrinking and (resize := grown(gang, ledger)) is not None
         ]
     return decisions
 
@@ -50,7 +50,7 @@ def shrunk(gang: RunningGang) -> Resize | None:
     """Without the replicas beyond the wish, highest index first; None when there are none."""
     wish = {demand.type: demand.wish for demand in gang.demands}
     kept = {replica: node for replica, node in gang.nodes.items() if replica.index < wish.get(replica.type, 0)}
-    return Resize(gang.key, kept) if len(kept) < len(gang.nodes) else None
+    return Resize(gang.name, kept) if len(kept) < len(gang.nodes) else None
 
 
 def grown(gang: RunningGang, ledger: Ledger) -> Resize | None:
@@ -58,7 +58,7 @@ def grown(gang: RunningGang, ledger: Ledger) -> Resize | None:
     if not gang.elastic:
         return None
     added = extend(list(_missing(gang)), ledger, near=gang.nodes)
-    return Resize(gang.key, {**gang.nodes, **added}) if added else None
+    return Resize(gang.name, {**gang.nodes, **added}) if added else None
 
 
 def could_ever_fit(gang: Gang, empty: Ledger) -> bool:
@@ -83,13 +83,13 @@ def _missing(gang: RunningGang) -> Iterator[tuple[Replica, Demand]]:
 def _start(gang: Gang, head: Gang | None, snapshot: Snapshot, ledgers: tuple[Ledger, Ledger]) -> Decision:
     ledger, empty = ledgers
     if not could_ever_fit(gang, empty):
-        return Wait(gang.key, NEVER_FITS, _never_fits(gang, snapshot))
+        return Wait(gang.name, NEVER_FITS, _never_fits(gang, snapshot))
     if head is not None:
-        return Wait(gang.key, BEHIND_OTHERS, f"{head.key} came first and waits for resources")
+        return Wait(gang.name, BEHIND_OTHERS, f"{head.name} came first and waits for resources")
     nodes = place(gang.demands, ledger)
     if nodes is None:
-        return Wait(gang.key, INSUFFICIENT_RESOURCES, _short(gang, [node.free for node in snapshot.nodes]))
-    return Place(gang.key, nodes)
+        return Wait(gang.name, INSUFFICIENT_RESOURCES, _short(gang, [node.free for node in snapshot.nodes]))
+    return Place(gang.name, nodes)
 
 
 def _never_fits(gang: Gang, snapshot: Snapshot) -> str:
@@ -99,9 +99,11 @@ def _never_fits(gang: Gang, snapshot: Snapshot) -> str:
         if demand.minimum and not demand.eligible:
             return f"no node may run a {demand.type.word}: look at its node selector, affinity and tolerations"
     for demand in gang.demands:
-        best = min((shortage(demand.each, node.capacity) for node in snapshot.nodes if node.name in demand.eligible), key=_weight)
-        if demand.minimum and best:
-            return f"no node is large enough for one {demand.type.word}: it asks for {_words(demand.each, best)}, {_missing_words(best)}"
+        nearest = [shortage(demand.each, node.capacity) for node in snapshot.nodes if node.name in demand.eligible]
+        lacking = min(nearest, key=_weight, default={})
+        if demand.minimum and lacking:
+            asked = f"it asks for {_words(demand.each, lacking)}, {_missing_words(lacking)}"
+            return f"no node is large enough for one {demand.type.word}: {asked}"
     return "the cluster is too small even when it is empty: " + _short(gang, [node.capacity for node in snapshot.nodes])
 
 
@@ -118,7 +120,9 @@ def _weight(lacking: Resources) -> tuple[int, int]:
 
 
 def _words(amounts: Resources, named: Resources) -> str:
-    return ", ".join(f"{_amount(name, amounts[name])} {name}" for name in sorted(named) if name != PODS or len(named) == 1)
+    return ", ".join(
+        f"{_amount(name, amounts[name])} {name}" for name in sorted(named) if name != PODS or len(named) == 1
+    )
 
 
 def _missing_words(lacking: Resources) -> str:

@@ -1,0 +1,261 @@
+"""The scheduler's side of the road: a snapshot from the caches, a policy's decisions, admissions into the jobs' status.
+
+It writes nothing but `status.tarragon.admission`, conditional on the version it decided on. The reconciler reads that;
+neither calls the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tarragon.base.clock import Clock
+from tarragon.base.resources import CPU, minus
+from tarragon.cluster.errors import Conflict, NotFound
+from tarragon.cluster.port import Cluster
+from tarragon.frameworks.plugin import Dialect, Framework
+from tarragon.job.encoding import admission_fields, read_status
+from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaGroup, ReplicaType, TrainingJob
+from tarragon.job.status import Admission, JobStatus, Wait
+from tarragon.kube.core import Node
+from tarragon.kube.meta import CustomObject, JsonObject, Key
+from tarragon.kube.patch import difference
+from tarragon.operator.gather import World
+from tarragon.operator.usage import Usage
+from tarragon.plan.capacity import eligible_nodes, node_capacity, template_request
+from tarragon.plan.intake import intake
+from tarragon.scheduling import decision as decisions
+from tarragon.scheduling.policies import Policy
+from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
+
+OVERCOMMIT_ANNOTATION = "tarragon.dev/overcommit"
+"""On a node: the resources (`cpu`) whose requests are shares there, not amounts."""
+UNBOUNDED = 10**15
+RETELL_SECONDS = 10.0
+"""A wait whose code stays is not told anew more often than this, however its amounts change."""
+
+JobId = tuple[str, Key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A job that takes part in scheduling, as far as the caches and our own last write know."""
+
+    framework: Framework
+    object: CustomObject
+    job: TrainingJob
+    dialect: Dialect
+    status: JobStatus
+
+    @property
+    def id(self) -> JobId:
+        return self.framework.kind, self.job.key
+
+    @property
+    def name(self) -> str:
+        """What a policy calls it, and people read in "… came first": two kinds may have jobs of one name."""
+        return f"{self.framework.kind.lower()} {self.job.key}"
+
+    @property
+    def admission(self) -> Admission | None:
+        return self.status.admission
+
+    @property
+    def is_admitted(self) -> bool:
+        return self.admission is not None and self.admission.admitted is not None
+
+
+class Admitter:
+    """One round at a time. Between rounds it follows the jobs' cache, so a round costs no reading of manifests."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, world: World, policy: Policy) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._world = world
+        self._policy = policy
+        self._usage = Usage(world.pods)
+        self._candidates: dict[JobId, Candidate] = {}
+        self._told: dict[JobId, float] = {}
+        for kind, cache in world.jobs.items():
+            framework = world.frameworks[kind]
+            cache.subscribe(lambda key, _, new, framework=framework: self._follow(framework, key, new))
+
+    async def round(self) -> float | None:
+        """Decide once and write what has changed. Seconds until a wait has to be told again, or None."""
+        snapshot = self._snapshot()
+        by_name = {candidate.name: candidate for candidate in self._candidates.values()}
+        writes = [
+            (candidate, admission)
+            for decided in self._policy(snapshot)
+            for candidate in [by_name[decided.gang]]
+            if (admission := admission_after(candidate, decided, snapshot.now)) != candidate.admission
+        ]
+        due = [(candidate, admission) for candidate, admission in writes if self._may_tell(candidate, admission)]
+        await asyncio.gather(*(self._write(candidate, admission) for candidate, admission in due))
+        return RETELL_SECONDS if len(due) < len(writes) else None
+
+    def _follow(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
+        candidate = None if new is None else candidate_from(framework, new)
+        if candidate is None:
+            self._candidates.pop((framework.kind, key), None)
+            self._told.pop((framework.kind, key), None)
+        else:
+            self._candidates[candidate.id] = candidate
+
+    def _may_tell(self, candidate: Candidate, admission: Admission) -> bool:
+        before = candidate.admission
+        only_words = (
+            before is not None
+            and before.wait is not None
+            and admission.wait is not None
+            and before.wait.code == admission.wait.code
+        )
+        return not only_words or self._clock.monotonic() - self._told.get(candidate.id, 0.0) >= RETELL_SECONDS
+
+    async def _write(self, candidate: Candidate, admission: Admission) -> None:
+        metadata = candidate.object.metadata
+        before = recorded_admission(candidate.object)
+        patch = {
+            "metadata": {"resourceVersion": metadata.resource_version, "uid": metadata.uid},
+            "status": {"tarragon": {"admission": difference(before, admission_fields(admission))}},
+        }
+        try:
+            written = await self._cluster.patch(candidate.framework.resource, metadata.key, patch, subresource="status")
+        except (Conflict, NotFound):
+            return  # The cache will show what has changed, and that starts the next round.
+        self._told[candidate.id] = self._clock.monotonic()
+        # Until the cache shows it too, our own write must count, or the next round would sell the same node again.
+        self._follow(candidate.framework, metadata.key, written)
+
+    def _snapshot(self) -> Snapshot:
+        nodes = list(self._world.nodes.objects.values())
+        reserved = self._reservations()
+        candidates = sorted(self._candidates.values(), key=lambda candidate: candidate.id)
+        now = self._clock.now()
+        return Snapshot(
+            now=now,
+            nodes=[
+                node_state(node, [self._usage.on(node.metadata.name), reserved.get(node.metadata.name, {})])
+                for node in sorted(nodes, key=lambda node: node.metadata.name)
+                if node.is_ready and not node.spec.unschedulable
+            ],
+            waiting=[
+                Gang(
+                    name=candidate.name,
+                    queued=candidate.admission.queued if candidate.admission else candidate.job.created or now,
+                    demands=demands(candidate, nodes),
+                )
+                for candidate in candidates
+                if not candidate.is_admitted
+            ],
+            running=[
+                RunningGang(
+                    name=candidate.name,
+                    demands=demands(candidate, nodes),
+                    nodes=candidate.admission.nodes,
+                    elastic=candidate.job.elastic is not None,
+                )
+                for candidate in candidates
+                if candidate.admission is not None and candidate.is_admitted
+            ],
+        )
+
+    def _reservations(self) -> Mapping[str, Mapping[str, int]]:
+        """What admitted replicas will hold whose pods are not there (yet, or between two tries)."""
+        reserved: dict[str, Counter[str]] = {}
+        for candidate in self._candidates.values():
+            if candidate.admission is None or not candidate.admission.nodes:
+                continue
+            each = {group.type: template_request(group.template) for group in candidate.job.groups}
+            for replica, node in self._without_pod(candidate, candidate.admission):
+                reserved.setdefault(node, Counter()).update(each[replica.type])
+        return reserved
+
+    def _without_pod(self, candidate: Candidate, admission: Admission) -> Iterator[tuple[Replica, str]]:
+        for replica, node in admission.nodes.items():
+            if replica in candidate.status.finished:
+                continue
+            name = candidate.dialect.names.pod(candidate.job, replica)
+            pod = self._world.pods.objects.get(Key(candidate.job.key.namespace, name))
+            if pod is None or pod.is_finished or pod.spec.node_name != node:
+                yield replica, node
+
+
+def candidate_from(framework: Framework, found: CustomObject) -> Candidate | None:
+    """None for a job that is not marked yet, is not valid, suspended, at its end, or being deleted."""
+    metadata = found.metadata
+    if GENERATION_ANNOTATION not in metadata.annotations or metadata.is_ending:
+        return None
+    taken = intake(framework, found)
+    if taken.job is None or taken.dialect is None or taken.job.run_policy.suspend:
+        return None
+    status = read_status(found.status)
+    if status.phase.is_final:
+        return None
+    return Candidate(framework=framework, object=found, job=taken.job, dialect=taken.dialect, status=status)
+
+
+def admission_after(candidate: Candidate, decided: decisions.Decision, now: dt.datetime) -> Admission:
+    """What is to stand in the status; equal to what stands there when nothing has changed."""
+    before = candidate.admission or Admission(queued=candidate.job.created or now)
+    match decided:
+        case decisions.Wait(_, code, message):
+            return replace(before, wait=Wait(code=code, message=message))
+        case decisions.Place(_, nodes):
+            return replace(before, admitted=now, size=size_of(nodes), nodes=nodes, wait=None)
+        case decisions.Resize(_, nodes):
+            return replace(before, size=size_of(nodes), nodes=nodes)
+
+
+def size_of(nodes: Mapping[Replica, str]) -> Mapping[ReplicaType, int]:
+    return Counter(replica.type for replica in nodes)
+
+
+def demands(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Demand]:
+    """Of each group, in the framework's start order: the parameter servers get their places first."""
+    order = {kind: position for position, kind in enumerate(candidate.framework.start_order)}
+    groups = sorted(candidate.job.groups, key=lambda group: order.get(group.type, len(order)))
+    return [
+        Demand(
+            type=group.type,
+            each=template_request(group.template),
+            minimum=bounds[0],
+            wish=bounds[1],
+            eligible=eligible_nodes(group.template, nodes),
+        )
+        for group in groups
+        for bounds in [least_and_wish(candidate.job, group)]
+    ]
+
+
+def least_and_wish(job: TrainingJob, group: ReplicaGroup) -> tuple[int, int]:
+    """The replica that decides the job is never taken away, whatever a later wish says."""
+    chief = job.chief
+    floor = 1 if chief is not None and chief.type is group.type else 0
+    wish = max(group.wish, floor)
+    if job.elastic is None or group.type is not ReplicaType.WORKER:
+        return wish, wish
+    wish = min(max(wish, job.elastic.minimum), job.elastic.maximum)
+    return min(job.elastic.minimum, wish), wish
+
+
+def node_state(node: Node, held: Sequence[Mapping[str, int]]) -> NodeState:
+    """`capacity` is what gangs could get if nobody ran here."""
+    capacity = dict(node_capacity(node))
+    if CPU in node.metadata.annotations.get(OVERCOMMIT_ANNOTATION, "").split(","):
+        capacity[CPU] = UNBOUNDED
+    free: Mapping[str, int] = capacity
+    for amounts in held:
+        free = minus(free, amounts)
+    return NodeState(name=node.metadata.name, capacity=capacity, free=free)
+
+
+def recorded_admission(found: CustomObject) -> JsonObject:
+    """The raw field as it stands, for the difference to be exact."""
+    status = found.status if isinstance(found.status, dict) else {}
+    tarragon = status.get("tarragon")
+    recorded = tarragon.get("admission") if isinstance(tarragon, dict) else None
+    return recorded if isinstance(recorded, dict) else {}

@@ -1,0 +1,121 @@
+"""Carrying out a step: the writes, in the order that makes a crash between any two of them harmless."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
+from tarragon.cluster.port import Cluster, DeleteOptions
+from tarragon.kube import event as events
+from tarragon.kube.codec import timestamp
+from tarragon.kube.core import EVENTS
+from tarragon.kube.event import Event, ObjectReference
+from tarragon.kube.meta import AnyObject, CustomObject, JsonObject, Key, Resource
+from tarragon.plan.step import Create, Delete, Step
+
+FIRST_BATCH = 4
+LARGEST_BATCH = 64
+"""Creates begin with a few and double as long as all go well: a quota that refuses the first refuses the rest, too."""
+
+_COUNTED = Resource(group="", version="v1", plural="events", kind="Event", model=dict)
+
+
+class Refused(Exception):
+    """A quota or a policy does not let an object be made; the job's user should read its words."""
+
+    def __init__(self, create: Create, error: ApiError) -> None:
+        super().__init__(str(error))
+        self.reason = f"FailedCreate{create.resource.kind}"
+        self.error = error
+
+
+async def apply(
+    cluster: Cluster, clock: Clock, framework: Resource[CustomObject], job: CustomObject, step: Step
+) -> None:
+    """Raises the first ApiError; what was done stays done, and the next step is decided on what is there then."""
+    key = job.metadata.key
+    if step.mark is not None:
+        await cluster.patch(framework, key, step.mark)
+        return
+    if step.status is not None:
+        await cluster.patch(framework, key, step.status, subresource="status")
+    await asyncio.gather(*(_delete(cluster, delete) for delete in step.deletes))
+    for event in step.events:
+        await record(cluster, clock, event)
+    try:
+        await _create_all(cluster, step.creates)
+    except Refused as refused:
+        about = ObjectReference(api_version=job.api_version, kind=job.kind, key=key, uid=job.metadata.uid)
+        await record(
+            cluster, clock, Event(about=about, type="Warning", reason=refused.reason, message=str(refused.error))
+        )
+        raise refused.error from refused
+
+
+async def record(cluster: Cluster, clock: Clock, event: Event, component: str = "tarragon") -> None:
+    """Tell it once; when it was told before, count. An event that can't be written is not worth failing a job for."""
+    body = events.body(event, clock.now(), component)
+    key = Key(body["metadata"]["namespace"], event.name)
+    try:
+        await cluster.create(EVENTS, body)
+    except AlreadyExists:
+        try:
+            told = await cluster.get(_COUNTED, key)
+            count = int(told.get("count") or 1) + 1
+            await cluster.patch(_COUNTED, key, {"count": count, "lastTimestamp": timestamp(clock.now())})
+        except (NotFound, Conflict):
+            return
+    except (Invalid, NotFound):
+        # The namespace is ending, or the name is one that events may not have: nobody would read it.
+        return
+
+
+async def _delete(cluster: Cluster, delete: Delete) -> None:
+    options = DeleteOptions(uid=delete.uid, resource_version=delete.resource_version, propagation="Background")
+    try:
+        await cluster.delete(delete.resource, delete.key, options)
+    except NotFound:
+        return
+
+
+async def _create_all(cluster: Cluster, creates: Iterable[Create]) -> None:
+    waiting = list(creates)
+    size = FIRST_BATCH
+    while waiting:
+        batch, waiting = waiting[:size], waiting[size:]
+        results = await asyncio.gather(*(_create(cluster, create) for create in batch), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        size = min(LARGEST_BATCH, size * 2)
+
+
+async def _create(cluster: Cluster, create: Create) -> None:
+    try:
+        await cluster.create(create.resource, create.body)
+    except (Forbidden, Invalid) as error:
+        raise Refused(create, error) from error
+    except AlreadyExists as error:
+        metadata: JsonObject = create.body["metadata"]
+        found = await cluster.get(
+            create.resource.reading(AnyObject), Key(metadata.get("namespace", ""), metadata["name"])
+        )
+        owner = found.metadata.controller
+        wanted = metadata["ownerReferences"][0]["uid"]
+        if owner is None or owner.uid != wanted or found.metadata.is_ending:
+            # Not ours, or ours and on its way out: its name is free some day. The queue tries again, later and later.
+            raise foreign(create, error) from error
+
+
+def foreign(create: Create, error: ApiError) -> Conflict:
+    """The name is taken by an object that is not this job's."""
+    name = f"{create.resource.plural} {create.body['metadata']['name']}"
+    return Conflict(
+        {
+            **error.status,
+            "reason": "Conflict",
+            "message": f"{name} exists and is not this job's; waiting until it is gone",
+        }
+    )

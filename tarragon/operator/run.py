@@ -1,0 +1,180 @@
+"""The operator's loop: caches fill, changes become keys, keys become reconciles and rounds of admission."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import ApiError, Conflict, Unavailable
+from tarragon.cluster.port import Cluster
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.plugin import Framework
+from tarragon.kube.core import Pod, Service
+from tarragon.kube.meta import CustomObject, Key
+from tarragon.operator.admit import Admitter
+from tarragon.operator.gather import World
+from tarragon.operator.reconcile import reconcile
+from tarragon.operator.workqueue import WorkQueue
+from tarragon.plan.step import Settings
+from tarragon.scheduling.policies import POLICIES, Policy
+
+RECONCILES_AT_ONCE = 16
+RESYNC_SECONDS = 300.0
+"""Every job is looked at this often whatever happens: it covers a wall clock that jumped past a deadline."""
+ROUND_PAUSE = 0.02
+"""Seconds in which changes gather before a round of admission, so that a burst of a thousand costs one."""
+
+JobId = tuple[str, Key]
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How an operator runs; everything that is not the cluster or the clock."""
+
+    settings: Settings = field(default_factory=Settings)
+    policy: Policy = POLICIES["fifo"]
+    frameworks: Sequence[Framework] = FRAMEWORKS
+    seed: int | None = None
+    """For the jitter of back-offs."""
+
+
+async def run(cluster: Cluster, clock: Clock, options: Options = Options()) -> None:
+    """For ever, until cancelled."""
+    await Operator(cluster, clock, options).run()
+
+
+class Operator:
+    """One task takes due keys from the queue, each reconcile is a task of its own; one more task makes the rounds."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, options: Options) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        jitter = random.Random(options.seed)
+        self._world = World(cluster, options.frameworks, clock, options.settings, jitter)
+        self._admitter = Admitter(cluster, clock, self._world, options.policy)
+        self._queue: WorkQueue[JobId] = WorkQueue()
+        self._work = asyncio.Event()
+        self._round = asyncio.Event()
+        self._owners = {(framework.resource.group, framework.kind) for framework in options.frameworks}
+        self._subscribe()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for cache in self._world.caches:
+                cache.on_trouble(lambda trouble: log.warning("watch", trouble=str(trouble)))
+                tasks.create_task(cache.run())
+            for cache in self._world.caches:
+                await cache.synced()
+            tasks.create_task(self._dispatch(tasks))
+            tasks.create_task(self._rounds())
+            tasks.create_task(self._resync())
+
+    def _subscribe(self) -> None:
+        for kind, cache in self._world.jobs.items():
+            cache.subscribe(self._job_handler(kind))
+        self._world.pods.subscribe(self._owned_changed)
+        self._world.services.subscribe(self._owned_changed)
+        self._world.nodes.subscribe(lambda _key, _old, _new: self._round.set())
+
+    def _job_handler(self, kind: str) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
+        def changed(key: Key, _: CustomObject | None, __: CustomObject | None) -> None:
+            self._enqueue((kind, key), 0.0)
+            self._round.set()
+
+        return changed
+
+    def _owned_changed(self, key: Key, old: Pod | Service | None, new: Pod | Service | None) -> None:
+        seen = new if new is not None else old
+        owner = seen.metadata.controller if seen is not None else None
+        if owner is not None and (owner.api_version.partition("/")[0], owner.kind) in self._owners:
+            self._enqueue((owner.kind, Key(key.namespace, owner.name)), 0.0)
+        if isinstance(seen, Pod):
+            # Any pod that comes or goes changes what is free, whoever made it.
+            self._round.set()
+
+    def _enqueue(self, job: JobId, delay: float) -> None:
+        self._queue.add(job, self._clock.monotonic() + delay)
+        self._work.set()
+
+    async def _dispatch(self, tasks: asyncio.TaskGroup) -> None:
+        slots = asyncio.Semaphore(RECONCILES_AT_ONCE)
+        while True:
+            await slots.acquire()
+            job = await self._next()
+            tasks.create_task(self._work_on(job, slots.release))
+
+    async def _next(self) -> JobId:
+        while True:
+            self._work.clear()
+            job = self._queue.take(self._clock.monotonic())
+            if job is not None:
+                return job
+            due = self._queue.next_due()
+            await self._until(self._work, None if due is None else due - self._clock.monotonic())
+
+    async def _work_on(self, job: JobId, release: Callable[[], None]) -> None:
+        kind, key = job
+        try:
+            wake_at = await reconcile(self._cluster, self._clock, self._world, kind, key)
+        except Conflict as error:
+            # The cache is behind: what it will show next decides anew.
+            self._retry(job, error)
+        except ApiError as error:
+            log.warning("reconcile", job=str(key), kind=kind, error=str(error))
+            self._retry(job, error)
+        except Exception:
+            # The one place that catches everything: one job that meets a bug must not stop all the others.
+            log.exception("reconcile met a bug", job=str(key), kind=kind)
+            self._retry(job, None)
+        else:
+            self._queue.done(job)
+            if wake_at is not None:
+                self._enqueue(job, max(0.0, (wake_at - self._clock.now()).total_seconds()))
+        finally:
+            release()
+            self._work.set()
+
+    def _retry(self, job: JobId, error: ApiError | None) -> None:
+        self._queue.failed(job, self._clock.monotonic(), at_least=error.retry_after if error else 0.0)
+
+    async def _rounds(self) -> None:
+        pause: float | None = None
+        while True:
+            await self._until(self._round, pause)
+            await self._clock.sleep(ROUND_PAUSE)
+            self._round.clear()
+            try:
+                pause = await self._admitter.round()
+            except ApiError as error:
+                log.warning("admission", error=str(error))
+                pause = max(1.0, error.retry_after) if not isinstance(error, Unavailable) else 1.0
+            except Exception:
+                log.exception("a round of admission met a bug")
+                pause = 10.0
+
+    async def _resync(self) -> None:
+        while True:
+            await self._clock.sleep(RESYNC_SECONDS)
+            for kind, cache in self._world.jobs.items():
+                for key in list(cache.objects):
+                    self._enqueue((kind, key), 0.0)
+            self._round.set()
+
+    async def _until(self, event: asyncio.Event, seconds: float | None) -> None:
+        """Return when the event is set or that many of the clock's seconds have gone."""
+        if event.is_set():
+            return
+        waits: list[asyncio.Task[bool] | asyncio.Task[None]] = [asyncio.create_task(event.wait())]
+        if seconds is not None:
+            waits.append(asyncio.create_task(self._clock.sleep(seconds)))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarragon.base import quantity
+
+
+@pytest.mark.parametrize(
+    ("text", "milli"),
+    [
+        ("0", 0),
+        ("2", 2000),
+        ("500m", 500),
+        ("1.5", 1500),
+        (".5", 500),
+        ("2.", 2000),
+        ("8Gi", 8 * 2**30 * 1000),
+        ("1e3", 1_000_000),
+        ("5E", 5 * 10**18 * 1000),
+        ("+1k", 1_000_000),
+        (3, 3000),
+        (0.25, 250),
+    ],
+)
+def test_a_quantity_is_read_as_exact_thousandths(text: str | float, milli: int) -> None:
+    assert quantity.milli(text) == milli
+
+
+@pytest.mark.parametrize(("text", "milli"), [("1n", 1), ("0.0001", 1), ("1500u", 2), ("-0.0001", 0)])
+def test_what_is_finer_than_a_thousandth_rounds_up_as_kubernetes_does(text: str, milli: int) -> None:
+    assert quantity.milli(text) == milli
+
+
+@pytest.mark.parametrize("text", ["", "four", "1 Gi", "1gi", "1e", "0x10", "1e9999999", "NaN", "1_000", "--1"])
+def test_what_is_no_quantity_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match="write for example 500m, 2, 8Gi"):
+        quantity.milli(text)
+
+
+@given(st.integers(min_value=0, max_value=2**80))
+def test_what_is_written_reads_back_the_same(milli: int) -> None:
+    assert quantity.milli(quantity.text(milli)) == milli

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import pytest
+
+from tarragon.kube.selectors import field_paths, field_selector, from_match_labels, label_selector
+
+WEB = {"app": "web", "tier": "front"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "matches"),
+    [
+        ("", True),
+        ("app=web", True),
+        ("app==web", True),
+        ("app!=web", False),
+        ("missing!=x", True),
+        ("app in (web, db),tier=front", True),
+        ("app notin (web)", False),
+        ("missing notin (web)", True),
+        ("app", True),
+        ("!app", False),
+        ("!missing", True),
+        ("app=", False),
+        ("training.kubeflow.org/job-name=a", False),
+    ],
+)
+def test_a_label_selector_chooses_as_kubectl_does(selector: str, matches: bool) -> None:  # noqa: FBT001 - the expectation
+    assert label_selector(selector)(WEB) is matches
+
+
+@pytest.mark.parametrize("selector", ["app in web", "=x", "a b", "app in (a", "a>1,"])
+def test_a_selector_that_cannot_be_read_is_refused_with_the_part_that_is_wrong(selector: str) -> None:
+    with pytest.raises(ValueError, match="unable to parse requirement"):
+        label_selector(selector)
+
+
+def test_a_field_selector_compares_paths() -> None:
+    chosen = field_selector("metadata.name=a,status.phase!=Running")
+    assert chosen({"metadata.name": "a", "status.phase": "Pending"})
+    assert not chosen({"metadata.name": "a", "status.phase": "Running"})
+    assert field_paths("metadata.name=a,status.phase!=Running") == {"metadata.name", "status.phase"}
+
+
+def test_match_expressions_mean_the_same_as_their_text() -> None:
+    chosen = from_match_labels(
+        {
+            "matchLabels": {"app": "web"},
+            "matchExpressions": [
+                {"key": "tier", "operator": "In", "values": ["front", "back"]},
+                {"key": "old", "operator": "DoesNotExist"},
+            ],
+        }
+    )
+    assert chosen(WEB)
+    assert not chosen({**WEB, "old": ""})

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarragon.operator.workqueue import FIRST_DELAY, LONGEST_DELAY, WorkQueue
+
+
+def test_a_key_that_is_added_twice_is_worked_on_once() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a", 0)
+    queue.add("a", 0)
+    assert queue.take(0) == "a"
+    assert queue.take(0) is None
+
+
+def test_a_key_that_changes_while_it_is_worked_on_is_looked_at_again_but_not_at_once() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a", 0)
+    assert queue.take(0) == "a"
+    queue.add("a", 1)
+    assert queue.take(1) is None
+    queue.done("a")
+    assert queue.take(1) == "a"
+
+
+def test_the_earlier_of_two_times_counts() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a", 9)
+    queue.add("a", 3)
+    queue.add("a", 5)
+    assert queue.next_due() == 3
+    assert queue.take(2) is None
+    assert queue.take(3) == "a"
+    assert queue.next_due() is None
+
+
+def test_failures_wait_twice_as_long_each_time_up_to_a_bound_and_success_forgets_them() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    delays = []
+    now = 0.0
+    for _ in range(20):
+        queue.add("a", now)
+        due = queue.next_due()
+        assert due is not None
+        now = due
+        assert queue.take(now) == "a"
+        delays.append(queue.failed("a", now))
+        now += delays[-1]
+    assert delays[:3] == [FIRST_DELAY, 2 * FIRST_DELAY, 4 * FIRST_DELAY]
+    assert delays[-1] == LONGEST_DELAY
+    assert queue.take(now) == "a"
+    queue.done("a")
+    queue.add("a", now)
+    assert queue.take(now) == "a"
+    assert queue.failed("a", now) == FIRST_DELAY
+
+
+def test_what_the_server_asks_to_wait_is_waited() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a", 0)
+    queue.take(0)
+    assert queue.failed("a", 0, at_least=7) == 7
+    assert queue.take(6.9) is None
+
+
+def test_a_change_meanwhile_does_not_cut_the_back_off_short() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a", 0)
+    queue.take(0)
+    queue.add("a", 0)
+    queue.failed("a", 0, at_least=5)
+    assert queue.take(4) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.sampled_from(["add", "take", "done"]))))
+def test_no_key_is_lost_and_none_is_in_two_hands(operations: list[tuple[str, int, str]]) -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    taken: set[str] = set()
+    wanted: set[str] = set()
+    for key, at, operation in operations:
+        if operation == "add":
+            queue.add(key, at)
+            wanted.add(key)
+        elif operation == "take":
+            got = queue.take(at)
+            if got is not None:
+                assert got not in taken
+                taken.add(got)
+                wanted.discard(got)
+        elif key in taken:
+            taken.discard(key)
+            queue.done(key)
+    for key in sorted(taken):
+        queue.done(key)
+    rest = set()
+    while (got := queue.take(100)) is not None:
+        rest.add(got)
+    assert rest == wanted

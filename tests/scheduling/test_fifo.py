@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarragon.base.resources import NVIDIA_GPU, total
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.decision import BEHIND_OTHERS, INSUFFICIENT_RESOURCES, NEVER_FITS, Place, Resize, Wait
+from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.policies.fifo import fifo
+from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
+
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
+
+
+def node(name: str, gpus: int, *, used: int = 0) -> NodeState:
+    return NodeState(name=name, capacity={NVIDIA_GPU: gpus}, free={NVIDIA_GPU: gpus - used})
+
+
+def demand(
+    nodes: Sequence[NodeState], wish: int, *, kind: ReplicaType = WORKER, least: int | None = None, each: int = 1
+) -> Demand:
+    eligible = frozenset(state.name for state in nodes)
+    return Demand(
+        type=kind, each={NVIDIA_GPU: each}, minimum=wish if least is None else least, wish=wish, eligible=eligible
+    )
+
+
+def gang(name: str, *demands: Demand, waited: int = 0) -> Gang:
+    return Gang(name=name, queued=NOON - dt.timedelta(seconds=waited), demands=demands)
+
+
+def snapshot(nodes: Sequence[NodeState], *waiting: Gang, running: Sequence[RunningGang] = ()) -> Snapshot:
+    return Snapshot(now=NOON, nodes=nodes, waiting=waiting, running=running)
+
+
+def test_a_gang_that_fits_starts_whole() -> None:
+    nodes = [node("a", 2), node("b", 2)]
+    decisions = fifo(snapshot(nodes, gang("job", demand(nodes, 1, kind=PS), demand(nodes, 3))))
+    assert [type(decision) for decision in decisions] == [Place]
+    assert isinstance(decisions[0], Place)
+    assert Counter(decisions[0].nodes.values()) == {"a": 2, "b": 2}
+
+
+def test_a_gang_that_cannot_start_whole_does_not_start_at_all() -> None:
+    nodes = [node("a", 4, used=2)]
+    (decision,) = fifo(snapshot(nodes, gang("job", demand(nodes, 4))))
+    assert decision == Wait("job", INSUFFICIENT_RESOURCES, f"the gang needs 4m {NVIDIA_GPU}, short of 2m {NVIDIA_GPU}")
+
+
+def test_it_prefers_one_node_and_of_these_the_fullest() -> None:
+    nodes = [node("empty", 8), node("half", 8, used=4), node("full", 8, used=7)]
+    (decision,) = fifo(snapshot(nodes, gang("job", demand(nodes, 4))))
+    assert isinstance(decision, Place)
+    assert set(decision.nodes.values()) == {"half"}
+
+
+def test_who_comes_later_does_not_pass_the_one_who_waits() -> None:
+    nodes = [node("a", 4, used=2)]
+    first, second = gang("first", demand(nodes, 4), waited=10), gang("second", demand(nodes, 1))
+    decisions = fifo(snapshot(nodes, second, first))
+    assert [(decision.gang, getattr(decision, "code", "")) for decision in decisions] == [
+        ("first", INSUFFICIENT_RESOURCES),
+        ("second", BEHIND_OTHERS),
+    ]
+
+
+def test_who_could_never_run_blocks_nobody() -> None:
+    nodes = [node("a", 4)]
+    giant, small = gang("giant", demand(nodes, 1, each=5), waited=10), gang("small", demand(nodes, 1))
+    decisions = {decision.gang: decision for decision in fifo(snapshot(nodes, giant, small))}
+    assert isinstance(decisions["small"], Place)
+    waits = decisions["giant"]
+    assert isinstance(waits, Wait)
+    assert waits.code == NEVER_FITS
+    assert (
+        waits.message
+        == f"no node is large enough for one worker: it asks for 5m {NVIDIA_GPU}, short of 1m {NVIDIA_GPU}"
+    )
+
+
+def test_a_replica_that_no_node_may_run_is_said_to_be_so() -> None:
+    nodes = [node("a", 4)]
+    stranger = Demand(type=PS, each={}, minimum=1, wish=1, eligible=frozenset())
+    (decision,) = fifo(snapshot(nodes, gang("job", stranger)))
+    assert isinstance(decision, Wait)
+    assert (decision.code, decision.message.split(":")[0]) == (NEVER_FITS, "no node may run a ps")
+
+
+def test_an_empty_cluster_says_that_it_has_no_node() -> None:
+    (decision,) = fifo(snapshot([], gang("job", demand([], 1))))
+    assert decision == Wait("job", NEVER_FITS, "the cluster has no node that is ready")
+
+
+def test_an_elastic_gang_starts_with_what_there_is_above_its_minimum() -> None:
+    nodes = [node("a", 3)]
+    (decision,) = fifo(snapshot(nodes, gang("job", demand(nodes, 1, kind=PS), demand(nodes, 4, least=1))))
+    assert isinstance(decision, Place)
+    assert sorted(decision.nodes) == [Replica(PS, 0), Replica(WORKER, 0), Replica(WORKER, 1)]
+
+
+def test_a_wish_that_has_sunk_is_granted_from_the_highest_index() -> None:
+    nodes = [node("a", 3, used=3)]
+    running = RunningGang(
+        name="job",
+        demands=[demand(nodes, 1)],
+        nodes={Replica(WORKER, index): "a" for index in range(3)},
+        elastic=False,
+    )
+    assert fifo(snapshot(nodes, running=[running])) == [Resize("job", {Replica(WORKER, 0): "a"})]
+
+
+def test_an_elastic_gang_grows_only_while_nobody_waits() -> None:
+    nodes = [node("a", 4, used=1)]
+    running = RunningGang(
+        name="old", demands=[demand(nodes, 3, least=1)], nodes={Replica(WORKER, 0): "a"}, elastic=True
+    )
+    (grown,) = fifo(snapshot(nodes, running=[running]))
+    assert isinstance(grown, Resize)
+    assert len(grown.nodes) == 3
+    decisions = fifo(snapshot(nodes, gang("new", demand(nodes, 4)), running=[running]))
+    assert [type(decision) for decision in decisions] == [Wait]
+
+
+def test_a_rigid_gang_does_not_grow() -> None:
+    nodes = [node("a", 4, used=1)]
+    running = RunningGang(name="old", demands=[demand(nodes, 3)], nodes={Replica(WORKER, 0): "a"}, elastic=False)
+    assert fifo(snapshot(nodes, running=[running])) == []
+
+
+def test_two_gangs_of_48_on_64_gpus_never_deadlock() -> None:
+    nodes = [node(f"n{index:02}", 4) for index in range(16)]
+    decisions = fifo(snapshot(nodes, gang("one", demand(nodes, 48)), gang("two", demand(nodes, 48))))
+    assert [type(decision) for decision in decisions] == [Place, Wait]
+
+
+NODES = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=6).map(
+    lambda sizes: [node(f"n{index}", gpus, used=min(gpus, used)) for index, (gpus, used) in enumerate(sizes)]
+)
+SHAPES = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 6), st.integers(0, 6), st.integers(1, 3), st.integers(0, 90)),
+    max_size=5,
+)
+
+
+def gangs_of(nodes: Sequence[NodeState], shapes: Sequence[tuple[int, int, int, int, int]]) -> list[Gang]:
+    return [
+        gang(
+            f"job{number}",
+            demand(nodes, servers, kind=PS),
+            demand(nodes, max(least, wish), least=least, each=each),
+            waited=waited,
+        )
+        for number, (servers, least, wish, each, waited) in enumerate(shapes)
+    ]
+
+
+@given(nodes=NODES, shapes=SHAPES)
+def test_no_node_is_ever_oversold_and_no_gang_starts_in_part(
+    nodes: list[NodeState], shapes: list[tuple[int, int, int, int, int]]
+) -> None:
+    waiting = gangs_of(nodes, shapes)
+    for name, policy in POLICIES.items():
+        decisions = policy(snapshot(nodes, *waiting))
+        assert {decision.gang for decision in decisions} == {waits.name for waits in waiting}, name
+        taken: dict[str, list[Mapping[str, int]]] = {}
+        by_name = {waits.name: waits for waits in waiting}
+        for decision in decisions:
+            if isinstance(decision, Place):
+                sizes = Counter(replica.type for replica in decision.nodes)
+                for wanted in by_name[decision.gang].demands:
+                    assert wanted.minimum <= sizes[wanted.type] <= wanted.wish
+                    for replica, place in decision.nodes.items():
+                        if replica.type is wanted.type:
+                            assert replica.index < sizes[wanted.type]
+                            taken.setdefault(place, []).append(wanted.each)
+        for state in nodes:
+            assert (
+                total(taken.get(state.name, []))[NVIDIA_GPU] <= state.free[NVIDIA_GPU] if state.name in taken else True
+            )
+
+
+@given(nodes=NODES, shapes=SHAPES)
+def test_the_same_snapshot_gives_the_same_decisions(
+    nodes: list[NodeState], shapes: list[tuple[int, int, int, int, int]]
+) -> None:
+    waiting = gangs_of(nodes, shapes)
+    assert fifo(snapshot(nodes, *waiting)) == fifo(snapshot(nodes, *reversed(waiting)))
