@@ -21,6 +21,9 @@ ELSEWHERE: Mapping[str, str] = MappingProxyType(
     }
 )
 
+# Commands that are meant to fail, with the exit code that the page promises.
+ENDS_WITH: Mapping[str, int] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
