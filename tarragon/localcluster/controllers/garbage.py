@@ -1,0 +1,220 @@
+"""The garbage collector: deletes what nobody owns any more, in the order that the one who deleted has asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum, auto
+from typing import Literal
+
+from msgspec import structs, to_builtins
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import NotFound
+from tarragon.cluster.port import Cluster, DeleteOptions
+from tarragon.cluster.reflector import Cache
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
+from tarragon.kube.meta import AnyObject, CustomObject, Key, OwnerReference, Resource
+from tarragon.localcluster.controllers.crds import kind_of
+from tarragon.localcluster.controllers.ownership import FOREGROUND, ORPHAN, Graph, Owned, Vertex
+from tarragon.localcluster.controllers.worklist import Worklist
+
+Propagation = Literal["Background", "Foreground", "Orphan"]
+
+_REMEMBERED = 10_000
+"""Uids of the vanished that are kept, for dependents whose owner's kind is gone, too."""
+
+
+class _Owner(Enum):
+    SOLID = auto()
+    WAITING = auto()
+    """Deleted in the foreground: waits for its dependents to go."""
+    ABSENT = auto()
+
+
+class GarbageCollector:
+    """As the one of kube-controller-manager: an object goes when each of its owners is gone, judged by uid.
+
+    An owner in another namespace is no owner: it counts as gone. An owner of a kind that is not served might come back
+    when its kind does: it counts as there.
+    """
+
+    def __init__(
+        self, cluster: Cluster, kinds: Sequence[Resource[AnyObject]], clock: Clock, jitter: random.Random
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._jitter = jitter
+        self._built_in = [kind.reading(Owned) for kind in kinds]
+        self._watches: dict[Resource[Owned], asyncio.Task[None]] = {}
+        self._graph = Graph()
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._worklist: Worklist[str] = Worklist(clock, jitter)
+
+    async def run(self) -> None:
+        """For ever. Call it once: another run needs another collector."""
+        definitions = CUSTOM_RESOURCE_DEFINITIONS.reading(CustomObject)
+        crds = Cache(self._cluster, definitions, self._clock, jitter=self._jitter)
+        async with asyncio.TaskGroup() as tasks:
+            caches = [self._watch(kind, tasks) for kind in self._built_in]
+            crds.subscribe(lambda _key, old, new: self._follow_definition(old, new, tasks))
+            tasks.create_task(crds.run())
+            await crds.synced()
+            # Nothing is judged before all built-in kinds are known. Custom kinds may lag: absence is verified anyhow.
+            for cache in caches:
+                await cache.synced()
+            tasks.create_task(self._worklist.run(self._look))
+
+    def _watch(self, kind: Resource[Owned], tasks: asyncio.TaskGroup) -> Cache[Owned]:
+        cache = Cache(self._cluster, kind, self._clock, jitter=self._jitter)
+        cache.subscribe(lambda _key, old, new: self._follow(kind, old, new))
+        self._watches[kind] = tasks.create_task(cache.run())
+        return cache
+
+    def _follow_definition(self, old: CustomObject | None, new: CustomObject | None, tasks: asyncio.TaskGroup) -> None:
+        before, after = (kind_of(definition) if definition else None for definition in (old, new))
+        if before == after:
+            return
+        if before is not None:
+            kind = before.reading(Owned)
+            self._watches.pop(kind).cancel()
+            for vertex in self._graph.of_kind(kind):
+                self._forget(vertex.meta.uid)
+        if after is not None:
+            self._watch(after.reading(Owned), tasks)
+
+    def _follow(self, kind: Resource[Owned], old: Owned | None, new: Owned | None) -> None:
+        if new is None:
+            if old is not None:
+                self._forget(old.metadata.uid)
+            return
+        vertex = Vertex(kind, new.metadata)
+        before = self._graph.put(vertex)
+        self._worklist.add(new.metadata.uid)
+        if vertex.waits_for_dependents and not (before and before.waits_for_dependents):
+            self._look_at_all(self._graph.dependents(new.metadata.uid))
+        self._look_at_waiting_owners(vertex if before is None else before)
+
+    def _forget(self, uid: str) -> None:
+        vertex = self._graph.remove(uid)
+        self._gone[uid] = None
+        if len(self._gone) > _REMEMBERED:
+            self._gone.popitem(last=False)
+        self._look_at_all(self._graph.dependents(uid))
+        if vertex is not None:
+            self._look_at_waiting_owners(vertex)
+
+    def _look_at_all(self, vertices: Iterable[Vertex]) -> None:
+        for vertex in vertices:
+            self._worklist.add(vertex.meta.uid)
+
+    def _look_at_waiting_owners(self, vertex: Vertex) -> None:
+        for reference in vertex.meta.owner_references:
+            owner = self._graph.get(reference.uid)
+            if owner is not None and owner.waits_for_dependents:
+                self._worklist.add(reference.uid)
+
+    async def _look(self, uid: str) -> None:
+        vertex = self._graph.get(uid)
+        if vertex is None:
+            return
+        try:
+            if vertex.sets_dependents_free:
+                await self._set_dependents_free(vertex)
+            elif vertex.waits_for_dependents:
+                await self._let_go_when_unblocked(vertex)
+            elif not vertex.is_ending and vertex.meta.owner_references:
+                await self._keep_or_delete(vertex)
+        except NotFound:
+            return  # It went by itself; the watch will say so.
+
+    async def _set_dependents_free(self, owner: Vertex) -> None:
+        for dependent in self._graph.dependents(owner.meta.uid):
+            with suppress(NotFound):
+                await self._keep_owners(dependent, lambda reference: reference.uid != owner.meta.uid)
+        await self._drop_finalizer(owner, ORPHAN)
+
+    async def _let_go_when_unblocked(self, owner: Vertex) -> None:
+        dependents = self._graph.dependents(owner.meta.uid)
+        if any(dependent.blocks(owner.meta.uid) for dependent in dependents):
+            self._look_at_all(dependents)
+        else:
+            await self._drop_finalizer(owner, FOREGROUND)
+
+    async def _keep_or_delete(self, vertex: Vertex) -> None:
+        states = {reference.uid: await self._state(reference, vertex) for reference in vertex.meta.owner_references}
+        if _Owner.SOLID in states.values():
+            if set(states.values()) != {_Owner.SOLID}:
+                await self._keep_owners(vertex, lambda reference: states[reference.uid] is _Owner.SOLID)
+            return
+        dependents = self._graph.dependents(vertex.meta.uid)
+        if _Owner.WAITING in states.values() and dependents:
+            await self._break_circles(vertex, dependents)
+            await self._delete(vertex, "Foreground")
+        else:
+            await self._delete(vertex, _manner(vertex))
+
+    async def _state(self, reference: OwnerReference, dependent: Vertex) -> _Owner:
+        owner = self._graph.get(reference.uid)
+        if owner is None:
+            return await self._state_of_unseen(reference, dependent)
+        if not owner.may_own(dependent):
+            # An object outside of all namespaces can't say in which one its owner lives: nothing can be proved.
+            return _Owner.ABSENT if dependent.meta.namespace else _Owner.SOLID
+        return _Owner.WAITING if owner.waits_for_dependents else _Owner.SOLID
+
+    async def _state_of_unseen(self, reference: OwnerReference, dependent: Vertex) -> _Owner:
+        """Watches of different kinds are not in step: only the server itself can say that something is not there."""
+        if reference.uid in self._gone:
+            return _Owner.ABSENT
+        kind = self._kind(reference)
+        if kind is None or (kind.namespaced and not dependent.meta.namespace):
+            return _Owner.SOLID
+        namespace = dependent.meta.namespace if kind.namespaced else ""
+        try:
+            owner = await self._cluster.get(kind, Key(namespace, reference.name))
+        except NotFound:
+            return _Owner.ABSENT
+        return _Owner.SOLID if owner.metadata.uid == reference.uid else _Owner.ABSENT
+
+    def _kind(self, reference: OwnerReference) -> Resource[Owned] | None:
+        group = reference.api_version.rpartition("/")[0]
+        return next((kind for kind in self._watches if (kind.group, kind.kind) == (group, reference.kind)), None)
+
+    async def _break_circles(self, vertex: Vertex, dependents: Sequence[Vertex]) -> None:
+        """Two that block each other would wait for ever."""
+        if not any(dependent.waits_for_dependents for dependent in dependents):
+            return
+        references = [structs.replace(owner, block_owner_deletion=False) for owner in vertex.meta.owner_references]
+        await self._write_owners(vertex, references)
+
+    async def _keep_owners(self, vertex: Vertex, stays: Callable[[OwnerReference], bool]) -> None:
+        await self._write_owners(vertex, [owner for owner in vertex.meta.owner_references if stays(owner)])
+
+    async def _write_owners(self, vertex: Vertex, owners: Sequence[OwnerReference]) -> None:
+        await self._patch(vertex, {"ownerReferences": to_builtins(owners) or None})
+
+    async def _drop_finalizer(self, vertex: Vertex, finalizer: str) -> None:
+        await self._patch(
+            vertex, {"finalizers": [name for name in vertex.meta.finalizers if name != finalizer] or None}
+        )
+
+    async def _patch(self, vertex: Vertex, change: Mapping[str, object]) -> None:
+        condition = {"uid": vertex.meta.uid, "resourceVersion": vertex.meta.resource_version}
+        await self._cluster.patch(vertex.resource, vertex.key, {"metadata": {**condition, **change}})
+
+    async def _delete(self, vertex: Vertex, propagation: Propagation) -> None:
+        options = DeleteOptions(
+            uid=vertex.meta.uid, resource_version=vertex.meta.resource_version, propagation=propagation
+        )
+        await self._cluster.delete(vertex.resource, vertex.key, options)
+
+
+def _manner(vertex: Vertex) -> Propagation:
+    """Finalizers that an object already carries say how its own dependents are to be treated."""
+    if ORPHAN in vertex.meta.finalizers:
+        return "Orphan"
+    return "Foreground" if FOREGROUND in vertex.meta.finalizers else "Background"
