@@ -1,0 +1,1 @@
+"""The command line: wires everything below it together; nobody imports it."""

@@ -1,0 +1,52 @@
+"""What has changed between two moments of a job, one line a change: what is shown where nothing can be drawn over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tarragon.cli.follow.progress import FAILED, RESTARTING, Member, Progress
+from tarragon.cli.words import count
+
+_MOST_TOGETHER = 8
+"""More replicas than this that do the same at once share one line."""
+
+
+def changes(before: Progress | None, after: Progress) -> Iterator[str]:
+    """Lines without time and without the job's name; the first call has no `before`."""
+    if before is None or (before.state, _why(before)) != (after.state, _why(after)):
+        yield f"{after.state}: {_why(after)}" if _why(after) else after.state
+    known = {member.replica: member for member in before.members} if before is not None else {}
+    moved: dict[str, list[Member]] = {}
+    for member in after.members:
+        words = described(member)
+        former = known.get(member.replica)
+        if words != (described(former) if former is not None else described(Member(replica=member.replica))):
+            moved.setdefault(words, []).append(member)
+    for words, members in moved.items():
+        yield from _lines(words, members)
+
+
+def described(member: Member) -> str:
+    """`Running`, `Failed, exit code 1`, `Restarting, exit code 137, restart 2`."""
+    words = [member.state]
+    if member.exit_code is not None and member.state in {FAILED, RESTARTING}:
+        words.append(f"exit code {member.exit_code}")
+    if member.restarts:
+        words.append(f"restart {member.restarts}")
+    if member.reason and member.reason not in {"Completed", "Error"} and member.state != "Running":
+        words.append(member.reason)
+    return ", ".join(words)
+
+
+def _why(progress: Progress) -> str:
+    if progress.wait is not None:
+        return progress.wait.message
+    return progress.message if progress.state in {"Failed", "Restarting", "Suspended"} else ""
+
+
+def _lines(words: str, members: Sequence[Member]) -> Iterator[str]:
+    if len(members) > _MOST_TOGETHER:
+        yield f"{members[0].name} … {members[-1].name} ({count(len(members), 'replica')}): {words}"
+        return
+    for member in members:
+        yield f"{member.name}: {words}"

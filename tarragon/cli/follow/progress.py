@@ -1,0 +1,227 @@
+"""What can be seen of a job at one moment: its state and every replica's, read from its status and its pods. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.phase import Phase
+from tarragon.job.status import JobStatus, Wait
+from tarragon.kube.core import ContainerStatus, Pod, Terminated
+from tarragon.kube.meta import Key
+
+WAITING = "Waiting"
+STARTING = "Starting"
+RUNNING = "Running"
+RESTARTING = "Restarting"
+ENDING = "Ending"
+SUCCEEDED = "Succeeded"
+FAILED = "Failed"
+STOPPED = "Stopped"
+"""It did not end by itself: it was ended because the job was over, or somebody deleted its pod."""
+
+_ORDINARY_WAITS = frozenset({"", "ContainerCreating", "PodInitializing"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One replica as a person wants to see it. `exit_code` is that of its last end, None while there was none."""
+
+    replica: Replica
+    state: str = WAITING
+    restarts: int = 0
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    node: str = ""
+    pod: str = ""
+    started: dt.datetime | None = None
+    finished: dt.datetime | None = None
+
+    @property
+    def name(self) -> str:
+        return str(self.replica)
+
+    @property
+    def seconds(self) -> float | None:
+        """How long its container ran, None while it has not ended."""
+        if self.started is None or self.finished is None:
+            return None
+        return (self.finished - self.started).total_seconds()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A job at one moment. `state` is a Phase, or Waiting while it has not been admitted."""
+
+    key: Key
+    kind: str
+    state: str
+    reason: str = ""
+    message: str = ""
+    wait: Wait | None = None
+    created: dt.datetime | None = None
+    started: dt.datetime | None = None
+    completed: dt.datetime | None = None
+    members: tuple[Member, ...] = ()
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in {Phase.SUCCEEDED, Phase.FAILED}
+
+    def elapsed(self, now: dt.datetime) -> float:
+        """Seconds from its creation to its end, or to now."""
+        if self.created is None:
+            return 0.0
+        return max(0.0, ((self.completed or now) - self.created).total_seconds())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """What `read` looks at. `pods`: of each replica the newest one, also after it has `gone` (by uid)."""
+
+    key: Key
+    kind: str
+    created: dt.datetime | None
+    status: JobStatus
+    wished: Mapping[ReplicaType, int]
+    main_container: str
+    pods: Mapping[Replica, Pod] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
+
+
+def read(seen: Sighting) -> Progress:
+    """Every replica that is to be or was, in the order of the types."""
+    status = seen.status
+    condition = next((known for known in reversed(status.conditions) if known.is_true), None)
+    wait = status.admission.wait if status.admission is not None and status.admission.admitted is None else None
+    return Progress(
+        key=seen.key,
+        kind=seen.kind,
+        state=WAITING if wait is not None and status.phase is Phase.CREATED else str(status.phase),
+        reason=condition.reason if condition is not None else "",
+        message=condition.message if condition is not None else "",
+        wait=wait,
+        created=seen.created,
+        started=status.started,
+        completed=status.completed,
+        members=tuple(_member(seen, replica) for replica in sorted(_replicas(seen), key=_place)),
+    )
+
+
+def newest(pods: Iterable[tuple[Replica, Pod]]) -> dict[Replica, Pod]:
+    """Of each replica the pod that was created last: the one before it may still be ending."""
+    result: dict[Replica, Pod] = {}
+    for replica, pod in pods:
+        before = result.get(replica)
+        if before is None or _birth(before) <= _birth(pod):
+            result[replica] = pod
+    return result
+
+
+def main_status(pod: Pod, container: str) -> ContainerStatus | None:
+    """The status of the container that decides: the named one, else the first of the spec."""
+    found = pod.container_status(container) if container else None
+    if found is None and pod.spec.containers:
+        found = pod.container_status(pod.spec.containers[0].name)
+    return found
+
+
+def _birth(pod: Pod) -> float:
+    created = pod.metadata.creation_timestamp
+    return created.timestamp() if created is not None else 0.0
+
+
+def _replicas(seen: Sighting) -> set[Replica]:
+    admission = seen.status.admission
+    size = admission.size if admission is not None and admission.size else seen.wished
+    wanted = {Replica(kind, index) for kind, number in size.items() for index in range(number)}
+    return wanted | seen.pods.keys() | seen.status.finished
+
+
+def _place(replica: Replica) -> tuple[int, int]:
+    return list(ReplicaType).index(replica.type), replica.index
+
+
+def _member(seen: Sighting, replica: Replica) -> Member:
+    record = seen.status.restarts.get(replica)
+    replaced = record.count if record is not None else 0
+    pod = seen.pods.get(replica)
+    if pod is None:
+        is_finished = replica in seen.status.finished
+        return Member(
+            replica=replica,
+            state=SUCCEEDED if is_finished else WAITING,
+            restarts=replaced,
+            exit_code=0 if is_finished else record.exit_code if record is not None else None,
+        )
+    main = main_status(pod, seen.main_container)
+    end = _last_end(main)
+    is_gone = pod.metadata.uid in seen.gone
+    return Member(
+        replica=replica,
+        state=_when_gone(_state(pod, main)) if is_gone else _state(pod, main),
+        restarts=replaced + (main.restart_count if main is not None else 0),
+        exit_code=end.exit_code if end is not None else None,
+        reason=_reason(pod, main, end),
+        message=_message(pod, main, end),
+        node=pod.spec.node_name,
+        pod=pod.metadata.name,
+        started=_started(main, end),
+        finished=end.finished_at if end is not None else None,
+    )
+
+
+def _when_gone(state: str) -> str:
+    return state if state in {SUCCEEDED, FAILED} else STOPPED
+
+
+def _state(pod: Pod, main: ContainerStatus | None) -> str:
+    if pod.status.phase == "Succeeded":
+        return SUCCEEDED
+    if pod.status.phase == "Failed":
+        return STOPPED if pod.metadata.is_ending else FAILED
+    if pod.metadata.is_ending:
+        return ENDING
+    if main is None or not pod.spec.node_name:
+        return STARTING if pod.spec.node_name else WAITING
+    return _container_state(main)
+
+
+def _container_state(main: ContainerStatus) -> str:
+    if main.state.running is not None:
+        return RUNNING
+    if main.state.terminated is not None:
+        return SUCCEEDED if main.state.terminated.exit_code == 0 else FAILED
+    return RESTARTING if main.restart_count or main.last_state.terminated is not None else STARTING
+
+
+def _last_end(main: ContainerStatus | None) -> Terminated | None:
+    if main is None:
+        return None
+    return main.state.terminated or main.last_state.terminated
+
+
+def _started(main: ContainerStatus | None, end: Terminated | None) -> dt.datetime | None:
+    if main is not None and main.state.running is not None:
+        return main.state.running.started_at
+    return end.started_at if end is not None else None
+
+
+def _reason(pod: Pod, main: ContainerStatus | None, end: Terminated | None) -> str:
+    if pod.status.reason:
+        return pod.status.reason
+    waiting = main.state.waiting.reason if main is not None and main.state.waiting is not None else ""
+    if waiting not in _ORDINARY_WAITS:
+        return waiting
+    return end.reason if end is not None else ""
+
+
+def _message(pod: Pod, main: ContainerStatus | None, end: Terminated | None) -> str:
+    if pod.status.message:
+        return pod.status.message
+    if main is not None and main.state.waiting is not None and main.state.waiting.reason not in _ORDINARY_WAITS:
+        return main.state.waiting.message
+    return end.message if end is not None else ""

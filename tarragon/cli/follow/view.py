@@ -1,0 +1,92 @@
+"""The progress of a job as rows of a terminal: every replica where there is room, else how many are in which state."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tarragon.cli.follow.changes import described
+from tarragon.cli.follow.progress import FAILED, RESTARTING, Member, Progress
+from tarragon.cli.style import REPLICA_TYPES, STATES, Paint
+from tarragon.cli.words import count, elapsed
+
+Row = Sequence[tuple[str, str]]
+"""Pieces of text with their colours, from left to right."""
+
+_ODD_ONES = 5
+"""Replicas in trouble that are still named when the others are only counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """The room there is, and the moment. `tail`: the last lines of the logs, where they are not on this screen."""
+
+    width: int
+    height: int
+    now: dt.datetime
+    tail: Sequence[str] = ()
+
+
+def view(progress: Progress, frame: Frame, paint: Paint) -> list[str]:
+    """At most half of the screen; no row ever wraps. The names of states are written out, colours only repeat them."""
+    room = max(3, frame.height // 2 - 1)
+    members = progress.members
+    body = [_one(member) for member in members] if len(members) < room else list(_many(members))
+    rows = [_head(progress, frame.now), *body[:room]]
+    if progress.wait is not None:
+        rows.append([("  ", ""), (progress.wait.message, "yellow")])
+    rows += [[("  ", ""), (line, "dim")] for line in frame.tail]
+    return [_painted(row, frame.width - 1, paint) for row in rows]
+
+
+def _head(progress: Progress, now: dt.datetime) -> Row:
+    running = sum(member.state == "Running" for member in progress.members)
+    return [
+        (progress.key.name, "bold"),
+        ("  ", ""),
+        (progress.state, STATES.get(progress.state, "")),
+        (f"  {elapsed(progress.elapsed(now))}  ", ""),
+        (f"{running} of {count(len(progress.members), 'replica')} running", ""),
+    ]
+
+
+def _one(member: Member) -> Row:
+    return [
+        ("  ", ""),
+        (f"{member.name:<14}", REPLICA_TYPES.get(member.replica.type.word, "")),
+        ("  ", ""),
+        (described(member), STATES.get(member.state, "")),
+    ]
+
+
+def _many(members: Sequence[Member]) -> Iterator[Row]:
+    """A row for each type, then the replicas that somebody should look at."""
+    by_type: dict[str, list[Member]] = {}
+    for member in members:
+        by_type.setdefault(member.replica.type.word, []).append(member)
+    for word, group in by_type.items():
+        row = [("  ", ""), (f"{word:<10}", REPLICA_TYPES.get(word, "")), (f"{len(group):>5}  ", "")]
+        for state, number in sorted(Counter(member.state for member in group).items(), key=lambda item: -item[1]):
+            row += [(f"  {number} ", ""), (state, STATES.get(state, ""))]
+        yield row
+    odd = [member for member in members if member.state in {FAILED, RESTARTING}]
+    yield from (_one(member) for member in odd[:_ODD_ONES])
+    if len(odd) > _ODD_ONES:
+        yield [("  ", ""), (f"and {len(odd) - _ODD_ONES} more failed or restarting", "red")]
+
+
+def _painted(row: Row, width: int, paint: Paint) -> str:
+    """Cut by what a character takes on the screen: two columns for many of them."""
+    from rich.cells import cell_len, set_cell_size
+
+    result: list[str] = []
+    left = width
+    for text, color in row:
+        needed = cell_len(text)
+        result.append(paint(text if needed <= left else set_cell_size(text, left), color))
+        left -= needed
+        if left <= 0:
+            break
+    return "".join(result).rstrip()

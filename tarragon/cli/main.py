@@ -1,0 +1,63 @@
+"""Where `tarragon` begins and ends: parses, runs one command, and tells what went wrong with the right exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from tarragon.base.errors import TarragonError
+from tarragon.cli.settings import Settings, global_options
+from tarragon.cli.told import bug, is_verbose, words
+from tarragon.cli.tree import Tree
+
+INTERRUPTED = 130
+READER_WENT = 141
+"""As the shell reports a program that SIGPIPE ended: `tarragon list | head -1` is no error."""
+
+
+@click.pass_context
+def _first_page(ctx: click.Context) -> None:
+    """Asked nothing, tell what can be asked."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+root = Tree(
+    name="tarragon",
+    params=global_options(),
+    callback=_first_page,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "TARRAGON"},
+)
+
+
+def main() -> NoReturn:
+    sys.excepthook = bug
+    sys.exit(call(sys.argv[1:]))
+
+
+def call(args: Sequence[str]) -> int:
+    """One command line; everything that can be foreseen ends here, the rest is a bug and goes to sys.excepthook."""
+    try:
+        code = root.main(args=list(args), prog_name="tarragon", standalone_mode=False, obj=Settings())
+        sys.stdout.flush()
+    except TarragonError as error:
+        if is_verbose(args):
+            traceback.print_exception(error)
+        click.echo(words(error), err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Or the interpreter would meet it once more when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_WENT
+    return code if isinstance(code, int) else 0

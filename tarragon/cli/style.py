@@ -1,0 +1,62 @@
+"""The few colours that the command line has, always beside a word that says the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import MappingProxyType
+
+Paint = Callable[[str, str], str]
+"""`paint(text, color)`: the text in that colour, or as it is."""
+
+_CODES = MappingProxyType(
+    {"red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36", "bold": "1", "dim": "2"}
+)
+
+STATES = MappingProxyType(
+    {
+        "Created": "yellow",
+        "Waiting": "yellow",
+        "Starting": "yellow",
+        "Pending": "yellow",
+        "Restarting": "yellow",
+        "Suspended": "yellow",
+        "Ending": "yellow",
+        "Running": "cyan",
+        "Succeeded": "green",
+        "Failed": "red",
+        "Stopped": "dim",
+    }
+)
+
+REPLICA_TYPES = MappingProxyType(
+    {
+        "chief": "magenta",
+        "master": "magenta",
+        "launcher": "magenta",
+        "ps": "blue",
+        "worker": "cyan",
+        "evaluator": "yellow",
+    }
+)
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def colorful(text: str, color: str) -> str:
+    """An unknown or empty colour leaves the text as it is."""
+    code = _CODES.get(color)
+    return f"\x1b[{code}m{text}\x1b[0m" if code and text else text
+
+
+def plain(text: str, color: str) -> str:  # noqa: ARG001 - a Paint for where colours are not wanted
+    return text
+
+
+def painter(*, colors: bool) -> Paint:
+    return colorful if colors else plain
+
+
+def without_colors(text: str) -> str:
+    """The text that `colorful` was given."""
+    return _ESCAPES.sub("", text)

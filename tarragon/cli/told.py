@@ -1,0 +1,56 @@
+"""What a user sees of an error: what happened, why, what to do. Never a traceback, unless it was asked for."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from tarragon import __version__
+from tarragon.base.errors import Problem, TarragonError
+
+
+def words(error: TarragonError) -> str:
+    """At most three paragraphs: the fact behind `Error:`, the reason and the remedy below it."""
+    below = [line for part in (error.why, error.remedy) if part for line in part.splitlines()]
+    return "\n".join([f"Error: {error.what}", *(f"  {line}" for line in below)])
+
+
+def problems(where: str, found: Sequence[Problem]) -> str:
+    """Every Problem of a manifest, each on its line."""
+    head = f"Error: {where}: {len(found)} {'problem' if len(found) == 1 else 'problems'}"
+    return "\n".join([head, *(f"  {problem}" for problem in found)])
+
+
+def bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """For sys.excepthook: what nobody foresaw. The trace goes to a file, so that it can be sent to somebody."""
+    text = "".join(traceback.format_exception(kind, error, trace))
+    told = f"{kind.__name__}: {error}".splitlines()[0]
+    try:
+        remedy = f"Please report it with the file {_saved(text)}"
+    except OSError:
+        remedy = "Please report it with what the same command says when it is given -v"
+    sys.stderr.write(words(TarragonError(f"this is a bug in tarragon: {told}", remedy=remedy)) + "\n")
+    if is_verbose(sys.argv):
+        sys.stderr.write(text)
+
+
+def is_verbose(args: Sequence[str]) -> bool:
+    """Whether a traceback was asked for. Looked up here, because what went wrong may be the parsing itself."""
+    return "-v" in args or "--verbose" in args or bool(os.environ.get("TARRAGON_VERBOSE"))
+
+
+def _saved(text: str) -> Path:
+    from tarragon.base.clock import SystemClock
+    from tarragon.cli.settings import home
+
+    folder = home().folder / "crashes"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{SystemClock().now():%Y%m%d-%H%M%S}-{os.getpid()}.txt"
+    facts = f"tarragon {__version__}, Python {platform.python_version()}, {platform.platform()}\n{sys.argv}\n\n"
+    path.write_text(facts + text)
+    return path

@@ -1,0 +1,79 @@
+"""The commands as a table, so that the first page and the completion of a name import none of them."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+from types import MappingProxyType
+from typing import NoReturn
+
+import click
+
+COMMANDS = MappingProxyType(
+    {
+        name: f"tarragon.cli.commands.{module}"
+        for name, module in (
+            ("run", "run"),
+            ("submit", "submit"),
+            ("validate", "validate"),
+            ("list", "listing"),
+            ("get", "get"),
+            ("describe", "describe"),
+            ("wait", "wait"),
+            ("logs", "logs"),
+            ("delete", "delete"),
+            ("up", "up"),
+            ("down", "down"),
+            ("kubeconfig", "kubeconfig"),
+            ("check", "check"),
+            ("version", "version"),
+            ("completion", "completion"),
+        )
+    }
+)
+"""Name -> the module whose `command` it is."""
+
+FIRST_PAGE = """\
+Usage: tarragon [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
+Train TFJobs on this machine, as they would train on Kubernetes.
+
+  Train    run        submit FILE, follow its logs, exit with its result
+           submit     submit FILE and return      validate   every problem in FILE
+  Look     list  get  describe     wait   until it ends
+           logs       of all replicas, also of finished jobs
+  Change   delete
+  Local    up  down  kubeconfig  check
+  More     version  completion
+
+First: {program} run examples/tensorflow/ps.yaml      Help: {program} COMMAND --help
+"""
+
+
+class Tree(click.Group):
+    """Imports a command when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
+        module = COMMANDS.get(cmd_name)
+        command: object = import_module(module).command if module is not None else None
+        return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
+            _unknown(ctx, args[0])
+        return super().resolve_command(ctx, args)
+
+    def get_help(self, ctx: click.Context) -> str:  # noqa: ARG002 - as above
+        from tarragon.cli.invocation import here
+
+        return FIRST_PAGE.format(program=here()).rstrip()
+
+
+def _unknown(ctx: click.Context, name: str) -> NoReturn:
+    near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(COMMANDS)}"
+    raise click.UsageError(f"no such command: {name}; {hint}", ctx)

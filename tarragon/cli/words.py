@@ -1,0 +1,59 @@
+"""How the command line words durations, counts and tables."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+
+_MINUTE = 60
+_HOUR = 60 * _MINUTE
+_DAY = 24 * _HOUR
+
+
+def elapsed(seconds: float) -> str:
+    """A duration that somebody waits for: `0.4 s`, `14.2 s`, `3 min 20 s`, `2 h 5 min`."""
+    tenths = round(max(0.0, seconds) * 10)
+    if tenths < _MINUTE * 10:
+        return f"{tenths / 10:.1f} s"
+    whole = tenths // 10
+    if whole < _HOUR:
+        return f"{whole // _MINUTE} min {whole % _MINUTE} s"
+    if whole < _DAY:
+        return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE} min"
+    return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
+
+
+def age(since: dt.datetime | None, now: dt.datetime) -> str:
+    """How old something is, in a column: `8s`, `5m`, `3h`, `12d`; as kubectl, but never two units."""
+    if since is None:
+        return "-"
+    seconds = max(0, int((now - since).total_seconds()))
+    for unit, length in (("d", _DAY), ("h", _HOUR), ("m", _MINUTE)):
+        if seconds >= 2 * length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 replica`, `3 replicas`."""
+    if number == 1:
+        return f"1 {noun}"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number} {plural}"
+
+
+def listed(things: Sequence[str], most: int = 8) -> str:
+    """`a, b and c`; `a, b, c and 9 more` when there are more than a line should hold."""
+    shown = list(things[:most])
+    if len(things) > most:
+        return f"{', '.join(shown)} and {len(things) - most} more"
+    if len(shown) < 2:  # noqa: PLR2004 - nothing to join
+        return "".join(shown)
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines with the columns under each other, three spaces between them, nothing behind the last."""
+    cells = [[str(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
