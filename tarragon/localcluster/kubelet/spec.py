@@ -1,0 +1,132 @@
+"""What a kubelet reads of a pod: more than the slice of `kube.core`, as it has to carry it out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tarragon.kube.core import PODS, ResourceRequirements
+from tarragon.kube.meta import ObjectMeta, Struct
+
+
+class ObjectFieldSelector(Struct, frozen=True):
+    field_path: str = ""
+
+
+class ResourceFieldSelector(Struct, frozen=True):
+    container_name: str = ""
+    resource: str = ""
+    divisor: str | int | float = 0
+
+
+class KeySelector(Struct, frozen=True):
+    """A key of a config map or a secret."""
+
+    name: str = ""
+    key: str = ""
+    optional: bool = False
+
+
+class EnvVarSource(Struct, frozen=True):
+    field_ref: ObjectFieldSelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
+    config_map_key_ref: KeySelector | None = None
+    secret_key_ref: KeySelector | None = None
+
+
+class EnvVar(Struct, frozen=True):
+    name: str = ""
+    value: str = ""
+    value_from: EnvVarSource | None = None
+
+
+class ObjectSelector(Struct, frozen=True):
+    """A whole config map or secret."""
+
+    name: str = ""
+    optional: bool = False
+
+
+class EnvFrom(Struct, frozen=True):
+    prefix: str = ""
+    config_map_ref: ObjectSelector | None = None
+    secret_ref: ObjectSelector | None = None
+
+
+class VolumeMount(Struct, frozen=True):
+    name: str = ""
+    mount_path: str = ""
+    sub_path: str = ""
+    sub_path_expr: str = ""
+    read_only: bool = False
+
+
+class Container(Struct, frozen=True):
+    name: str = ""
+    image: str = ""
+    command: list[str] = []
+    args: list[str] = []
+    env: list[EnvVar] = []
+    env_from: list[EnvFrom] = []
+    working_dir: str = ""
+    volume_mounts: list[VolumeMount] = []
+    volume_devices: list[Any] = []
+    resources: ResourceRequirements = ResourceRequirements()
+    restart_policy: str = ""
+    termination_message_path: str = "/dev/termination-log"
+    termination_message_policy: str = "File"
+    liveness_probe: Any = None
+    readiness_probe: Any = None
+    startup_probe: Any = None
+    lifecycle: Any = None
+
+    @property
+    def is_sidecar(self) -> bool:
+        """An init container that stays: the others need not wait for its end, and the pod's end is its end."""
+        return self.restart_policy == "Always"
+
+
+class PodSpec(Struct, frozen=True):
+    node_name: str = ""
+    restart_policy: str = "Always"
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    volumes: list[dict[str, Any]] = []
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    service_account_name: str = ""
+    hostname: str = ""
+    node_selector: dict[str, str] = {}
+    overhead: dict[str, str | int | float] = {}
+
+    @property
+    def grace_seconds(self) -> int:
+        return 30 if self.termination_grace_period_seconds is None else self.termination_grace_period_seconds
+
+    @property
+    def all_containers(self) -> list[Container]:
+        return [*self.init_containers, *self.containers]
+
+
+class Pod(Struct, frozen=True):
+    """`status` is the whole object: the kubelet changes its own parts of it and leaves the others as they are."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: dict[str, Any] = {}
+
+    @property
+    def phase(self) -> str:
+        return str(self.status.get("phase") or "Pending")
+
+    @property
+    def is_finished(self) -> bool:
+        return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def grace_seconds(self) -> int:
+        """How long its containers may take to end now: what the delete said, else what the pod says."""
+        told = self.metadata.deletion_grace_period_seconds
+        return self.spec.grace_seconds if told is None else told
+
+
+PODS_TO_RUN = PODS.reading(Pod)
