@@ -19,7 +19,7 @@ FOR_RUNNING := .venv/.for-running
 FOR_DEVELOPMENT := .venv/.for-development
 
 # Virtualenvs contain absolute paths: if the project's folder was moved, both are made anew.
-MOVED := $(shell [ ! -e .tools/.made-in ] || [ "$$(cat .tools/.made-in)" = "$$(pwd)" ] || echo moved)
+MOVED := $(shell [ ! -e .tools/.made-in ] || [ "$$(cat .tools/.made-in)" = "$$(pwd -P)" ] || echo moved)
 
 # uv must not take the caller's activated virtualenv, nor fetch a Python nobody asked for.
 export UV_PROJECT_ENVIRONMENT := .venv
@@ -63,7 +63,7 @@ moved:
 
 $(UV): tools/bootstrap.sh $(MOVED)
 	@tools/bootstrap.sh $(PYTHON)
-	@pwd > .tools/.made-in
+	@pwd -P > .tools/.made-in
 	@touch $@
 
 $(FOR_RUNNING): pyproject.toml uv.lock $(MOVED) | $(UV)
