@@ -1,0 +1,116 @@
+"""A certificate authority for one machine, and what it signs. Imports cryptography, so import this late."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_AUTHORITY_LIFE = dt.timedelta(days=3650)
+_SERVER_LIFE = dt.timedelta(days=700)
+_SKEW = dt.timedelta(days=1)
+"""Certificates begin in the past: clocks are set back, and virtual machines wake up confused."""
+
+_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+_ADDRESSES = ("127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """PEM, and when it ends."""
+
+    certificate: bytes
+    key: bytes
+    end: dt.datetime
+
+
+def new_authority(now: dt.datetime) -> Made:
+    key = ec.generate_private_key(ec.SECP256R1())
+    # A number in the name: a client that trusts an older authority of this home must not take this one for it.
+    name = _name(f"Tarragon local authority {x509.random_serial_number() % 10**9}")
+    end = now + _AUTHORITY_LIFE
+    certificate = (
+        _draft(name, key.public_key(), now, end)
+        .issuer_name(name)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(_signed_by(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return _made(certificate, key, end)
+
+
+def new_server(authority_certificate: bytes, authority_key: bytes, now: dt.datetime) -> Made:
+    """For the loopback addresses, under the names by which the API server of any Kubernetes is known."""
+    authority = x509.load_pem_x509_certificate(authority_certificate)
+    signing = load_pem_private_key(authority_key, None)
+    if not isinstance(signing, ec.EllipticCurvePrivateKey):
+        raise TypeError("the key of the local authority is not one that we made")
+    key = ec.generate_private_key(ec.SECP256R1())
+    end = min(now + _SERVER_LIFE, authority.not_valid_after_utc)
+    names: list[x509.GeneralName] = [x509.DNSName(name) for name in _NAMES]
+    names += [x509.IPAddress(ipaddress.ip_address(address)) for address in _ADDRESSES]
+    certificate = (
+        _draft(_name("Tarragon local API server"), key.public_key(), now, end)
+        .issuer_name(authority.subject)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(_signed_by(signing.public_key()), critical=False)
+        .sign(signing, hashes.SHA256())
+    )
+    return _made(certificate, key, end)
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _draft(
+    subject: x509.Name, key: ec.EllipticCurvePublicKey, now: dt.datetime, end: dt.datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SKEW)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _signed_by(key: ec.EllipticCurvePublicKey) -> x509.AuthorityKeyIdentifier:
+    """Python 3.13 verifies strictly and wants it in every certificate."""
+    return x509.AuthorityKeyIdentifier.from_issuer_public_key(key)
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _made(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey, end: dt.datetime) -> Made:
+    plain = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return Made(certificate.public_bytes(Encoding.PEM), plain, end)
