@@ -1,0 +1,206 @@
+"""The errors of the API, each a complete metav1.Status in the words of a kube-apiserver.
+
+Scripts and client libraries match on these words; they were compared with a real server's answers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tarragon.cluster.errors import ApiError, from_status
+from tarragon.localcluster.registry import Served
+
+_SHOWN = 512
+"""Bytes of a user's own value that an error quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with an object: a cause in `details.causes` of an Invalid."""
+
+    field: str
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+    def under(self, path: str) -> Fault:
+        """The same fault of an object that lies at `path` of a greater one."""
+        return Fault(f"{path}.{self.field}" if self.field else path, self.reason, self.message)
+
+
+def shown(value: Any) -> str:
+    """A user's value as an error quotes it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def invalid_value(field: str, value: Any, message: str) -> Fault:
+    return Fault(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {message}")
+
+
+def required(field: str, message: str = "") -> Fault:
+    return Fault(field, "FieldValueRequired", f"Required value: {message}" if message else "Required value")
+
+
+def duplicate(field: str, value: Any) -> Fault:
+    return Fault(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+
+
+def not_found_value(field: str, value: Any) -> Fault:
+    return Fault(field, "FieldValueNotFound", f"Not found: {shown(value)}")
+
+
+def unsupported(field: str, value: Any, supported: Sequence[Any]) -> Fault:
+    words = ", ".join(shown(one) for one in supported)
+    return Fault(field, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {words}")
+
+
+def forbidden_value(field: str, message: str) -> Fault:
+    return Fault(field, "FieldValueForbidden", f"Forbidden: {message}")
+
+
+def failure(code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> ApiError:
+    """The error for a metav1.Status of these contents."""
+    status: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
+    if details is not None:
+        status["details"] = details
+    return from_status(status)
+
+
+def success(served: Served, name: str, uid: str) -> dict[str, Any]:
+    """The Status that answers a delete which left nothing."""
+    details = {**_about(served, name), "uid": uid}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+def created_status() -> dict[str, Any]:
+    """The Status that answers a binding or an eviction."""
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def no_such_resource() -> ApiError:
+    return failure(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def method_not_allowed() -> ApiError:
+    message = "the server does not allow this method on the requested resource"
+    return failure(405, "MethodNotAllowed", message, {})
+
+
+def not_found(served: Served, name: str) -> ApiError:
+    return failure(404, "NotFound", f'{served.full_name} "{name}" not found', _about(served, name))
+
+
+def already_exists(served: Served, name: str) -> ApiError:
+    return failure(409, "AlreadyExists", f'{served.full_name} "{name}" already exists', _about(served, name))
+
+
+def modified(served: Served, name: str) -> ApiError:
+    """The resourceVersion given is not the stored one."""
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(served, name, why)
+
+
+def conflict(served: Served, name: str, why: str) -> ApiError:
+    message = f'Operation cannot be fulfilled on {served.full_name} "{name}": {why}'
+    return failure(409, "Conflict", message, _about(served, name))
+
+
+def forbidden(served: Served, name: str, why: str, causes: Sequence[dict[str, Any]] = ()) -> ApiError:
+    details: dict[str, Any] = {**_about(served, name), **({"causes": list(causes)} if causes else {})}
+    return failure(403, "Forbidden", f'{served.full_name} "{name}" is forbidden: {why}', details)
+
+
+def terminating(served: Served, name: str, namespace: str) -> ApiError:
+    cause = {
+        "reason": "NamespaceTerminating",
+        "message": f"namespace {namespace} is being terminated",
+        "field": "metadata.namespace",
+    }
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    return forbidden(served, name, why, [cause])
+
+
+def invalid(served: Served, name: str, faults: Sequence[Fault]) -> ApiError:
+    """422 with all faults at once."""
+    qualified = f"{served.kind}.{served.group}" if served.group else served.kind
+    return _invalid(qualified, served.group, served.kind, name, faults)
+
+
+def invalid_options(kind: str, faults: Sequence[Fault]) -> ApiError:
+    """422 about the query of a request: `kind` is ListOptions, DeleteOptions or the like."""
+    return _invalid(f"{kind}.meta.k8s.io", "meta.k8s.io", kind, "", faults)
+
+
+def _invalid(qualified: str, group: str, kind: str, name: str, faults: Sequence[Fault]) -> ApiError:
+    told = [str(fault) for fault in faults]
+    words = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    causes = [{"reason": fault.reason, "message": fault.message, "field": fault.field} for fault in faults]
+    details: dict[str, Any] = {
+        **({"name": name} if name else {}),
+        **({"group": group} if group else {}),
+        "kind": kind,
+        "causes": causes,
+    }
+    return failure(422, "Invalid", f'{qualified} "{name}" is invalid: {words}', details)
+
+
+def bad_request(message: str) -> ApiError:
+    return failure(400, "BadRequest", message)
+
+
+def not_handled(served: Served, why: str, version: str = "") -> ApiError:
+    """The body is not an object of this kind."""
+    kind = served.kind
+    return bad_request(f'{kind} in version "{version or served.version}" cannot be handled as a {kind}: {why}')
+
+
+def unsupported_media_type(accepted: Sequence[str], *, why: str = "") -> ApiError:
+    words = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    return failure(415, "UnsupportedMediaType", why or words)
+
+
+def expired(message: str) -> ApiError:
+    return failure(410, "Expired", message)
+
+
+def too_old(asked: int, oldest: int) -> ApiError:
+    """A watch from before the history."""
+    return expired(f"too old resource version: {asked} ({oldest})")
+
+
+def too_large(asked: int, current: int) -> ApiError:
+    """A resourceVersion that has not been handed out yet."""
+    details = {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }
+    return failure(504, "Timeout", f"Timeout: Too large resource version: {asked}, current: {current}", details)
+
+
+def internal(message: str) -> ApiError:
+    details = {"causes": [{"message": message}]}
+    return failure(500, "InternalError", f"Internal error occurred: {message}", details)
+
+
+def insufficient_storage(why: str) -> ApiError:
+    """507: the write is not on the disk, and nothing of it has happened."""
+    message = f"the write could not be stored and has not happened: {why}; make room on the disk and try again"
+    return failure(507, "InsufficientStorage", message)
+
+
+def _about(served: Served, name: str) -> dict[str, Any]:
+    return {"name": name, **({"group": served.group} if served.group else {}), "kind": served.plural}

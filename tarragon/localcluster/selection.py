@@ -1,0 +1,95 @@
+"""Selecting objects by labels and fields, from the small index that the store keeps beside their bytes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tarragon.kube.selectors import everything, field_paths, field_selector, label_selector
+from tarragon.localcluster import refusals
+from tarragon.localcluster.history import Stored
+
+Matcher = Callable[[Stored], bool]
+
+_NAME = "metadata.name"
+_NAMESPACE = "metadata.namespace"
+_NO_LABELS: Mapping[str, str] = {}
+
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "pods": (
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    "nodes": ("spec.unschedulable",),
+    "namespaces": ("status.phase",),
+    "secrets": ("type",),
+    "services": ("spec.clusterIP", "spec.type"),
+    "events": (
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    ),
+}
+"""What each kind can be selected by beside its name and namespace, as kube-apiserver has it."""
+
+_BOOLEANS = frozenset({"spec.hostNetwork", "spec.unschedulable"})
+"""An absent one reads as false."""
+
+
+def index(kind: str, thing: Mapping[str, Any]) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """An object's labels, and the texts of its kind's fields in the order of FIELDS.
+
+    The texts are interned, as most of them are the same in thousands of objects.
+    """
+    labels = (thing.get("metadata") or {}).get("labels")
+    kept = {name: sys.intern(str(value)) for name, value in labels.items()} if labels else _NO_LABELS
+    return kept, tuple(sys.intern(_text(thing, path)) for path in FIELDS.get(kind, ()))
+
+
+def matcher(kind: str, labels: str, fields: str) -> Matcher:
+    """Whether an object is selected. Raises BadRequest for what cannot be read or is not indexed."""
+    try:
+        by_labels = label_selector(labels)
+        by_fields = field_selector(fields)
+    except ValueError as error:
+        raise refusals.bad_request(str(error)) from error
+    paths = FIELDS.get(kind, ())
+    named = field_paths(fields)
+    for path in sorted(named):
+        if path not in {_NAME, _NAMESPACE, *paths}:
+            raise refusals.bad_request(f"field label not supported: {path}")
+    if by_fields is everything:
+        return lambda stored: by_labels(stored.labels)
+
+    def selects(stored: Stored) -> bool:
+        texts = dict(zip(paths, stored.fields, strict=True))
+        texts[_NAMESPACE], texts[_NAME] = stored.key
+        return by_labels(stored.labels) and by_fields(texts)
+
+    return selects
+
+
+def _text(thing: Any, path: str) -> str:
+    value = thing
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    if path == "source":  # an event's source is an object; its component is what is meant
+        value = (value.get("component") if isinstance(value, Mapping) else None) or thing.get("reportingComponent")
+    if path in _BOOLEANS:
+        return "true" if value is True else "false"
+    return "" if value is None else str(value)
