@@ -67,11 +67,6 @@ def table(
     }
 
 
-def event(table_of_one: Mapping[str, Any]) -> bytes:
-    """A table as the object of a watch event; the client has the columns already."""
-    return encode({**table_of_one, "columnDefinitions": None})
-
-
 def metadata_only(value: Mapping[str, Any], version: str) -> dict[str, Any]:
     """The object as a PartialObjectMetadata."""
     return {

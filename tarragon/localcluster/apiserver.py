@@ -1,0 +1,199 @@
+"""The HTTP front of the embedded Kubernetes API: what kubectl and every client library talk to."""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from tarragon.base.clock import Clock
+from tarragon.base.errors import TarragonError
+from tarragon.cluster.errors import ApiError
+from tarragon.localcluster import discovery, refusals
+from tarragon.localcluster.api import Api
+from tarragon.localcluster.openapi import Document, OpenApi
+from tarragon.localcluster.web import answers
+from tarragon.localcluster.web.accept import Form, chosen
+from tarragon.localcluster.web.connection import Server
+from tarragon.localcluster.web.paths import resource_path, segments
+from tarragon.localcluster.web.resources import Resources
+from tarragon.localcluster.web.streams import Streams
+
+_HEALTH = frozenset({"healthz", "livez", "readyz"})
+_AGGREGATED = frozenset(Form("APIGroupDiscoveryList", version) for version in ("v2", "v2beta1"))
+_KEEP_ALIVE_SECONDS = 120.0
+_LINGER_SECONDS = 2.0
+"""How long a client that was refused in the middle of its body may go on sending before the line is cut."""
+_SHUTDOWN_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """Where to listen and whom to let in. Port 0 is any free one; without `tls` it is plain HTTP, for tests."""
+
+    token: str = field(repr=False)
+    host: str = "127.0.0.1"
+    port: int = 0
+    tls: ssl.SSLContext | None = None
+
+
+class ApiServer:
+    """Serves an Api from `start` to `stop`. It neither opens nor closes the Api."""
+
+    def __init__(self, api: Api, clock: Clock, front: Front) -> None:
+        self._api = api
+        self._clock = clock
+        self._front = front
+        self._expected = f"Bearer {front.token}".encode()
+        self._openapi = OpenApi(api.registry)
+        self._streams = Streams(clock)
+        self._resources = Resources(api, clock, self._streams)
+        self._started = clock.now()
+        self._runner: web.ServerRunner | None = None
+        self._url = ""
+
+    @property
+    def url(self) -> str:
+        """Where clients reach it, once it has started."""
+        return self._url
+
+    @property
+    def open_streams(self) -> int:
+        """Watches and logs that somebody reads at this moment."""
+        return self._streams.count
+
+    async def start(self) -> None:
+        """Raises a TarragonError that says what to do when it cannot listen."""
+        server = Server(
+            self._answer,
+            access_log=None,
+            keepalive_timeout=_KEEP_ALIVE_SECONDS,
+            lingering_time=_LINGER_SECONDS,
+        )
+        runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await runner.setup()
+        site = web.TCPSite(runner, self._front.host, self._front.port, ssl_context=self._front.tls)
+        try:
+            await site.start()
+        except OSError as error:
+            await runner.cleanup()
+            raise _cannot_listen(self._front, error) from error
+        self._runner = runner
+        scheme = "http" if self._front.tls is None else "https"
+        host = f"[{self._front.host}]" if ":" in self._front.host else self._front.host
+        self._url = f"{scheme}://{host}:{runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        """Take no more connections, end all streams with a last bookmark, answer what has been asked."""
+        if self._runner is None:
+            return
+        runner, self._runner = self._runner, None
+        for site in list(runner.sites):
+            await site.stop()
+        self._streams.end_all()
+        await runner.cleanup()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        parts = segments(request.rel_url.raw_path)
+        try:
+            if parts and parts[0] in _HEALTH:
+                return answers.text("ok")
+            self._authenticate(request)
+            if len(parts) > 3 and parts[0] == "apis":  # noqa: PLR2004 - /apis/GROUP/VERSION/…
+                return await self._resource(request, parts[1], parts[2], parts[3:])
+            if len(parts) > 2 and parts[0] == "api":  # noqa: PLR2004 - /api/v1/…
+                return await self._resource(request, "", parts[1], parts[2:])
+            if request.method != "GET":
+                raise refusals.method_not_allowed()
+            return self._about_the_server(request, parts)
+        except ApiError as error:
+            return answers.refusal(error)
+
+    def _authenticate(self, request: web.BaseRequest) -> None:
+        """In constant time: an answer must not tell how much of a guess was right."""
+        given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
+        if not hmac.compare_digest(given, self._expected):
+            raise refusals.failure(401, "Unauthorized", "Unauthorized")
+
+    async def _resource(
+        self, request: web.BaseRequest, group: str, version: str, parts: Sequence[str]
+    ) -> web.StreamResponse:
+        path = resource_path(group, version, parts)
+        if path is None:
+            raise refusals.no_such_resource()
+        return await self._resources.answer(request, path)
+
+    def _about_the_server(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
+        match parts:
+            case ["version"]:
+                return answers.json_value(discovery.version(self._started))
+            case ["openapi", "v3", *place]:
+                return self._openapi_answer(request, place)
+            case ["api"] | ["apis"]:
+                return self._groups(request, parts[0])
+            case ["api", version]:
+                return _found(discovery.resource_list(self._api.registry, "", version))
+            case ["apis", group]:
+                return _found(discovery.group(self._api.registry, group))
+            case ["apis", group, version]:
+                return _found(discovery.resource_list(self._api.registry, group, version))
+            case []:
+                return answers.json_value({"paths": sorted(discovery.paths(self._api.registry))})
+            case _:
+                raise refusals.no_such_resource()
+
+    def _groups(self, request: web.BaseRequest, root: str) -> web.StreamResponse:
+        """/api or /apis: the aggregated form for those who ask for it, so that one request tells them everything."""
+        registry = self._api.registry
+        form = chosen(request.headers.get("Accept", ""), _AGGREGATED)
+        if form is not None and form in _AGGREGATED:
+            names = [""] if root == "api" else discovery.group_names(registry)
+            content_type = f"application/json;g=apidiscovery.k8s.io;v={form.version};as={form.kind}"
+            return answers.json_value(discovery.aggregated(registry, names, form.version), content_type)
+        if root == "apis":
+            return answers.json_value(discovery.group_list(registry))
+        return answers.json_value(discovery.api_versions(self._url.partition("://")[2]))
+
+    def _openapi_answer(self, request: web.BaseRequest, place: Sequence[str]) -> web.StreamResponse:
+        match place:
+            case []:
+                return answers.json_value(self._openapi.index())
+            case ["api", version]:
+                document = self._openapi.document("", version)
+            case ["apis", group, version]:
+                document = self._openapi.document(group, version)
+            case _:
+                document = None
+        if document is None:
+            raise refusals.no_such_resource()
+        return _openapi_document(request, document)
+
+
+def _openapi_document(request: web.BaseRequest, document: Document) -> web.StreamResponse:
+    """Kept by clients as long as the hash in its URL is the current one."""
+    headers = {"ETag": f'"{document.hash}"'}
+    if request.headers.get("If-None-Match") == headers["ETag"]:
+        return web.Response(status=304, headers=headers)
+    if request.query.get("hash") == document.hash:
+        headers["Cache-Control"] = "public, immutable"
+    return answers.json_bytes(document.data, headers=headers)
+
+
+def _found(value: Mapping[str, Any] | None) -> web.StreamResponse:
+    if value is None:
+        raise refusals.no_such_resource()
+    return answers.json_value(value)
+
+
+def _cannot_listen(front: Front, error: OSError) -> TarragonError:
+    what = f"cannot listen on {front.host}:{front.port}"
+    if error.errno == errno.EADDRINUSE:
+        return TarragonError(what, why="another program has this port", remedy="choose another port, or 0 for any")
+    if error.errno == errno.EACCES:
+        return TarragonError(what, why="this port is kept for the system", remedy="choose a port above 1023")
+    return TarragonError(what, why=error.strerror or str(error), remedy="choose an address of this machine")

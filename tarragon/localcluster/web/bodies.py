@@ -1,0 +1,139 @@
+"""Bodies of requests: read within bounds, decoded from JSON or YAML, refused in kube-apiserver's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from tarragon.localcluster import refusals
+from tarragon.localcluster.requests import Json, Patch, PatchType
+
+LIMIT = 3 * 1024 * 1024
+"""Bytes, as of kube-apiserver."""
+
+YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml"})
+_ACCEPTED = ("application/json", "application/yaml")
+_ACCEPTED_PATCHES = tuple(each.value for each in PatchType)
+
+
+async def read(request: web.BaseRequest) -> bytes:
+    """The whole body. Raises 413 as soon as it is known to be too large."""
+    if (request.content_length or 0) > LIMIT:
+        raise _too_large()
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # nothing of the answer itself has been sent
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.content.iter_any():
+        size += len(chunk)
+        if size > LIMIT:
+            raise _too_large()
+        chunks.append(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def decoded(data: bytes, content_type: str, kind: str) -> Json:
+    """The object in a body. `kind` is what the path expects, for the words of a refusal."""
+    if content_type in {"application/json", "application/octet-stream", ""}:
+        value = _json(data, kind)
+    elif content_type in YAML_TYPES:
+        value = _yaml(data, kind)
+    else:
+        raise refusals.unsupported_media_type(_ACCEPTED)
+    if not isinstance(value, dict):
+        raise _unrecognized(kind, f"json: cannot unmarshal {_word(value)} into an object")
+    return value
+
+
+def decoded_patch(data: bytes, content_type: str) -> Patch:
+    try:
+        kind = PatchType(content_type)
+    except ValueError:
+        raise refusals.unsupported_media_type(_ACCEPTED_PATCHES) from None
+    try:
+        value = _yaml_value(data) if kind is PatchType.APPLY else msgspec.json.decode(data)
+    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise refusals.bad_request(f"error decoding patch: {error}") from None
+    expected = list if kind is PatchType.JSON else dict
+    if not isinstance(value, expected):
+        wanted = "a list of operations" if expected is list else "an object"
+        raise refusals.bad_request(f"error decoding patch: expected {wanted}, not {_word(value)}")
+    return Patch(kind, value)
+
+
+def _json(data: bytes, kind: str) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {error}") from None
+
+
+def _yaml(data: bytes, kind: str) -> Any:
+    try:
+        return _yaml_value(data)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise _unrecognized(kind, f"error converting YAML to JSON: {error}") from None
+
+
+def _unrecognized(kind: str, why: str) -> Exception:
+    return refusals.bad_request(f"the object provided is unrecognized (must be of type {kind}): {why}")
+
+
+def _too_large() -> Exception:
+    return refusals.failure(
+        413, "RequestEntityTooLarge", f"Request entity too large: limit is {LIMIT} bytes", {"causes": []}
+    )
+
+
+def _word(value: Any) -> str:
+    names = {list: "array", dict: "object", str: "string", bool: "bool", type(None): "null"}
+    return names.get(type(value), "number")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as JSON has it: times stay text, and no alias may grow a small body into a huge object."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "aliases are not accepted here", event.start_mark)
+        return super().compose_node(parent, index)
+
+
+_Loader.yaml_implicit_resolvers = {
+    letter: [(tag, form) for tag, form in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _yaml_value(data: bytes) -> Any:
+    # Whatever is JSON is YAML too, and read 100 times faster as JSON; kubectl sends its apply patches so.
+    if data[:1] in {b"{", b"["}:
+        try:
+            return msgspec.json.decode(data)
+        except msgspec.DecodeError:
+            pass
+    # A key that is no text can't be in JSON: `1: x` is meant as "1".
+    return _with_text_keys(yaml.load(data, _Loader))  # noqa: S506 - a SafeLoader
+
+
+def _with_text_keys(value: Any) -> Any:
+    match value:
+        case dict():
+            return {_key(name): _with_text_keys(child) for name, child in value.items()}
+        case list():
+            return [_with_text_keys(child) for child in value]
+        case bytes() | set():
+            raise yaml.YAMLError(f"{type(value).__name__} has no place in JSON")
+        case _:
+            return value
+
+
+def _key(name: Any) -> str:
+    if isinstance(name, bool):
+        return "true" if name else "false"
+    return name if isinstance(name, str) else str(name)

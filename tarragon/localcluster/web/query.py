@@ -1,0 +1,152 @@
+"""The parameters of a request's URL as the values that the Api takes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+from tarragon.cluster.port import DeleteOptions, LogOptions
+from tarragon.kube.codec import moment
+from tarragon.localcluster import refusals
+from tarragon.localcluster.requests import FieldValidation, ListOptions, WatchOptions, WriteOptions
+
+Query = Mapping[str, str]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+
+_MANAGER_LIMIT = 128
+
+
+def flag(query: Query, name: str) -> bool:
+    """As Kubernetes reads truths: everything is one but `false`, `0` and nothing."""
+    return query.get(name, "").lower() not in {"", "false", "0"}
+
+
+def whole_number(query: Query, name: str) -> int | None:
+    """None when it was not given."""
+    text = query.get(name, "")
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise refusals.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax ({name})') from None
+
+
+def list_options(query: Query) -> ListOptions:
+    return ListOptions(
+        labels=query.get("labelSelector", ""),
+        fields=query.get("fieldSelector", ""),
+        limit=whole_number(query, "limit") or 0,
+        continue_token=query.get("continue", ""),
+        resource_version=query.get("resourceVersion", ""),
+        resource_version_match=query.get("resourceVersionMatch", ""),
+    )
+
+
+def watch_options(query: Query) -> WatchOptions:
+    return WatchOptions(
+        labels=query.get("labelSelector", ""),
+        fields=query.get("fieldSelector", ""),
+        resource_version=query.get("resourceVersion", ""),
+        resource_version_match=query.get("resourceVersionMatch", ""),
+        allow_bookmarks=flag(query, "allowWatchBookmarks"),
+        send_initial_events=flag(query, "sendInitialEvents"),
+    )
+
+
+def write_options(query: Query, user_agent: str, kind: str) -> WriteOptions:
+    """`kind` is CreateOptions, UpdateOptions or the like, for the words of a refusal."""
+    validation = query.get("fieldValidation", "") or FieldValidation.WARN.value
+    if validation not in {each.value for each in FieldValidation}:
+        fault = refusals.unsupported("fieldValidation", validation, sorted(each.value for each in FieldValidation))
+        raise refusals.invalid_options(kind, [fault])
+    return WriteOptions(
+        dry_run=_dry_run(query, kind),
+        field_validation=FieldValidation(validation),
+        field_manager=_manager(query.get("fieldManager", ""), user_agent, kind),
+    )
+
+
+def _dry_run(query: Query, kind: str) -> bool:
+    value = query.get("dryRun", "")
+    if value not in {"", "All"}:
+        raise refusals.invalid_options(kind, [refusals.unsupported("dryRun", value, ["All"])])
+    return bool(value)
+
+
+def _manager(given: str, user_agent: str, kind: str) -> str:
+    """Who writes: what the client says, or the program that it is."""
+    if len(given) > _MANAGER_LIMIT:
+        fault = refusals.Fault(
+            "fieldManager", "FieldValueTooLong", f"Too long: may not be more than {_MANAGER_LIMIT} bytes"
+        )
+        raise refusals.invalid_options(kind, [fault])
+    return given or user_agent.partition("/")[0].strip()[:_MANAGER_LIMIT]
+
+
+def delete_options(query: Query, body: Mapping[str, Any], user_agent: str) -> tuple[DeleteOptions, WriteOptions]:
+    """From the body, where the client sent one, else from the URL."""
+    preconditions = body.get("preconditions")
+    preconditions = preconditions if isinstance(preconditions, dict) else {}
+    grace = body.get("gracePeriodSeconds", whole_number(query, "gracePeriodSeconds"))
+    if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
+        raise refusals.bad_request("DeleteOptions: gracePeriodSeconds must be a whole number of seconds")
+    dry = body.get("dryRun") or []
+    if dry not in ([], ["All"]):
+        raise refusals.invalid_options("DeleteOptions", [refusals.unsupported("dryRun", dry, ["All"])])
+    options = DeleteOptions(
+        uid=str(preconditions.get("uid") or ""),
+        resource_version=str(preconditions.get("resourceVersion") or ""),
+        grace_seconds=None if grace is None else max(0, grace),
+        propagation=_propagation(query, body),
+    )
+    writing = write_options(query, user_agent, "DeleteOptions")
+    return options, replace(writing, dry_run=True) if dry else writing
+
+
+def _propagation(query: Query, body: Mapping[str, Any]) -> Propagation | None:
+    value = body.get("propagationPolicy") or query.get("propagationPolicy") or ""
+    for known in get_args(Propagation):
+        if value == known:
+            chosen: Propagation = known
+            return chosen
+    if value:
+        fault = refusals.unsupported("propagationPolicy", value, get_args(Propagation))
+        raise refusals.invalid_options("DeleteOptions", [fault])
+    orphan = body.get("orphanDependents")
+    if orphan is None and "orphanDependents" in query:
+        orphan = flag(query, "orphanDependents")
+    return None if orphan is None else "Orphan" if orphan else "Background"
+
+
+def log_options(query: Query, now: dt.datetime) -> tuple[LogOptions, int | None]:
+    """What the Api takes, and the limit in bytes, which the front keeps itself."""
+    tail, since, limit = (whole_number(query, name) for name in ("tailLines", "sinceSeconds", "limitBytes"))
+    faults = [
+        refusals.invalid_value(name, value, f"must be greater than or equal to {least}")
+        for name, value, least in (("tailLines", tail, 0), ("sinceSeconds", since, 1), ("limitBytes", limit, 1))
+        if value is not None and value < least
+    ]
+    if since is not None and "sinceTime" in query:
+        faults.append(refusals.forbidden_value("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    if faults:
+        raise refusals.invalid_options("PodLogOptions", faults)
+    options = LogOptions(
+        container=query.get("container", ""),
+        follow=flag(query, "follow"),
+        previous=flag(query, "previous"),
+        timestamps=flag(query, "timestamps"),
+        tail_lines=tail,
+        since_seconds=_seconds_since(query["sinceTime"], now) if query.get("sinceTime") else since,
+    )
+    return options, limit
+
+
+def _seconds_since(text: str, now: dt.datetime) -> int:
+    try:
+        # Rounded up: rather a line too many than one too few.
+        return max(1, -int((moment(text) - now).total_seconds() // 1))
+    except ValueError as error:
+        raise refusals.bad_request(f"sinceTime: {error}") from None

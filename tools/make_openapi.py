@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Write tarragon/localcluster/openapi.json.gz: Kubernetes' own definitions of the kinds that the embedded API serves.
+
+They come from the package kubernetes-validate, a build-time dependency of 100 MB; what is written is a few dozen kB:
+one version of Kubernetes, the served kinds and what they refer to. Run it again when the served kinds change:
+
+    python tools/make_openapi.py [--check]
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+
+from tarragon.localcluster.registry import Registry
+
+VERSION = "1.32.0"
+TARGET = Path(__file__).parent.parent / "tarragon" / "localcluster" / "openapi.json.gz"
+ALWAYS = ("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",)
+"""Custom kinds refer to it, whatever else is served."""
+
+REFERENCE = "#/components/schemas/"
+
+# What the package's JSON Schema dialect spells differently from the API's own OpenAPI.
+SPECIAL: dict[str, dict[str, Any]] = {
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {
+        "format": "int-or-string",
+        "oneOf": [{"type": "integer"}, {"type": "string"}],
+    },
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
+}
+
+
+def main(arguments: list[str]) -> int:
+    data = encoded(document(source(), served()))
+    if "--check" in arguments:
+        if gzip.decompress(TARGET.read_bytes()) != data:
+            print(f"{TARGET} is out of date; run python tools/make_openapi.py")
+            return 1
+        return 0
+    TARGET.write_bytes(gzip.compress(data, mtime=0))
+    print(f"{TARGET}: {len(data):,} bytes, {TARGET.stat().st_size:,} compressed")
+    return 0
+
+
+def source() -> dict[str, Any]:
+    folder = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / f"v{VERSION}-local"
+    definitions: dict[str, Any] = json.loads((folder / "_definitions.json").read_text())["$defs"]
+    return definitions
+
+
+def served() -> set[tuple[str, str, str]]:
+    """(group, version, kind) of everything built in."""
+    return {(kind.group, kind.version, kind.kind) for kind in Registry() if not kind.is_custom}
+
+
+def document(definitions: dict[str, Any], kinds: set[tuple[str, str, str]]) -> dict[str, Any]:
+    """The definitions of the kinds, and of all that these refer to."""
+    roots = {gvk: name for name, schema in definitions.items() for gvk in kinds_of(schema) if gvk in kinds}
+    if missing := kinds - roots.keys():
+        raise SystemExit(f"Kubernetes {VERSION} does not define {', '.join(map(str, sorted(missing)))}")
+    wanted = closure(definitions, [*roots.values(), *ALWAYS])
+    return {"kubernetes": VERSION, "schemas": {name: converted(name, definitions[name]) for name in sorted(wanted)}}
+
+
+def kinds_of(schema: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for gvk in schema.get("x-kubernetes-group-version-kind", []):
+        yield gvk["group"], gvk["version"], gvk["kind"]
+
+
+def closure(definitions: dict[str, Any], roots: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += references(definitions[name])
+    return found
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"].rpartition("/")[2]
+        for child in value.values():
+            yield from references(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from references(child)
+
+
+def converted(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """As the API server publishes it: plain types, references beside which nothing else stands."""
+    if name in SPECIAL:
+        return {**({"description": schema["description"]} if "description" in schema else {}), **SPECIAL[name]}
+    result = {word: value for word, value in schema.items() if word not in {"enum", "properties", "items", "type"}}
+    if "type" in schema:
+        result["type"] = plain_type(schema["type"])
+    if "enum" in schema and not is_type_meta(schema):
+        result["enum"] = [value for value in schema["enum"] if value is not None]
+    if "items" in schema:
+        result["items"] = converted("", schema["items"])
+    if isinstance(schema.get("additionalProperties"), dict):
+        result["additionalProperties"] = converted("", schema["additionalProperties"])
+    if "properties" in schema:
+        result["properties"] = {field: converted("", value) for field, value in schema["properties"].items()}
+    if "$ref" in schema:
+        reference = {"$ref": REFERENCE + result.pop("$ref").rpartition("/")[2]}
+        return {"allOf": [reference], **result} if result else reference
+    return result
+
+
+def plain_type(value: str | list[str]) -> str:
+    return value if isinstance(value, str) else next(each for each in value if each != "null")
+
+
+def is_type_meta(schema: dict[str, Any]) -> bool:
+    """The package pins `apiVersion` and `kind` to their values; the API leaves them open."""
+    return str(schema.get("description", "")).startswith(("APIVersion defines", "Kind is a string value"))
+
+
+def encoded(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
