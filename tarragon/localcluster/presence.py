@@ -33,8 +33,8 @@ class Server:
     started: dt.datetime
     version: str
 
-    @property
-    def is_alive(self) -> bool:
+    def lives(self) -> bool:
+        """Whether that very process is still there."""
         return bool(self.born) and birth(self.pid) == self.born
 
 
