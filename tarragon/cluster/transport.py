@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -102,7 +103,7 @@ class Transport:
 
     def _session(self, connections: int) -> aiohttp.ClientSession:
         if self._closed:
-            raise unavailable(f"the client of {self._server.url} is closed")
+            raise self._is_closed()
         headers = {"Accept": "application/json", "User-Agent": "tarragon", "Accept-Encoding": "identity"}
         if self._server.token:
             headers["Authorization"] = f"Bearer {self._server.token}"
@@ -134,6 +135,14 @@ class Transport:
             raise unavailable(f"{self._server.url} gave no answer in time: {request.method} {request.path}") from error
         except (aiohttp.ClientError, ConnectionError) as error:
             raise unavailable(self._told(error)) from error
+        except RuntimeError as error:
+            # What aiohttp says to a reader that comes in the moment between our close and the connection's end.
+            if not self._closed:
+                raise
+            raise self._is_closed() from error
+
+    def _is_closed(self) -> ApiError:
+        return unavailable(f"the client of {self._server.url} is closed")
 
     def _told(self, error: Exception) -> str:
         """What a person can act on; aiohttp's own words name classes and tuples."""
@@ -141,8 +150,8 @@ class Transport:
         match error:
             case aiohttp.ClientConnectorCertificateError():
                 return f"the certificate of {url} is not to be trusted: {error.certificate_error}"
-            case aiohttp.ClientConnectorError(os_error=OSError(strerror=str(reason))):
-                return f"cannot connect to {url}: {reason}"
+            case aiohttp.ClientConnectorError(os_error=OSError(errno=int(number))) if number > 0:
+                return f"cannot connect to {url}: {os.strerror(number)}"
             case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError() | ConnectionError():
                 return f"{url} closed the connection before its answer was complete"
             case _:
