@@ -1,0 +1,58 @@
+"""Persistent volume claims: bound at once, because here a volume is a folder that the kubelet makes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import NotFound
+from tarragon.cluster.port import Cluster
+from tarragon.cluster.reflector import Cache
+from tarragon.kube.core import PERSISTENT_VOLUME_CLAIMS
+from tarragon.kube.meta import CustomObject, Key
+from tarragon.localcluster.controllers.worklist import Worklist
+
+
+class ClaimController:
+    """Says Bound, with the size and access modes that were asked for. There are no PersistentVolume objects."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
+        self._cluster = cluster
+        self._claims = Cache(cluster, PERSISTENT_VOLUME_CLAIMS.reading(CustomObject), clock, jitter=jitter)
+        self._worklist: Worklist[Key] = Worklist(clock, jitter)
+        self._claims.subscribe(self._follow)
+
+    async def run(self) -> None:
+        """For ever, until cancelled. Call it once."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._claims.run())
+            tasks.create_task(self._worklist.run(self._look))
+
+    def _follow(self, key: Key, _old: CustomObject | None, new: CustomObject | None) -> None:
+        if new is not None:
+            self._worklist.add(key)
+
+    async def _look(self, key: Key) -> None:
+        claim = self._claims.objects.get(key)
+        if claim is None or claim.metadata.is_ending:
+            return
+        wanted = _bound(_mapping(claim.spec))
+        if all(_mapping(claim.status).get(name) == value for name, value in wanted.items()):
+            return
+        metadata = {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version}
+        with suppress(NotFound):
+            change = {"metadata": metadata, "status": wanted}
+            await self._cluster.patch(PERSISTENT_VOLUME_CLAIMS, key, change, subresource="status")
+
+
+def _bound(spec: Mapping[str, Any]) -> dict[str, Any]:
+    requests = _mapping(_mapping(spec.get("resources")).get("requests"))
+    return {"phase": "Bound", "accessModes": spec.get("accessModes") or ["ReadWriteOnce"], "capacity": dict(requests)}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,94 @@
+"""Namespaces: those that every Kubernetes has are there, and one that is deleted is emptied before it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import AlreadyExists, Conflict, NotFound
+from tarragon.cluster.port import Cluster, DeleteOptions, Selection
+from tarragon.cluster.reflector import Cache
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
+from tarragon.kube.meta import AnyObject, CustomObject, Key, Resource
+from tarragon.localcluster.controllers.crds import kind_of
+from tarragon.localcluster.controllers.worklist import Worklist
+
+SYSTEM = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+_LOOK_AGAIN_SECONDS = 0.25
+"""Pods take their grace, and finalizers belong to others: who empties a namespace has to come back."""
+
+
+async def ensure_system_namespaces(cluster: Cluster) -> None:
+    """Before anything else can be created."""
+    for name in SYSTEM:
+        with suppress(AlreadyExists):
+            await cluster.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
+class NamespaceController:
+    """Deletes everything in a namespace that is being deleted, then lets it go."""
+
+    def __init__(
+        self, cluster: Cluster, kinds: Sequence[Resource[AnyObject]], clock: Clock, jitter: random.Random
+    ) -> None:
+        self._cluster = cluster
+        self._kinds = [kind for kind in kinds if kind.namespaced]
+        self._namespaces = Cache(cluster, NAMESPACES.reading(CustomObject), clock, jitter=jitter)
+        self._worklist: Worklist[Key] = Worklist(clock, jitter)
+        self._namespaces.subscribe(self._follow)
+
+    async def run(self) -> None:
+        """For ever, until cancelled. Call it once."""
+        await ensure_system_namespaces(self._cluster)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._namespaces.run())
+            tasks.create_task(self._worklist.run(self._look))
+
+    def _follow(self, key: Key, _old: CustomObject | None, new: CustomObject | None) -> None:
+        if new is not None and new.metadata.is_ending:
+            self._worklist.add(key)
+
+    async def _look(self, key: Key) -> float | None:
+        namespace = self._namespaces.objects.get(key)
+        if namespace is None or not namespace.metadata.is_ending:
+            return None
+        if await self._empty(key.name):
+            await self._let_go(namespace)
+            return None
+        return _LOOK_AGAIN_SECONDS
+
+    async def _empty(self, name: str) -> bool:
+        """Delete what is there; True when there was nothing."""
+        found = 0
+        for kind in await self._all_kinds():
+            with suppress(NotFound):  # of the whole kind: its definition has gone
+                listing = await self._cluster.list(kind, Selection(namespace=name))
+                found += len(listing.items)
+                for item in listing.items:
+                    if not item.metadata.is_ending:
+                        await self._delete(kind, item)
+        return not found
+
+    async def _delete(self, kind: Resource[AnyObject], item: AnyObject) -> None:
+        with suppress(NotFound, Conflict):
+            options = DeleteOptions(uid=item.metadata.uid, propagation="Background")
+            await self._cluster.delete(kind, item.metadata.key, options)
+
+    async def _all_kinds(self) -> list[Resource[AnyObject]]:
+        definitions = await self._cluster.list(CUSTOM_RESOURCE_DEFINITIONS.reading(CustomObject))
+        custom = [kind_of(definition) for definition in definitions.items]
+        return [*self._kinds, *(kind for kind in custom if kind is not None and kind.namespaced)]
+
+    async def _let_go(self, namespace: CustomObject) -> None:
+        """The finalizer `kubernetes` stands in the spec, and only this subresource can take it away."""
+        spec: dict[str, Any] = namespace.spec if isinstance(namespace.spec, dict) else {}
+        rest = [finalizer for finalizer in spec.get("finalizers") or [] if finalizer != "kubernetes"]
+        metadata = {"uid": namespace.metadata.uid, "resourceVersion": namespace.metadata.resource_version}
+        change = {"metadata": metadata, "spec": {"finalizers": rest}}
+        with suppress(NotFound):
+            await self._cluster.patch(NAMESPACES, namespace.metadata.key, change, subresource="finalize")

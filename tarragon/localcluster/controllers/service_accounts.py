@@ -1,0 +1,55 @@
+"""Service accounts: every namespace has one called `default`, because pods name it without being asked."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import AlreadyExists, NotFound
+from tarragon.cluster.port import Cluster, Selection
+from tarragon.cluster.reflector import Cache
+from tarragon.kube.core import NAMESPACES, SERVICE_ACCOUNTS
+from tarragon.kube.meta import AnyObject, Key
+from tarragon.localcluster.controllers.worklist import Worklist
+
+NAME = "default"
+
+
+class ServiceAccountController:
+    """Makes the account, and makes it again when somebody deletes it."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
+        self._cluster = cluster
+        self._namespaces = Cache(cluster, NAMESPACES, clock, jitter=jitter)
+        ours = Selection(fields=f"metadata.name={NAME}")
+        self._accounts = Cache(cluster, SERVICE_ACCOUNTS, clock, ours, jitter=jitter)
+        self._worklist: Worklist[str] = Worklist(clock, jitter)
+        self._namespaces.subscribe(self._follow_namespace)
+        self._accounts.subscribe(self._follow_account)
+
+    async def run(self) -> None:
+        """For ever, until cancelled. Call it once."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._namespaces.run())
+            tasks.create_task(self._accounts.run())
+            await self._namespaces.synced()
+            await self._accounts.synced()
+            tasks.create_task(self._worklist.run(self._look))
+
+    def _follow_namespace(self, key: Key, old: AnyObject | None, new: AnyObject | None) -> None:
+        if old is None and new is not None:
+            self._worklist.add(key.name)
+
+    def _follow_account(self, key: Key, _old: AnyObject | None, new: AnyObject | None) -> None:
+        if new is None:
+            self._worklist.add(key.namespace)
+
+    async def _look(self, name: str) -> None:
+        namespace = self._namespaces.objects.get(Key("", name))
+        if namespace is None or namespace.metadata.is_ending or Key(name, NAME) in self._accounts.objects:
+            return
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME, "namespace": name}}
+        with suppress(AlreadyExists, NotFound):
+            await self._cluster.create(SERVICE_ACCOUNTS, account)
