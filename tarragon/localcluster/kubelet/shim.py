@@ -173,6 +173,14 @@ class Record:
         os.replace(self.reserve, self.path)
 
 
+class OutOfRoom(Exception):
+    """Lines could not be written, all but the first `kept` of them."""
+
+    def __init__(self, reason: str, *, kept: int) -> None:
+        super().__init__(reason)
+        self.kept = kept
+
+
 class Log:
     """A file of CRI lines and the one before it, each within a limit. A full disk loses lines, it stops nobody."""
 
@@ -205,26 +213,36 @@ class Log:
         if self.lost:
             words = f"stderr F [tarragon] {self.lost} lines of output could not be written here: {self.reason}\n"
             notice = [self.stamp() + words.encode()]
+        waiting = notice + lines
         try:
-            self._append(b"".join(notice + lines))
-            self.lost = 0
-        except OSError as error:
-            self.reason = error.strerror or str(error)
-            self.lost += len(lines)
-            self.lost_in_all += len(lines)
+            for block in blocks(waiting, self.limit):
+                self._append(block)
+                waiting = waiting[len(block) :]
+                self.lost = 0
+        except OutOfRoom as error:
+            unwritten = len(waiting) - error.kept
+            if unwritten <= len(lines):
+                self.lost = 0  # at least the notice came through
+            lost = min(len(lines), unwritten)
+            self.reason = str(error)
+            self.lost += lost
+            self.lost_in_all += lost
 
-    def _append(self, block: bytes) -> None:
-        if self.descriptor < 0 or (self.size and self.size + len(block) > self.limit):
-            self._turn()
+    def _append(self, lines: list[bytes]) -> None:
+        """Raises OutOfRoom; then whole lines only have been written: the next is not glued to half of one."""
+        block = b"".join(lines)
         written = 0
         try:
+            if self.descriptor < 0 or (self.size and self.size + len(block) > self.limit):
+                self._turn()
             while written < len(block):
                 written += os.write(self.descriptor, block[written:])
-        except OSError:
-            # No half lines: the next line must not be glued to them.
+        except OSError as error:
+            whole = block.rfind(b"\n", 0, written) + 1
+            self.size += whole
             with contextlib.suppress(OSError):
                 os.ftruncate(self.descriptor, self.size)
-            raise
+            raise OutOfRoom(error.strerror or str(error), kept=block.count(b"\n", 0, whole)) from error
         self.size += len(block)
 
     def _turn(self) -> None:
@@ -236,6 +254,19 @@ class Log:
             os.close(self.descriptor)
         self.descriptor = fresh
         self.size = os.fstat(fresh).st_size
+
+
+def blocks(lines: list[bytes], limit: int) -> list[list[bytes]]:
+    """The lines in their order, in portions that each fit into one file."""
+    portions: list[list[bytes]] = [[]]
+    room = limit
+    for line in lines:
+        if len(line) > room and portions[-1]:
+            portions.append([])
+            room = limit
+        portions[-1].append(line)
+        room -= len(line)
+    return portions
 
 
 class Stream:

@@ -1,0 +1,435 @@
+"""Containers as real processes: shims, and the kubelet's hold on them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import resource
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tarragon.base.clock import SystemClock
+from tarragon.localcluster.kubelet import shim, shims
+from tarragon.localcluster.kubelet.files import write_json
+from tarragon.localcluster.kubelet.shims import Launch, Shims, State, program_in
+from tests.kubelet.waiting import eventually
+
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (stdout|stderr) ([FP]) (.*)")
+
+
+class Ward:
+    """Containers of one test, below one folder; `crash` forgets them all, as a kubelet that is killed does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.program = program_in(folder)
+        self.name = secrets.token_hex(8)
+        self.changes = asyncio.Event()
+        self.shims = self._fresh()
+
+    def _fresh(self) -> Shims:
+        return Shims(self.program, SystemClock(), lambda _: self.changes.set())
+
+    def home(self, number: int = 0) -> Path:
+        return self.folder / f"container-{number}"
+
+    def log(self, number: int = 0) -> Path:
+        return self.folder / "logs" / f"{number}.log"
+
+    def launch(self, *argv: str, number: int = 0, cwd: str = "/", **env: str) -> Launch:
+        return Launch(
+            identity=f"{self.name}.{number}",
+            argv=argv,
+            env={"PATH": os.environ["PATH"], **env},
+            cwd=Path(cwd),
+            log=self.log(number),
+            grace=30,
+        )
+
+    def start(self, *argv: str, number: int = 0, cwd: str = "/", **env: str) -> None:
+        self.shims.start(self.home(number), self.launch(*argv, number=number, cwd=cwd, **env))
+
+    async def until(self, phase: str, number: int = 0) -> State:
+        async with asyncio.timeout(60):
+            while (state := self.shims.state(self.home(number))) is None or state.phase not in {phase, "exited"}:
+                await self.changes.wait()
+                self.changes.clear()
+        return state
+
+    async def ended(self, number: int = 0) -> State:
+        return await self.until("exited", number)
+
+    async def says(self, text: str, number: int = 0) -> None:
+        await eventually(lambda: text in self.output(number))
+
+    def lines(self, number: int = 0) -> list[tuple[str, str, str]]:
+        """Stream, F or P, text."""
+        text = self.log(number).read_text() if self.log(number).exists() else ""
+        return [match.groups() for line in text.splitlines() if (match := LINE.fullmatch(line))]  # type: ignore[misc]
+
+    def output(self, number: int = 0) -> str:
+        return "".join(text + ("\n" if end == "F" else "") for _, end, text in self.lines(number))
+
+    async def crash(self) -> None:
+        await self.shims.close()
+        self.shims = self._fresh()
+
+    def left_over(self) -> list[int]:
+        return shim.marked(f"{shim.MARK}={self.name}.".encode())
+
+
+@pytest.fixture
+async def ward(tmp_path: Path) -> AsyncIterator[Ward]:
+    ward = Ward(tmp_path)
+    yield ward
+    await ward.shims.close()
+    shims.end_marked(f"{shim.MARK}={ward.name}.".encode())
+
+
+def sh(script: str) -> tuple[str, str, str]:
+    return "sh", "-c", script
+
+
+async def test_a_container_is_logged_in_the_format_of_container_runtimes(ward: Ward) -> None:
+    ward.start(*sh("echo one; echo; echo two"))
+
+    state = await ward.ended()
+
+    assert ward.lines() == [("stdout", "F", "one"), ("stdout", "F", ""), ("stdout", "F", "two")]
+    assert (state.code, state.signal, state.lost) == (0, 0, False)
+    assert 0 < state.started <= state.finished
+
+
+async def test_both_streams_are_told_apart(ward: Ward) -> None:
+    ward.start(*sh("echo out; echo err >&2"))
+
+    await ward.ended()
+
+    assert sorted(ward.lines()) == [("stderr", "F", "err"), ("stdout", "F", "out")]
+
+
+async def test_a_line_without_end_is_seen_while_the_process_still_runs(ward: Ward) -> None:
+    ward.start(*sh("printf 'step 1'; read forever < /dev/zero || sleep 1000"))
+
+    await ward.says("step 1")
+    ward.shims.stop(ward.home(), 0)
+    await ward.ended()
+
+    assert ward.lines()[0] == ("stdout", "P", "step 1")
+
+
+async def test_output_without_a_last_line_end_stays_without(ward: Ward) -> None:
+    ward.start("printf", "abc")
+
+    await ward.ended()
+
+    assert ward.output() == "abc"
+
+
+async def test_long_lines_are_cut_into_pieces_that_make_the_same_line(ward: Ward) -> None:
+    ward.start(*sh("head -c 100000 /dev/zero | tr '\\0' x; echo; echo end"))
+
+    await ward.ended()
+
+    assert ward.output() == "x" * 100_000 + "\nend\n"
+    assert max(len(text) for _, _, text in ward.lines()) <= 16 * 1024
+
+
+async def test_the_exit_code_is_the_programs(ward: Ward) -> None:
+    ward.start(*sh("exit 42"))
+
+    assert (await ward.ended()).code == 42
+
+
+async def test_a_death_by_signal_is_128_and_its_number(ward: Ward) -> None:
+    ward.start(*sh("kill -SEGV $$"))
+
+    state = await ward.ended()
+
+    assert (state.code, state.signal) == (128 + signal.SIGSEGV, signal.SIGSEGV)
+
+
+async def test_the_environment_is_what_was_given_and_the_mark(ward: Ward) -> None:
+    ward.start("env", COLOUR="blue")
+
+    await ward.ended()
+
+    names = {line.partition("=")[0] for line in ward.output().splitlines()}
+    assert names == {"PATH", "COLOUR", "TARRAGON_CONTAINER_ID"}
+
+
+async def test_standard_input_is_empty(ward: Ward) -> None:
+    ward.start("cat")
+
+    assert (await ward.ended()).code == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("nope",), 'exec: "nope": executable file not found in $PATH'),
+        (("/no/such/file",), 'exec: "/no/such/file": stat /no/such/file: no such file or directory'),
+        (("./plain",), 'exec: "./plain": permission denied'),
+        (("./orphan",), 'exec: "./orphan": the file is there, but the interpreter that its first line names is not'),
+        (("./empty",), 'exec: "./empty": exec format error'),
+        (("/usr",), 'exec: "/usr": is a directory'),
+        (("sh", "a\0b"), 'exec: "sh": embedded null byte'),
+    ],
+)
+async def test_a_command_that_cannot_be_started_says_why(ward: Ward, argv: tuple[str, ...], words: str) -> None:
+    (ward.folder / "plain").write_text("x")
+    for name, text in {"orphan": "#!/no/such/interpreter\n", "empty": "\0"}.items():
+        (ward.folder / name).write_text(text)
+        (ward.folder / name).chmod(0o755)
+    ward.start(*argv, cwd=str(ward.folder))
+
+    state = await ward.ended()
+
+    assert (state.code, state.error) == (128, words)
+
+
+async def test_a_working_directory_that_is_gone_says_so(ward: Ward) -> None:
+    ward.start("true", cwd="/no/such/folder")
+
+    assert (await ward.ended()).error == 'chdir to cwd ("/no/such/folder") failed: no such file or directory'
+
+
+async def test_a_stop_is_a_sigterm_that_the_program_may_answer(ward: Ward) -> None:
+    ward.start(*sh("trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done"))
+    await ward.says("ready")
+
+    ward.shims.stop(ward.home(), 30)
+    state = await ward.ended()
+
+    assert (state.code, state.stopped) == (7, True)
+    assert "bye\n" in ward.output()
+
+
+async def test_a_program_that_ignores_sigterm_is_killed_after_its_grace(ward: Ward) -> None:
+    ward.start(*sh("trap '' TERM; echo ready; while :; do sleep 0.05; done"))
+    await ward.says("ready")
+
+    ward.shims.stop(ward.home(), 0.2)
+
+    assert (await ward.ended()).code == 137
+    assert ward.left_over() == []
+
+
+async def test_a_second_stop_shortens_the_grace(ward: Ward) -> None:
+    ward.start(*sh("trap '' TERM; echo ready; while :; do sleep 0.05; done"))
+    await ward.says("ready")
+
+    ward.shims.stop(ward.home(), 1000)
+    ward.shims.stop(ward.home(), 0)
+
+    assert (await ward.ended()).code == 137
+
+
+async def test_a_stop_that_comes_before_the_shim_can_listen_is_not_lost(ward: Ward) -> None:
+    ward.start("sleep", "1000")
+    ward.shims.stop(ward.home(), 30)
+
+    state = await ward.ended()
+
+    assert (state.code, state.lost) == (143, False)
+
+
+ESCAPEES = "setsid sh -c 'trap \"\" TERM HUP; sleep 1000' & (setsid sleep 1000 &) ; sleep 1000 &"
+
+
+async def test_what_a_container_leaves_behind_is_killed_with_it(ward: Ward) -> None:
+    ward.start(*sh(f"{ESCAPEES} exit 5"))
+
+    state = await ward.ended()
+
+    assert state.code == 5
+    assert ward.left_over() == []
+
+
+def running(*argv: str) -> list[int]:
+    cmdline = "\0".join(argv).encode() + b"\0"
+    return [pid for pid in shim.living() if Path(f"/proc/{pid}/cmdline").read_bytes() == cmdline]
+
+
+async def test_a_process_that_washes_its_environment_and_leaves_the_session_is_killed_too(ward: Ward) -> None:
+    ward.start(*sh("env -i setsid sleep 98765 & exit 0"))
+
+    await ward.ended()
+
+    assert running("sleep", "98765") == []
+
+
+async def test_after_the_grace_the_whole_tree_is_killed(ward: Ward) -> None:
+    ward.start(*sh(f"trap '' TERM; {ESCAPEES} echo ready; while :; do sleep 0.05; done"))
+    await ward.says("ready")
+
+    ward.shims.stop(ward.home(), 0.1)
+    await ward.ended()
+
+    assert ward.left_over() == []
+
+
+async def test_a_container_whose_shim_is_killed_is_lost_and_nothing_of_it_is_left(ward: Ward) -> None:
+    ward.start(*sh(f"{ESCAPEES} echo ready; sleep 1000"))
+    await ward.says("ready")
+    state = await ward.until("running")
+    assert state.shim
+    assert state.main
+
+    os.kill(state.shim.pid, signal.SIGKILL)
+    state = await ward.ended()
+
+    assert (state.lost, state.code) == (True, 137)
+    assert ward.left_over() == []
+
+
+async def test_the_main_process_dies_with_its_shim_by_itself(ward: Ward) -> None:
+    ward.start("sleep", "1000")
+    state = await ward.until("running")
+    assert state.shim
+    assert state.main
+    await ward.shims.close()  # nobody is there to clean up
+
+    os.kill(state.shim.pid, signal.SIGKILL)
+
+    await eventually(lambda: not ward.left_over())
+
+
+async def test_a_container_outlives_the_kubelet_and_is_found_again(ward: Ward) -> None:
+    ward.start(*sh("trap 'exit 9' TERM; echo ready; while :; do sleep 0.05; done"))
+    await ward.says("ready")
+
+    await ward.crash()
+    ward.shims.find(ward.home())
+    ward.shims.stop(ward.home(), 30)
+
+    assert (await ward.ended()).code == 9
+
+
+async def test_a_container_that_ended_while_no_kubelet_was_there_has_its_exit_recorded(ward: Ward) -> None:
+    ward.start(*sh("echo ready; sleep 0.1; exit 6"))
+    await ward.says("ready")
+
+    await ward.crash()
+    await eventually(lambda: not ward.left_over())
+    ward.shims.find(ward.home())
+
+    assert (await ward.ended()).code == 6
+
+
+async def test_a_container_whose_shim_died_while_no_kubelet_was_there_is_lost(ward: Ward) -> None:
+    ward.start(*sh(f"{ESCAPEES} echo ready; sleep 1000"))
+    await ward.says("ready")
+    state = await ward.until("running")
+    assert state.shim
+    await ward.crash()
+
+    os.kill(state.shim.pid, signal.SIGKILL)
+    await eventually(lambda: state.main and state.main.pid not in shim.living())
+    ward.shims.find(ward.home())
+    state = await ward.ended()
+
+    assert (state.lost, state.code) == (True, 137)
+    assert ward.left_over() == []
+
+
+async def test_a_reused_pid_is_not_taken_for_the_shim(ward: Ward) -> None:
+    bystander = await asyncio.create_subprocess_exec("sleep", "1000")
+    try:
+        home = ward.home()
+        home.mkdir()
+        write_json(home / "spec.json", {"id": f"{ward.name}.0"})
+        shim_of_old = {"pid": bystander.pid, "start": shim.start_time(bystander.pid)}
+        write_json(home / "state.json", {"phase": "running", "boot": shim.boot_id(), "shim": shim_of_old})
+
+        ward.shims.find(home)
+        state = await ward.ended()
+
+        assert state.lost
+        assert bystander.returncode is None
+    finally:
+        bystander.kill()
+        await bystander.wait()
+
+
+async def test_a_shim_that_starts_after_its_container_was_given_up_starts_nothing(ward: Ward) -> None:
+    home = ward.home()
+    home.mkdir()
+    launch = ward.launch("echo", "too late")
+    spec = {"id": launch.identity, "argv": launch.argv, "env": {}, "cwd": "/", "log": str(ward.log()), "log_bytes": 99}
+    write_json(home / "spec.json", {**spec, "grace": 1})  # here the kubelet crashed, before or after posix_spawn
+    ward.shims.find(home)
+    assert (await ward.ended()).lost
+
+    late = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", str(ward.program), str(home))
+
+    assert await late.wait() == 3
+    assert not ward.log().exists()
+
+
+async def test_two_shims_never_run_one_container(ward: Ward) -> None:
+    ward.start("sleep", "1000")
+    await ward.until("running")
+
+    second = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", str(ward.program), str(ward.home()))
+
+    assert await second.wait() == 3
+
+
+async def test_a_log_keeps_its_newest_lines_within_two_files(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shims, "LOG_BYTES", 100_000)
+    ward.start(*sh("seq 1 20000"))
+
+    await ward.ended()
+
+    older = ward.log().with_name("0.log.1")
+    assert ward.log().stat().st_size <= 100_000
+    assert older.stat().st_size <= 100_000
+    told = [int(line.split()[-1]) for file in (older, ward.log()) for line in file.read_text().splitlines()]
+    assert told == list(range(told[0], 20_001))
+
+
+async def test_a_full_disk_loses_lines_counts_them_and_stops_nobody(ward: Ward) -> None:
+    """A limit on the size of files stands for the disk: it refuses writes in the same way, and can be lifted."""
+    home = ward.home()
+    go_on = ward.folder / "go on"
+    home.mkdir()
+    ward.log().parent.mkdir()
+    # A pipe holds 64 KiB: when all of this is written, the shim has read far more than the disk can take.
+    script = f"seq 1 50000; echo full > {ward.folder}/full; until [ -e '{go_on}' ]; do sleep 0.02; done; echo last"
+    launch = ward.launch(*sh(script))
+    spec = {"id": launch.identity, "argv": launch.argv, "env": dict(launch.env), "cwd": "/", "log": str(launch.log)}
+    write_json(home / "spec.json", {**spec, "log_bytes": 10_000_000, "grace": 1})
+    # The soft limit is the shim's alone: the container could not write a large file either, and does not.
+    started = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", LIMITED, sys.executable, str(ward.program), str(home)
+    )
+    await eventually((ward.folder / "full").exists)
+
+    resource.prlimit(started.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    go_on.touch()
+    await started.wait()
+
+    state = json.loads((home / "state.json").read_text())
+    assert state["code"] == 0
+    assert 0 < state["lost_lines"] < 50_000
+    notices = re.findall(r"\[tarragon\] (\d+) lines of output could not be written here: File too large", ward.output())
+    assert sum(map(int, notices)) == state["lost_lines"]
+    assert ward.output().endswith("last\n")
+    numbers = [int(text) for _, _, text in ward.lines() if text.isdigit()]
+    assert len(numbers) == 50_000 - state["lost_lines"]
+    assert numbers == sorted(set(numbers))
+
+
+LIMITED = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (65536, resource.RLIM_INFINITY))
+os.execv(sys.argv[1], [sys.argv[1], "-I", "-S", *sys.argv[2:]])
+"""
