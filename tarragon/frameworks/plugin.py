@@ -7,60 +7,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tarragon.base.errors import Problem
 from tarragon.job.exitcode import ExitCodeTable
+from tarragon.job.member import Member
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.job.phase import Signal
 from tarragon.job.status import JobStatus
-from tarragon.kube.core import Pod
-from tarragon.kube.meta import CustomObject, Resource
+from tarragon.kube.meta import CustomObject, Json, JsonObject, Resource
 
-__all__ = ["Dialect", "Framework", "Names", "Reading", "Sight", "Verdict", "Wiring"]
+__all__ = ["Dialect", "Framework", "Manifest", "Names", "Reading", "Rule", "Sight", "Size", "Verdict", "Wiring"]
 
-Manifest = Mapping[str, Any]
+Manifest = JsonObject
 """A job as its user wrote it: parsed YAML or JSON, nothing assumed about its shape."""
 
 Size = Mapping[ReplicaType, int]
 
+Rule = Callable[[TrainingJob], Iterator[Problem]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a dialect made of a manifest. With problems there is no job; unknown fields alone do not prevent one."""
+    """What a dialect made of a manifest. With problems the job is only a guess, good for finding more of them."""
 
     job: TrainingJob | None
     problems: Sequence[Problem] = ()
     unknown: Sequence[Problem] = ()
     """Fields that no version of this API has: the CLI refuses them, the operator runs the job and says so."""
+    warnings: Sequence[Problem] = ()
+    """What is legal, and probably not what was meant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How a generation calls what belongs to a replica."""
+    """How a generation calls what belongs to a replica, and which replica a name belongs to (None: not ours)."""
 
     pod: Callable[[TrainingJob, Replica], str]
     service: Callable[[TrainingJob, Replica], str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
-    """One generation of a framework's API. `name` is what the annotation tarragon.dev/generation holds."""
-
-    name: str
-    api_version: str
-    recognise: Callable[[Manifest], bool]
-    """Whether the *shape* is this generation's, beyond doubt; several may say yes, the catalog's order decides."""
-    read: Callable[[Manifest], Reading]
-    names: Names
-    labels: Callable[[TrainingJob, Replica], dict[str, str]]
-    selector: Callable[[TrainingJob], dict[str, str]]
-    """Labels that all pods and services of the job carry, and no other job's."""
-    status: Callable[[TrainingJob, JobStatus], dict[str, Any]]
-    """The generation's own status fields (without `tarragon`), whole: what is not in it is to be absent."""
-    condition_reason: Callable[[str], str]
-    """The generation's word for a condition's reason: `Succeeded` -> `TFJobSucceeded`."""
-    exit_codes: ExitCodeTable
+    replica: Callable[[TrainingJob, str], Replica | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +56,36 @@ class Wiring:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One generation of a framework's API. `name` is what the annotation tarragon.dev/generation holds."""
+
+    name: str
+    api_version: str
+    recognise: Callable[[Manifest], bool]
+    """Whether the shape may be this generation's. Where several say yes, the API version it was written in decides."""
+    read: Callable[[Manifest], Reading]
+    names: Names
+    labels: Callable[[TrainingJob, Replica], dict[str, str]]
+    selector: Callable[[TrainingJob], dict[str, str]]
+    """Labels that all pods and services of the job carry, and no other job's."""
+    worker_selector: Callable[[TrainingJob], dict[str, str]]
+    """The same for the pods that the scale subresource counts."""
+    wire: Callable[[TrainingJob, Size, str], Callable[[Replica], Wiring | None]]
+    """For a gang of that size in that cluster domain. What all replicas share is computed once, before the first."""
+    status: Callable[[TrainingJob, JobStatus], dict[str, Json]]
+    """The generation's own status fields (without `tarragon`), whole: what is not in it is to be absent."""
+    condition_reason: Callable[[str], str]
+    """The generation's word for a condition's reason: `Succeeded` -> `TFJobSucceeded`."""
+    exit_codes: ExitCodeTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What the judge sees: the job, the admitted size, the newest pod of each replica, and who has finished for good."""
+    """What the judge sees: the job, the admitted size, what has become of each replica, and what is on record."""
 
     job: TrainingJob
     size: Size
-    pods: Mapping[Replica, Pod]
+    members: Mapping[Replica, Member]
     status: JobStatus
 
 
@@ -92,21 +100,24 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
-    """A kind of job. `resource` is its storage version; dialects are tried in order, the last is the fallback."""
+    """A kind of job. `resource` is its storage version; the last dialect is the fallback."""
 
     kind: str
     resource: Resource[CustomObject]
     dialects: Sequence[Dialect]
-    rules: Sequence[Callable[[TrainingJob], Iterator[Problem]]]
+    rules: Sequence[Rule]
     """Validation beyond shape; every rule is asked, all problems are told."""
+    cautions: Sequence[Rule]
+    """The same for what is legal, and probably not what was meant."""
     main_container: str
     """The container whose exit code is the replica's, whatever sidecars do; empty for the first one."""
     port_name: str
-    """The named port of the main container that a replica's Service offers."""
-    wire: Callable[[TrainingJob, Replica, Size], Wiring | None]
-    objects: Callable[[TrainingJob, Size], Iterator[dict[str, Any]]]
+    """The named port of the main container that every replica's Service offers; appended where it is missing."""
+    service_size: Callable[[TrainingJob, Size], Size]
+    """Of how many replicas there are to be Services: of an elastic job, of all that may ever come."""
+    objects: Callable[[TrainingJob, Size], Iterator[JsonObject]]
     """Objects a job needs beside pods and services (config maps), without owner and namespace."""
-    judge: Callable[[Sight, Dialect], Verdict]
+    judge: Callable[[Sight], Verdict]
     start_order: Sequence[ReplicaType]
-    crd: Callable[[], dict[str, Any]]
+    crd: Callable[[], dict[str, Json]]
     """The CustomResourceDefinition of the kind."""

@@ -74,6 +74,19 @@ class ReplicaGroup:
     template: JsonObject
     """The PodTemplateSpec exactly as the user wrote it (treat as frozen)."""
     port: int = 2222
+    path: str = ""
+    """Where in the manifest it is written, in the user's spelling: for Problems."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulingPolicy:
+    """What a job asks of a gang scheduler; None and empty where it asks nothing."""
+
+    queue: str = ""
+    priority_class: str = ""
+    min_available: int | None = None
+    min_resources: Mapping[str, str | int | float] = field(default_factory=dict)
+    timeout: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +98,9 @@ class RunPolicy:
     active_deadline: int | None = None
     backoff_limit: int | None = None
     suspend: bool = False
+    managed_by: str = ""
+    """The controller that is to look after the job; empty for whoever finds it."""
+    scheduling: SchedulingPolicy = field(default_factory=SchedulingPolicy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +141,11 @@ class TrainingJob:
             if group is not None and group.wish > 0:
                 return Replica(kind, 0)
         return None
+
+    @property
+    def has_chief(self) -> bool:
+        """Whether a replica of its own type decides the job, not a worker."""
+        return self.chief is not None and self.chief.type is not ReplicaType.WORKER
 
     def wished(self) -> Mapping[ReplicaType, int]:
         """How many replicas of each type the user asked for."""

@@ -34,15 +34,32 @@ class Admission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRecord:
-    """How often a replica was replaced, with its last end. `uid` is that pod's: one pod is never counted twice."""
+    """How often a replica was started again: by a new pod (`count`) or by the kubelet in the same one (`in_place`).
 
-    count: int
-    uid: str
-    exit_code: int | None
-    reason: str
-    at: dt.datetime
+    `uid` is the pod that was looked at last; with `in_place_of_uid` and `has_ended` nothing of it is counted twice.
+    """
+
+    count: int = 0
     disruptions: int = 0
     """Those of `count` that the infrastructure caused; they never count against backoffLimit."""
+    in_place: int = 0
+    uid: str = ""
+    in_place_of_uid: int = 0
+    """Those of `in_place` that were of the pod `uid`."""
+    has_ended: bool = False
+    """Whether the end of the pod `uid` is in `count` already: it is to be deleted, and a new one to be made."""
+    exit_code: int | None = None
+    reason: str = ""
+    at: dt.datetime | None = None
+
+    @property
+    def total(self) -> int:
+        return self.count + self.in_place
+
+    @property
+    def by_program(self) -> int:
+        """What backoffLimit counts."""
+        return self.total - self.disruptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,3 +108,10 @@ class JobStatus:
     ready: int = 0
     """Replicas that run at the moment."""
     first_failure: FirstFailure | None = None
+
+    @property
+    def is_admitted(self) -> bool:
+        return self.admission is not None and self.admission.admitted is not None
+
+    def condition(self, kind: str) -> Condition | None:
+        return next((condition for condition in self.conditions if condition.type == kind), None)

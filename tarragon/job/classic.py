@@ -1,0 +1,100 @@
+"""The status fields that all generations since v1beta1 share: conditions, replicaStatuses, startTime, completionTime."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+
+from tarragon.job.model import ReplicaType, TrainingJob
+from tarragon.job.phase import Phase
+from tarragon.job.status import Condition, JobStatus, ReplicaCounts
+from tarragon.kube.codec import moment, timestamp
+from tarragon.kube.meta import Json
+
+NEVER = dt.datetime.fromtimestamp(0, dt.UTC)
+"""Of a condition whose time can't be read."""
+
+
+def write(_: TrainingJob, status: JobStatus) -> dict[str, Json]:
+    """As every client of the training operator expects it."""
+    fields: dict[str, Json] = {
+        "conditions": [condition_fields(condition) for condition in status.conditions],
+        "replicaStatuses": {kind.value: _counted(counts) for kind, counts in status.counts.items()},
+    }
+    if status.started is not None:
+        fields["startTime"] = timestamp(status.started)
+    if status.completed is not None:
+        fields["completionTime"] = timestamp(status.completed)
+    return fields
+
+
+def condition_fields(condition: Condition) -> dict[str, str]:
+    return {
+        "type": condition.type,
+        "status": "True" if condition.is_true else "False",
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastUpdateTime": timestamp(condition.updated),
+        "lastTransitionTime": timestamp(condition.changed),
+    }
+
+
+def conditions(found: Json) -> tuple[Condition, ...]:
+    """What can be read of them; whatever has no type is left out."""
+    items = found if isinstance(found, list | tuple) else ()
+    return tuple(_condition(item) for item in items if isinstance(item, Mapping) and _text(item, "type"))
+
+
+def counts(found: Json) -> dict[ReplicaType, ReplicaCounts]:
+    if not isinstance(found, Mapping):
+        return {}
+    return {
+        kind: ReplicaCounts(**{name: _count(found[kind.value], name) for name in ("active", "succeeded", "failed")})
+        for kind in ReplicaType
+        if isinstance(found.get(kind.value), Mapping)
+    }
+
+
+def time(found: Json) -> dt.datetime | None:
+    try:
+        return moment(found) if isinstance(found, str) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def phase(known: Iterable[Condition], state: Json) -> Phase:
+    """What the conditions say; the people's word `state` counts only where there are none that say anything."""
+    true = {condition.type for condition in known if condition.is_true}
+    for candidate in (Phase.FAILED, Phase.SUCCEEDED, Phase.SUSPENDED, Phase.RESTARTING, Phase.RUNNING):
+        if candidate.value in true:
+            return candidate
+    if Phase.CREATED.value in true or not isinstance(state, str):
+        return Phase.CREATED
+    return next((candidate for candidate in Phase if candidate.value == state), Phase.CREATED)
+
+
+def _condition(item: Mapping[str, Json]) -> Condition:
+    changed = time(item.get("lastTransitionTime"))
+    updated = time(item.get("lastUpdateTime"))
+    return Condition(
+        type=_text(item, "type"),
+        is_true=item.get("status") == "True",
+        reason=_text(item, "reason"),
+        message=_text(item, "message"),
+        updated=updated or changed or NEVER,
+        changed=changed or updated or NEVER,
+    )
+
+
+def _counted(found: ReplicaCounts) -> dict[str, int]:
+    return {"active": found.active, "succeeded": found.succeeded, "failed": found.failed}
+
+
+def _text(item: Mapping[str, Json], name: str) -> str:
+    value = item.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _count(item: Mapping[str, Json], name: str) -> int:
+    value = item.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

@@ -1,0 +1,59 @@
+"""Sets of replicas as short text: `0-3,5`, so that ten thousand of them fit into a status."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.kube.meta import Json
+
+LARGEST = 999_999
+"""Nothing beyond is read: a status that somebody edited must not make us count to the end of the world."""
+
+_RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
+
+
+def ranges(indexes: Iterable[int]) -> str:
+    """`{0, 1, 2, 5}` -> `0-2,5`."""
+    spans: list[tuple[int, int]] = []
+    for index in sorted(set(indexes)):
+        if spans and spans[-1][1] == index - 1:
+            spans[-1] = (spans[-1][0], index)
+        else:
+            spans.append((index, index))
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+def indexes(text: Json) -> frozenset[int]:
+    """What `ranges` wrote. Raises ValueError for anything else."""
+    if not isinstance(text, str):
+        raise ValueError("index ranges are text such as 0-3,5")
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{part!r} is no index range; write for example 0-3,5")
+        first, last = int(match[1]), int(match[2] or match[1])
+        found.update(range(first, last + 1))
+    return frozenset(found)
+
+
+def by_type(replicas: Iterable[Replica]) -> dict[str, str]:
+    """`{"Worker": "0-3,5"}`, types in their own order."""
+    found: dict[ReplicaType, list[int]] = {}
+    for replica in replicas:
+        found.setdefault(replica.type, []).append(replica.index)
+    return {kind.value: ranges(found[kind]) for kind in ReplicaType if kind in found}
+
+
+def replicas(texts: Json) -> frozenset[Replica]:
+    """What `by_type` wrote. Raises ValueError for anything else."""
+    if not isinstance(texts, Mapping):
+        raise ValueError("replicas are a map from type to index ranges")
+    return frozenset(Replica(ReplicaType(kind), index) for kind, text in texts.items() for index in indexes(text))
+
+
+def words(members: Iterable[Replica]) -> str:
+    """For people: `worker 0-3,5, ps 0`."""
+    return ", ".join(f"{ReplicaType(kind).word} {text}" for kind, text in by_type(members).items())

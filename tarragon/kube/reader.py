@@ -1,0 +1,207 @@
+"""Reading what a user wrote: every value knows its path, every fault is noted with it, and none stops the reading."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from tarragon.base.errors import Problem
+from tarragon.kube.meta import Json
+
+E = TypeVar("E", bound=StrEnum)
+
+INT32 = 2**31 - 1
+INT64 = 2**63 - 1
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_LONGEST_TEXT = 60
+_FEW = 12
+
+
+@dataclass(slots=True)
+class Notes:
+    """What was found wrong on the way. It grows while one manifest is read and is not changed after that."""
+
+    problems: list[Problem] = field(default_factory=list)
+    unknown: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One value of a manifest. A missing one and null are the same; reading them gives what the caller has for that."""
+
+    value: Json
+    path: str
+    notes: Notes
+
+    @property
+    def is_missing(self) -> bool:
+        return self.value is None
+
+    def field(self, name: str) -> Reader:
+        """Missing, too, when this is no map: say that once with `fields`."""
+        found = self.value.get(name) if isinstance(self.value, Mapping) else None
+        return Reader(found, _joined(self.path, name), self.notes)
+
+    def fields(self) -> Iterator[tuple[str, Reader]]:
+        """The entries of a map. Nothing of what is none, which is a problem."""
+        if self.is_missing:
+            return
+        if not isinstance(self.value, Mapping):
+            self.problem(f"must be a map of fields, not {described(self.value)}")
+            return
+        for name in self.value:
+            if isinstance(name, str):
+                yield name, self.field(name)
+            else:
+                self.problem(f"has the key {name!r}, and keys must be text", "put it in quotes")
+
+    def items(self) -> Iterator[Reader]:
+        """The items of a list. Nothing of what is none, which is a problem."""
+        if self.is_missing:
+            return
+        if not isinstance(self.value, list | tuple):
+            self.problem(f"must be a list, not {described(self.value)}", "begin each item with a dash")
+            return
+        for index, item in enumerate(self.value):
+            yield Reader(item, f"{self.path}[{index}]", self.notes)
+
+    def text(self, missing: str = "") -> str:
+        if self.is_missing:
+            return missing
+        if isinstance(self.value, str):
+            return self.value
+        remedy = f'write it in quotes: "{_plain(self.value)}"' if isinstance(self.value, bool | int | float) else ""
+        self.problem(f"must be text, not {described(self.value)}", remedy)
+        return missing
+
+    def whole(self, minimum: int = 0, maximum: int = INT32) -> int | None:
+        """None when it is missing or no whole number within the bounds, which is a problem."""
+        value = self.value
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.problem(f"must be a whole number, not {described(value)}", _as_number(value))
+        elif value < minimum:
+            self.problem(f"must be {minimum} or more, not {_plain(value)}")
+        elif value > maximum:
+            self.problem(f"must be {maximum} or less, not {_plain(value)}")
+        else:
+            return value
+        return None
+
+    def truth(self) -> bool:
+        """False when it is missing."""
+        if self.is_missing or isinstance(self.value, bool):
+            return bool(self.value)
+        remedy = f"write {self.value.lower()} without quotes" if str(self.value).lower() in {"true", "false"} else ""
+        self.problem(f"must be true or false, not {described(self.value)}", remedy)
+        return False
+
+    def one_of(self, choices: type[E], missing: E) -> E:
+        if self.is_missing:
+            return missing
+        if not isinstance(self.value, str):
+            self.problem(f"must be {_alternatives(choice.value for choice in choices)}, not {described(self.value)}")
+            return missing
+        for choice in choices:
+            if choice.value == self.value:
+                return choice
+        words = [choice.value for choice in choices if choice.value]
+        self.problem(f"must be {_alternatives(words)}, not {described(self.value)}", suggestion(self.value, words))
+        return missing
+
+    def texts(self) -> dict[str, str]:
+        """A map of text to text, such as labels."""
+        return {name: value.text() for name, value in self.fields()}
+
+    def only(self, known: Iterable[str]) -> None:
+        """Note every field that is none of these."""
+        names = sorted(known)
+        if not isinstance(self.value, Mapping):
+            return
+        for name in self.value:
+            if isinstance(name, str) and name not in names:
+                remedy = suggestion(name, names) or (f"known here: {', '.join(names)}" if len(names) <= _FEW else "")
+                self.field(name).note_unknown(remedy)
+
+    def problem(self, message: str, remedy: str = "") -> None:
+        self.notes.problems.append(Problem(self.path, message, remedy))
+
+    def note_unknown(self, remedy: str = "") -> None:
+        self.notes.unknown.append(Problem(self.path, "unknown field", remedy))
+
+    def warn(self, message: str, remedy: str = "") -> None:
+        self.notes.warnings.append(Problem(self.path, message, remedy))
+
+
+def described(value: Any) -> str:
+    """A value in a sentence: `the text "3"`, `3.5`, `a list`."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case str():
+            return f'the text "{_cut(value)}"'
+        case int() | float():
+            return _plain(value)
+        case Mapping():
+            return "a map"
+        case list() | tuple():
+            return "a list"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant; spelling it in other capitals is the most frequent slip."""
+    names = list(known)
+    folded = {candidate.lower(): candidate for candidate in names}
+    if name.lower() in folded:
+        return folded[name.lower()]
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.7)
+    return folded[close[0]] if close else None
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """A remedy, or nothing where no known name is near."""
+    meant = nearest(name, known)
+    return f"did you mean {meant}?" if meant else ""
+
+
+def _joined(path: str, name: str) -> str:
+    if not path:
+        return name
+    return f"{path}.{name}" if _PLAIN_NAME.fullmatch(name) else f'{path}["{_cut(name)}"]'
+
+
+def _cut(text: str) -> str:
+    shown = text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
+    return "".join(letter if letter.isprintable() else " " for letter in shown)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and abs(value) >= 10**30:
+        return "a number of more than 30 digits"
+    return _cut(str(value))
+
+
+def _as_number(value: Any) -> str:
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,18}", value.strip()):
+        return f"write {int(value)} without quotes"
+    if isinstance(value, float) and value.is_integer() and abs(value) < INT64:
+        return f"write {int(value)}"
+    return ""
+
+
+def _alternatives(words: Iterable[str]) -> str:
+    shown = [word for word in words if word]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"
