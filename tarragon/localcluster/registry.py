@@ -2,68 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+from tarragon.localcluster.builtin_kinds import built_in_kinds
+from tarragon.localcluster.served import PrinterColumn, ScalePaths, Served
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrinterColumn:
-    """One of a CRD's additionalPrinterColumns. `json_path` is as written: `.status.phase`."""
-
-    name: str
-    type: str
-    json_path: str
-    format: str = ""
-    description: str = ""
-    priority: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalePaths:
-    """Where autoscaling/v1 Scale finds its numbers, as plain names: `("spec", "replicas")`."""
-
-    spec_replicas: tuple[str, ...]
-    status_replicas: tuple[str, ...]
-    label_selector: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Served:
-    """One kind in one of the versions it is served in.
-
-    `subresources` are plain names (`status`, `scale`, `log`). `openapi` is the schema as its CRD wrote it, None for
-    built-in kinds. Equal only to itself: a CRD that changes makes new ones.
-    """
-
-    group: str
-    version: str
-    plural: str
-    kind: str
-    singular: str = ""
-    list_kind: str = ""
-    namespaced: bool = True
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    verbs: tuple[str, ...] = ALL_VERBS
-    subresources: tuple[str, ...] = ()
-    storage_version: str = ""
-    printer_columns: tuple[PrinterColumn, ...] = ()
-    scale: ScalePaths | None = None
-    openapi: Mapping[str, Any] | None = None
-    is_custom: bool = False
-
-    @property
-    def api_version(self) -> str:
-        """As written in manifests: `v1`, `kubeflow.org/v1`."""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
-    def full_name(self) -> str:
-        """As messages name it, and as the store files it: `pods`, `tfjobs.kubeflow.org`."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+__all__ = ["PrinterColumn", "Registry", "ScalePaths", "Served"]
 
 
 class Registry:
@@ -71,11 +15,25 @@ class Registry:
 
     def __init__(self) -> None:
         self.generation = 0
+        self._built_in = tuple(built_in_kinds())
+        self._custom: dict[str, tuple[Served, ...]] = {}
+        self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in self._built_in}
 
     def find(self, group: str, version: str, plural: str) -> Served | None:
         """The kind at a path, or None when nothing is served there."""
-        raise NotImplementedError
+        return self._by_path.get((group, version, plural))
 
     def __iter__(self) -> Iterator[Served]:
         """Every kind in every served version, built-in groups first, the preferred version of a group first."""
-        raise NotImplementedError
+        yield from self._built_in
+        for name in sorted(self._custom):
+            yield from self._custom[name]
+
+    def set_custom(self, full_name: str, versions: Sequence[Served]) -> None:
+        """Serve a custom kind in these versions, the preferred one first; none ends it."""
+        for kind in self._custom.pop(full_name, ()):
+            del self._by_path[kind.group, kind.version, kind.plural]
+        if versions:
+            self._custom[full_name] = tuple(versions)
+            self._by_path |= {(kind.group, kind.version, kind.plural): kind for kind in versions}
+        self.generation += 1

@@ -1,0 +1,99 @@
+"""The kinds that every cluster has, as rows of one table.
+
+`resourcequotas` and `limitranges` are stored only: nothing counts or fills in by them. The same holds for RBAC, as
+whoever has the token may do everything, for `storageclasses`, and for volumes beyond their claim's phase.
+Left out are the workloads (deployments, jobs and their kin): without their controllers they would be accepted and
+never run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tarragon.localcluster.served import ALL_VERBS, Served
+
+_NOT_IN_BULK = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
+
+
+def built_in_kinds() -> Sequence[Served]:
+    """In the order of discovery."""
+    return (
+        *_core(),
+        *_of_group("apiextensions.k8s.io", _definitions()),
+        *_of_group("coordination.k8s.io", (_kind("leases", "Lease"),)),
+        *_of_group("policy", (_kind("poddisruptionbudgets", "PodDisruptionBudget", short="pdb", sub="status"),)),
+        *_of_group("rbac.authorization.k8s.io", _rbac()),
+        *_of_group("scheduling.k8s.io", (_kind("priorityclasses", "PriorityClass", short="pc", namespaced=False),)),
+        *_of_group("storage.k8s.io", (_kind("storageclasses", "StorageClass", short="sc", namespaced=False),)),
+    )
+
+
+def _core() -> tuple[Served, ...]:
+    return (
+        _kind("configmaps", "ConfigMap", short="cm"),
+        _kind("endpoints", "Endpoints", short="ep", singular="endpoints"),
+        _kind("events", "Event", short="ev"),
+        _kind("limitranges", "LimitRange", short="limits"),
+        _kind("namespaces", "Namespace", short="ns", sub="status finalize", namespaced=False, verbs=_NOT_IN_BULK),
+        _kind("nodes", "Node", short="no", sub="status", namespaced=False),
+        _kind("persistentvolumeclaims", "PersistentVolumeClaim", short="pvc", sub="status"),
+        _kind("persistentvolumes", "PersistentVolume", short="pv", sub="status", namespaced=False),
+        _kind("pods", "Pod", short="po", sub="binding eviction log status", categories=("all",)),
+        _kind("resourcequotas", "ResourceQuota", short="quota", sub="status"),
+        _kind("secrets", "Secret"),
+        _kind("serviceaccounts", "ServiceAccount", short="sa"),
+        _kind("services", "Service", short="svc", sub="status", categories=("all",)),
+    )
+
+
+def _definitions() -> tuple[Served, ...]:
+    return (
+        _kind(
+            "customresourcedefinitions",
+            "CustomResourceDefinition",
+            short="crd crds",
+            sub="status",
+            namespaced=False,
+            categories=("api-extensions",),
+        ),
+    )
+
+
+def _rbac() -> tuple[Served, ...]:
+    return (
+        _kind("clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+        _kind("clusterroles", "ClusterRole", namespaced=False),
+        _kind("rolebindings", "RoleBinding"),
+        _kind("roles", "Role"),
+    )
+
+
+def _kind(  # noqa: PLR0913 - the columns of the table
+    plural: str,
+    kind: str,
+    *,
+    short: str = "",
+    sub: str = "",
+    singular: str = "",
+    namespaced: bool = True,
+    categories: tuple[str, ...] = (),
+    verbs: tuple[str, ...] = ALL_VERBS,
+) -> Served:
+    return Served(
+        group="",
+        version="v1",
+        storage_version="v1",
+        plural=plural,
+        kind=kind,
+        singular=singular or kind.lower(),
+        list_kind=f"{kind}List",
+        namespaced=namespaced,
+        short_names=tuple(short.split()),
+        categories=categories,
+        verbs=verbs,
+        subresources=tuple(sub.split()),
+    )
+
+
+def _of_group(group: str, kinds: Sequence[Served]) -> tuple[Served, ...]:
+    return tuple(kind.in_group(group) for kind in kinds)

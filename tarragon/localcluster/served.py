@@ -1,0 +1,73 @@
+"""One kind in one version, as the API serves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tarragon.localcluster.schema import Schema
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrinterColumn:
+    """One of a CRD's additionalPrinterColumns. `json_path` is as written: `.status.phase`."""
+
+    name: str
+    type: str
+    json_path: str
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalePaths:
+    """Where autoscaling/v1 Scale finds its numbers, as plain names: `("spec", "replicas")`."""
+
+    spec_replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    label_selector: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Served:
+    """One kind in one of the versions it is served in.
+
+    `subresources` are plain names (`status`, `scale`, `log`). `openapi` is the schema as its CRD wrote it, None for
+    built-in kinds, and `schema` the same compiled. Equal only to itself: a CRD that changes makes new ones.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    singular: str = ""
+    list_kind: str = ""
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[str, ...] = ()
+    storage_version: str = ""
+    printer_columns: tuple[PrinterColumn, ...] = ()
+    scale: ScalePaths | None = None
+    openapi: Mapping[str, Any] | None = None
+    schema: Schema | None = None
+    is_custom: bool = False
+
+    @property
+    def api_version(self) -> str:
+        """As written in manifests: `v1`, `kubeflow.org/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def full_name(self) -> str:
+        """As messages name it, and as the store files it: `pods`, `tfjobs.kubeflow.org`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def in_group(self, group: str) -> Served:
+        """The same kind in another group."""
+        return replace(self, group=group)
