@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tarragon.base.errors import TarragonError
+from tarragon.localcluster.home import Home, write_private
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_home_is_where_the_variable_says_else_in_the_users_own_folder(tmp_path: Path) -> None:
+    assert Home.of({"TARRAGON_HOME": str(tmp_path)}).folder == tmp_path
+    assert Home.of({"HOME": "/home/ada"}).folder == Path("/home/ada/.tarragon")
+    assert Home.of({"TARRAGON_HOME": "here"}).folder == Path.cwd() / "here"
+
+
+def test_a_new_home_and_its_secrets_are_their_owners_alone(tmp_path: Path) -> None:
+    home = Home(tmp_path / "deep" / "home")
+    home.prepare()
+    home.read_token()
+
+    assert mode(home.folder) == 0o700
+    assert mode(home.token) == 0o600
+
+
+def test_a_home_without_trouble_keeps_nothing_of_the_trial(tmp_path: Path) -> None:
+    Home(tmp_path).prepare()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_token_stays_the_same(tmp_path: Path) -> None:
+    first = Home(tmp_path).read_token()
+
+    assert len(first) > 30
+    assert Home(tmp_path).read_token() == first
+
+
+def test_a_file_that_cannot_be_written_whole_is_not_written_at_all(tmp_path: Path) -> None:
+    (tmp_path / "file").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_private(tmp_path / "file", b"new")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_path_that_pods_could_not_use_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TarragonError, match="too long") as refused:
+        Home(tmp_path / ("x" * 120) / ("y" * 120)).prepare()
+
+    assert "TARRAGON_HOME" in refused.value.remedy
+
+
+def test_a_file_where_the_home_should_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    with pytest.raises(TarragonError) as refused:
+        Home(tmp_path / "home").prepare()
+    assert "a file, not a folder" in refused.value.why
+
+    with pytest.raises(TarragonError) as refused:
+        Home(tmp_path / "home" / "deeper").prepare()
+    assert "a file, not a folder" in refused.value.why
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to somebody else")
+def test_a_home_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12345, 12345)
+
+    with pytest.raises(TarragonError, match="belongs to another user"):
+        Home(tmp_path).prepare()
+
+
+def said_on(mount_options: str, folder: Path) -> str:
+    """What `prepare` says of a home on a file system of its own, mounted where only the child process sees it."""
+    script = f"""
+from pathlib import Path
+from tarragon.localcluster.home import Home
+try:
+    Home(Path({str(folder)!r})).prepare()
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    shell = f"mount -t tmpfs -o {mount_options} tmpfs '{folder}' && exec '{sys.executable}' -c \"$SCRIPT\""
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", shell]
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={**os.environ, "SCRIPT": script}, timeout=30
+        )
+    except FileNotFoundError:
+        pytest.skip("unshare is not here; it is in util-linux")
+    if ran.returncode != 0:
+        pytest.skip(f"this machine lets nobody mount a file system of their own: {ran.stderr}")
+    return ran.stdout
+
+
+def test_a_full_disk_is_told_before_anything_is_begun(tmp_path: Path) -> None:
+    said = said_on("size=64k", tmp_path)
+
+    assert said.startswith(
+        f"TarragonError can't keep the cluster's state in {tmp_path}\nthe disk is full\nfree some space"
+    )
+
+
+def test_a_read_only_file_system_is_told(tmp_path: Path) -> None:
+    assert "the file system is read-only" in said_on("size=64m,ro", tmp_path)
+
+
+def test_a_disk_with_room_is_fine(tmp_path: Path) -> None:
+    assert said_on("size=64m", tmp_path) == ""

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tarragon.base.clock import SystemClock
+from tarragon.base.errors import TarragonError
+from tarragon.localcluster.home import Home
+from tarragon.localcluster.presence import Server, birth, is_occupied, occupied, read_server, write_server
+
+CLOCK = SystemClock()
+SINCE = dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)
+
+
+def server(pid: int, born: str) -> Server:
+    return Server(url="https://127.0.0.1:6443", pid=pid, born=born, started=SINCE, version="0.1.0")
+
+
+def test_what_a_server_tells_is_read_back(tmp_path: Path) -> None:
+    told = server(1, "2")
+    write_server(Home(tmp_path), told)
+
+    assert read_server(Home(tmp_path)) == told
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"pid": "x"}', "\x00"])
+def test_what_cannot_be_read_is_no_server(tmp_path: Path, content: str) -> None:
+    Home(tmp_path).server.write_text(content)
+
+    assert read_server(Home(tmp_path)) is None
+
+
+def test_a_process_is_told_from_another_one_with_its_pid() -> None:
+    assert server(os.getpid(), birth(os.getpid())).lives()
+    assert not server(os.getpid(), "12").lives()
+    assert not server(os.getpid(), "").lives()
+
+
+def test_a_dead_process_does_not_live_even_before_it_is_buried() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        watched = server(process.pid, birth(process.pid))
+        assert watched.lives()
+
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert not watched.lives()
+
+
+async def test_a_home_has_one_holder_and_the_second_is_told_who(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    async with occupied(home, CLOCK):
+        write_server(home, server(os.getpid(), birth(os.getpid())))
+        with pytest.raises(TarragonError) as refused:
+            async with occupied(home, CLOCK):
+                pytest.fail("two hold one home")
+
+    assert f"already runs in {tmp_path}" in refused.value.what
+    assert f"process {os.getpid()}, since 20" in refused.value.why
+    assert "at https://127.0.0.1:6443" in refused.value.why
+    assert "tarragon down" in refused.value.remedy
+
+
+async def test_who_looks_whether_a_home_is_held_keeps_nobody_from_holding_it(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert not is_occupied(home)
+    async with occupied(home, CLOCK):
+        assert is_occupied(home)
+    assert not is_occupied(home)
+
+    async def look() -> None:
+        for _ in range(200):
+            is_occupied(home)
+            await CLOCK.sleep(0)
+
+    looks = [asyncio.create_task(look()) for _ in range(20)]
+    async with occupied(home, CLOCK):
+        pass
+    await asyncio.gather(*looks)
+
+
+async def test_a_killed_holder_holds_nothing_and_what_it_told_is_taken_back(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    script = f"""
+import asyncio
+from pathlib import Path
+from tarragon.base.clock import SystemClock
+from tarragon.localcluster.home import Home
+from tarragon.localcluster.presence import occupied
+
+async def hold():
+    async with occupied(Home(Path({str(tmp_path)!r})), SystemClock()):
+        print("held", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(hold())
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    await process.stdout.readline()
+    write_server(home, server(process.pid, birth(process.pid)))
+    assert is_occupied(home)
+    process.kill()
+    await process.wait()
+
+    assert not is_occupied(home)
+    async with occupied(home, CLOCK):
+        assert read_server(home) is None
