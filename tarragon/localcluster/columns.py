@@ -132,38 +132,6 @@ def _endpoint_addresses(endpoints: Object, _: dt.datetime) -> str:
     return joined(told, limit=3)
 
 
-def _slice_ports(endpoints: Object, _: dt.datetime) -> str:
-    return joined([port.get("port") for port in endpoints.get("ports") or []], limit=3).replace(NONE, "<unset>")
-
-
-def _slice_addresses(endpoints: Object, _: dt.datetime) -> str:
-    told = [address for each in endpoints.get("endpoints") or [] for address in each.get("addresses") or []]
-    return joined(told, limit=3).replace(NONE, "<unset>")
-
-
-def _deployment_ready(deployment: Object, _: dt.datetime) -> str:
-    return f"{at(deployment, 'status', 'readyReplicas') or 0}/{at(deployment, 'spec', 'replicas') or 0}"
-
-
-def _job_completions(job: Object, _: dt.datetime) -> str:
-    spec = job.get("spec") or {}
-    done = at(job, "status", "succeeded") or 0
-    if spec.get("completions") is not None:
-        return f"{done}/{spec['completions']}"
-    parallel = spec.get("parallelism") or 0
-    return f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
-
-
-def _job_status(job: Object, _: dt.datetime) -> str:
-    held = {c.get("type") for c in at(job, "status", "conditions") or [] if c.get("status") == "True"}
-    for condition, word in (("Complete", "Complete"), ("Failed", "Failed")):
-        if condition in held:
-            return word
-    if at(job, "metadata", "deletionTimestamp"):
-        return "Terminating"
-    return "Suspended" if "Suspended" in held else "FailureTarget" if "FailureTarget" in held else "Running"
-
-
 def _quota(which: str) -> Cell:
     def cell(quota: Object, _: dt.datetime) -> str:
         used = at(quota, "status", "used") or {}
@@ -254,13 +222,6 @@ _BUILT_IN: Mapping[str, Sequence[Column]] = MappingProxyType(
             AGE,
         ),
         "endpoints": (NAME, Column("Endpoints", _endpoint_addresses), AGE),
-        "endpointslices.discovery.k8s.io": (
-            NAME,
-            Column("AddressType", text("addressType", missing="")),
-            Column("Ports", _slice_ports),
-            Column("Endpoints", _slice_addresses),
-            AGE,
-        ),
         "leases.coordination.k8s.io": (NAME, Column("Holder", text("spec", "holderIdentity", missing="")), AGE),
         "customresourcedefinitions.apiextensions.k8s.io": (NAME, _CREATED_AT),
         "priorityclasses.scheduling.k8s.io": (
@@ -279,28 +240,6 @@ _BUILT_IN: Mapping[str, Sequence[Column]] = MappingProxyType(
         ),
         "resourcequotas": (NAME, Column("Request", _quota("requests")), Column("Limit", _quota("limits")), AGE),
         "limitranges": (NAME, _CREATED_AT),
-        "deployments.apps": (
-            NAME,
-            Column("Ready", _deployment_ready),
-            Column("Up-to-date", number("status", "updatedReplicas"), type="integer"),
-            Column("Available", number("status", "availableReplicas"), type="integer"),
-            AGE,
-            wide("Selector", pairs("spec", "selector", "matchLabels")),
-        ),
-        "statefulsets.apps": (NAME, Column("Ready", _deployment_ready), AGE),
-        "replicasets.apps": (
-            NAME,
-            Column("Desired", number("spec", "replicas"), type="integer"),
-            Column("Current", number("status", "replicas"), type="integer"),
-            Column("Ready", number("status", "readyReplicas"), type="integer"),
-            AGE,
-        ),
-        "jobs.batch": (
-            NAME,
-            Column("Status", _job_status),
-            Column("Completions", _job_completions),
-            AGE,
-        ),
         "roles.rbac.authorization.k8s.io": (NAME, _CREATED_AT),
         "clusterroles.rbac.authorization.k8s.io": (NAME, _CREATED_AT),
         "rolebindings.rbac.authorization.k8s.io": _BINDING,

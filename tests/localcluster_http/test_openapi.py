@@ -1,0 +1,144 @@
+"""The OpenAPI documents hold what kubectl looks for in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon.kube.codec import decode
+from tarragon.localcluster.openapi import OBJECT_META, REFERENCE, OpenApi, built_in_names, built_in_schemas
+from tarragon.localcluster.registry import Registry, Served
+
+ROOT = Path(__file__).parents[2]
+
+
+def widgets(version: str = "v1", **spec: Any) -> Served:
+    schema = {"type": "object", "description": "A Widget.", "properties": {"spec": {"type": "object", **spec}}}
+    return Served(group="example.dev", version=version, plural="widgets", kind="Widget", openapi=schema, is_custom=True)
+
+
+def document(openapi: OpenApi, group: str, version: str = "v1") -> dict[str, Any]:
+    made = openapi.document(group, version)
+    assert made is not None
+    return decode(made.data, dict)
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        for child in value.values():
+            yield from references(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from references(child)
+
+
+@pytest.fixture
+def registry() -> Registry:
+    registry = Registry()
+    registry.set_custom("widgets.example.dev", [widgets()])
+    return registry
+
+
+def test_every_built_in_kind_has_kubernetes_own_schema(registry: Registry) -> None:
+    missing = [
+        kind.full_name
+        for kind in registry
+        if not kind.is_custom and (kind.group, kind.version, kind.kind) not in built_in_names()
+    ]
+
+    assert missing == []
+    pod = built_in_schemas()["io.k8s.api.core.v1.PodSpec"]
+    assert pod["properties"]["containers"]["x-kubernetes-patch-merge-key"] == "name"
+    assert pod["properties"]["nodeName"]["type"] == "string"
+
+
+def test_every_document_holds_all_that_it_refers_to(registry: Registry) -> None:
+    openapi = OpenApi(registry)
+    for group, version in {(kind.group, kind.version) for kind in registry}:
+        whole = document(openapi, group, version)
+        names = {name.removeprefix(REFERENCE) for name in references(whole)}
+
+        assert names <= whole["components"]["schemas"].keys()
+
+
+def test_the_index_leads_to_every_group_version(registry: Registry) -> None:
+    openapi = OpenApi(registry)
+    paths = openapi.index()["paths"]
+
+    assert {"api/v1", "apis/apiextensions.k8s.io/v1", "apis/example.dev/v1"} <= paths.keys()
+    made = openapi.document("example.dev", "v1")
+    assert made is not None
+    assert paths["apis/example.dev/v1"]["serverRelativeURL"] == f"/openapi/v3/apis/example.dev/v1?hash={made.hash}"
+
+
+def test_writes_say_that_fields_are_validated_here(registry: Registry) -> None:
+    # Without this kubectl wants OpenAPI v2 and then fails (seen).
+    for group, path in (
+        ("", "/api/v1/namespaces/{namespace}/pods/{name}"),
+        ("", "/api/v1/nodes/{name}"),
+        ("example.dev", "/apis/example.dev/v1/namespaces/{namespace}/widgets/{name}"),
+    ):
+        patch = document(OpenApi(registry), group)["paths"][path]["patch"]
+
+        assert "fieldValidation" in [parameter["name"] for parameter in patch["parameters"]]
+        assert patch["x-kubernetes-group-version-kind"]["group"] == group
+
+
+def test_a_custom_kind_has_the_schema_of_its_definition_and_the_metadata_of_all(registry: Registry) -> None:
+    schemas = document(OpenApi(registry), "example.dev")["components"]["schemas"]
+    widget = schemas["dev.example.v1.Widget"]
+
+    assert widget["description"] == "A Widget."
+    assert widget["x-kubernetes-group-version-kind"] == [{"group": "example.dev", "version": "v1", "kind": "Widget"}]
+    assert widget["properties"]["metadata"]["allOf"] == [{"$ref": REFERENCE + OBJECT_META}]
+    assert "labels" in schemas[OBJECT_META]["properties"]
+
+
+def test_the_hash_changes_with_the_definition_and_with_nothing_else(registry: Registry) -> None:
+    openapi = OpenApi(registry)
+
+    def hashes() -> tuple[str, str]:
+        made = openapi.document("", "v1"), openapi.document("example.dev", "v1")
+        assert made[0] is not None
+        assert made[1] is not None
+        return made[0].hash, made[1].hash
+
+    core, custom = hashes()
+    registry.set_custom("widgets.example.dev", [widgets(description="changed")])
+
+    assert hashes()[0] == core
+    assert hashes()[1] != custom
+
+
+def test_what_is_not_served_has_no_document(registry: Registry) -> None:
+    openapi = OpenApi(registry)
+    assert openapi.document("example.dev", "v9") is None
+    assert openapi.document("apps", "v1") is None
+
+    registry.set_custom("widgets.example.dev", [])
+    assert openapi.document("example.dev", "v1") is None
+    assert "apis/example.dev/v1" not in openapi.index()["paths"]
+
+
+def test_two_versions_of_a_kind_have_two_documents(registry: Registry) -> None:
+    registry.set_custom("widgets.example.dev", [widgets("v2", description="new"), widgets("v1")])
+    openapi = OpenApi(registry)
+
+    new = document(openapi, "example.dev", "v2")["components"]["schemas"]["dev.example.v2.Widget"]
+    old = document(openapi, "example.dev", "v1")["components"]["schemas"]["dev.example.v1.Widget"]
+    assert new["properties"]["spec"] == {"type": "object", "description": "new"}
+    assert old["properties"]["spec"] == {"type": "object"}
+
+
+@pytest.mark.slow
+def test_the_data_file_is_what_its_tool_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("kubernetes_validate")
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import make_openapi  # type: ignore[import-not-found]
+
+    assert make_openapi.main(["--check"]) == 0
