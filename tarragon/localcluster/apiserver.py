@@ -54,6 +54,7 @@ class ApiServer:
         self._streams = Streams(clock)
         self._resources = Resources(api, clock, self._streams)
         self._started = clock.now()
+        self._heard = clock.monotonic()
         self._runner: web.ServerRunner | None = None
         self._url = ""
 
@@ -66,6 +67,11 @@ class ApiServer:
     def open_streams(self) -> int:
         """Watches and logs that somebody reads at this moment."""
         return self._streams.count
+
+    @property
+    def last_request(self) -> float:
+        """The monotonic time at which somebody with the token last asked for something; health checks do not count."""
+        return self._heard
 
     async def start(self) -> None:
         """Raises a TarragonError that says what to do when it cannot listen."""
@@ -119,6 +125,7 @@ class ApiServer:
         given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
         if not hmac.compare_digest(given, self._expected):
             raise refusals.failure(401, "Unauthorized", "Unauthorized")
+        self._heard = self._clock.monotonic()
 
     async def _resource(
         self, request: web.BaseRequest, group: str, version: str, parts: Sequence[str]

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import asyncio
+
+from tarragon.base.clock import ManualClock
+from tarragon.localcluster.idle import until_idle
+from tests.cluster.scripted import settle
+
+QUARTER = 900.0
+
+
+class Quiet:
+    def __init__(self) -> None:
+        self.busy = False
+        self.asked = 0.0
+
+    def is_busy(self) -> bool:
+        return self.busy
+
+    def last_request(self) -> float:
+        return self.asked
+
+
+async def pass_time(clock: ManualClock, seconds: int) -> None:
+    for _ in range(seconds):
+        clock.advance(1)
+        await settle(clock)
+
+
+async def test_a_quarter_of_an_hour_without_anything_is_idle() -> None:
+    clock = ManualClock()
+    waiting = asyncio.create_task(until_idle(Quiet(), clock, QUARTER))
+    await settle(clock)
+    await pass_time(clock, 899)
+    assert not waiting.done()
+
+    await pass_time(clock, 1)
+    assert waiting.done()
+
+
+async def test_what_runs_keeps_it_awake_until_a_quarter_after_its_end() -> None:
+    clock, activity = ManualClock(), Quiet()
+    waiting = asyncio.create_task(until_idle(activity, clock, QUARTER))
+    await settle(clock)
+    activity.busy = True
+    await pass_time(clock, 5000)
+    assert not waiting.done()
+
+    activity.busy = False
+    await pass_time(clock, 805)
+    assert not waiting.done()
+    await pass_time(clock, 95)
+    assert waiting.done()
+
+
+async def test_a_client_that_asks_keeps_it_awake() -> None:
+    clock, activity = ManualClock(), Quiet()
+    waiting = asyncio.create_task(until_idle(activity, clock, QUARTER))
+    await settle(clock)
+    for _ in range(10):
+        await pass_time(clock, 800)
+        activity.asked = clock.monotonic()
+    assert not waiting.done()
+
+    await pass_time(clock, 1000)
+    assert waiting.done()
