@@ -29,8 +29,8 @@ def _spelled(program: Path, cwd: str, found_on_path: Callable[[str], str | None]
     if on_path is not None and Path(on_path).resolve() == program.resolve() and _same_folder(on_path, program):
         return program.name
     if program.is_relative_to(cwd):
-        near = program.relative_to(cwd)
-        return shlex.quote(str(near if len(near.parts) > 1 else Path(".", near)))
+        near = str(program.relative_to(cwd))
+        return shlex.quote(near if "/" in near else f"./{near}")
     return shlex.quote(str(program))
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, TextIO
 
 ColorChoice = Literal["auto", "always", "never"]
+
+_ORDINARY = os.terminal_size((80, 24))
 
 
 class Sink(Enum):
@@ -31,8 +32,6 @@ class Terminal:
     is_live: bool
     shows_logs: bool
     """Whether stdout is the terminal, too: then the logs scroll by above the progress."""
-    width: int = 80
-    height: int = 24
 
 
 def decide(color: ColorChoice, env: Mapping[str, str], out: Sink, err: Sink) -> Terminal:
@@ -65,6 +64,13 @@ def sink(stream: TextIO) -> Sink:
 
 def here(color: ColorChoice) -> Terminal:
     """Of this process, at this moment."""
-    size = shutil.get_terminal_size()
-    found = decide(color, os.environ, sink(sys.stdout), sink(sys.stderr))
-    return replace(found, width=size.columns, height=size.lines)
+    return decide(color, os.environ, sink(sys.stdout), sink(sys.stderr))
+
+
+def size(stream: TextIO) -> os.terminal_size:
+    """Columns and lines of the terminal that the stream goes to, now: people drag windows."""
+    try:
+        found = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        return _ORDINARY
+    return found if found.columns and found.lines else _ORDINARY

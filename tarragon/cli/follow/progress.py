@@ -6,6 +6,8 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tarragon.job.encoding import state_word
+from tarragon.job.member import main_status
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus, Wait
@@ -54,7 +56,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A job at one moment. `state` is a Phase, or Waiting while it has not been admitted."""
+    """A job at one moment. `state` is the one word for people: Waiting, Starting, or a Phase."""
 
     key: Key
     kind: str
@@ -96,11 +98,12 @@ def read(seen: Sighting) -> Progress:
     """Every replica that is to be or was, in the order of the types."""
     status = seen.status
     condition = next((known for known in reversed(status.conditions) if known.is_true), None)
-    wait = status.admission.wait if status.admission is not None and status.admission.admitted is None else None
+    waits = status.admission is None or status.admission.admitted is None
+    wait = status.admission.wait if status.admission is not None and waits else None
     return Progress(
         key=seen.key,
         kind=seen.kind,
-        state=WAITING if wait is not None and status.phase is Phase.CREATED else str(status.phase),
+        state=state_word(status, waits=waits and status.phase is Phase.CREATED),
         reason=condition.reason if condition is not None else "",
         message=condition.message if condition is not None else "",
         wait=wait,
@@ -119,14 +122,6 @@ def newest(pods: Iterable[tuple[Replica, Pod]]) -> dict[Replica, Pod]:
         if before is None or _birth(before) <= _birth(pod):
             result[replica] = pod
     return result
-
-
-def main_status(pod: Pod, container: str) -> ContainerStatus | None:
-    """The status of the container that decides: the named one, else the first of the spec."""
-    found = pod.container_status(container) if container else None
-    if found is None and pod.spec.containers:
-        found = pod.container_status(pod.spec.containers[0].name)
-    return found
 
 
 def _birth(pod: Pod) -> float:

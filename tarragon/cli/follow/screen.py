@@ -6,11 +6,11 @@ stdout, the rows are progress and belong on stderr. The cursor is never hidden: 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from typing import TextIO
 
 from tarragon.cli.style import without_colors
+from tarragon.cli.terminal import size
 
 
 class Screen:
@@ -44,6 +44,6 @@ class Screen:
         """Goes back to the first column of the first row. A terminal that became narrower has wrapped the rows."""
         if not self._rows:
             return ""
-        width = max(1, shutil.get_terminal_size().columns)
+        width = size(self._err).columns
         lines = sum(max(1, -(-len(without_colors(row)) // width)) for row in self._rows)
         return "\r" + (f"\x1b[{lines - 1}A" if lines > 1 else "") + "\x1b[J"

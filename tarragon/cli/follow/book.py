@@ -1,0 +1,71 @@
+"""What the replicas have said so far: which logs are read and how far, their last lines, how many there were."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tarragon.cli.follow.lines import Position, stamped
+from tarragon.job.model import Replica
+
+_KEPT = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One run of one container: a restart begins a new log. `replica` says whose lines these are."""
+
+    replica: Replica
+    uid: str
+    container: str
+    number: int
+
+    def before(self) -> Instance:
+        return replace(self, number=self.number - 1)
+
+
+class LogBook:
+    """Outlives connections: after a broken one the same log is read again, and what was said already is left out.
+
+    The position is the container's, not its run's: a container that restarts while it is asked for its log answers
+    with the next one, and that must not be told twice either. Moments only grow from run to run.
+    """
+
+    def __init__(self) -> None:
+        self._positions: dict[tuple[str, str], Position] = {}
+        self._begun: set[Instance] = set()
+        self._complete: set[Instance] = set()
+        self.tails: dict[Replica, deque[str]] = {}
+        self.said: dict[Replica, int] = {}
+
+    def begin(self, instance: Instance) -> None:
+        """Its log is about to be read, perhaps not for the first time."""
+        self._begun.add(instance)
+        self._position(instance).resume()
+
+    def has_begun(self, instance: Instance) -> bool:
+        return instance in self._begun
+
+    def is_complete(self, instance: Instance) -> bool:
+        return instance in self._complete
+
+    def complete(self, instance: Instance) -> None:
+        """It has been read to its end."""
+        self._complete.add(instance)
+
+    def new(self, instance: Instance, lines: Sequence[str]) -> list[tuple[str, str]]:
+        """Those of the lines that were not said before, each with its timestamp as written."""
+        position = self._position(instance)
+        fresh = [
+            (line[: len(line) - len(text)].rstrip(), text)
+            for line in lines
+            for stamp, text in [stamped(line)]
+            if position.is_new(stamp)
+        ]
+        self.tails.setdefault(instance.replica, deque(maxlen=_KEPT)).extend(text for _, text in fresh)
+        self.said[instance.replica] = self.said.get(instance.replica, 0) + len(fresh)
+        return fresh
+
+    def _position(self, instance: Instance) -> Position:
+        return self._positions.setdefault((instance.uid, instance.container), Position())

@@ -1,0 +1,150 @@
+"""What is said when a job has ended: how long it took and what came of it, or who failed first, why, and what to do."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tarragon.cli.follow.lines import last
+from tarragon.cli.follow.progress import FAILED, Member, Progress
+from tarragon.cli.report.causes import End, causes
+from tarragon.cli.report.exits import Meaning, meaning
+from tarragon.cli.report.numbers import numbers
+from tarragon.cli.style import STATES, Paint
+from tarragon.cli.words import count, elapsed, table
+from tarragon.job.exitcode import ExitCodeTable
+from tarragon.job.model import Replica
+from tarragon.job.status import FirstFailure
+
+LAST_LINES = 20
+MOST_ROWS = 16
+"""Replicas in the table of exit codes; beyond it, those that ended alike share a row."""
+SUSPICIOUSLY_SHORT = 30.0
+"""Seconds. A training that ends well before this and said nothing at all has probably not trained."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """`tails`: the last lines of each replica's log, `said`: how many lines it wrote in all, as far as known.
+
+    `deciding`: whose end was the job's. `python`: the interpreter of the replicas' environment.
+    """
+
+    progress: Progress
+    now: dt.datetime
+    first_failure: FirstFailure | None = None
+    deciding: Sequence[Replica] = ()
+    tails: Mapping[Replica, Sequence[str]] = field(default_factory=dict)
+    said: Mapping[Replica, int] = field(default_factory=dict)
+    exit_codes: ExitCodeTable
+    python: str = "python"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Whoever failed first, from the job's status or, where that says nothing, from the pods."""
+
+    replica: Replica
+    exit_code: int | None
+    reason: str
+    message: str
+
+
+def succeeded(end: Ending, paint: Paint) -> Iterator[str]:
+    """`Succeeded  digits in 14.2 s  accuracy 0.957`, and a doubt where nobody said a word."""
+    lines = [line for replica in end.deciding for line in end.tails.get(replica, ())]
+    told = "".join(f"  {name} {value}" for name, value in numbers(lines))
+    took = elapsed(end.progress.elapsed(end.now))
+    yield f"{paint('Succeeded', STATES['Succeeded'])}  {end.progress.key.name} in {took}{told}"
+    seconds = silent_seconds(end)
+    if seconds is not None:
+        who = end.deciding[0] if len(end.deciding) == 1 else "every replica"
+        yield f"{paint('warning', 'yellow')}: {who} ended after {elapsed(seconds)} with no output; did it train?"
+
+
+def silent_seconds(end: Ending) -> float | None:
+    """How long the deciding replicas ran, if none of them wrote a line and that was suspiciously short; else None."""
+    members = [member for member in end.progress.members if member.replica in end.deciding]
+    ran = [member.seconds for member in members if member.seconds is not None]
+    is_silent = bool(members) and not any(end.said.get(member.replica) for member in members)
+    return max(ran) if is_silent and ran and max(ran) < SUSPICIOUSLY_SHORT else None
+
+
+def failed(end: Ending, paint: Paint) -> Iterator[str]:
+    """Who was first, what its exit code means, its last lines, the usual causes, and how all the others ended."""
+    took = elapsed(end.progress.elapsed(end.now))
+    head = f"{paint('Failed', STATES['Failed'])}  {end.progress.key.name} after {took}"
+    failure = first_failure(end)
+    yield f"{head}: {end.progress.message}" if end.progress.message else head
+    if failure is not None:
+        yield ""
+        yield from _about(failure, end, paint)
+    if any(member.pod or member.exit_code is not None for member in end.progress.members):
+        yield ""
+        yield from exit_codes(end.progress.members)
+
+
+def first_failure(end: Ending) -> Failure | None:
+    """The one that the status names, else the failed replica that ended earliest."""
+    told = end.first_failure
+    if told is not None:
+        return Failure(replica=told.replica, exit_code=told.exit_code, reason=told.reason, message=told.message)
+    ended = [member for member in end.progress.members if member.state == FAILED]
+    earliest = min(ended, key=_ended_at, default=None)
+    if earliest is None:
+        return None
+    return Failure(
+        replica=earliest.replica, exit_code=earliest.exit_code, reason=earliest.reason, message=earliest.message
+    )
+
+
+def why(failure: Failure, end: Ending) -> Meaning:
+    return meaning(failure.exit_code, failure.reason, end.exit_codes)
+
+
+def exit_codes(members: Sequence[Member]) -> list[str]:
+    """Of every replica its state, exit code, restarts and time; of hundreds, one row for all that ended alike."""
+    groups: dict[tuple[str, ...], list[Member]] = {}
+    for member in members:
+        alike = (member.state, _code(member), str(member.restarts))
+        key = alike if len(members) > MOST_ROWS else (*alike, member.name)
+        groups.setdefault(key, []).append(member)
+    rows = [(_names(group), *key[:3], _ran(group)) for key, group in groups.items()]
+    return table(("REPLICA", "STATE", "EXIT", "RESTARTS", "RAN"), rows)
+
+
+def _about(failure: Failure, end: Ending, paint: Paint) -> Iterator[str]:
+    known = why(failure, end)
+    code = "no exit code" if failure.exit_code is None else f"exit code {failure.exit_code}"
+    others = len({member.replica for member in end.progress.members if member.state == FAILED} - {failure.replica})
+    rank = " failed first" if others else " failed"
+    yield f"{paint(str(failure.replica), 'bold')}{rank}: {code}, {known.kind}: {known.words}"
+    tail = last(end.tails.get(failure.replica) or failure.message.splitlines(), LAST_LINES)
+    yield from (f"  {paint('│', 'dim')} {line}" for line in tail)
+    for cause in causes(End(lines=tail, reason=failure.reason, message=failure.message, python=end.python)):
+        yield ""
+        yield f"{paint('Probably', 'yellow')}: {cause.what}"
+        yield f"  {cause.remedy}"
+
+
+def _ended_at(member: Member) -> float:
+    return member.finished.timestamp() if member.finished is not None else float("inf")
+
+
+def _code(member: Member) -> str:
+    return "-" if member.exit_code is None else str(member.exit_code)
+
+
+def _names(group: Sequence[Member]) -> str:
+    if len(group) == 1:
+        return group[0].name
+    return f"{group[0].name} … {group[-1].name} ({count(len(group), 'replica')})"
+
+
+def _ran(group: Sequence[Member]) -> str:
+    times = [member.seconds for member in group if member.seconds is not None]
+    if not times:
+        return "-"
+    shortest, longest = elapsed(min(times)), elapsed(max(times))
+    return shortest if shortest == longest else f"{shortest} to {longest}"

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import pytest
+
+from tarragon.cli.report.causes import End, causes
+from tarragon.cli.report.exits import meaning, words
+from tarragon.cli.report.numbers import numbers
+from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4
+
+PYTHON = "/envs/tf/bin/python"
+
+
+def found(*lines: str, reason: str = "", message: str = "") -> list[str]:
+    return [cause.what for cause in causes(End(lines=lines, reason=reason, message=message, python=PYTHON))]
+
+
+def remedy(line: str) -> str:
+    return next(causes(End(lines=[line], python=PYTHON))).remedy
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("AttributeError: module 'tensorflow' has no attribute 'placeholder'", "where placeholder is gone"),
+        ("AttributeError: module 'tensorflow' has no attribute 'Session'. Did you mean: 'version'?", "Session is gone"),
+        ("AttributeError: module 'tensorflow' has no attribute 'app'", "where app is gone"),
+        ("AttributeError: module 'tensorflow._api.v2.train' has no attribute 'AdamOptimizer'", "AdamOptimizer is gone"),
+        ("AttributeError: module 'tensorflow' has no attribute 'contrib'", "tf.contrib is gone"),
+        ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "tf.contrib is gone"),
+        ("ModuleNotFoundError: No module named 'tensorflow'", "has no TensorFlow (/envs/tf/bin/python)"),
+        ("ModuleNotFoundError: No module named 'sklearn.datasets'", "the module sklearn is missing"),
+        ("/envs/tf/bin/python: No module named trainer", "the module trainer is missing"),
+        (
+            "/envs/tf/bin/python: Error while finding module specification for 'trainer.task' (ModuleNotFoundError: …)",
+            "the module trainer is missing",
+        ),
+        ("OSError: [Errno 98] Address already in use", "a port is in use"),
+        ("E0000 tcp_server: Failed to add port to server: No address added out of total 1", "a port is in use"),
+        ("python: can't open file '/home/me/trian.py': [Errno 2] No such file", "python can't open /home/me/trian.py"),
+        ("bash: line 1: trian: command not found", "there is no command trian"),
+        ("sh: 1: trian: not found", "there is no command trian"),
+        ('exec: "trian": executable file not found in $PATH', "there is no command trian"),
+        ("OSError: [Errno 28] No space left on device: '/data/ckpt'", "a disk is full"),
+        ("PermissionError: [Errno 13] Permission denied: '/data/ckpt'", "permission denied /data/ckpt"),
+        ("MemoryError", "it ran out of memory"),
+        ("tensorflow: OOM when allocating tensor with shape[8,8]", "it ran out of memory"),
+        ("RuntimeError: no CUDA-capable device is detected", "wants a GPU"),
+        ("InternalError: No worker known as /job:worker/replica:0/task:2", "not in its TF_CONFIG"),
+    ],
+)
+def test_a_usual_cause_is_recognised_by_its_line(line: str, cause: str) -> None:
+    assert cause in found("Traceback (most recent call last):", line)[0]
+
+
+def test_a_missing_module_is_one_cause_and_not_two() -> None:
+    assert len(found("ModuleNotFoundError: No module named 'tensorflow'")) == 1
+    assert len(found("ModuleNotFoundError: No module named 'tensorflow.contrib'")) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "package"), [("sklearn", "scikit-learn"), ("cv2", "opencv-python"), ("pandas", "pandas")]
+)
+def test_the_remedy_of_a_missing_module_can_be_pasted(module: str, package: str) -> None:
+    line = f"ModuleNotFoundError: No module named '{module}'"
+
+    assert remedy(line).startswith(f"{PYTHON} -m pip install {package};")
+
+
+def test_one_refused_connection_at_the_start_is_no_cause() -> None:
+    assert found("UNAVAILABLE: connection refused", "step 1", "ValueError: bad shape") == []
+
+
+def test_nobody_to_talk_to_for_long_is_a_cause() -> None:
+    assert "could not reach" in found(*["UNAVAILABLE: failed to connect to all addresses"] * 3)[0]
+
+
+def test_what_the_kubelet_says_counts_as_much_as_the_log() -> None:
+    assert found(reason="OOMKilled") == ["it ran out of memory"]
+    assert found(message='exec: "trian": executable file not found in $PATH') == ["there is no command trian"]
+
+
+def test_an_attribute_that_never_was_is_not_blamed_on_tensorflow_1() -> None:
+    assert found("AttributeError: module 'tensorflow' has no attribute 'plaecholder'") == []
+
+
+@pytest.mark.parametrize("code", range(256))
+def test_every_exit_code_means_something(code: int) -> None:
+    assert len(words(code)) > 5
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind", "word"),
+    [
+        (0, "", "clean", "ended well"),
+        (1, "", "permanent", "an error in the program"),
+        (127, "", "permanent", "not found"),
+        (137, "", "retryable", "SIGKILL"),
+        (137, "OOMKilled", "out of memory", "memory"),
+        (138, "", "user-retryable", "SIGUSR1"),
+        (143, "", "retryable", "SIGTERM"),
+        (None, "Evicted", "evicted", "give its place"),
+        (None, "", "lost", "nobody saw it end"),
+    ],
+)
+def test_an_exit_code_has_a_class_and_a_story(code: int | None, reason: str, kind: str, word: str) -> None:
+    known = meaning(code, reason, SINCE_TRAINING_OPERATOR_1_5)
+
+    assert known.kind == kind
+    assert word in known.words
+
+
+def test_the_class_of_a_crash_depends_on_the_generation_of_the_job() -> None:
+    assert meaning(139, "", SINCE_TRAINING_OPERATOR_1_5).kind == "retryable"
+    assert meaning(139, "", UP_TO_TRAINING_OPERATOR_1_4).kind == "permanent"
+
+
+@pytest.mark.parametrize(
+    ("line", "pairs"),
+    [
+        ("done: steps=400 loss=0.12 accuracy=0.957", [("accuracy", "0.957"), ("loss", "0.12"), ("steps", "400")]),
+        ("[chief] Done: accuracy: 95.7%", [("accuracy", "95.7%")]),
+        ("done: in 12s at v1.2.3", []),
+        ("done: val_accuracy=9.5e-1 a=1 b=2 c=3", [("val_accuracy", "9.5e-1"), ("a", "1"), ("b", "2")]),
+    ],
+)
+def test_the_numbers_are_those_of_the_line_that_says_done(line: str, pairs: list[tuple[str, str]]) -> None:
+    assert numbers(["done: accuracy=0.1", "step 5 accuracy=0.5", line, "bye"]) == pairs
+
+
+def test_a_log_that_never_says_done_has_no_numbers() -> None:
+    assert numbers(["step 5 accuracy=0.5"]) == []

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tarragon.cli.follow.progress import Progress
+from tarragon.cli.report.ending import Ending, exit_codes, failed, succeeded
+from tarragon.cli.style import plain
+from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.phase import Phase
+from tarragon.job.status import Condition, FirstFailure, JobStatus
+from tests.cli.scenes import at, ended, pod, progress, worker
+
+TWO = {ReplicaType.WORKER: 2}
+
+
+def ending(seen: Progress, tails: Mapping[Replica, Sequence[str]] | None = None) -> Ending:
+    tails = tails or {}
+    return Ending(
+        progress=seen,
+        now=at(20),
+        deciding=[worker(0)],
+        tails=tails,
+        said={replica: len(lines) for replica, lines in tails.items()},
+        exit_codes=SINCE_TRAINING_OPERATOR_1_5,
+        python="/envs/tf/bin/python",
+    )
+
+
+def finished(code: int, until: float = 3) -> Progress:
+    status = JobStatus(phase=Phase.SUCCEEDED if code == 0 else Phase.FAILED, completed=at(14.2))
+    return progress({worker(0): pod(worker(0), ended(code, until=until))}, status=status)
+
+
+def test_a_success_is_one_line_with_its_time_and_numbers() -> None:
+    end = ending(finished(0), {worker(0): ["step 1", "done: loss=0.1 accuracy=0.957"]})
+
+    assert list(succeeded(end, plain)) == ["Succeeded  digits in 14.2 s  accuracy 0.957  loss 0.1"]
+
+
+def test_a_job_that_said_nothing_and_was_quick_is_doubted() -> None:
+    told = list(succeeded(ending(finished(0, until=1.1)), plain))
+
+    assert told[1] == "warning: worker-0 ended after 0.1 s with no output; did it train?"
+
+
+def test_a_job_that_was_silent_for_long_is_trusted() -> None:
+    assert len(list(succeeded(ending(finished(0, until=100)), plain))) == 1
+
+
+def test_a_job_that_said_a_word_is_trusted() -> None:
+    assert len(list(succeeded(ending(finished(0), {worker(0): ["hello"]}), plain))) == 1
+
+
+def test_a_failure_names_the_first_replica_its_code_its_last_lines_and_the_usual_cause() -> None:
+    pods = {
+        worker(0): pod(worker(0), ended(1, until=9)),
+        worker(1): pod(worker(1), ended(1, until=3)),
+    }
+    status = JobStatus(phase=Phase.FAILED, completed=at(10))
+    lines = [f"line {number}" for number in range(30)] + ["ModuleNotFoundError: No module named 'pandas'"]
+
+    told = list(failed(ending(progress(pods, status=status, wished=TWO), {worker(1): lines}), plain))
+
+    assert told[0] == "Failed  digits after 10.0 s"
+    assert told[2].startswith("worker-1 failed first: exit code 1, permanent: an error in the program")
+    assert told[3] == "  │ line 11"
+    assert "Probably: the module pandas is missing in the environment that ran this replica" in "\n".join(told)
+    assert told[-2:] == [
+        "worker-0   Failed   1      0          8.0 s",
+        "worker-1   Failed   1      0          2.0 s",
+    ]
+
+
+def test_the_status_knows_better_who_was_first_than_the_pods_that_are_left() -> None:
+    gone = FirstFailure(replica=worker(1), exit_code=137, reason="OOMKilled", message="Killed", at=at(1))
+
+    told = list(failed(replace(ending(finished(1)), first_failure=gone), plain))
+
+    assert "worker-1 failed first: exit code 137, out of memory" in "\n".join(told)
+    assert "  │ Killed" in told
+
+
+def test_a_job_that_failed_without_a_replica_tells_the_words_of_its_condition() -> None:
+    condition = Condition(
+        type="Failed",
+        is_true=True,
+        reason="DeadlineExceeded",
+        message="it ran longer than activeDeadlineSeconds",
+        updated=at(5),
+        changed=at(5),
+    )
+    seen = progress(status=JobStatus(phase=Phase.FAILED, conditions=(condition,), completed=at(5)))
+
+    assert list(failed(ending(seen), plain)) == ["Failed  digits after 5.0 s: it ran longer than activeDeadlineSeconds"]
+
+
+def test_hundreds_of_replicas_that_ended_alike_share_a_row() -> None:
+    pods = {worker(index): pod(worker(index), ended(1 if index == 7 else 0)) for index in range(200)}
+    seen = progress(pods, wished={ReplicaType.WORKER: 200})
+
+    assert [row.split("   ")[0] for row in exit_codes(seen.members)] == [
+        "REPLICA",
+        "worker-0 … worker-199 (199 replicas)",
+        "worker-7",
+    ]

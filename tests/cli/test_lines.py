@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarragon.cli.follow.book import Instance, LogBook
+from tarragon.cli.follow.lines import Lines, Position, shown, stamped
+from tests.cli.scenes import worker
+
+FIRST = "2026-11-21T12:00:00.1Z first"
+SECOND = "2026-11-21T12:00:00.10000001Z second"
+RUN = Instance(worker(0), "uid", "tensorflow", 0)
+
+
+def test_a_line_that_came_in_pieces_is_put_together() -> None:
+    lines = Lines()
+
+    assert [lines.feed(chunk) for chunk in (b"lo", b"ss=0.1\nlo", b"ss=0.0")] == [[], ["loss=0.1"], []]
+    assert lines.finish() == ["loss=0.0"]
+
+
+@given(st.lists(st.text(alphabet="ab é\r", max_size=5), max_size=8), st.randoms(use_true_random=False))
+def test_however_a_stream_is_cut_its_lines_are_the_same(texts: list[str], dice: random.Random) -> None:
+    data = "".join(f"{text}\n" for text in texts).encode()
+    cuts = sorted({0, len(data), *(dice.randint(0, len(data)) for _ in range(5))})
+    lines = Lines()
+
+    found = [line for start, end in itertools.pairwise(cuts) for line in lines.feed(data[start:end])]
+
+    assert [*found, *lines.finish()] == texts
+
+
+def test_a_line_without_end_is_cut_before_it_fills_the_memory() -> None:
+    lines = Lines()
+
+    assert len(lines.feed(b"x" * (1 << 20))) == 0
+    assert len(lines.feed(b"x")) == 1
+
+
+def test_bytes_that_are_no_text_are_no_error() -> None:
+    assert Lines().feed(b"\xff\xfe!\n") == ["��!"]
+
+
+def test_moments_compare_as_times_whatever_zeros_were_left_out() -> None:
+    assert stamped(FIRST)[0] < stamped(SECOND)[0]
+    assert stamped(FIRST)[1] == "first"
+
+
+def test_a_line_without_a_moment_is_left_as_it_is() -> None:
+    assert stamped("Epoch 1/5") == (("", ""), "Epoch 1/5")
+
+
+def test_a_log_that_is_read_again_repeats_nothing_and_loses_nothing() -> None:
+    book = LogBook()
+    book.begin(RUN)
+    book.new(RUN, [FIRST, SECOND, SECOND])
+    book.begin(RUN)
+
+    fresh = book.new(RUN, [FIRST, SECOND, SECOND, SECOND, "2026-11-21T12:00:01Z third"])
+
+    assert [text for _, text in fresh] == ["second", "third"]
+
+
+def test_a_restarted_container_that_answers_for_the_run_before_is_not_told_twice() -> None:
+    book = LogBook()
+    book.begin(RUN)
+    book.new(RUN, [SECOND])
+    after_restart = Instance(worker(0), "uid", "tensorflow", 1)
+    book.begin(after_restart)
+
+    assert book.new(after_restart, [SECOND]) == []
+
+
+def test_two_lines_of_one_moment_are_two_lines() -> None:
+    position = Position()
+
+    assert [position.is_new(("t", "1")), position.is_new(("t", "1"))] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    [
+        ("plain", "plain"),
+        (" 1/10 [>...]\r10/10 [====]", "10/10 [====]"),
+        ("10/10 [====]\r", "10/10 [====]"),
+        ("\x1b[2J\x1b[Hgotcha", "gotcha"),
+        ("\x1b]0;title\x07text", "text"),
+        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m\x1b[0m"),
+        ("bell\x07", "bell"),
+    ],
+)
+def test_what_a_program_prints_cannot_move_the_cursor(line: str, seen: str) -> None:
+    assert shown(line, colors=True) == seen
+
+
+def test_without_colors_there_are_none() -> None:
+    assert shown("\x1b[31mred\x1b[0m", colors=False) == "red"

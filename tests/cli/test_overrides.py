@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from tarragon.cli.overrides import annotated, assigned, templates, without_gpus
+from tarragon.kube.meta import JsonObject
+
+
+def job() -> JsonObject:
+    container = {
+        "name": "tensorflow",
+        "image": "tensorflow/tensorflow:2.21.0-gpu",
+        "resources": {"limits": {"cpu": "4", "nvidia.com/gpu": 1}, "requests": {"nvidia.com/gpu": 1}},
+    }
+    template = {"metadata": {"annotations": {"kubeshare/gpu_request": "0.5"}}, "spec": {"containers": [container]}}
+    return {"kind": "TFJob", "spec": {"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": template}}}}
+
+
+def test_a_value_is_set_where_the_path_leads_and_nowhere_else() -> None:
+    before = job()
+
+    after = assigned(before, "spec.tfReplicaSpecs.Worker.replicas", 3)
+
+    assert after["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] == 3
+    assert before == job()
+
+
+def test_maps_on_the_way_are_made() -> None:
+    assert assigned({}, "spec.runPolicy.backoffLimit", 2) == {"spec": {"runPolicy": {"backoffLimit": 2}}}
+
+
+@pytest.mark.parametrize("element", ["[0]", "[tensorflow]"])
+def test_an_element_of_a_list_is_named_by_its_place_or_its_name(element: str) -> None:
+    path = f"spec.tfReplicaSpecs.Worker.template.spec.containers{element}.image"
+
+    after = assigned(job(), path, "other")
+
+    assert after["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["image"] == "other"
+
+
+def test_a_name_with_dots_is_quoted() -> None:
+    after = assigned({}, 'metadata.annotations."tarragon.dev/resize"', "restart")
+
+    assert after == {"metadata": {"annotations": {"tarragon.dev/resize": "restart"}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("", "the path is empty"),
+        ("spec..x", "is no path"),
+        (".spec", "is no path"),
+        ("spec.tfReplicaSpecs.Worker.replicas.x", "can't be set within the value 2"),
+        ("spec.tfReplicaSpecs.Worker.template.spec.containers[1].image", "has only 1 elements"),
+        ("spec.tfReplicaSpecs.Worker.template.spec.containers[tf].image", "there are tensorflow"),
+        ("spec[0]", "there is no list"),
+    ],
+)
+def test_a_path_that_leads_nowhere_says_why(path: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words.replace("[", r"\[")):
+        assigned(job(), path, 1)
+
+
+def test_every_request_for_a_gpu_can_be_taken_out_and_nothing_else() -> None:
+    after, taken = without_gpus(job())
+
+    template = after["spec"]["tfReplicaSpecs"]["Worker"]["template"]
+    assert template["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "4"}, "requests": {}}
+    assert template["metadata"]["annotations"] == {}
+    assert template["spec"]["containers"][0]["image"] == "tensorflow/tensorflow:2.21.0-gpu"
+    assert taken == [
+        "spec.tfReplicaSpecs.Worker.template.metadata.annotations.kubeshare/gpu_request",
+        "spec.tfReplicaSpecs.Worker.template.spec.containers[0].resources.limits.nvidia.com/gpu",
+        "spec.tfReplicaSpecs.Worker.template.spec.containers[0].resources.requests.nvidia.com/gpu",
+    ]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"tfReplicaSpecs": {"PS": {"template": {"spec": {"containers": []}}}}},
+        {"replicaSpecs": [{"template": {"spec": {"containers": []}}}]},
+        {"template": {"metadata": None, "spec": {"containers": []}}},
+    ],
+)
+def test_every_shape_of_a_job_has_its_pod_templates_annotated(spec: JsonObject) -> None:
+    after = annotated({"spec": spec}, {"tarragon.dev/workdir": "/home/me"})
+
+    assert [template["metadata"] for _, template in templates(after)] == [
+        {"annotations": {"tarragon.dev/workdir": "/home/me"}}
+    ]
+
+
+def test_what_is_no_job_is_left_alone() -> None:
+    assert annotated({"spec": 5}, {"a": "b"}) == {"spec": 5}
+    assert without_gpus({"spec": None}) == ({"spec": None}, [])

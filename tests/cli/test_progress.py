@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from tarragon.cli.follow.changes import changes, described
+from tarragon.cli.follow.progress import newest
+from tarragon.job.model import ReplicaType
+from tarragon.job.phase import Phase
+from tarragon.job.status import Admission, Condition, JobStatus, RestartRecord, Wait
+from tarragon.kube.core import ContainerState, Pod, PodSpec, PodStatus
+from tarragon.kube.meta import ObjectMeta
+from tests.cli.scenes import BEGIN, at, ended, pod, progress, ps, running, waiting, worker
+
+FULL = Wait(code="InsufficientResources", message="needs 4 GPUs, 1 is free")
+
+
+def test_every_replica_that_is_to_be_is_shown_before_it_has_a_pod() -> None:
+    seen = progress(wished={ReplicaType.WORKER: 2, ReplicaType.PS: 1})
+
+    assert [(member.name, member.state) for member in seen.members] == [
+        ("ps-0", "Waiting"),
+        ("worker-0", "Waiting"),
+        ("worker-1", "Waiting"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "word"),
+    [
+        (running(), "Running"),
+        (waiting("ContainerCreating"), "Starting"),
+        (ended(0), "Succeeded"),
+        (ended(1), "Failed"),
+    ],
+)
+def test_the_state_of_a_replica_is_that_of_its_main_container(state: ContainerState, word: str) -> None:
+    assert progress({worker(0): pod(worker(0), state)}).members[0].state == word
+
+
+def test_a_replica_between_two_tries_is_restarting_and_shows_how_it_ended() -> None:
+    crashed = pod(worker(0), waiting("CrashLoopBackOff"), restarts=2, before=ended(137))
+
+    member = progress({worker(0): crashed}).members[0]
+
+    assert described(member) == "Restarting, exit code 137, restart 2, CrashLoopBackOff"
+
+
+def test_restarts_in_the_pod_and_replaced_pods_are_counted_together() -> None:
+    record = RestartRecord(count=2, uid="old", exit_code=137, reason="Error", at=BEGIN)
+    status = JobStatus(phase=Phase.RUNNING, restarts={worker(0): record})
+
+    seen = progress({worker(0): pod(worker(0), restarts=1)}, status=status)
+
+    assert seen.members[0].restarts == 3
+
+
+def test_a_pod_that_is_taken_away_while_it_runs_was_stopped_and_did_not_fail() -> None:
+    stopped = pod(ps(0), ended(143), ending=True)
+
+    assert progress({ps(0): stopped}, wished={ReplicaType.PS: 1}).members[0].state == "Stopped"
+
+
+def test_a_pod_that_vanished_keeps_its_end_or_was_stopped() -> None:
+    pods = {worker(0): pod(worker(0), ended(1)), worker(1): pod(worker(1))}
+
+    seen = progress(pods, wished={ReplicaType.WORKER: 2}, gone=frozenset({"uid-worker-0", "uid-worker-1"}))
+
+    assert [member.state for member in seen.members] == ["Failed", "Stopped"]
+
+
+def test_of_two_pods_of_a_replica_the_one_created_last_counts() -> None:
+    def born(seconds: float, uid: str) -> Pod:
+        return Pod(metadata=ObjectMeta(uid=uid, creation_timestamp=at(seconds)), spec=PodSpec(), status=PodStatus())
+
+    found = newest([(worker(0), born(5, "new")), (worker(0), born(1, "old"))])
+
+    assert found[worker(0)].metadata.uid == "new"
+
+
+def test_a_job_that_waits_for_its_admission_says_so_with_the_reason() -> None:
+    status = JobStatus(admission=Admission(queued=BEGIN, wait=FULL))
+
+    assert list(changes(None, progress(status=status))) == ["Waiting: needs 4 GPUs, 1 is free"]
+
+
+def test_nothing_is_said_twice() -> None:
+    seen = progress({worker(0): pod(worker(0))})
+
+    assert list(changes(seen, seen)) == []
+
+
+def test_a_change_names_the_replica_and_its_exit_code() -> None:
+    before = progress({worker(0): pod(worker(0))})
+    after = progress({worker(0): pod(worker(0), ended(1))})
+
+    assert list(changes(before, after)) == ["worker-0: Failed, exit code 1"]
+
+
+def test_many_replicas_that_do_the_same_share_a_line() -> None:
+    wished = {ReplicaType.WORKER: 64}
+    after = progress({worker(index): pod(worker(index)) for index in range(64)}, wished=wished)
+
+    assert list(changes(progress(wished=wished), after)) == ["worker-0 … worker-63 (64 replicas): Running"]
+
+
+def test_the_reason_of_a_restart_is_told_with_the_state() -> None:
+    moment = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+    condition = Condition(
+        type="Restarting",
+        is_true=True,
+        reason="TFJobRestarting",
+        message="worker-1 exited with code 137",
+        updated=moment,
+        changed=moment,
+    )
+    status = JobStatus(phase=Phase.RESTARTING, conditions=(condition,))
+
+    assert next(changes(progress(), progress(status=status))) == "Restarting: worker-1 exited with code 137"
+
+
+def test_the_time_that_a_job_took_ends_with_it() -> None:
+    status = JobStatus(phase=Phase.SUCCEEDED, completed=at(14))
+
+    assert progress(status=status).elapsed(at(500)) == 14

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import pty
+import struct
+import termios
+from collections.abc import Callable, Iterator, Sequence
+
+import pyte
+import pytest
+
+from tarragon.cli.follow.screen import Screen
+from tarragon.cli.follow.teller import Moving, Plain, Stage
+from tarragon.cli.follow.view import Frame, view
+from tarragon.cli.style import colorful, plain
+from tarragon.cli.terminal import Terminal
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.status import Admission, JobStatus, Wait
+from tests.cli.scenes import BEGIN, at, ended, pod, progress, ps, running, waiting, worker
+
+SIZES = [(80, 24), (200, 50)]
+
+
+class Emulator:
+    """A terminal as a user sees it: what is written to `stream` moves its cursor and fills its cells."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        self.screen = pyte.Screen(columns, lines)
+        self._parser = pyte.Stream(self.screen)
+        # As a pty does: a line feed also goes back to the first column.
+        self.screen.set_mode(pyte.modes.LNM)
+        self._main, side = pty.openpty()
+        fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.stream = os.fdopen(side, "w")
+
+    def rows(self) -> list[str]:
+        """What can be read on it now, without empty rows below."""
+        self.stream.flush()
+        os.set_blocking(self._main, False)
+        try:
+            while data := os.read(self._main, 65536):
+                self._parser.feed(data.decode())
+        except BlockingIOError:
+            pass
+        return "\n".join(row.rstrip() for row in self.screen.display).rstrip().split("\n")
+
+    def resize(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self.stream.fileno(), termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.screen.resize(lines, columns)
+
+    def close(self) -> None:
+        self.stream.close()
+        os.close(self._main)
+
+
+@pytest.fixture
+def emulate() -> Iterator[Callable[[int, int], Emulator]]:
+    made: list[Emulator] = []
+
+    def make(columns: int, lines: int) -> Emulator:
+        made.append(Emulator(columns, lines))
+        return made[-1]
+
+    yield make
+    for emulator in made:
+        emulator.close()
+
+
+def moving(emulator: Emulator, *, shows_logs: bool = True) -> Moving:
+    terminal = Terminal(colors_out=True, colors_err=True, is_live=True, shows_logs=shows_logs)
+    out = emulator.stream if shows_logs else io.StringIO()
+    return Moving(Stage(out=out, err=emulator.stream, terminal=terminal, now=lambda: at(12.4)))
+
+
+def said(replica: Replica, *texts: str) -> tuple[Replica, Sequence[tuple[str, str]]]:
+    return replica, [("2026-11-21T12:00:00Z", text) for text in texts]
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_the_progress_shows_every_replica_below_the_logs(
+    emulate: Callable[[int, int], Emulator], columns: int, lines: int
+) -> None:
+    terminal = emulate(columns, lines)
+    teller = moving(terminal)
+    pods = {
+        ps(0): pod(ps(0)),
+        worker(0): pod(worker(0)),
+        worker(1): pod(worker(1), waiting("CrashLoopBackOff"), restarts=1, before=ended(137)),
+    }
+    teller.progressed(progress(pods, wished={ReplicaType.PS: 1, ReplicaType.WORKER: 2}))
+    teller.tick()
+    teller.said(*said(worker(0), "step 1 loss 0.9", "step 2 loss 0.8"))
+    teller.tick()
+
+    assert terminal.rows() == [
+        "[worker-0] step 1 loss 0.9",
+        "[worker-0] step 2 loss 0.8",
+        "digits  Running  12.4 s  2 of 3 replicas running",
+        "  ps-0            Running",
+        "  worker-0        Running",
+        "  worker-1        Restarting, exit code 137, restart 1, CrashLoopBackOff",
+    ]
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_sixty_four_replicas_fit_and_those_in_trouble_are_named(
+    emulate: Callable[[int, int], Emulator], columns: int, lines: int
+) -> None:
+    terminal = emulate(columns, lines)
+    teller = moving(terminal)
+    pods = {worker(index): pod(worker(index)) for index in range(62)}
+    pods[worker(17)] = pod(worker(17), ended(1))
+    teller.progressed(progress(pods, wished={ReplicaType.WORKER: 64}))
+    teller.tick()
+
+    assert terminal.rows() == [
+        "digits  Running  12.4 s  61 of 64 replicas running",
+        "  worker       64    61 Running  2 Waiting  1 Failed",
+        "  worker-17       Failed, exit code 1",
+    ]
+
+
+def test_no_row_ever_wraps_and_colors_take_no_room() -> None:
+    status = JobStatus(admission=Admission(queued=BEGIN, wait=Wait(code="BehindOthers", message="behind " * 40)))
+    frame = Frame(width=40, height=24, now=at(1), tail=["[worker-0] 損失は小さくなっています" * 4])
+
+    rows = view(progress(status=status), frame, plain)
+
+    from rich.cells import cell_len
+
+    assert all(cell_len(row) < 40 for row in rows)
+    assert len(view(progress(status=status), frame, colorful)) == len(rows)
+
+
+def test_drawing_again_and_again_leaves_nothing_behind(emulate: Callable[[int, int], Emulator]) -> None:
+    terminal = emulate(80, 24)
+    screen = Screen(terminal.stream, terminal.stream)
+    for number in range(50):
+        screen.show([f"row {row} of {number}" for row in range(number % 5)])
+        screen.above(f"log {number}\n")
+    screen.clear()
+
+    assert terminal.rows()[-1] == "log 49"
+    assert not any("row" in row for row in terminal.rows())
+
+
+def test_a_window_that_became_narrow_is_cleaned_up_too(emulate: Callable[[int, int], Emulator]) -> None:
+    terminal = emulate(80, 24)
+    screen = Screen(terminal.stream, terminal.stream)
+    screen.show(["x" * 30])
+    terminal.rows()
+    # A real terminal wraps the row into two now; the emulator cuts it, so the wrapped half is written here.
+    terminal.resize(20, 24)
+    terminal.stream.write("\r\n" + "x" * 10)
+    screen.clear()
+
+    assert terminal.rows() == [""]
+
+
+def test_logs_that_go_to_a_file_are_hinted_at_below_the_replicas(emulate: Callable[[int, int], Emulator]) -> None:
+    terminal = emulate(80, 24)
+    teller = moving(terminal, shows_logs=False)
+    teller.progressed(progress({worker(0): pod(worker(0), running())}))
+    teller.said(*said(worker(0), *(f"step {number}" for number in range(9))))
+    teller.tick()
+
+    assert terminal.rows()[-5:] == [f"  [worker-0] step {number}" for number in range(4, 9)]
+
+
+def test_a_note_stays_on_the_screen_above_the_rows(emulate: Callable[[int, int], Emulator]) -> None:
+    terminal = emulate(80, 24)
+    teller = moving(terminal)
+    teller.progressed(progress({worker(0): pod(worker(0))}))
+    teller.tick()
+    teller.note("the local cluster had ended and was started again")
+    teller.close()
+
+    assert terminal.rows() == ["the local cluster had ended and was started again"]
+
+
+def test_a_program_that_clears_the_screen_clears_nothing(emulate: Callable[[int, int], Emulator]) -> None:
+    terminal = emulate(80, 24)
+    teller = moving(terminal)
+    teller.said(*said(worker(0), "before"))
+    teller.said(*said(worker(0), "\x1b[2J\x1b[Hafter"))
+    teller.tick()
+
+    assert terminal.rows() == ["[worker-0] before", "[worker-0] after"]
+
+
+def test_where_nothing_can_move_every_change_is_a_line_with_its_time() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    terminal = Terminal(colors_out=False, colors_err=False, is_live=False, shows_logs=False)
+    teller = Plain(Stage(out=out, err=err, terminal=terminal, now=lambda: at(1)))
+    teller.progressed(progress())
+    teller.progressed(progress({worker(0): pod(worker(0))}))
+    teller.said(*said(worker(0), "step 1"))
+    teller.progressed(progress({worker(0): pod(worker(0), ended(0))}))
+
+    assert err.getvalue().splitlines() == [
+        "12:00:01Z  Running",
+        "12:00:01Z  worker-0: Running",
+        "12:00:01Z  worker-0: Succeeded",
+    ]
+    assert out.getvalue() == "[worker-0] step 1\n"

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from tarragon.cli.words import age, count, elapsed, listed, table
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.04, "0.0 s"),
+        (14.24, "14.2 s"),
+        (59.96, "1 min 0 s"),
+        (200, "3 min 20 s"),
+        (7500, "2 h 5 min"),
+        (90000, "1 d 1 h"),
+    ],
+)
+def test_a_duration_has_at_most_two_units(seconds: float, words: str) -> None:
+    assert elapsed(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0, "0s"), (119, "119s"), (120, "2m"), (7200, "2h"), (172800, "2d"), (-5, "0s")]
+)
+def test_an_age_has_one_unit(seconds: float, words: str) -> None:
+    now = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+
+    assert age(now - dt.timedelta(seconds=seconds), now) == words
+
+
+def test_counts_are_english() -> None:
+    assert [count(1, "replica"), count(3, "replica"), count(2, "process"), count(2, "entry")] == [
+        "1 replica",
+        "3 replicas",
+        "2 processes",
+        "2 entries",
+    ]
+
+
+def test_a_long_list_says_how_many_more() -> None:
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert listed(["a", "b", "c"], most=2) == "a, b and 1 more"
+    assert listed(["a"]) == "a"
+
+
+def test_a_table_has_its_columns_under_each_other_and_no_spaces_at_the_end() -> None:
+    assert table(("NAME", "STATE"), [("digits", "Running"), ("x", "")]) == [
+        "NAME     STATE",
+        "digits   Running",
+        "x",
+    ]
