@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tarragon.base.clock import ManualClock
+from tarragon.base.errors import TarragonError
+from tarragon.localcluster.kubelet import claims, ports
+from tarragon.localcluster.kubelet.ports import PortBook, allotted
+from tarragon.localcluster.kubelet.translate import Address
+
+pytestmark = pytest.mark.filterwarnings("error::ResourceWarning")
+
+
+def address(name: str = "ps-0", port: int = 2222) -> Address:
+    return Address(namespace="default", name=name, port=port)
+
+
+class Machine:
+    """Homes with one registry."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.registry = folder / "registry"
+        self.clock = ManualClock()
+        self._open: list[PortBook] = []
+
+    def home(self, name: str = "a") -> PortBook:
+        book = PortBook(self.folder / name, self.registry, self.clock)
+        self._open.append(book)
+        return book
+
+    def claimed(self) -> set[int]:
+        return {int(path.name) for path in self.registry.iterdir() if path.name.isdigit()}
+
+    def close(self) -> None:
+        for book in self._open:
+            book.close()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    machine = Machine(tmp_path)
+    yield machine
+    machine.close()
+
+
+def nothing_is_a_service(namespace: str, name: str) -> bool:
+    return False
+
+
+def everything_is_a_service(namespace: str, name: str) -> bool:
+    return True
+
+
+def test_all_pods_get_the_same_port_for_an_address(machine: Machine) -> None:
+    book = machine.home()
+
+    first = book.allot([address("ps-0"), address("worker-0")], "node/1")
+    second = book.allot([address("worker-0"), address("ps-0")], "node/2")
+
+    assert first == second
+    assert len(set(first.values())) == 2
+
+
+def test_a_port_is_outside_of_what_the_system_hands_out(machine: Machine) -> None:
+    (port,) = machine.home().allot([address()], "node/1").values()
+
+    low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    assert 20000 <= port <= 29999
+    assert not low <= port <= high
+
+
+def test_ports_survive_the_kubelet(machine: Machine) -> None:
+    before = machine.home().allot([address()], "node/1")
+
+    after = machine.home().allot([address()], "node/1")
+
+    assert after == before == allotted(machine.folder / "a")
+
+
+def test_two_homes_with_the_same_jobs_have_different_ports(machine: Machine) -> None:
+    names = [address(f"worker-{index}") for index in range(50)]
+
+    one = machine.home("a").allot(names, "node/1")
+    other = machine.home("b").allot(names, "node/1")
+
+    assert not set(one.values()) & set(other.values())
+
+
+async def test_homes_in_different_processes_never_claim_one_port(machine: Machine) -> None:
+    """So many claims in a small range that they collide all the time."""
+    program = """
+import sys
+from pathlib import Path
+from tarragon.base.clock import SystemClock
+from tarragon.localcluster.kubelet import claims
+from tarragon.localcluster.kubelet.ports import PortBook
+from tarragon.localcluster.kubelet.translate import Address
+claims.LAST_PORT = 20149
+book = PortBook(Path(sys.argv[1]), Path(sys.argv[2]), SystemClock())
+for index in range(30):
+    book.allot([Address(namespace="n", name=f"w-{index}", port=2222)], "node/1")
+"""
+    homes = [machine.folder / name for name in "abcd"]
+    racers = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", program, str(home), str(machine.registry))
+        for home in homes
+    ]
+
+    assert [await racer.wait() for racer in racers] == [0] * 4
+
+    taken = [port for home in homes for port in allotted(home).values()]
+    assert len(taken) == len(set(taken)) == 120
+
+
+def test_a_port_on_which_a_stranger_listens_is_not_allotted(machine: Machine) -> None:
+    (port,) = machine.home("a").allot([address()], "node/1").values()
+    shutil.rmtree(machine.folder / "a")
+    shutil.rmtree(machine.registry)
+
+    with socket.create_server(("127.0.0.1", port)):
+        (other,) = machine.home("a").allot([address()], "node/1").values()
+
+    assert other != port
+
+
+def test_an_idle_port_that_a_stranger_has_taken_is_replaced(machine: Machine) -> None:
+    book = machine.home()
+    (port,) = book.allot([address()], "node/1").values()
+    book.release("node/1")
+
+    with socket.create_server(("", port)):
+        (other,) = book.allot([address()], "node/2").values()
+
+    assert other != port
+    assert machine.claimed() == {other}
+
+
+def test_a_port_that_a_living_pod_knows_stays_whoever_listens_there(machine: Machine) -> None:
+    book = machine.home()
+    (port,) = book.allot([address()], "node/1").values()
+
+    with socket.create_server(("", port)):  # its own server, most likely
+        (again,) = book.allot([address()], "node/2").values()
+
+    assert again == port
+
+
+def test_a_port_stays_while_a_pod_lives_or_there_is_a_service(machine: Machine) -> None:
+    book = machine.home()
+    book.allot([address("ps-0")], "node/1")
+    book.allot([address("ps-1")], "node/2")
+    book.release("node/2")
+
+    book.free_idle(lambda _, name: name == "ps-1")
+
+    assert set(book.table()) == {address("ps-0"), address("ps-1")}
+
+
+def test_a_port_is_free_when_neither_a_pod_nor_a_service_uses_it(machine: Machine) -> None:
+    book = machine.home()
+    book.allot([address()], "node/1")
+    book.allot([address()], "node/2")
+    book.release("node/1")
+    book.free_idle(nothing_is_a_service)
+    assert machine.claimed()
+
+    book.release("node/2")
+    book.free_idle(nothing_is_a_service)
+
+    assert (book.table(), machine.claimed()) == ({}, set())
+
+
+def test_the_name_of_a_pod_behind_a_service_lives_as_long_as_the_service(machine: Machine) -> None:
+    book = machine.home()
+    book.allot([address("host-0.ring")], "node/1")
+    book.release("node/1")
+
+    book.free_idle(lambda _, name: name == "ring")
+
+    assert book.table()
+
+
+def test_ten_thousand_jobs_do_not_use_up_the_ports_even_if_their_services_stay(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a range and a limit a hundredth of the real ones, and a hundredth of the jobs."""
+    monkeypatch.setattr(claims, "LAST_PORT", claims.FIRST_PORT + 99)
+    monkeypatch.setattr(ports, "IDLE_LIMIT", 10)
+    book = machine.home()
+
+    for job in range(100):
+        machine.clock.advance(60)
+        book.allot([address(f"job-{job}-worker-{index}") for index in range(4)], f"node/{job}")
+        book.release(f"node/{job}")
+        book.free_idle(everything_is_a_service)
+
+    assert len(machine.claimed()) == 10
+    assert set(book.table()) > {address(f"job-99-worker-{index}") for index in range(4)}
+
+
+def test_idle_ports_make_room_when_the_range_is_full(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "LAST_PORT", claims.FIRST_PORT + 3)
+    book = machine.home()
+    old = book.allot([address(f"old-{index}") for index in range(4)], "node/1")
+    book.release("node/1")
+
+    new = book.allot([address(f"new-{index}") for index in range(4)], "node/2")
+
+    assert set(new.values()) == set(old.values())
+
+
+def test_a_machine_without_a_free_port_says_so(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "LAST_PORT", claims.FIRST_PORT + 1)
+    book = machine.home()
+    book.allot([address("a"), address("b")], "node/1")
+
+    with pytest.raises(TarragonError, match="no port is left for c") as refusal:
+        book.allot([address("c")], "node/2")
+
+    assert "c.default.svc:2222" in str(refusal.value)
+    assert "all ports from 20000 to 20001 are in use or claimed on this machine" in str(refusal.value)
+    assert set(book.table()) == {address("a"), address("b")}
+
+
+def test_the_claims_of_a_home_that_is_gone_are_taken_over(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "LAST_PORT", claims.FIRST_PORT)
+    machine.home("a").allot([address()], "node/1")
+    shutil.rmtree(machine.folder / "a")
+
+    assert list(machine.home("b").allot([address()], "node/1").values()) == [20000]
+
+
+def test_a_claim_whose_maker_was_killed_is_taken_over(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "LAST_PORT", claims.FIRST_PORT)
+    book = machine.home("b")
+    (machine.registry / "20000").touch()
+
+    assert list(book.allot([address()], "node/1").values()) == [20000]
+
+
+def test_claims_that_a_cleaning_system_has_removed_are_renewed(machine: Machine) -> None:
+    book = machine.home()
+    (port,) = book.allot([address()], "node/1").values()
+    (machine.registry / str(port)).unlink()
+
+    book.refresh()
+
+    assert machine.claimed() == {port}
+
+
+def test_a_registry_that_is_a_trap_is_not_entered(machine: Machine) -> None:
+    (machine.folder / "elsewhere").mkdir()
+    machine.registry.symlink_to(machine.folder / "elsewhere")
+
+    machine.home().allot([address()], "node/1")
+
+    assert list((machine.folder / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_users_share_one_registry_and_cannot_take_each_others_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "LAST_PORT", claims.FIRST_PORT + 19)
+    names = [address(f"worker-{index}") for index in range(10)]
+    folder = Path(tempfile.mkdtemp())
+    try:
+        folder.chmod(0o777)
+        mine = PortBook(folder / "mine", folder / "registry", ManualClock())
+        taken = set(mine.allot(names, "node/1").values())
+        mine.close()
+
+        child = os.fork()
+        if child == 0:  # nobody; this Python may be in a folder that nobody else can start it from
+            os.setuid(65534)
+            PortBook(folder / "theirs", folder / "registry", ManualClock()).allot(names, "node/1")
+            os._exit(0)
+
+        assert os.waitpid(child, 0)[1] == 0
+        assert taken | set(allotted(folder / "theirs").values()) == set(range(20000, 20020))
+    finally:
+        shutil.rmtree(folder)
