@@ -369,3 +369,20 @@ async def test_health_and_a_wrong_token(kubectl: Kubectl, cluster: Embedded) -> 
     assert await kubectl("get", "--raw", "/readyz") == "ok"
     told = await kubectl.fails("get", "pods", "--token=wrong")
     assert "You must be logged in to the server (Unauthorized)" in told
+
+
+async def test_what_kubectl_sends_as_protobuf_only_is_created(kubectl: Kubectl, cluster: Embedded) -> None:
+    (kubectl.folder / "data").write_bytes(b"\x00\xff")
+    assert await kubectl("create", "namespace", "team") == "namespace/team created\n"
+    await kubectl("create", "configmap", "c", "--from-literal=a=b", f"--from-file=bin={kubectl.folder / 'data'}")
+    await kubectl("create", "secret", "generic", "s", "--from-literal=password=hunter2")
+    await kubectl("create", "serviceaccount", "robot")
+
+    assert "team" in await kubectl("get", "namespaces")
+    config_map = await cluster.stored("configmaps", "c")
+    assert (config_map["data"], config_map["binaryData"]) == ({"a": "b"}, {"bin": "AP8="})
+    secret = await cluster.stored("secrets", "s")
+    assert (secret["data"], secret["type"]) == ({"password": "aHVudGVyMg=="}, "Opaque")
+    assert "robot" in await kubectl("get", "serviceaccounts")
+    told = await kubectl.fails("create", "quota", "q", "--hard=pods=1")
+    assert "--dry-run=client -o yaml" in told

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from tarragon.localcluster import refusals
 from tarragon.localcluster.requests import Json, Patch, PatchType
+from tarragon.localcluster.web import protobuf
 
 LIMIT = 3 * 1024 * 1024
 """Bytes, as of kube-apiserver."""
@@ -42,6 +43,8 @@ def decoded(data: bytes, content_type: str, kind: str) -> Json:
         value = _json(data, kind)
     elif content_type in YAML_TYPES:
         value = _yaml(data, kind)
+    elif content_type == protobuf.MEDIA_TYPE:
+        value = _protobuf(data, kind)
     else:
         raise refusals.unsupported_media_type(_ACCEPTED)
     if not isinstance(value, dict):
@@ -77,6 +80,20 @@ def _yaml(data: bytes, kind: str) -> Any:
         return _yaml_value(data)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise _unrecognized(kind, f"error converting YAML to JSON: {error}") from None
+
+
+def _protobuf(data: bytes, kind: str) -> Any:
+    try:
+        value = protobuf.decoded(data)
+    except protobuf.Malformed as error:
+        raise _unrecognized(kind, str(error)) from None
+    if value is None:
+        why = (
+            "this kind is not read as protobuf here, and kubectl sends nothing else for this command; "
+            "add `--dry-run=client -o yaml | kubectl create -f -`"
+        )
+        raise refusals.unsupported_media_type(_ACCEPTED, why=why)
+    return value
 
 
 def _unrecognized(kind: str, why: str) -> Exception:

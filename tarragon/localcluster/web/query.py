@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from tarragon.cluster.port import DeleteOptions, LogOptions
 from tarragon.kube.codec import moment
-from tarragon.localcluster import refusals
+from tarragon.localcluster import faults, refusals
 from tarragon.localcluster.requests import FieldValidation, ListOptions, WatchOptions, WriteOptions
 
 Query = Mapping[str, str]
@@ -60,7 +60,7 @@ def write_options(query: Query, user_agent: str, kind: str) -> WriteOptions:
     """`kind` is CreateOptions, UpdateOptions or the like, for the words of a refusal."""
     validation = query.get("fieldValidation", "") or FieldValidation.WARN.value
     if validation not in {each.value for each in FieldValidation}:
-        fault = refusals.unsupported("fieldValidation", validation, sorted(each.value for each in FieldValidation))
+        fault = faults.unsupported("fieldValidation", validation, sorted(each.value for each in FieldValidation))
         raise refusals.invalid_options(kind, [fault])
     return WriteOptions(
         dry_run=_dry_run(query, kind),
@@ -72,14 +72,14 @@ def write_options(query: Query, user_agent: str, kind: str) -> WriteOptions:
 def _dry_run(query: Query, kind: str) -> bool:
     value = query.get("dryRun", "")
     if value not in {"", "All"}:
-        raise refusals.invalid_options(kind, [refusals.unsupported("dryRun", value, ["All"])])
+        raise refusals.invalid_options(kind, [faults.unsupported("dryRun", value, ["All"])])
     return bool(value)
 
 
 def _manager(given: str, user_agent: str, kind: str) -> str:
     """Who writes: what the client says, or the program that it is."""
     if len(given) > _MANAGER_LIMIT:
-        fault = refusals.Fault(
+        fault = faults.Fault(
             "fieldManager", "FieldValueTooLong", f"Too long: may not be more than {_MANAGER_LIMIT} bytes"
         )
         raise refusals.invalid_options(kind, [fault])
@@ -95,7 +95,7 @@ def delete_options(query: Query, body: Mapping[str, Any], user_agent: str) -> tu
         raise refusals.bad_request("DeleteOptions: gracePeriodSeconds must be a whole number of seconds")
     dry = body.get("dryRun") or []
     if dry not in ([], ["All"]):
-        raise refusals.invalid_options("DeleteOptions", [refusals.unsupported("dryRun", dry, ["All"])])
+        raise refusals.invalid_options("DeleteOptions", [faults.unsupported("dryRun", dry, ["All"])])
     options = DeleteOptions(
         uid=str(preconditions.get("uid") or ""),
         resource_version=str(preconditions.get("resourceVersion") or ""),
@@ -113,7 +113,7 @@ def _propagation(query: Query, body: Mapping[str, Any]) -> Propagation | None:
             chosen: Propagation = known
             return chosen
     if value:
-        fault = refusals.unsupported("propagationPolicy", value, get_args(Propagation))
+        fault = faults.unsupported("propagationPolicy", value, get_args(Propagation))
         raise refusals.invalid_options("DeleteOptions", [fault])
     orphan = body.get("orphanDependents")
     if orphan is None and "orphanDependents" in query:
@@ -124,15 +124,15 @@ def _propagation(query: Query, body: Mapping[str, Any]) -> Propagation | None:
 def log_options(query: Query, now: dt.datetime) -> tuple[LogOptions, int | None]:
     """What the Api takes, and the limit in bytes, which the front keeps itself."""
     tail, since, limit = (whole_number(query, name) for name in ("tailLines", "sinceSeconds", "limitBytes"))
-    faults = [
-        refusals.invalid_value(name, value, f"must be greater than or equal to {least}")
+    found = [
+        faults.invalid_value(name, value, f"must be greater than or equal to {least}")
         for name, value, least in (("tailLines", tail, 0), ("sinceSeconds", since, 1), ("limitBytes", limit, 1))
         if value is not None and value < least
     ]
     if since is not None and "sinceTime" in query:
-        faults.append(refusals.forbidden_value("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
-    if faults:
-        raise refusals.invalid_options("PodLogOptions", faults)
+        found.append(faults.forbidden_value("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    if found:
+        raise refusals.invalid_options("PodLogOptions", found)
     options = LogOptions(
         container=query.get("container", ""),
         follow=flag(query, "follow"),
