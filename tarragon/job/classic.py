@@ -1,4 +1,4 @@
-"""The status fields that all generations since v1beta1 share: conditions, replicaStatuses, startTime, completionTime."""
+"""The status fields that all generations since v1beta1 share: conditions, counts of replicas, start and end."""
 
 from __future__ import annotations
 

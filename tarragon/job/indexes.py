@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.kube.meta import Json
 
-LARGEST = 999_999
-"""Nothing beyond is read: a status that somebody edited must not make us count to the end of the world."""
+MOST = 100_000
+"""More replicas than that are not read: a status that somebody edited must not make us count to the world's end."""
 
-_RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def ranges(indexes: Iterable[int]) -> str:
@@ -26,15 +26,19 @@ def ranges(indexes: Iterable[int]) -> str:
 
 
 def indexes(text: Json) -> frozenset[int]:
-    """What `ranges` wrote. Raises ValueError for anything else."""
+    """What `ranges` wrote. Raises ValueError or TypeError for anything else."""
     if not isinstance(text, str):
-        raise ValueError("index ranges are text such as 0-3,5")
+        raise TypeError("index ranges are text such as 0-3,5")
     found: set[int] = set()
+    left = MOST
     for part in filter(None, text.split(",")):
         match = _RANGE.fullmatch(part)
         if match is None:
             raise ValueError(f"{part!r} is no index range; write for example 0-3,5")
         first, last = int(match[1]), int(match[2] or match[1])
+        left -= 1 + max(0, last - first)
+        if left < 0:
+            raise ValueError(f"more than {MOST} replicas")
         found.update(range(first, last + 1))
     return frozenset(found)
 
@@ -48,9 +52,9 @@ def by_type(replicas: Iterable[Replica]) -> dict[str, str]:
 
 
 def replicas(texts: Json) -> frozenset[Replica]:
-    """What `by_type` wrote. Raises ValueError for anything else."""
+    """What `by_type` wrote. Raises ValueError or TypeError for anything else."""
     if not isinstance(texts, Mapping):
-        raise ValueError("replicas are a map from type to index ranges")
+        raise TypeError("replicas are a map from type to index ranges")
     return frozenset(Replica(ReplicaType(kind), index) for kind, text in texts.items() for index in indexes(text))
 
 

@@ -37,6 +37,11 @@ class RestartPolicy(StrEnum):
     NEVER = "Never"
     EXIT_CODE = "ExitCode"
 
+    @property
+    def of_pod(self) -> str:
+        """What the pod is told: Kubernetes knows no ExitCode, so there a pod ends and is replaced."""
+        return "Never" if self is RestartPolicy.EXIT_CODE else self.value
+
 
 class CleanPodPolicy(StrEnum):
     """Which pods go when the job has ended."""
@@ -72,7 +77,7 @@ class ReplicaGroup:
     wish: int
     restart_policy: RestartPolicy
     template: JsonObject
-    """The PodTemplateSpec exactly as the user wrote it (treat as frozen)."""
+    """The PodTemplateSpec as the user wrote it, without nulls (treat as frozen)."""
     port: int = 2222
     path: str = ""
     """Where in the manifest it is written, in the user's spelling: for Problems."""

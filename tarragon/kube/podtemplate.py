@@ -20,38 +20,28 @@ class Definition:
     required: frozenset[str]
 
 
-def check(found: Reader, kind: str = "PodTemplateSpec") -> None:
-    """Note every fault of a value of that type, however deep. The kind is spelled as in `podfields`."""
+def checked(found: Reader, kind: str = "PodTemplateSpec") -> Json:
+    """The value without nulls and without what is of a wrong type, so that whoever reads on need not look again.
+
+    Every fault is noted. Unknown fields are kept: a newer Kubernetes may know them. None when nothing is left.
+    The kind is spelled as in `podfields`.
+    """
     if found.is_missing:
-        return
+        return None
     if kind.startswith("["):
-        for item in found.items():
-            if item.is_missing:
-                item.problem("is empty", "remove the dash or fill it in")
-            check(item, kind[1:])
-    elif kind.startswith("{"):
-        for _, value in found.fields():
-            check(value, kind[1:])
-    elif kind in _SCALARS:
-        _SCALARS[kind](found)
-    else:
-        _check_fields(found, definitions()[kind])
-
-
-def without_nulls(value: Json) -> Json:
-    """The same value in Kubernetes' eyes, where null and missing are one."""
-    if isinstance(value, Mapping):
-        return {name: without_nulls(field) for name, field in value.items() if field is not None}
-    if isinstance(value, list | tuple):
-        return [without_nulls(item) for item in value]
-    return value
+        return _list(found, kind[1:])
+    if kind.startswith("{"):
+        return {name: value for name, field in found.fields() if (value := checked(field, kind[1:])) is not None}
+    if kind in _SCALARS:
+        return found.value if _SCALARS[kind](found) else None
+    return _object(found, definitions()[kind])
 
 
 def main_container(template: JsonObject, name: str) -> JsonObject | None:
-    """The container of that name, else the first one. For templates that passed `check`."""
-    containers = (template.get("spec") or {}).get("containers") or []
+    """The container of that name, else the first one. For templates that were `checked`."""
+    containers = template.get("spec", {}).get("containers", [])
     named = next((container for container in containers if container.get("name") == name), None)
-    return named or (containers[0] if containers else None)
+    return named if named is not None else next(iter(containers), None)
 
 
 @cache
@@ -69,60 +59,77 @@ def _definition(fields: list[str]) -> Definition:
     )
 
 
-def _check_fields(found: Reader, definition: Definition) -> None:
-    for name, value in found.fields():
-        if name in definition.fields:
-            check(value, definition.fields[name])
+def _list(found: Reader, kind: str) -> list[Json]:
+    values = []
+    for item in found.items():
+        if item.is_missing:
+            item.problem("is empty", "remove the dash or fill it in")
+        value = checked(item, kind)
+        # Left out, it would shift the numbers of those behind it, and with them the paths of their faults.
+        values.append({} if value is None and kind in definitions() else value)
+    return [value for value in values if value is not None]
+
+
+def _object(found: Reader, definition: Definition) -> JsonObject | None:
+    if not found.is_map():
+        return None
     found.only(definition.fields)
-    if isinstance(found.value, Mapping):
-        for name in sorted(definition.required):
-            missing = found.field(name)
-            if missing.is_missing:
-                missing.problem("is missing")
+    for name in sorted(definition.required):
+        if found.field(name).is_missing:
+            found.field(name).problem("is missing")
+    kinds = definition.fields
+    values = {name: checked(field, kinds.get(name, "any")) for name, field in found.fields()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _text(found: Reader) -> None:
+def _is_text(found: Reader) -> bool:
     found.text()
+    return isinstance(found.value, str)
 
 
-def _whole(found: Reader) -> None:
-    found.whole(-INT64, INT64)
+def _is_whole(found: Reader) -> bool:
+    return found.whole(-INT64, INT64) is not None
 
 
-def _truth(found: Reader) -> None:
+def _is_truth(found: Reader) -> bool:
     found.truth()
+    return isinstance(found.value, bool)
 
 
-def _number(found: Reader) -> None:
-    if isinstance(found.value, bool) or not isinstance(found.value, int | float):
-        found.problem(f"must be a number, not {described(found.value)}")
+def _is_number(found: Reader) -> bool:
+    return _noted(found, not isinstance(found.value, bool) and isinstance(found.value, int | float), "a number")
 
 
-def _quantity(found: Reader) -> None:
+def _is_quantity(found: Reader) -> bool:
     try:
-        is_quantity = not isinstance(found.value, bool) and milli(found.value) >= 0
+        holds = not isinstance(found.value, bool) and milli(found.value) >= 0
     except (ValueError, TypeError, OverflowError):
-        is_quantity = False
-    if not is_quantity:
-        found.problem(f"must be a quantity such as 500m, 2 or 8Gi, not {described(found.value)}")
+        holds = False
+    return _noted(found, holds, "a quantity such as 500m, 2 or 8Gi")
 
 
-def _whole_or_text(found: Reader) -> None:
-    if isinstance(found.value, bool) or not isinstance(found.value, int | str):
-        found.problem(f"must be a whole number or text, not {described(found.value)}")
+def _is_whole_or_text(found: Reader) -> bool:
+    holds = not isinstance(found.value, bool) and isinstance(found.value, int | str)
+    return _noted(found, holds, "a whole number or text")
 
 
-def _anything(_: Reader) -> None:
-    return
+def _is_anything(_: Reader) -> bool:
+    return True
 
 
-_SCALARS: Mapping[str, Callable[[Reader], None]] = {
-    "string": _text,
-    "time": _text,
-    "integer": _whole,
-    "number": _number,
-    "boolean": _truth,
-    "quantity": _quantity,
-    "intstr": _whole_or_text,
-    "any": _anything,
+def _noted(found: Reader, holds: bool, wanted: str) -> bool:  # noqa: FBT001 - the claim that is noted
+    if not holds:
+        found.problem(f"must be {wanted}, not {described(found.value)}")
+    return holds
+
+
+_SCALARS: Mapping[str, Callable[[Reader], bool]] = {
+    "string": _is_text,
+    "time": _is_text,
+    "integer": _is_whole,
+    "number": _is_number,
+    "boolean": _is_truth,
+    "quantity": _is_quantity,
+    "intstr": _is_whole_or_text,
+    "any": _is_anything,
 }

@@ -43,17 +43,20 @@ class Reader:
     def is_missing(self) -> bool:
         return self.value is None
 
+    def is_map(self) -> bool:
+        """Whether it is one; anything else but a missing value is a problem."""
+        if not self.is_missing and not isinstance(self.value, Mapping):
+            self.problem(f"must be a map of fields, not {described(self.value)}")
+        return isinstance(self.value, Mapping)
+
     def field(self, name: str) -> Reader:
-        """Missing, too, when this is no map: say that once with `fields`."""
+        """Missing, too, when this is no map: ask `is_map` once."""
         found = self.value.get(name) if isinstance(self.value, Mapping) else None
         return Reader(found, _joined(self.path, name), self.notes)
 
     def fields(self) -> Iterator[tuple[str, Reader]]:
         """The entries of a map. Nothing of what is none, which is a problem."""
-        if self.is_missing:
-            return
-        if not isinstance(self.value, Mapping):
-            self.problem(f"must be a map of fields, not {described(self.value)}")
+        if not self.is_map():
             return
         for name in self.value:
             if isinstance(name, str):

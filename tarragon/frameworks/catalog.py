@@ -1,0 +1,55 @@
+"""Every framework there is, and which one a manifest belongs to."""
+
+from __future__ import annotations
+
+from tarragon.base.errors import Problem
+from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.kube.meta import Json
+from tarragon.kube.reader import described, nearest
+
+FRAMEWORKS: tuple[Framework, ...] = (TENSORFLOW,)
+
+
+def framework_of(api_version: Json, kind: Json) -> Framework | None:
+    """None for an object that is no job. Kinds are compared in any capitals: mlkube.io wrote TfJob."""
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        return None
+    group = api_version.partition("/")[0]
+    for framework in FRAMEWORKS:
+        if kind.lower() == framework.kind.lower() and group in _groups(framework):
+            return framework
+    return None
+
+
+def misspelled(api_version: Json, kind: Json) -> Problem | None:
+    """A Problem for what was probably meant to be a job; None for anything else, a fine job included."""
+    if not isinstance(kind, str):
+        return None
+    framework = framework_of(api_version, kind)
+    if framework is not None:
+        return _wrong_version(framework, str(api_version))
+    meant = nearest(kind, [framework.kind for framework in FRAMEWORKS])
+    if meant is None:
+        return None
+    framework = next(framework for framework in FRAMEWORKS if framework.kind == meant)
+    if kind.lower() == meant.lower():
+        return Problem(
+            "apiVersion", f"no {meant} has {described(api_version)}", f"write {framework.resource.api_version}"
+        )
+    return Problem("kind", f"unknown kind {kind}", f"did you mean {meant}?")
+
+
+def _wrong_version(framework: Framework, api_version: str) -> Problem | None:
+    known = {dialect.api_version for dialect in framework.dialects}
+    if api_version in known:
+        return None
+    return Problem(
+        "apiVersion",
+        f"no {framework.kind} has the version {api_version}",
+        f"write {nearest(api_version, known) or framework.resource.api_version}",
+    )
+
+
+def _groups(framework: Framework) -> set[str]:
+    return {dialect.api_version.partition("/")[0] for dialect in framework.dialects}

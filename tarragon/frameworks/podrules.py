@@ -1,0 +1,105 @@
+"""What the pods of any framework must be: the API server would refuse them one by one, and much later."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from tarragon.base.errors import Problem
+from tarragon.base.quantity import milli
+from tarragon.frameworks.plugin import Rule
+from tarragon.job.model import ReplicaGroup, TrainingJob
+from tarragon.kube.meta import JsonObject
+from tarragon.kube.names import fault_of_label_name
+
+LARGEST_PORT = 65535
+LONGEST_PORT_NAME = 15
+_PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
+
+Placed = tuple[str, JsonObject]
+"""A part of a template with its path."""
+
+
+def containers_present(job: TrainingJob) -> Iterator[Problem]:
+    for group in job.groups:
+        if not _containers(group, "containers"):
+            yield Problem(f"{group.path}.template.spec.containers", "is empty", "a replica needs a container")
+
+
+def images_present(job: TrainingJob) -> Iterator[Problem]:
+    for path, container in _all_containers(job):
+        if not container.get("image"):
+            yield Problem(f"{path}.image", "is missing", "say which image the container runs")
+
+
+def container_names(job: TrainingJob) -> Iterator[Problem]:
+    """One pod's containers all need names of their own, init containers among them."""
+    for group in job.groups:
+        seen: set[str] = set()
+        for path, container in _containers_of(group):
+            name = container.get("name", "")
+            fault = fault_of_label_name(name, may_begin_with_digit=True)
+            if name in seen:
+                yield Problem(f"{path}.name", f"{name} is the name of another container already")
+            elif fault is not None and "name" in container:
+                yield Problem(f"{path}.name", f'"{name}" {fault}')
+            seen.add(name)
+
+
+def ports_valid(job: TrainingJob) -> Iterator[Problem]:
+    for path, container in _all_containers(job):
+        ports = container.get("ports", [])
+        times = Counter(port.get("name") for port in ports)
+        for index, port in enumerate(ports):
+            yield from _port_faults(f"{path}.ports[{index}]", port, times)
+
+
+def amounts_agree(job: TrainingJob) -> Iterator[Problem]:
+    """A request is not above its limit, and there are no halves of devices."""
+    for path, container in _all_containers(job):
+        resources = container.get("resources", {})
+        requests, limits = resources.get("requests", {}), resources.get("limits", {})
+        for name, amount in requests.items():
+            if name in limits and milli(amount) > milli(limits[name]):
+                yield Problem(f"{path}.resources.requests.{name}", f"{amount} is more than the limit, {limits[name]}")
+        for kind, amounts in (("requests", requests), ("limits", limits)):
+            for name, amount in amounts.items():
+                if _is_device(name) and milli(amount) % 1000:
+                    yield Problem(f"{path}.resources.{kind}.{name}", f"must be a whole number, not {amount}")
+
+
+def _port_faults(path: str, port: JsonObject, times: Counter[str | None]) -> Iterator[Problem]:
+    number, name = port.get("containerPort", 1), port.get("name")
+    if not 0 < number <= LARGEST_PORT:
+        yield Problem(f"{path}.containerPort", f"must be from 1 to {LARGEST_PORT}, not {number}")
+    if name is None:
+        return
+    if len(name) > LONGEST_PORT_NAME or not _PORT_NAME.fullmatch(name):
+        limit = f"at most {LONGEST_PORT_NAME} lower-case letters, digits and single dashes"
+        yield Problem(f"{path}.name", f'must be {limit}, not "{name}"')
+    if times[name] > 1:
+        yield Problem(f"{path}.name", f"{name} is the name of another port already")
+
+
+def _is_device(name: str) -> bool:
+    return "/" in name and not name.startswith("kubernetes.io/")
+
+
+def _all_containers(job: TrainingJob) -> Iterator[Placed]:
+    for group in job.groups:
+        yield from _containers_of(group)
+
+
+def _containers_of(group: ReplicaGroup) -> Iterator[Placed]:
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate(_containers(group, kind)):
+            yield f"{group.path}.template.spec.{kind}[{index}]", container
+
+
+def _containers(group: ReplicaGroup, kind: str) -> list[JsonObject]:
+    found: list[JsonObject] = group.template.get("spec", {}).get(kind, [])
+    return found
+
+
+POD_RULES: tuple[Rule, ...] = (containers_present, images_present, container_names, ports_valid, amounts_agree)

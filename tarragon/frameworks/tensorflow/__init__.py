@@ -1,0 +1,1 @@
+"""TFJob: TensorFlow trained by parameter servers, mirrored workers or one process."""

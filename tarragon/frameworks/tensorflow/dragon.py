@@ -1,0 +1,19 @@
+"""kubeflow.org/v1 as DRAGON had it: the flat one, with max-instances and min-instances for its workers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tarragon.frameworks.tensorflow import v1_flat
+from tarragon.frameworks.tensorflow.recognition import is_elastic
+from tarragon.frameworks.tensorflow.shape import Defaults, reader
+from tarragon.job.model import CleanPodPolicy
+
+NAME = "kubeflow.org/v1-dragon"
+
+DIALECT = replace(
+    v1_flat.DIALECT,
+    name=NAME,
+    recognise=is_elastic,
+    read=reader(Defaults(NAME, CleanPodPolicy.RUNNING)),
+)

@@ -1,0 +1,59 @@
+"""The names that TFJob manifests of all generations use, and the few constants that come with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from tarragon.job.conditions import INVALID
+from tarragon.job.model import ReplicaType
+
+KIND = "TFJob"
+GROUP = "kubeflow.org"
+MAIN_CONTAINER = "tensorflow"
+PORT_NAME = "tfjob-port"
+DEFAULT_PORT = 2222
+
+TYPES = (ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.PS, ReplicaType.WORKER, ReplicaType.EVALUATOR)
+
+
+class Spec(StrEnum):
+    """The fields of `spec`."""
+
+    REPLICAS = "tfReplicaSpecs"
+    LIST = "replicaSpecs"
+    RUN_POLICY = "runPolicy"
+    SUCCESS_POLICY = "successPolicy"
+    DYNAMIC_WORKER = "enableDynamicWorker"
+    MAX_INSTANCES = "max-instances"
+    MIN_INSTANCES = "min-instances"
+
+
+class Policy(StrEnum):
+    """The fields of `spec.runPolicy`; the first four stand in `spec` itself in flat generations."""
+
+    CLEAN_POD_POLICY = "cleanPodPolicy"
+    TTL = "ttlSecondsAfterFinished"
+    ACTIVE_DEADLINE = "activeDeadlineSeconds"
+    BACKOFF_LIMIT = "backoffLimit"
+    SCHEDULING = "schedulingPolicy"
+    SUSPEND = "suspend"
+    MANAGED_BY = "managedBy"
+
+
+FLAT_POLICIES = frozenset({Policy.CLEAN_POD_POLICY, Policy.TTL, Policy.ACTIVE_DEADLINE, Policy.BACKOFF_LIMIT})
+NESTED_ONLY = frozenset({Spec.RUN_POLICY, Spec.SUCCESS_POLICY, Spec.DYNAMIC_WORKER})
+ELASTIC = frozenset({Spec.MAX_INSTANCES, Spec.MIN_INSTANCES})
+
+LIST_SPELLINGS = frozenset({Spec.LIST, "replica_specs"})
+"""How v1alpha1 and mlkube.io spelled their list of replicas."""
+
+OF_OTHER_GENERATIONS = frozenset(
+    {*LIST_SPELLINGS, "RuntimeId", "tfImage", "terminationPolicy", "schedulerName", "tensorboard"}
+)
+"""Known, and without effect in a generation with a map of replicas."""
+
+
+def reasons(invalid: str) -> Callable[[str], str]:
+    """How a generation words the reason of a condition: all alike but for a manifest that is refused."""
+    return lambda reason: invalid if reason == INVALID else f"{KIND}{reason}"

@@ -1,0 +1,45 @@
+"""TFJob as one value: everything the rest of the program knows of TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tarragon.frameworks.plugin import Framework, Size
+from tarragon.frameworks.tensorflow import dragon, older, v1, v1_flat
+from tarragon.frameworks.tensorflow.crd import crd
+from tarragon.frameworks.tensorflow.fields import GROUP, KIND, MAIN_CONTAINER, PORT_NAME
+from tarragon.frameworks.tensorflow.rules import CAUTIONS, RULES
+from tarragon.frameworks.tensorflow.verdict import judge
+from tarragon.frameworks.tensorflow.wiring import listed_size
+from tarragon.job.model import ReplicaType, TrainingJob
+from tarragon.kube.meta import CustomObject, JsonObject, Resource
+
+TFJOBS = Resource(group=GROUP, version="v1", plural="tfjobs", kind=KIND, model=CustomObject)
+
+
+def no_objects(_: TrainingJob, __: Size) -> Iterator[JsonObject]:
+    """A TFJob needs nothing beside pods and services."""
+    yield from ()
+
+
+TENSORFLOW = Framework(
+    kind=KIND,
+    resource=TFJOBS,
+    dialects=(dragon.DIALECT, v1_flat.DIALECT, *older.DIALECTS, v1.DIALECT),
+    rules=RULES,
+    cautions=CAUTIONS,
+    main_container=MAIN_CONTAINER,
+    port_name=PORT_NAME,
+    service_size=listed_size,
+    objects=no_objects,
+    judge=judge,
+    # Servers first: workers that find none wait up to 30 seconds before they look again.
+    start_order=(
+        ReplicaType.PS,
+        ReplicaType.CHIEF,
+        ReplicaType.MASTER,
+        ReplicaType.WORKER,
+        ReplicaType.EVALUATOR,
+    ),
+    crd=crd,
+)

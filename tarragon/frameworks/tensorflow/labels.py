@@ -1,0 +1,57 @@
+"""The labels of pods and services, by which log collectors, SDKs and selectors find them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tarragon.frameworks.tensorflow.fields import GROUP
+from tarragon.job.model import Replica, ReplicaType, TrainingJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelNames:
+    """The keys that a generation uses; the values are the same everywhere."""
+
+    owner: tuple[str, str]
+    """A key with its fixed value: whose pod it is."""
+    job: str
+    type: str
+    index: str
+    role: str
+
+    def of_job(self, job: TrainingJob) -> dict[str, str]:
+        key, value = self.owner
+        return {key: value, self.job: job.key.name}
+
+    def of_workers(self, job: TrainingJob) -> dict[str, str]:
+        return {**self.of_job(job), self.type: ReplicaType.WORKER.word}
+
+    def of_replica(self, job: TrainingJob, replica: Replica) -> dict[str, str]:
+        """The deciding replica is the master: a chief, or worker 0 where there is none."""
+        labels = {**self.of_job(job), self.type: replica.type.word, self.index: str(replica.index)}
+        return {**labels, self.role: "master"} if replica == job.chief else labels
+
+
+SINCE_TRAINING_OPERATOR_1_7 = LabelNames(
+    owner=("training.kubeflow.org/operator-name", "tfjob-controller"),
+    job="training.kubeflow.org/job-name",
+    type="training.kubeflow.org/replica-type",
+    index="training.kubeflow.org/replica-index",
+    role="training.kubeflow.org/job-role",
+)
+
+UP_TO_TRAINING_OPERATOR_1_6 = LabelNames(
+    owner=("group-name", GROUP),
+    job="job-name",
+    type="replica-type",
+    index="replica-index",
+    role="job-role",
+)
+
+SINCE_TF_OPERATOR_0_5 = LabelNames(
+    owner=("group-name", GROUP),
+    job="tf-job-name",
+    type="tf-replica-type",
+    index="tf-replica-index",
+    role="tf-job-role",
+)

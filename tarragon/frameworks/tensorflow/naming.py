@@ -1,0 +1,26 @@
+"""Names of pods and services since v1alpha2: `{job}-{type}-{index}`, the same for both."""
+
+from __future__ import annotations
+
+from tarragon.frameworks.plugin import Names
+from tarragon.frameworks.tensorflow.fields import TYPES
+from tarragon.job.model import Replica, TrainingJob
+
+_TYPE_OF = {kind.word: kind for kind in TYPES}
+
+
+def name(job: TrainingJob, replica: Replica) -> str:
+    return f"{job.key.name}-{replica}".replace("/", "-")
+
+
+def replica_of(job: TrainingJob, name: str) -> Replica | None:
+    """Which replica a pod of that name is. Job `a` and job `a-worker` may live side by side."""
+    prefix = f"{job.key.name}-"
+    if not name.startswith(prefix):
+        return None
+    word, _, index = name[len(prefix) :].partition("-")
+    is_index = index.isascii() and index.isdigit() and (index == "0" or not index.startswith("0"))
+    return Replica(_TYPE_OF[word], int(index)) if word in _TYPE_OF and is_index else None
+
+
+NAMES = Names(pod=name, service=name, replica=replica_of)

@@ -1,0 +1,42 @@
+"""What the shape of a TFJob tells about its generation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tarragon.frameworks.plugin import Manifest
+from tarragon.frameworks.tensorflow.fields import ELASTIC, FLAT_POLICIES, LIST_SPELLINGS, NESTED_ONLY
+
+
+def spec_fields(manifest: Manifest) -> frozenset[str]:
+    """The fields of spec that are there and not null."""
+    spec = manifest.get("spec")
+    if not isinstance(spec, Mapping):
+        return frozenset()
+    return frozenset(name for name, value in spec.items() if isinstance(name, str) and value is not None)
+
+
+def is_list(manifest: Manifest) -> bool:
+    """A list of replicas, as before v1alpha2. It decides, whatever stands beside it: `kubectl scale` adds a map."""
+    return bool(spec_fields(manifest) & LIST_SPELLINGS)
+
+
+def is_elastic(manifest: Manifest) -> bool:
+    return not is_list(manifest) and bool(spec_fields(manifest) & ELASTIC)
+
+
+def is_nested(manifest: Manifest) -> bool:
+    """Also a job without any policy: there the generations do not differ in shape."""
+    fields = spec_fields(manifest)
+    return not fields & (LIST_SPELLINGS | ELASTIC) and (bool(fields & NESTED_ONLY) or not fields & FLAT_POLICIES)
+
+
+def is_flat(manifest: Manifest) -> bool:
+    """Some policy in spec itself, and none of what came later."""
+    fields = spec_fields(manifest)
+    return not fields & (LIST_SPELLINGS | ELASTIC | NESTED_ONLY) and bool(fields & FLAT_POLICIES)
+
+
+def is_map(manifest: Manifest) -> bool:
+    """What every generation from v1alpha2 to v1beta2 may look like."""
+    return not spec_fields(manifest) & (LIST_SPELLINGS | ELASTIC | NESTED_ONLY)

@@ -1,0 +1,72 @@
+"""Reading `spec.tfReplicaSpecs`: each type in any capitals, each group with its template checked to the last field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, MAIN_CONTAINER, PORT_NAME, TYPES
+from tarragon.job.indexes import MOST
+from tarragon.job.model import ReplicaGroup, ReplicaType, RestartPolicy
+from tarragon.kube.meta import JsonObject
+from tarragon.kube.podtemplate import checked, main_container
+from tarragon.kube.reader import Reader, suggestion
+
+FIELDS = ("replicas", "restartPolicy", "template")
+
+
+def read_groups(found: Reader) -> Sequence[ReplicaGroup]:
+    """In the order of the types, whatever the manifest's."""
+    if found.is_missing:
+        found.problem("is missing", "say there which replicas the job has")
+    groups: dict[ReplicaType, ReplicaGroup] = {}
+    for name, value in found.fields():
+        kind = _type(name)
+        if kind is None:
+            known = [type_.value for type_ in TYPES]
+            value.problem("unknown replica type", suggestion(name, known) or f"write one of {', '.join(known)}")
+        elif kind in groups:
+            value.problem(f"is the same replica type as {groups[kind].path}", "write each type once")
+        else:
+            groups[kind] = _group(kind, value)
+    return [groups[kind] for kind in TYPES if kind in groups]
+
+
+def _type(name: str) -> ReplicaType | None:
+    """The old operators renamed any capitals to the canonical ones."""
+    return next((kind for kind in TYPES if kind.word == name.lower()), None)
+
+
+def _group(kind: ReplicaType, found: Reader) -> ReplicaGroup:
+    template = found.field("template")
+    if template.is_missing and (found.is_missing or found.is_map()):
+        template.problem("is missing", "say there which container runs")
+    found.only(FIELDS)
+    policy = found.field("restartPolicy").one_of(RestartPolicy, RestartPolicy.NEVER)
+    _warn_of_overwriting(found, template, policy)
+    replicas = found.field("replicas").whole(0, MOST)
+    sound: JsonObject = checked(template) or {}
+    return ReplicaGroup(
+        type=kind,
+        wish=1 if replicas is None else replicas,
+        restart_policy=policy,
+        template=sound,
+        port=_port(sound),
+        path=found.path,
+    )
+
+
+def _port(template: JsonObject) -> int:
+    """The port by which the others reach the replica."""
+    container = main_container(template, MAIN_CONTAINER) or {}
+    ports = [each.get("containerPort") for each in container.get("ports", []) if each.get("name") == PORT_NAME]
+    return ports[0] if ports and ports[0] is not None else DEFAULT_PORT
+
+
+def _warn_of_overwriting(found: Reader, template: Reader, policy: RestartPolicy) -> None:
+    own = template.field("spec").field("restartPolicy")
+    if not isinstance(own.value, str) or own.value == policy.of_pod:
+        return
+    own.warn(
+        f"{own.value} has no effect: the pods get {policy.of_pod}",
+        f"write it as {found.path}.restartPolicy",
+    )

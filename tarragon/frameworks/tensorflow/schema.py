@@ -1,0 +1,108 @@
+"""The one schema of TFJob, the union of all generations: types, choices and minima, nothing required, no defaults.
+
+A required field of v1 would refuse the status writes of a v1alpha1 object, a default of v1 would end up in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from tarragon.frameworks.tensorflow.fields import Policy, Spec
+from tarragon.job.model import CleanPodPolicy, RestartPolicy, SuccessPolicy
+from tarragon.kube.meta import Json
+
+Schema = dict[str, Json]
+
+KEPT = "x-kubernetes-preserve-unknown-fields"
+
+TEXT: Schema = {"type": "string"}
+TRUTH: Schema = {"type": "boolean"}
+
+
+def schema() -> Schema:
+    """Of the whole object. A new value at each call, for the caller to change."""
+    return _open(
+        {
+            "apiVersion": dict(TEXT),
+            "kind": dict(TEXT),
+            "metadata": {"type": "object"},
+            "spec": _open(_spec_fields()),
+            "status": _open({"tarragon": _open(_tarragon_fields())}),
+        }
+    )
+
+
+def _spec_fields() -> Schema:
+    return {
+        Spec.REPLICAS.value: {"type": "object", "additionalProperties": _open(_replica_fields())},
+        Spec.LIST.value: _list({**_replica_fields(), "tfPort": _whole(1), "tfReplicaType": dict(TEXT)}),
+        "replica_specs": _list({**_replica_fields(), "tf_port": _whole(1), "tf_replica_type": dict(TEXT)}),
+        Spec.RUN_POLICY.value: _open(_policies() | _nested_policies()),
+        **_policies(),
+        Spec.SUCCESS_POLICY.value: _choice(SuccessPolicy),
+        Spec.DYNAMIC_WORKER.value: dict(TRUTH),
+        Spec.MAX_INSTANCES.value: _whole(1),
+        Spec.MIN_INSTANCES.value: _whole(1),
+        "RuntimeId": dict(TEXT),
+        "schedulerName": dict(TEXT),
+        "tensorboard": _open({}),
+        "terminationPolicy": _open({}),
+        "tfImage": dict(TEXT),
+    }
+
+
+def _replica_fields() -> Schema:
+    return {"replicas": _whole(0), "restartPolicy": _choice(RestartPolicy), "template": _open({})}
+
+
+def _policies() -> Schema:
+    return {
+        Policy.CLEAN_POD_POLICY.value: _choice(CleanPodPolicy),
+        Policy.TTL.value: _whole(0),
+        Policy.ACTIVE_DEADLINE.value: _whole(0, "int64"),
+        Policy.BACKOFF_LIMIT.value: _whole(0),
+    }
+
+
+def _nested_policies() -> Schema:
+    scheduling = {
+        "minAvailable": _whole(0),
+        "minResources": {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True}},
+        "priorityClass": dict(TEXT),
+        "queue": dict(TEXT),
+        "scheduleTimeoutSeconds": _whole(0),
+    }
+    return {
+        Policy.SCHEDULING.value: _open(scheduling),
+        Policy.SUSPEND.value: dict(TRUTH),
+        Policy.MANAGED_BY.value: dict(TEXT),
+    }
+
+
+def _tarragon_fields() -> Schema:
+    """Those that columns and the scale subresource read. The rest is between us and ourselves."""
+    return {
+        "ready": dict(TEXT),
+        "replicas": _whole(0),
+        "restarts": _open({"total": _whole(0)}),
+        "selector": dict(TEXT),
+        "state": dict(TEXT),
+    }
+
+
+def _open(fields: Schema) -> Schema:
+    """An object that may have other fields, too: they are kept, and told of as unknown."""
+    return {"type": "object", KEPT: True, **({"properties": fields} if fields else {})}
+
+
+def _list(fields: Schema) -> Schema:
+    return {"type": "array", "items": _open(fields)}
+
+
+def _whole(minimum: int, width: str = "int32") -> Schema:
+    return {"type": "integer", "format": width, "minimum": minimum}
+
+
+def _choice(words: Iterable[StrEnum]) -> Schema:
+    return {"type": "string", "enum": [word.value for word in words]}

@@ -1,0 +1,193 @@
+"""Reading a TFJob whose replicas are a map: kubeflow.org/v1, nested and flat, and what DRAGON added to it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from tarragon.frameworks.plugin import Manifest, Reading
+from tarragon.frameworks.tensorflow.fields import (
+    ELASTIC,
+    FLAT_POLICIES,
+    GROUP,
+    KIND,
+    NESTED_ONLY,
+    OF_OTHER_GENERATIONS,
+    Policy,
+    Spec,
+)
+from tarragon.frameworks.tensorflow.replicas import read_groups
+from tarragon.job.model import (
+    CleanPodPolicy,
+    Elastic,
+    ReplicaGroup,
+    ReplicaType,
+    RunPolicy,
+    SchedulingPolicy,
+    SuccessPolicy,
+    TrainingJob,
+)
+from tarragon.kube.codec import moment
+from tarragon.kube.meta import Key
+from tarragon.kube.podtemplate import checked
+from tarragon.kube.reader import INT32, INT64, Notes, Reader
+
+T = TypeVar("T")
+
+TOP = ("apiVersion", "kind", "metadata", "spec", "status")
+GENERATED_TAIL = "xxxxx"
+"""Stands for what the API server appends to metadata.generateName: names derived from it are this much longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a generation means where its user says nothing."""
+
+    generation: str
+    clean_pods: CleanPodPolicy
+
+
+def reader(defaults: Defaults) -> Callable[[Manifest], Reading]:
+    """The `read` of a dialect."""
+    return lambda manifest: read(manifest, defaults)
+
+
+def read(manifest: Manifest, defaults: Defaults) -> Reading:
+    """Never raises, whatever the manifest is: every fault becomes a Problem."""
+    notes = Notes()
+    root = Reader(manifest, "", notes)
+    root.only(TOP)
+    spec = root.field("spec")
+    if spec.is_missing:
+        spec.problem("is missing", f"a {KIND} needs spec.{Spec.REPLICAS}")
+    job = _job(root, spec, defaults)
+    _fields(spec)
+    return Reading(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)
+
+
+def _job(root: Reader, spec: Reader, defaults: Defaults) -> TrainingJob:
+    metadata = root.field("metadata")
+    checked(metadata, "ObjectMeta")
+    quiet = Reader(metadata.value, metadata.path, Notes())
+    groups = read_groups(spec.field(Spec.REPLICAS))
+    elastic = _elastic(spec, groups)
+    return TrainingJob(
+        kind=KIND,
+        api_version=f"{GROUP}/v1",
+        generation=defaults.generation,
+        key=Key(quiet.field("namespace").text(), _name(quiet, metadata)),
+        uid=quiet.field("uid").text(),
+        created=_time(quiet.field("creationTimestamp")),
+        groups=tuple(_clamped(group, elastic, spec.notes) for group in groups),
+        run_policy=_run_policy(spec, defaults),
+        success_policy=spec.field(Spec.SUCCESS_POLICY).one_of(SuccessPolicy, SuccessPolicy.WORKER_ZERO),
+        elastic=elastic,
+        sparse_cluster=spec.field(Spec.DYNAMIC_WORKER).truth(),
+        labels=quiet.field("labels").texts(),
+        annotations=quiet.field("annotations").texts(),
+    )
+
+
+def _name(quiet: Reader, metadata: Reader) -> str:
+    name = quiet.field("name").text()
+    if name:
+        return name
+    generated = quiet.field("generateName").text()
+    if generated:
+        return generated + GENERATED_TAIL
+    if metadata.field("name").is_missing:
+        metadata.field("name").problem("is missing", "give the job a name")
+    else:
+        metadata.field("name").problem("is empty", "give the job a name")
+    return ""
+
+
+def _time(found: Reader) -> dt.datetime | None:
+    try:
+        return moment(found.text())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _run_policy(spec: Reader, defaults: Defaults) -> RunPolicy:
+    nested = spec.field(Spec.RUN_POLICY)
+    nested.is_map()
+
+    def limit(name: Policy, maximum: int = INT32) -> int | None:
+        return _policy(spec, name, lambda found: found.whole(0, maximum))
+
+    return RunPolicy(
+        clean_pods=_policy(
+            spec, Policy.CLEAN_POD_POLICY, lambda found: found.one_of(CleanPodPolicy, defaults.clean_pods)
+        ),
+        ttl_after_finished=limit(Policy.TTL),
+        active_deadline=limit(Policy.ACTIVE_DEADLINE, INT64),
+        backoff_limit=limit(Policy.BACKOFF_LIMIT),
+        suspend=nested.field(Policy.SUSPEND).truth(),
+        managed_by=nested.field(Policy.MANAGED_BY).text(),
+        scheduling=_scheduling(nested.field(Policy.SCHEDULING)),
+    )
+
+
+def _policy(spec: Reader, name: Policy, read_value: Callable[[Reader], T]) -> T:
+    """From either place; where both say something, the nested one wins, and the user is told."""
+    flat, nested = spec.field(name), spec.field(Spec.RUN_POLICY).field(name)
+    if flat.is_missing:
+        return read_value(nested)
+    if spec.field(Spec.RUN_POLICY).is_missing:
+        return read_value(flat)
+    if nested.is_missing:
+        flat.warn("stands beside spec.runPolicy, and counts", f"move it to {nested.path}")
+        return read_value(flat)
+    flat.warn(f"has no effect, because {nested.path} is there, too", "remove one of the two")
+    return read_value(nested)
+
+
+def _scheduling(found: Reader) -> SchedulingPolicy:
+    found.is_map()
+    found.only(("minAvailable", "queue", "minResources", "priorityClass", "scheduleTimeoutSeconds"))
+    return SchedulingPolicy(
+        queue=found.field("queue").text(),
+        priority_class=found.field("priorityClass").text(),
+        min_available=found.field("minAvailable").whole(),
+        min_resources=checked(found.field("minResources"), "{quantity") or {},
+        timeout=found.field("scheduleTimeoutSeconds").whole(),
+    )
+
+
+def _elastic(spec: Reader, groups: Iterable[ReplicaGroup]) -> Elastic | None:
+    """DRAGON's bounds. Where one is not written, the wish stands for it."""
+    least, most = spec.field(Spec.MIN_INSTANCES), spec.field(Spec.MAX_INSTANCES)
+    if least.is_missing and most.is_missing:
+        return None
+    wish = next((group.wish for group in groups if group.type is ReplicaType.WORKER), 1)
+    minimum, maximum = least.whole(1), most.whole(1)
+    if minimum is None:
+        minimum = min(wish, maximum or wish)
+    return Elastic(minimum, maximum if maximum is not None else max(wish, minimum))
+
+
+def _clamped(group: ReplicaGroup, elastic: Elastic | None, notes: Notes) -> ReplicaGroup:
+    if elastic is None or group.type is not ReplicaType.WORKER or elastic.minimum > elastic.maximum:
+        return group
+    wish = min(max(group.wish, elastic.minimum), elastic.maximum)
+    if wish != group.wish:
+        bounds = f"{elastic.minimum} to {elastic.maximum}"
+        written = Reader(group.wish, f"{group.path}.replicas", notes)
+        written.warn(f"{group.wish} is beyond the instances allowed, {bounds}: the job asks for {wish}")
+    return replace(group, wish=wish)
+
+
+def _fields(spec: Reader) -> None:
+    """Misplaced fields get a remedy of their own, before `only` would guess."""
+    misplaced = frozenset(Policy) - FLAT_POLICIES
+    for name, value in spec.fields():
+        if name in OF_OTHER_GENERATIONS:
+            value.warn(f"has no effect beside spec.{Spec.REPLICAS}: it belongs to an older generation", "remove it")
+        elif name in misplaced:
+            value.note_unknown(f"move it to spec.{Spec.RUN_POLICY}.{name}")
+    known = {Spec.REPLICAS, *FLAT_POLICIES, *NESTED_ONLY, *ELASTIC}
+    spec.only({*known, *OF_OTHER_GENERATIONS, *misplaced})
+    spec.field(Spec.RUN_POLICY).only(Policy)

@@ -1,0 +1,38 @@
+"""kubeflow.org/v1 as the training operator has it: policies in `spec.runPolicy`."""
+
+from __future__ import annotations
+
+from tarragon.frameworks.plugin import Dialect
+from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, reasons
+from tarragon.frameworks.tensorflow.labels import SINCE_TRAINING_OPERATOR_1_7, UP_TO_TRAINING_OPERATOR_1_6
+from tarragon.frameworks.tensorflow.naming import NAMES
+from tarragon.frameworks.tensorflow.recognition import is_nested
+from tarragon.frameworks.tensorflow.shape import Defaults, reader
+from tarragon.frameworks.tensorflow.wiring import Habits, wire
+from tarragon.job import classic
+from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5
+from tarragon.job.model import CleanPodPolicy, Replica, TrainingJob
+
+NAME = "kubeflow.org/v1"
+
+
+def labels(job: TrainingJob, replica: Replica) -> dict[str, str]:
+    """Both sets: SDKs select by the new ones, dashboards of long ago by the old ones."""
+    old = UP_TO_TRAINING_OPERATOR_1_6.of_replica(job, replica)
+    return old | SINCE_TRAINING_OPERATOR_1_7.of_replica(job, replica)
+
+
+DIALECT = Dialect(
+    name=NAME,
+    api_version="kubeflow.org/v1",
+    recognise=is_nested,
+    read=reader(Defaults(NAME, CleanPodPolicy.NONE)),
+    names=NAMES,
+    labels=labels,
+    selector=SINCE_TRAINING_OPERATOR_1_7.of_job,
+    worker_selector=SINCE_TRAINING_OPERATOR_1_7.of_workers,
+    wire=wire(Habits(container=MAIN_CONTAINER, lists_evaluator=True)),
+    status=classic.write,
+    condition_reason=reasons(invalid="TFJobFailedValidation"),
+    exit_codes=SINCE_TRAINING_OPERATOR_1_5,
+)

@@ -1,0 +1,190 @@
+"""`status.tarragon`, both ways: small enough for ten thousand replicas, and read without trust: users can edit it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tarragon.job import classic
+from tarragon.job.indexes import MOST, by_type, indexes, ranges, replicas
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.phase import Phase
+from tarragon.job.restarts import read_restarts, restart_fields
+from tarragon.job.status import Admission, FirstFailure, JobStatus, Wait
+from tarragon.kube.codec import micro_timestamp, timestamp
+from tarragon.kube.meta import Json
+
+T = TypeVar("T")
+
+LONGEST_MESSAGE = 2048
+"""Characters of a first failure's last words that are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What people and the scale subresource read in `status.tarragon`; nobody decides on it."""
+
+    generation: str
+    observed_generation: int
+    state: str
+    total: int
+    workers: int
+    selector: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """What a status says, and what in it could not be read (and counts as absent)."""
+
+    status: JobStatus
+    notes: tuple[str, ...] = ()
+
+
+def state_word(status: JobStatus, *, waits: bool) -> str:
+    """The one word for people. `waits`: the gang has no admission, and needs one."""
+    if status.phase.is_final or status.phase is Phase.SUSPENDED:
+        return status.phase.value
+    if waits:
+        return "Waiting"
+    return "Starting" if status.phase is Phase.CREATED else status.phase.value
+
+
+def tarragon_fields(status: JobStatus, summary: Summary) -> dict[str, Json]:
+    """Everything but the admission, which is the scheduler's to write."""
+    fields: dict[str, Json] = {
+        "generation": summary.generation,
+        "observedGeneration": summary.observed_generation,
+        "state": summary.state,
+        "ready": f"{status.ready}/{summary.total}",
+        "replicas": summary.workers,
+        "selector": summary.selector,
+        "restarts": restart_fields(status.restarts),
+    }
+    if status.finished:
+        fields["finished"] = by_type(status.finished)
+    if status.first_failure is not None:
+        fields["failure"] = _failure_fields(status.first_failure)
+    return fields
+
+
+def admission_fields(admission: Admission) -> dict[str, Json]:
+    """Grouped by node: a gang of thousands names each of its nodes once a type."""
+    fields: dict[str, Json] = {"queued": micro_timestamp(admission.queued)}
+    if admission.admitted is not None:
+        fields["admitted"] = micro_timestamp(admission.admitted)
+    if admission.size:
+        fields["size"] = {kind.value: number for kind, number in admission.size.items()}
+    if admission.nodes:
+        fields["nodes"] = _placement_fields(admission.nodes)
+    if admission.wait is not None:
+        fields["wait"] = {"code": admission.wait.code, "message": admission.wait.message}
+    return fields
+
+
+def read_status(raw: Json) -> JobStatus:
+    """What is on record of a job; whatever can't be read is absent."""
+    return recall(raw).status
+
+
+def recall(raw: Json) -> Recalled:
+    """Never raises. `raw` is the whole status, of any generation that has conditions."""
+    fields = raw if isinstance(raw, Mapping) else {}
+    ours = fields.get("tarragon")
+    ours = ours if isinstance(ours, Mapping) else {}
+    notes: list[str] = []
+
+    def read(name: str, reader: Callable[[Json], T], absent: T) -> T:
+        found = ours.get(name)
+        if found is None:
+            return absent
+        try:
+            return reader(found)
+        except (ValueError, TypeError, OverflowError, KeyError, AttributeError):
+            notes.append(f"status.tarragon.{name} can't be read and counts as absent")
+            return absent
+
+    conditions = classic.conditions(fields.get("conditions"))
+    status = JobStatus(
+        phase=classic.phase(conditions, ours.get("state")),
+        conditions=conditions,
+        counts=classic.counts(fields.get("replicaStatuses")),
+        started=classic.time(fields.get("startTime")),
+        completed=classic.time(fields.get("completionTime")),
+        admission=read("admission", _read_admission, None),
+        restarts=read("restarts", read_restarts, {}),
+        finished=read("finished", replicas, frozenset()),
+        ready=read("ready", _read_ready, 0),
+        first_failure=read("failure", _read_failure, None),
+    )
+    return Recalled(status=status, notes=tuple(notes))
+
+
+def _placement_fields(nodes: Mapping[Replica, str]) -> dict[str, dict[str, str]]:
+    found: dict[ReplicaType, dict[str, list[int]]] = {}
+    for replica, node in nodes.items():
+        found.setdefault(replica.type, {}).setdefault(node, []).append(replica.index)
+    return {
+        kind.value: {node: ranges(found[kind][node]) for node in sorted(found[kind])}
+        for kind in ReplicaType
+        if kind in found
+    }
+
+
+def _read_admission(found: Json) -> Admission:
+    wait = found.get("wait")
+    admitted = found.get("admitted")
+    return Admission(
+        queued=_time(found["queued"]),
+        admitted=None if admitted is None else _time(admitted),
+        size={ReplicaType(kind): _number(count) for kind, count in found.get("size", {}).items()},
+        nodes={
+            Replica(ReplicaType(kind), index): str(node)
+            for kind, placed in found.get("nodes", {}).items()
+            for node, text in placed.items()
+            for index in sorted(indexes(text))
+        },
+        wait=None if wait is None else Wait(code=str(wait["code"]), message=str(wait.get("message", ""))),
+    )
+
+
+def _failure_fields(failure: FirstFailure) -> dict[str, Json]:
+    fields: dict[str, Json] = {
+        "replica": {"type": failure.replica.type.value, "index": failure.replica.index},
+        "reason": failure.reason,
+        "message": failure.message[-LONGEST_MESSAGE:],
+        "at": timestamp(failure.at),
+    }
+    return fields if failure.exit_code is None else {**fields, "exitCode": failure.exit_code}
+
+
+def _read_failure(found: Json) -> FirstFailure:
+    replica = found["replica"]
+    code = found.get("exitCode")
+    return FirstFailure(
+        replica=Replica(ReplicaType(replica["type"]), _number(replica["index"])),
+        exit_code=None if code is None else _number(code),
+        reason=str(found.get("reason", "")),
+        message=str(found.get("message", "")),
+        at=_time(found["at"]),
+    )
+
+
+def _read_ready(found: Json) -> int:
+    return int(found.partition("/")[0])
+
+
+def _time(found: Json) -> dt.datetime:
+    time = classic.time(found)
+    if time is None:
+        raise ValueError(f"{found!r} is no time")
+    return time
+
+
+def _number(found: Json) -> int:
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise ValueError(f"{found!r} is no number")
+    if found > MOST:
+        raise ValueError(f"more than {MOST} replicas")
+    return found

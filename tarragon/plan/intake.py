@@ -1,0 +1,103 @@
+"""What a manifest means: a valid job, or everything that is wrong with it. The command line and the operator ask here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tarragon.base.errors import Problem
+from tarragon.frameworks.plugin import Dialect, Framework, Manifest, Rule
+from tarragon.frameworks.recognition import dialect_of
+from tarragon.job.model import GENERATION_ANNOTATION, TrainingJob
+from tarragon.kube.codec import timestamp
+from tarragon.kube.meta import CustomObject, Json, ManagedField
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """With problems there is no job. Without a dialect the job's mark is of no generation that we know."""
+
+    job: TrainingJob | None
+    dialect: Dialect | None
+    problems: Sequence[Problem] = ()
+    unknown: Sequence[Problem] = ()
+    """Fields that nobody knows: the command line refuses them, the operator runs the job and says so."""
+    warnings: Sequence[Problem] = ()
+
+
+def intake(framework: Framework, found: Manifest | CustomObject) -> Intake:
+    """Never raises, whatever was written."""
+    manifest = manifest_of(found) if isinstance(found, CustomObject) else found
+    dialect = dialect_of(framework, manifest)
+    if isinstance(dialect, Problem):
+        return Intake(job=None, dialect=None, problems=(dialect,))
+    reading = dialect.read(manifest)
+    guess = reading.job
+    problems = list(_outermost(reading.problems))
+    warnings = list(reading.warnings)
+    if guess is not None:
+        problems += _beyond(_asked(framework.rules, guess), problems)
+        warnings += _beyond(_asked(framework.cautions, guess), problems)
+    return Intake(
+        job=None if problems else guess,
+        dialect=dialect,
+        problems=tuple(dict.fromkeys(problems)),
+        unknown=tuple(dict.fromkeys(reading.unknown)),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
+
+
+def manifest_of(found: CustomObject) -> Manifest:
+    """The object as its user could have written it, with what recognition needs of its metadata."""
+    metadata = found.metadata
+    fields: dict[str, Json] = {
+        "name": metadata.name,
+        "namespace": metadata.namespace,
+        "uid": metadata.uid,
+        "labels": metadata.labels,
+        "annotations": metadata.annotations,
+    }
+    if metadata.creation_timestamp is not None:
+        fields["creationTimestamp"] = timestamp(metadata.creation_timestamp)
+    if GENERATION_ANNOTATION not in metadata.annotations:
+        fields["managedFields"] = [_managed(entry) for entry in metadata.managed_fields]
+    return {"apiVersion": found.api_version, "kind": found.kind, "metadata": fields, "spec": found.spec}
+
+
+def _managed(entry: ManagedField) -> dict[str, Json]:
+    fields: dict[str, Json] = {
+        "manager": entry.manager,
+        "operation": entry.operation,
+        "apiVersion": entry.api_version,
+        "fieldsV1": entry.fields_v1,
+    }
+    return fields if entry.time is None else {**fields, "time": timestamp(entry.time)}
+
+
+def _asked(rules: Iterable[Rule], job: TrainingJob) -> Iterator[Problem]:
+    for rule in rules:
+        yield from rule(job)
+
+
+def _outermost(problems: Sequence[Problem]) -> Iterator[Problem]:
+    """A value of a wrong type has no parts that could be missing: only the fault of the whole is told."""
+    paths = {problem.path for problem in problems}
+    for problem in problems:
+        if not any(_is_below(problem.path, path) for path in paths):
+            yield problem
+
+
+def _beyond(found: Iterable[Problem], told: Sequence[Problem]) -> list[Problem]:
+    """Those that do not follow from what was told already."""
+    paths = {problem.path for problem in told}
+    return [
+        problem
+        for problem in found
+        if problem.path not in paths and not any(_is_below(problem.path, path) for path in paths)
+    ]
+
+
+def _is_below(path: str, other: str) -> bool:
+    return path.startswith((f"{other}.", f"{other}["))
+
+
