@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import ssl
 import tempfile
@@ -20,6 +21,7 @@ from tarragon.cluster.errors import ApiError, from_status, unavailable
 _CONNECTIONS = 32
 """More of them cost a server more than they give a client (measured)."""
 
+_SENT_AT_ONCE = 2**20
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 70.0
 """kube-apiserver itself gives up on a plain request after 60 s and says so: let its words come first."""
@@ -122,7 +124,7 @@ class Transport:
             async with session.request(
                 request.method,
                 self._base.with_path(self._base.path.rstrip("/") + request.path).with_query(request.query),
-                data=request.body,
+                data=_payload(request.body),
                 headers={"Content-Type": request.content_type} if request.body is not None else None,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=silence),
                 allow_redirects=False,
@@ -156,6 +158,11 @@ class Transport:
                 return f"{url} closed the connection before its answer was complete"
             case _:
                 return f"cannot talk to {url}: {error}"
+
+
+def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
+    """Large ones as a file, which is sent piece by piece: aiohttp warns of bytes that it would send in one step."""
+    return body if body is None or len(body) <= _SENT_AT_ONCE else io.BytesIO(body)
 
 
 def _refusal(response: aiohttp.ClientResponse, body: bytes) -> ApiError:

@@ -368,7 +368,7 @@ async def test_a_foreground_delete_waits_for_the_dependents(kubectl: Kubectl, cl
 async def test_health_and_a_wrong_token(kubectl: Kubectl, cluster: Embedded) -> None:
     assert await kubectl("get", "--raw", "/readyz") == "ok"
     told = await kubectl.fails("get", "pods", "--token=wrong")
-    assert "You must be logged in to the server (Unauthorized)" in told
+    assert "You must be logged in to the server" in told
 
 
 async def test_what_kubectl_sends_as_protobuf_only_is_created(kubectl: Kubectl, cluster: Embedded) -> None:

@@ -33,7 +33,7 @@ class Script:
     asked: list[Asked] = field(default_factory=list)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        data = await request.read()
+        data = b"".join([chunk async for chunk in request.content.iter_any()])
         self.asked.append(
             Asked(
                 request.method,

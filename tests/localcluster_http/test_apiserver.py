@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import random
 import ssl
@@ -332,7 +333,9 @@ async def test_a_body_beyond_the_limit_is_cut_off(wire: Wire, sent: str) -> None
     async def chunks() -> AsyncIterator[bytes]:
         yield huge
 
-    async with wire.session.post(wire.url + PODS, data=huge if sent == "with its length" else chunks()) as response:
+    async with wire.session.post(
+        wire.url + PODS, data=io.BytesIO(huge) if sent == "with its length" else chunks()
+    ) as response:
         assert response.status == 413
         assert (await response.json())["reason"] == "RequestEntityTooLarge"
     assert (await wire("GET", f"{PODS}/p"))[0] == 404

@@ -326,6 +326,14 @@ async def test_an_object_is_created_in_the_namespace_that_it_names() -> None:
     assert script.asked[0].body == {"metadata": {"name": "a", "namespace": "team"}}
 
 
+async def test_an_object_of_megabytes_is_sent_like_any_other() -> None:
+    annotations = {"large": "x" * 900_000, "larger": "y" * 300_000}
+    async with talking(says(pod(), 201)) as (http, script):
+        await http.create(PODS, {"metadata": {"name": "a", "namespace": "team", "annotations": annotations}})
+
+    assert script.asked[0].body["metadata"]["annotations"] == annotations
+
+
 async def test_a_patch_is_a_merge_patch_of_the_object_or_its_subresource() -> None:
     async with talking(says(pod())) as (http, script):
         await http.patch(PODS, KEY, {"status": {"phase": "Running"}}, subresource="status")

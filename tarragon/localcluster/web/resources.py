@@ -257,3 +257,5 @@ def _refuse_scope(target: Target, method: str) -> None:
             raise refusals.no_such_resource()
         if method != "GET":
             raise refusals.method_not_allowed()
+    if not target.name and method in {"PUT", "PATCH"}:
+        raise refusals.method_not_allowed()
