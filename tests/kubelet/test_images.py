@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tarragon.localcluster.kubelet.image_file import read_images
+from tarragon.localcluster.kubelet.images import Environment, ImageMap, lacks_command
+
+
+def images(*patterns: str) -> ImageMap:
+    rules = tuple((pattern, Environment(folder=Path(f"/{number}"))) for number, pattern in enumerate(patterns))
+    return ImageMap(rules=rules, default=Environment(folder=Path("/default")))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "image"),
+    [
+        ("tensorflow/tensorflow", "tensorflow/tensorflow"),
+        ("tensorflow/tensorflow", "tensorflow/tensorflow:2.21.0"),
+        ("tensorflow/tensorflow", "docker.io/tensorflow/tensorflow:2.21.0"),
+        ("tensorflow/tensorflow:2.21.0", "tensorflow/tensorflow:2.21.0@sha256:abc"),
+        ("python", "docker.io/library/python:3.11"),
+        ("gcr.io/kubeflow*", "gcr.io/kubeflow-ci/tf-dist-mnist-test:1.0"),
+        ("localhost:5000/train", "localhost:5000/train:latest"),
+        ("*", ""),
+    ],
+)
+def test_a_pattern_fits_an_image_as_people_name_it(pattern: str, image: str) -> None:
+    assert images(pattern).environment(image).folder == Path("/0")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "image"),
+    [
+        ("tensorflow/tensorflow:2.20", "tensorflow/tensorflow:2.21.0"),
+        ("tensorflow", "tensorflow/tensorflow"),
+        ("localhost", "localhost:5000/train"),
+    ],
+)
+def test_other_images_get_the_default(pattern: str, image: str) -> None:
+    assert images(pattern).environment(image).folder == Path("/default")
+
+
+def test_the_first_pattern_that_fits_counts() -> None:
+    assert images("a/b:1", "a/*", "*").environment("a/b:1").folder == Path("/0")
+    assert images("a/b:1", "a/*", "*").environment("a/b:2").folder == Path("/1")
+
+
+def test_by_default_every_image_is_the_environment_that_runs_this() -> None:
+    programs = ImageMap().environment("anything:1").programs
+
+    assert (programs / Path(sys.executable).name).samefile(sys.executable)
+
+
+def test_a_folder_given_for_an_image_wins_and_keeps_what_is_known_of_it() -> None:
+    known = ImageMap(rules=(("a/b", Environment(folder=Path("/old"), entrypoint=("run",))),))
+
+    environment = known.with_folders({"a/b": Path("/new")}).environment("a/b:1")
+
+    assert (environment.folder, environment.entrypoint) == (Path("/new"), ("run",))
+
+
+def test_the_python_of_an_image_is_the_environments_wherever_it_was(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").touch()
+
+    places = Environment(folder=tmp_path, paths={"/app": "src", "/data": "/mnt/data"}).places()
+
+    assert places["/usr/bin/python3"] == places["/usr/local/bin/python3"] == tmp_path / "bin/python3"
+    assert "/usr/bin/python" not in places
+    assert (places["/app"], places["/data"]) == (tmp_path / "src", Path("/mnt/data"))
+
+
+def test_a_container_of_which_nobody_knows_what_to_start_is_a_problem_with_a_remedy() -> None:
+    problem = lacks_command("acme/x:1", [], ImageMap(), "spec.containers[0]")
+
+    assert str(problem) == (
+        "spec.containers[0].command: is missing, and what the image acme/x:1 starts by itself is not known on this "
+        "machine; write the command, or say it once for all in images.yaml: acme/x:1: "
+        "{entrypoint: [python, /app/main.py]}"
+    )
+
+
+def test_a_command_or_a_known_entrypoint_is_enough() -> None:
+    known = ImageMap(rules=(("acme/x", Environment(folder=Path("/e"), entrypoint=("run",))),))
+
+    assert lacks_command("acme/x:1", ["python"], ImageMap(), "") is None
+    assert lacks_command("acme/x:1", [], known, "") is None
+
+
+def test_the_file_of_images_is_read(tmp_path: Path) -> None:
+    text = """
+    tensorflow/tensorflow: venvs/tf
+    acme/*:
+      folder: /opt/acme
+      entrypoint: [python, /app/main.py]
+      workdir: /app
+      env: {LEVEL: "3"}
+      paths: {/app: src}
+    """
+
+    found, problems = read_images(text, tmp_path)
+
+    assert problems == []
+    assert found.environment("tensorflow/tensorflow:2").folder == tmp_path / "venvs/tf"
+    acme = found.environment("acme/train:1")
+    assert (acme.folder, acme.entrypoint, acme.workdir) == (Path("/opt/acme"), ("python", "/app/main.py"), "/app")
+    assert (acme.env, acme.paths) == ({"LEVEL": "3"}, {"/app": "src"})
+
+
+def test_every_fault_in_the_file_of_images_is_told(tmp_path: Path) -> None:
+    text = "a: 3\nb: {entrypiont: x}\nc: {entrypoint: python x.py}\nd: {env: {N: 3}}\ne: /fine\n"
+
+    found, problems = read_images(text, tmp_path)
+
+    assert [str(problem) for problem in problems] == [
+        "a: must be a folder, or an object with some of folder, entrypoint, workdir, env, paths",
+        "b.entrypiont: is not a known field; did you mean entrypoint?",
+        "c.entrypoint: must be a list of texts; for example [python, /app/main.py]",
+        "d.env: must map texts to texts; put numbers in quotes",
+    ]
+    assert found.environment("e").folder == Path("/fine")
+
+
+@pytest.mark.parametrize("text", ["{", "- a\n- b\n", "just words"])
+def test_a_file_of_images_that_is_no_such_thing_is_a_problem(text: str, tmp_path: Path) -> None:
+    assert read_images(text, tmp_path)[1]
+
+
+def test_an_empty_file_of_images_is_none(tmp_path: Path) -> None:
+    assert read_images("", tmp_path) == (ImageMap(), [])

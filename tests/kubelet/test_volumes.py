@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon.localcluster.kubelet import volumes
+from tarragon.localcluster.kubelet.errors import CannotMount, CannotStart
+from tarragon.localcluster.kubelet.mounts import places, remove
+from tarragon.localcluster.kubelet.sources import Sources
+from tarragon.localcluster.kubelet.volumes import Surroundings
+from tests.kubelet.builders import container, pod
+
+SOURCES = Sources(
+    config_maps={"cm": {"train.py": b"print(1)\n", "hosts": b"ps-0:2222\n", "blob": b"\xff\x00"}},
+    secrets={"keys": {"token": b"s3cret ps-0:2222"}},
+    claims=frozenset({"data"}),
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def make(folder: Path, volume: dict[str, Any], **around: Any) -> Path:
+    made = volumes.make(
+        Surroundings(
+            pod=pod("p", volumes=[{"name": "v", **volume}], metadata={"labels": {"a": "b", "c": 'd"e'}}),
+            folder=folder / "volumes",
+            claims=folder / "claims",
+            given=around.get("given", {}),
+            sources=SOURCES,
+            allocatable={"cpu": 8000},
+            local=lambda text: text.replace("ps-0:2222", "127.0.0.1:20000"),
+        )
+    )
+    return made["v"]
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def test_an_empty_dir_is_an_empty_folder_that_is_kept_for_the_pod(folder: Path) -> None:
+    place = make(folder, {"emptyDir": {"medium": "Memory"}})
+    (place / "x").touch()
+
+    assert make(folder, {"emptyDir": {}}) == place
+    assert (place / "x").exists()
+
+
+def test_a_config_map_is_a_folder_of_files_with_local_addresses(folder: Path) -> None:
+    place = make(folder, {"configMap": {"name": "cm"}})
+
+    assert contents(place) == {"train.py": b"print(1)\n", "hosts": b"127.0.0.1:20000\n", "blob": b"\xff\x00"}
+    assert (place / "train.py").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_secret_is_not_translated(folder: Path) -> None:
+    place = make(folder, {"secret": {"secretName": "keys", "defaultMode": 0o400}})
+
+    assert contents(place) == {"token": b"s3cret ps-0:2222"}
+    assert (place / "token").stat().st_mode & 0o777 == 0o400
+
+
+def test_items_choose_keys_paths_and_modes(folder: Path) -> None:
+    items = [{"key": "train.py", "path": "src/main.py", "mode": 0o755}]
+
+    place = make(folder, {"configMap": {"name": "cm", "items": items}})
+
+    assert contents(place) == {"src/main.py": b"print(1)\n"}
+    assert (place / "src/main.py").stat().st_mode & 0o777 == 0o755
+
+
+def test_the_downward_api_is_a_folder_of_files(folder: Path) -> None:
+    items = [
+        {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}},
+        {"path": "cpu", "resourceFieldRef": {"containerName": "main", "resource": "limits.cpu"}},
+    ]
+
+    assert contents(make(folder, {"downwardAPI": {"items": items}})) == {"labels": b'a="b"\nc="d\\"e"', "cpu": b"8"}
+
+
+def test_projections_are_merged_and_a_token_is_left_out(folder: Path) -> None:
+    parts = [
+        {"serviceAccountToken": {"path": "token"}},
+        {"configMap": {"name": "cm", "items": [{"key": "train.py", "path": "t.py"}]}},
+        {"secret": {"name": "keys"}},
+        {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+    ]
+
+    place = make(folder, {"projected": {"sources": parts}})
+
+    assert set(contents(place)) == {"t.py", "token", "name"}
+
+
+def test_a_claim_is_a_folder_that_stays(folder: Path) -> None:
+    place = make(folder, {"persistentVolumeClaim": {"claimName": "data"}})
+    (place / "x").touch()
+
+    assert make(folder, {"persistentVolumeClaim": {"claimName": "data"}}) == place
+    assert place == folder / "claims/default/data"
+
+
+def test_a_folder_may_stand_for_a_claim_or_for_any_volume_by_its_name(folder: Path) -> None:
+    claim = {"persistentVolumeClaim": {"claimName": "data"}}
+
+    assert make(folder, claim, given={"data": folder}) == folder
+    assert make(folder, {"nfs": {"server": "x", "path": "/"}}, given={"v": folder}) == folder
+
+
+def chosen(key: str, path: str) -> dict[str, Any]:
+    return {"configMap": {"name": "cm", "items": [{"key": key, "path": path}]}}
+
+
+@pytest.mark.parametrize(
+    ("volume", "words"),
+    [
+        ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
+        (chosen("no", "x"), "references non-existent config key: no"),
+        (chosen("hosts", "../x"), "'../x' must be a path within the volume"),
+        ({"secret": {"secretName": "none"}}, 'secret "none" not found'),
+        ({"persistentVolumeClaim": {"claimName": "none"}}, 'persistentvolumeclaim "none" not found'),
+        ({"hostPath": {"path": "/no", "type": "Directory"}}, "hostPath type check failed: /no is not a directory"),
+        ({"hostPath": {"path": "/usr", "type": "File"}}, "hostPath type check failed: /usr is not a file"),
+        ({"hostPath": {"path": "/usr", "type": "Socket"}}, "hostPath type check failed: /usr is not a socket file"),
+    ],
+)
+def test_a_volume_that_cannot_be_made_says_so_as_a_kubelet_does(folder: Path, volume: Any, words: str) -> None:
+    with pytest.raises(CannotMount) as refusal:
+        make(folder, volume)
+
+    assert str(refusal.value) == f'MountVolume.SetUp failed for volume "v" : {words}'
+    assert refusal.value.reason == "ContainerCreating"
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        {"configMap": {"name": "none", "optional": True}},
+        {"secret": {"secretName": "none", "optional": True}},
+        {"configMap": {"name": "cm", "optional": True, "items": [{"key": "no", "path": "x"}]}},
+    ],
+)
+def test_what_is_optional_and_not_there_is_an_empty_folder(folder: Path, volume: Any) -> None:
+    assert contents(make(folder, volume)) == {}
+
+
+@pytest.mark.parametrize("kind", ["nfs", "csi", "ephemeral", "gitRepo", "somethingNew"])
+def test_a_volume_that_needs_a_driver_is_refused_by_name_with_a_way_out(folder: Path, kind: str) -> None:
+    with pytest.raises(CannotStart) as refusal:
+        make(folder, {kind: {}})
+
+    assert (
+        str(refusal.value)
+        == f"volume v: {kind} is not available on a process node; give a folder with --volume v=FOLDER"
+    )
+
+
+@pytest.mark.parametrize(("kind", "made"), [("DirectoryOrCreate", Path.is_dir), ("FileOrCreate", Path.is_file)])
+def test_a_host_path_may_be_created(folder: Path, kind: str, made: Any) -> None:
+    assert made(make(folder, {"hostPath": {"path": str(folder / "new"), "type": kind}}))
+
+
+def mounted(folder: Path, **mount: Any) -> dict[str, Path]:
+    described = container(volumeMounts=[{"name": "v", "mountPath": "/data/", **mount}])
+    return places(described, {"v": folder}, {"NAME": "w-0"})
+
+
+def test_a_mount_path_is_the_volume(folder: Path) -> None:
+    assert mounted(folder) == {"/data": folder}
+
+
+def test_a_sub_path_is_made_when_it_is_not_there(folder: Path) -> None:
+    place = mounted(folder, subPath="a/b")["/data"]
+
+    assert place == folder / "a/b"
+    assert place.is_dir()
+
+
+def test_a_sub_path_may_be_a_file(folder: Path) -> None:
+    (folder / "x.py").touch()
+
+    assert mounted(folder, subPath="x.py") == {"/data": folder / "x.py"}
+
+
+def test_a_sub_path_may_come_from_a_variable(folder: Path) -> None:
+    assert mounted(folder, subPathExpr="runs/$(NAME)") == {"/data": folder / "runs/w-0"}
+    with pytest.raises(CannotStart, match="a variable that is not set"):
+        mounted(folder, subPathExpr="runs/$(NONE)")
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc", "link", "link/passwd"])
+def test_no_sub_path_leads_out_of_its_volume(folder: Path, path: str) -> None:
+    volume = folder / "volume"
+    volume.mkdir()
+    (volume / "link").symlink_to("/etc")
+
+    with pytest.raises(CannotStart, match="failed to prepare subPath"):
+        mounted(volume, subPath=path)
+
+
+def test_a_mount_of_a_volume_that_the_pod_does_not_have_is_named() -> None:
+    with pytest.raises(CannotStart, match="the pod has no volume 'v'"):
+        places(container(volumeMounts=[{"name": "v", "mountPath": "/x"}]), {}, {})
+
+
+def test_a_folder_is_removed_whatever_permissions_a_container_has_left(folder: Path) -> None:
+    inner = folder / "pod/a/b"
+    inner.mkdir(parents=True)
+    (inner / "file").touch()
+    inner.chmod(0o000)
+    (folder / "pod/link").symlink_to(folder / "kept")
+    (folder / "kept").mkdir()
+    child = os.fork()
+    if child == 0:
+        if os.getuid() == 0:  # root needs no permissions: be nobody, who owns the folder
+            for path in (folder / "pod", folder / "pod/a", inner):
+                os.chown(path, 65534, 65534)
+            for parent in [folder, *folder.parents][:3]:
+                parent.chmod(0o777)
+            os.setuid(65534)
+        remove(folder / "pod")
+        os._exit(0)
+
+    assert os.waitpid(child, 0)[1] == 0
+    assert not (folder / "pod").exists()
+    assert (folder / "kept").exists()
