@@ -54,6 +54,10 @@ def listed(things: Sequence[str], most: int = 8) -> str:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines with the columns under each other, three spaces between them, nothing behind the last."""
-    cells = [[str(cell) for cell in row] for row in (header, *rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    return ["   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return ["   ".join(cells).rstrip() for cells in padded([header, *rows])]
+
+
+def padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Every cell as wide as the widest of its column."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]

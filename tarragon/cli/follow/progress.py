@@ -10,7 +10,7 @@ from tarragon.job.encoding import state_word
 from tarragon.job.member import main_status
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.status import JobStatus, Wait
+from tarragon.job.status import Condition, JobStatus, Wait
 from tarragon.kube.core import ContainerStatus, Pod, Terminated
 from tarragon.kube.meta import Key
 
@@ -97,21 +97,36 @@ class Sighting:
 def read(seen: Sighting) -> Progress:
     """Every replica that is to be or was, in the order of the types."""
     status = seen.status
-    condition = next((known for known in reversed(status.conditions) if known.is_true), None)
-    waits = status.admission is None or status.admission.admitted is None
-    wait = status.admission.wait if status.admission is not None and waits else None
+    condition = last_condition(status)
     return Progress(
         key=seen.key,
         kind=seen.kind,
-        state=state_word(status, waits=waits and status.phase is Phase.CREATED),
+        state=state(status),
         reason=condition.reason if condition is not None else "",
         message=condition.message if condition is not None else "",
-        wait=wait,
+        wait=wait(status),
         created=seen.created,
         started=status.started,
         completed=status.completed,
         members=tuple(_member(seen, replica) for replica in sorted(_replicas(seen), key=_place)),
     )
+
+
+def state(status: JobStatus) -> str:
+    """The one word for people."""
+    waits = status.admission is None or status.admission.admitted is None
+    return state_word(status, waits=waits and status.phase is Phase.CREATED)
+
+
+def wait(status: JobStatus) -> Wait | None:
+    """Why it has not been admitted, as far as the scheduler has said."""
+    admission = status.admission
+    return admission.wait if admission is not None and admission.admitted is None else None
+
+
+def last_condition(status: JobStatus) -> Condition | None:
+    """The newest of those that hold."""
+    return next((known for known in reversed(status.conditions) if known.is_true), None)
 
 
 def newest(pods: Iterable[tuple[Replica, Pod]]) -> dict[Replica, Pod]:

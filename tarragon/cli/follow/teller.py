@@ -82,7 +82,7 @@ class Plain:
 
 
 class Moving:
-    """Rows at the bottom of the terminal; the logs scroll by above them, or are only hinted at when they go to a file."""
+    """Rows at the bottom of the terminal; the logs scroll by above them, or, when they go to a file, are hinted at."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

@@ -1,0 +1,89 @@
+"""JOB on the command line, with the names there are for whoever presses Tab."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+from tarragon.base.errors import TarragonError
+from tarragon.cli.settings import Settings, home
+
+if TYPE_CHECKING:
+    from tarragon.kube.meta import JsonObject
+    from tarragon.localcluster.home import Home
+
+_DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
+
+PATIENCE = 1.5
+"""Seconds that somebody who has pressed Tab will wait."""
+
+
+class Duration(click.ParamType[float]):
+    """`90`, `90s`, `1h30m`: seconds as a number."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        match = _DURATION.fullmatch(str(value).strip())
+        if match is None or not match[0]:
+            self.fail(f"{value!r} is no duration; write for example 90, 90s, 5m or 1h30m", param, ctx)
+        return sum(float(match[unit] or 0) * length for unit, length in (("h", 3600), ("m", 60), ("s", 1)))
+
+
+def _complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    namespace = ctx.obj.namespace if isinstance(ctx.obj, Settings) else "default"
+    return [CompletionItem(name) for name in job_names(home(), namespace) if name.startswith(incomplete)]
+
+
+job_argument = click.argument("name", metavar="JOB", shell_complete=_complete)
+"""The parameter `name`: a name, kind/name or @latest."""
+
+
+def job_names(place: Home, namespace: str) -> Sequence[str]:
+    """Nothing where nothing can be found out: whoever presses Tab wants no error."""
+    from tarragon.frameworks.catalog import FRAMEWORKS
+    from tarragon.localcluster.presence import read_server
+
+    server = read_server(place)
+    with suppress(OSError, ValueError, KeyError, TarragonError):
+        if server is not None and server.lives():
+            paths = [framework.resource.path(namespace) for framework in FRAMEWORKS]
+            return [name for path in paths for name in _asked(place, server.url + path)]
+        return list(_read(place, [framework.resource.full_name for framework in FRAMEWORKS], namespace))
+    return []
+
+
+def _asked(place: Home, url: str) -> Iterator[str]:
+    """By hand: importing a client library takes longer than all the rest."""
+    import ssl
+    from urllib.request import Request, urlopen
+
+    headers = {
+        "Authorization": f"Bearer {place.read_token()}",
+        "Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",
+    }
+    trusted = ssl.create_default_context(cafile=str(place.ca))
+    with urlopen(Request(url, headers=headers), timeout=PATIENCE, context=trusted) as answer:  # noqa: S310 - our own server
+        for item in json.load(answer)["items"]:
+            yield item["metadata"]["name"]
+
+
+def _read(place: Home, kinds: Sequence[str], namespace: str) -> Iterator[str]:
+    from tarragon.localcluster.database import Reading
+
+    reading = Reading.open(place.store)
+    try:
+        for kind in kinds:
+            for body in reading.bodies(kind, namespace):
+                thing: JsonObject = json.loads(body)
+                yield thing["metadata"]["name"]
+    finally:
+        reading.close()

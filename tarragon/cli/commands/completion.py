@@ -1,0 +1,28 @@
+"""`tarragon completion`: the script that makes a shell complete commands, options and the names of jobs."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from tarragon.cli.settings import Command
+
+SHELLS = ("bash", "zsh", "fish")
+VARIABLE = "_TARRAGON_COMPLETE"
+
+_HOW = {
+    "bash": "source <(tarragon completion bash)    # once, or in ~/.bashrc",
+    "zsh": "source <(tarragon completion zsh)     # once, or in ~/.zshrc",
+    "fish": "tarragon completion fish | source     # once, or in ~/.config/fish/config.fish",
+}
+
+
+@click.command(cls=Command, epilog="\b\n" + "\n".join(_HOW.values()))
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
+    """Print the script that completes commands, options and the names of jobs."""
+    made = get_completion_class(shell)
+    if made is None:
+        raise click.UsageError(f"click knows no shell {shell}")
+    click.echo(made(ctx.find_root().command, {}, "tarragon", VARIABLE).source())

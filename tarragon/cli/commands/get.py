@@ -1,0 +1,37 @@
+"""`tarragon get`: one job, as a row or as the object it is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from tarragon.base.clock import SystemClock
+from tarragon.cli.arguments import job_argument
+from tarragon.cli.jobs import find
+from tarragon.cli.output import FORMS, TEXTS, show
+from tarragon.cli.rows import header, row
+from tarragon.cli.session import looking
+from tarragon.cli.settings import Command, Settings
+
+
+@click.command(cls=Command)
+@job_argument
+@click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", help="table by default")
+@click.pass_obj
+def command(settings: Settings, name: str, form: str) -> None:
+    """One job, as a row or as the object it is. JOB is a name, kind/name or @latest."""
+    asyncio.run(_get(settings, name, form))
+
+
+async def _get(settings: Settings, name: str, form: str) -> None:
+    async with looking(settings) as looker:
+        job = await find(looker, name, settings.namespace)
+        if form in TEXTS:
+            click.echo(TEXTS[form](await looker.get(job.framework.resource.reading(dict), job.key)))
+            return
+    if form == "name":
+        click.echo(job.name)
+        return
+    facts = {"is_wide": form == "wide", "names_namespace": False}
+    show([header(**facts), row(job, SystemClock().now(), **facts)], settings)

@@ -1,0 +1,26 @@
+"""`tarragon kubeconfig`: where kubectl and every other client find the embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from tarragon.base.clock import SystemClock
+from tarragon.cli.session import require_local
+from tarragon.cli.settings import Command, Settings, home
+
+
+@click.command(cls=Command)
+@click.pass_obj
+def command(settings: Settings) -> None:
+    r"""Print the path of the local cluster's kubeconfig; starts the cluster if it does not run.
+
+    \b
+    export KUBECONFIG=$(tarragon kubeconfig)
+    """
+    from tarragon.localcluster.daemon import ensure_running
+
+    require_local(settings)
+    asyncio.run(ensure_running(home(), SystemClock()))
+    click.echo(home().kubeconfig)

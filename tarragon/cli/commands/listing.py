@@ -1,0 +1,119 @@
+"""`tarragon list`: all jobs, with their state and what keeps them from going on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from tarragon.base.clock import Clock, SystemClock
+from tarragon.cli.jobs import Known, all_jobs, known
+from tarragon.cli.output import FORMS, TEXTS, as_list, show
+from tarragon.cli.rows import header, row
+from tarragon.cli.session import looking, watching
+from tarragon.cli.settings import Command, Settings
+from tarragon.cluster.errors import Unavailable
+from tarragon.cluster.port import Cluster, Selection
+from tarragon.cluster.reflector import Cache, Trouble
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.plugin import Framework
+from tarragon.kube.meta import CustomObject, Key
+from tarragon.kube.selectors import label_selector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which jobs, and how they are shown."""
+
+    settings: Settings
+    selection: Selection
+    form: str
+
+    @property
+    def header(self) -> Sequence[str]:
+        return header(is_wide=self.form == "wide", names_namespace=not self.selection.namespace)
+
+    def row(self, job: Known, clock: Clock) -> Sequence[str]:
+        return row(job, clock.now(), is_wide=self.form == "wide", names_namespace=not self.selection.namespace)
+
+
+@click.command("list", cls=Command)
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="of all namespaces")
+@click.option("-l", "--selector", "labels", default="", help="only jobs with these labels: team=vision,tier!=test")
+@click.option("-w", "--watch", "watches", is_flag=True, help="go on, with a line for every change")
+@click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", help="table by default")
+@click.pass_obj
+def command(settings: Settings, everywhere: bool, labels: str, watches: bool, form: str) -> None:
+    """All jobs with their state, and why they do not go on."""
+    try:
+        label_selector(labels)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--selector") from error
+    if watches and form not in {"table", "wide"}:
+        raise click.UsageError(f"--watch prints a table, not {form}")
+    selection = Selection(namespace="" if everywhere else settings.namespace, labels=labels)
+    wanted = Wanted(settings=settings, selection=selection, form=form)
+    asyncio.run(_watch(wanted, SystemClock()) if watches else _list(wanted, SystemClock()))
+
+
+async def _list(wanted: Wanted, clock: Clock) -> None:
+    async with looking(wanted.settings) as looker:
+        jobs = await all_jobs(looker, wanted.selection)
+        if wanted.form in TEXTS:
+            whole = [await looker.get(job.framework.resource.reading(dict), job.key) for job in jobs]
+            click.echo(TEXTS[wanted.form](as_list(whole)))
+            return
+    if wanted.form == "name":
+        for job in jobs:
+            click.echo(job.name)
+    elif jobs:
+        show([wanted.header, *(wanted.row(job, clock) for job in jobs)], wanted.settings)
+    else:
+        where = f" in namespace {wanted.selection.namespace}; -A shows all" if wanted.selection.namespace else ""
+        click.echo(f"No jobs{where}", err=True)
+
+
+async def _watch(wanted: Wanted, clock: Clock) -> None:
+    """Rows as they change, the header once. Ends with Ctrl-C, or with the cluster."""
+    changes: asyncio.Queue[Known | Unavailable] = asyncio.Queue()
+    rows: dict[Key, Sequence[str]] = {}
+    async with watching(wanted.settings) as cluster:
+        tasks = [asyncio.create_task(_cache(cluster, each, wanted, changes).run()) for each in FRAMEWORKS]
+        try:
+            while True:
+                job = await changes.get()
+                if isinstance(job, Unavailable):
+                    raise job
+                _show_change(wanted, job, clock, rows)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+def _show_change(wanted: Wanted, job: Known, clock: Clock, rows: dict[Key, Sequence[str]]) -> None:
+    is_first = not rows
+    cells = wanted.row(job, clock)
+    rows.pop(job.key, None)
+    rows[job.key] = cells
+    show([wanted.header, *rows.values()], wanted.settings, shown=2 if is_first else 1)
+
+
+def _cache(
+    cluster: Cluster, framework: Framework, wanted: Wanted, changes: asyncio.Queue[Known | Unavailable]
+) -> Cache[CustomObject]:
+    cache = Cache(cluster, framework.resource, SystemClock(), wanted.selection, jitter=random.Random())
+
+    def changed(_: Key, before: CustomObject | None, after: CustomObject | None) -> None:
+        if after is not None and (before is None or known(framework, before).status != known(framework, after).status):
+            changes.put_nowait(known(framework, after))
+
+    def troubled(trouble: Trouble) -> None:
+        if isinstance(trouble.error, Unavailable):
+            changes.put_nowait(trouble.error)
+
+    cache.subscribe(changed)
+    cache.on_trouble(troubled)
+    return cache

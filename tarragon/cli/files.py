@@ -1,0 +1,75 @@
+"""Reading FILE: a path, `-` for standard input, or a URL; never more than a manifest can be."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from tarragon.base.errors import TarragonError
+
+LARGEST = 16 * 2**20
+"""Bytes. etcd takes no object above 1.5 MB; what is larger than this is no manifest."""
+PATIENCE = 20.0
+"""Seconds a web server may take for its first byte and between any two."""
+
+_URLS = ("http://", "https://")
+
+
+class Unreadable(TarragonError):
+    """Exit code 2: the argument is wrong, not the cluster."""
+
+    exit_code = 2
+
+
+def read(name: str) -> bytes:
+    """Raises Unreadable."""
+    if name == "-":
+        if sys.stdin.isatty():
+            click.echo("Reading the manifest from the terminal; end it with Ctrl-D.", err=True)
+        return _bounded(sys.stdin.buffer, "standard input")
+    if name.startswith(_URLS):
+        return _fetched(name)
+    try:
+        with Path(name).open("rb") as file:
+            return _bounded(file, name)
+    except OSError as error:
+        raise _unreadable(name, error) from error
+
+
+def named(name: str) -> str:
+    """How messages call it."""
+    return "standard input" if name == "-" else name
+
+
+def _bounded(file: BinaryIO, name: str) -> bytes:
+    data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise Unreadable(f"{name} is too large for a manifest", why=f"more than {LARGEST >> 20} MiB")
+    return data
+
+
+def _fetched(url: str) -> bytes:
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    try:
+        with urlopen(Request(url, headers={"User-Agent": "tarragon"}), timeout=PATIENCE) as answer:  # noqa: S310 - see read
+            return _bounded(answer, url)
+    except HTTPError as error:
+        raise Unreadable(f"can't read {url}", why=f"the server says {error.code} {error.reason}") from error
+    except (OSError, HTTPException, ValueError) as error:
+        why = getattr(error, "reason", None) or error
+        raise Unreadable(f"can't read {url}", why=str(why), remedy="fetch it yourself and name the file") from error
+
+
+def _unreadable(name: str, error: OSError) -> Unreadable:
+    if error.errno == errno.ENOENT:
+        return Unreadable(f"there is no file {name}", why=f"looked for in {Path.cwd()}")
+    if error.errno == errno.EISDIR:
+        return Unreadable(f"{name} is a folder", remedy="name one of the files in it")
+    return Unreadable(f"can't read {name}", why=error.strerror or str(error))

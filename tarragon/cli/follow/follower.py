@@ -1,0 +1,90 @@
+"""Following one job on a cluster until it has ended, is suspended or is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from tarragon.base.clock import Clock
+from tarragon.cli.follow.listening import Listener
+from tarragon.cli.follow.live import Live
+from tarragon.cli.follow.progress import ENDING, Progress, newest, read
+from tarragon.cli.jobs import Known, known, pods_of, sighting
+from tarragon.cluster.port import Cluster
+from tarragon.job.model import Replica
+from tarragon.kube.core import Pod
+
+LAST_STATES = 2.0
+"""Seconds in which replicas that end with their job may still show their exit codes."""
+
+
+class Follower:
+    """Goes on where it was when it is given another connection: nothing is told twice. `listener` None: no logs."""
+
+    def __init__(
+        self, job: Known, clock: Clock, progressed: Callable[[Progress], None], listener: Listener | None = None
+    ) -> None:
+        self.job = job
+        self.progress = read(sighting(job, {}))
+        self.is_gone = False
+        self._clock = clock
+        self._progressed = progressed
+        self._listener = listener
+        self._pods: dict[Replica, Pod] = {}
+        self._is_told = False
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more will happen by itself."""
+        return self.is_gone or self.progress.is_final or self.progress.state == "Suspended"
+
+    async def follow(self, cluster: Cluster) -> None:
+        """Return when it is over. Raises Unavailable or Unauthorized when the cluster is gone."""
+        live = Live(cluster, self.job, self._clock)
+        try:
+            async with live.watching():
+                await self._news(live)
+                while not self.is_over:
+                    await self._news(live)
+                await self._end(live)
+        finally:
+            if self._listener is not None:
+                await self._listener.stop()
+
+    async def _news(self, live: Live) -> None:
+        await live.changed()
+        if live.trouble is not None:
+            raise live.trouble
+        self._look(live)
+
+    async def _end(self, live: Live) -> None:
+        """Replicas that end together with their job have exit codes and last words, too."""
+        end = self._clock.monotonic() + LAST_STATES
+        while self._is_settling and (left := end - self._clock.monotonic()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await live.changed()
+            self._look(live)
+        if self._listener is not None:
+            await self._listener.last_words(self._pods)
+
+    @property
+    def _is_settling(self) -> bool:
+        return not self.is_gone and any(member.state == ENDING for member in self.progress.members)
+
+    def _look(self, live: Live) -> None:
+        found = live.job
+        self.is_gone = found is None
+        if found is not None:
+            self.job = known(self.job.framework, found)
+        present = newest(pods_of(self.job, live.pods))
+        self._pods |= present
+        gone = frozenset(pod.metadata.uid for replica, pod in self._pods.items() if replica not in present)
+        progress = read(sighting(self.job, self._pods, gone))
+        if progress != self.progress or not self._is_told:
+            self.progress = progress
+            self._is_told = True
+            self._progressed(progress)
+        if self._listener is not None:
+            self._listener.listen(live.cluster, present)

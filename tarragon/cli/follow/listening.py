@@ -1,0 +1,116 @@
+"""Reading the logs of a job's replicas as they come, each container's from its beginning to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+
+from tarragon.base.clock import Clock
+from tarragon.cli.follow.book import Instance, LogBook
+from tarragon.cli.follow.lines import Lines
+from tarragon.cluster.errors import ApiError, Unavailable
+from tarragon.cluster.port import Cluster, LogOptions
+from tarragon.job.model import Replica
+from tarragon.kube.core import ContainerStatus, Pod
+
+LAST_WORDS = 5.0
+"""Seconds that the logs of containers that have ended may take to arrive."""
+PAUSE = 0.3
+
+Said = Callable[[Replica, Sequence[tuple[str, str]]], None]
+"""New lines of one replica, each with its timestamp."""
+
+
+class Listener:
+    """Reads on after a broken connection, from a new one too, and tells no line twice."""
+
+    def __init__(self, main_container: str, clock: Clock, said: Said) -> None:
+        self.book = LogBook()
+        self._main_container = main_container
+        self._clock = clock
+        self._said = said
+        self._tasks: dict[Instance, asyncio.Task[None]] = {}
+
+    def listen(self, cluster: Cluster, pods: Mapping[Replica, Pod]) -> None:
+        """Begin with every container that has begun since the last call."""
+        for replica, pod in pods.items():
+            for instance in instances(replica, pod, self._main_container):
+                if instance not in self._tasks and not self.book.is_complete(instance):
+                    self._tasks[instance] = asyncio.create_task(self._read(cluster, pod, instance))
+
+    async def last_words(self, pods: Mapping[Replica, Pod]) -> None:
+        """Wait for the rest of what the containers that have ended have said."""
+        ended = [task for instance, task in self._tasks.items() if has_ended(pods.get(instance.replica), instance)]
+        if ended:
+            await asyncio.wait(ended, timeout=LAST_WORDS)
+
+    async def stop(self) -> None:
+        """Let go of the connections. What was not read to its end is read again by the next `listen`."""
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self, cluster: Cluster, pod: Pod, instance: Instance) -> None:
+        before = instance.before()
+        if before.number >= 0 and not self.book.has_begun(before):
+            await self._read_once(cluster, pod, before)
+        while not await self._read_once(cluster, pod, instance):
+            await self._clock.sleep(PAUSE)
+        self.book.complete(instance)
+
+    async def _read_once(self, cluster: Cluster, pod: Pod, instance: Instance) -> bool:
+        """Whether there is nothing more to read: the log has come to its end, or is not kept any more."""
+        self.book.begin(instance)
+        status = container_status(pod, instance.container)
+        is_previous = status is not None and status.restart_count > instance.number
+        options = LogOptions(
+            container=instance.container, follow=not is_previous, timestamps=True, previous=is_previous
+        )
+        lines = Lines()
+        try:
+            async with aclosing(cluster.pod_log(pod.metadata.key, options)) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    self._hear(instance, lines.feed(chunk))
+        except Unavailable:
+            # A line that was cut off is dropped: it comes again, whole.
+            return False
+        except ApiError:
+            return True
+        self._hear(instance, lines.finish())
+        return True
+
+    def _hear(self, instance: Instance, lines: Sequence[str]) -> None:
+        fresh = self.book.new(instance, lines)
+        if fresh:
+            self._said(instance.replica, fresh)
+
+
+def instances(replica: Replica, pod: Pod, main_container: str) -> Iterator[Instance]:
+    """The newest run of the main container and of every init container, as far as they have begun. No sidecars."""
+    names = [container.name for container in pod.spec.containers]
+    wanted = main_container if main_container in names else names[0] if names else ""
+    for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+        if (status.name == wanted or status.name not in names) and has_begun(status):
+            yield Instance(replica, pod.metadata.uid, status.name, status.restart_count)
+
+
+def has_begun(status: ContainerStatus) -> bool:
+    states = (status.state.running, status.state.terminated, status.last_state.terminated)
+    return any(state is not None for state in states)
+
+
+def has_ended(pod: Pod | None, instance: Instance) -> bool:
+    """Whether no more can come: its container has ended, or its pod is another one by now."""
+    if pod is None or pod.metadata.uid != instance.uid or pod.is_finished:
+        return True
+    status = container_status(pod, instance.container)
+    return status is not None and (status.restart_count > instance.number or status.state.terminated is not None)
+
+
+def container_status(pod: Pod, name: str) -> ContainerStatus | None:
+    """Of an init container, too."""
+    statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    return next((status for status in statuses if status.name == name), None)

@@ -1,0 +1,175 @@
+"""Jobs as users name them, and what is known of one: `name`, `kind/name` or `@latest`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tarragon.base.errors import TarragonError
+from tarragon.cli.follow.progress import Sighting
+from tarragon.cli.session import Looker
+from tarragon.cluster.errors import NotFound
+from tarragon.cluster.port import Selection
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.plugin import Dialect, Framework
+from tarragon.job.encoding import read_status
+from tarragon.job.model import Replica, ReplicaType, TrainingJob
+from tarragon.job.status import JobStatus
+from tarragon.kube.core import Pod
+from tarragon.kube.meta import CustomObject, Key
+from tarragon.plan.intake import intake
+
+LATEST = "@latest"
+
+
+class NoSuchJob(TarragonError):
+    """Exit code 102, as scripts know it."""
+
+    exit_code = 102
+
+
+@dataclass(frozen=True, slots=True)
+class JobName:
+    """`frameworks` are the kinds it may be of: one where the user named it, else all."""
+
+    frameworks: Sequence[Framework]
+    name: str
+
+    @property
+    def is_latest(self) -> bool:
+        return self.name == LATEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A job of a cluster. `job` and `dialect` are None where its manifest can't be read."""
+
+    framework: Framework
+    object: CustomObject
+    job: TrainingJob | None
+    dialect: Dialect | None
+    status: JobStatus
+
+    @property
+    def key(self) -> Key:
+        return self.object.metadata.key
+
+    @property
+    def uid(self) -> str:
+        return self.object.metadata.uid
+
+    @property
+    def born(self) -> dt.datetime | None:
+        return self.object.metadata.creation_timestamp
+
+    @property
+    def name(self) -> str:
+        """As every command takes it."""
+        return f"{self.framework.kind.lower()}/{self.key.name}"
+
+    @property
+    def selector(self) -> str:
+        """Labels that all of its pods carry."""
+        if self.job is None or self.dialect is None:
+            return "tarragon.dev/no-such-label"
+        return ",".join(f"{name}={value}" for name, value in sorted(self.dialect.selector(self.job).items()))
+
+    @property
+    def wished(self) -> Mapping[ReplicaType, int]:
+        return self.job.wished() if self.job is not None else {}
+
+
+def parse(text: str) -> JobName:
+    """Raises NoSuchJob for a kind that nobody knows."""
+    kind, slash, name = text.rpartition("/")
+    if not slash:
+        return JobName(FRAMEWORKS, name)
+    matching = [framework for framework in FRAMEWORKS if kind.lower() in spellings(framework)]
+    if not matching:
+        known = ", ".join(framework.kind.lower() for framework in FRAMEWORKS)
+        raise NoSuchJob(f"there is no kind of job called {kind}", remedy=f"write one of {known}, or the name alone")
+    return JobName(matching, name)
+
+
+def spellings(framework: Framework) -> Sequence[str]:
+    """As kubectl takes a kind: `tfjob`, `tfjobs`, `tfjobs.kubeflow.org`."""
+    return framework.kind.lower(), framework.resource.plural, framework.resource.full_name
+
+
+def known(framework: Framework, found: CustomObject) -> Known:
+    taken = intake(framework, found)
+    return Known(
+        framework=framework, object=found, job=taken.job, dialect=taken.dialect, status=read_status(found.status)
+    )
+
+
+async def find(looker: Looker, text: str, namespace: str) -> Known:
+    """The job of that name. Raises NoSuchJob with the nearest one there is."""
+    wanted = parse(text)
+    if wanted.is_latest:
+        return latest(await all_jobs(looker, Selection(namespace=namespace), wanted.frameworks), namespace)
+    for framework in wanted.frameworks:
+        try:
+            return known(framework, await looker.get(framework.resource, Key(namespace, wanted.name)))
+        except NotFound:
+            continue
+    raise no_such_job(wanted.name, namespace, await all_jobs(looker, Selection(namespace=namespace)))
+
+
+async def all_jobs(
+    looker: Looker, selection: Selection, frameworks: Sequence[Framework] = FRAMEWORKS
+) -> Sequence[Known]:
+    """By namespace and name."""
+    found = [
+        known(framework, each) for framework in frameworks for each in (await _listed(looker, framework, selection))
+    ]
+    return sorted(found, key=lambda job: (job.key, job.framework.kind))
+
+
+def latest(jobs: Iterable[Known], namespace: str) -> Known:
+    """The one created last."""
+    newest = max(jobs, key=lambda job: (job.born.timestamp() if job.born else 0.0, job.key), default=None)
+    if newest is None:
+        raise NoSuchJob(f"there is no job in namespace {namespace}", remedy="`tarragon list -A` shows all there are")
+    return newest
+
+
+def no_such_job(name: str, namespace: str, jobs: Iterable[Known]) -> NoSuchJob:
+    names = sorted({job.key.name for job in jobs})
+    near = difflib.get_close_matches(name, names, n=1)
+    remedy = f"did you mean {near[0]}?" if near else "`tarragon list -A` shows all there are"
+    return NoSuchJob(f'there is no job "{name}" in namespace {namespace}', remedy=remedy)
+
+
+def pods_of(job: Known, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod]]:
+    """Those of the pods that are this job's own, with the replica that each is. Another job's of that name are not."""
+    if job.job is None or job.dialect is None:
+        return
+    for pod in pods:
+        owner = pod.metadata.controller
+        replica = job.dialect.names.replica(job.job, pod.metadata.name)
+        if replica is not None and owner is not None and owner.uid == job.uid:
+            yield replica, pod
+
+
+def sighting(job: Known, pods: Mapping[Replica, Pod], gone: frozenset[str] = frozenset()) -> Sighting:
+    return Sighting(
+        key=job.key,
+        kind=job.framework.kind,
+        created=job.born,
+        status=job.status,
+        wished=job.wished,
+        main_container=job.framework.main_container,
+        pods=pods,
+        gone=gone,
+    )
+
+
+async def _listed(looker: Looker, framework: Framework, selection: Selection) -> Sequence[CustomObject]:
+    try:
+        return (await looker.list(framework.resource, selection)).items
+    except NotFound:
+        # The kind is not served (yet): then there are no jobs of it.
+        return ()

@@ -1,0 +1,61 @@
+"""The forms of `-o`: what people read, and what scripts do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import click
+
+from tarragon.cli.settings import Settings
+from tarragon.cli.style import STATES, painter
+from tarragon.cli.terminal import Sink, sink, size
+from tarragon.cli.words import padded
+from tarragon.kube.meta import JsonObject
+
+FORMS = ("table", "wide", "name", "json", "yaml")
+
+
+def json_text(value: JsonObject) -> str:
+    import json
+
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def yaml_text(value: JsonObject) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=False)
+    return text.rstrip()
+
+
+TEXTS: Mapping[str, Callable[[JsonObject], str]] = MappingProxyType({"json": json_text, "yaml": yaml_text})
+
+
+def as_list(items: Sequence[JsonObject]) -> JsonObject:
+    """As `kubectl get -o json` has it, so that the same scripts read both."""
+    return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(items)}
+
+
+def show(rows: Sequence[Sequence[str]], settings: Settings, *, shown: int | None = None) -> None:
+    """Rows as a table, or only the last ones of them; the others still make the columns wide enough.
+
+    Words that are states have their colours. On a terminal the last column is cut at its edge.
+    """
+    paint = painter(colors=settings.terminal().colors_out)
+    width = size(sys.stdout).columns if sink(sys.stdout) is Sink.TERMINAL else sys.maxsize
+    for cells in padded(rows)[-(shown or len(rows)) :]:
+        before = "   ".join(cells[:-1])
+        last = _cut(cells[-1].rstrip(), width - len(before) - 3)
+        line = "   ".join([*(_painted(cell, paint) for cell in cells[:-1]), last])
+        click.echo(line.rstrip(), color=True)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
+
+
+def _painted(cell: str, paint: Callable[[str, str], str]) -> str:
+    word = cell.rstrip()
+    return paint(word, STATES[word]) + cell[len(word) :] if word in STATES else cell
