@@ -68,6 +68,13 @@ def conflict(served: Served, name: str, why: str) -> ApiError:
     return failure(409, "Conflict", message, _about(served, name))
 
 
+def precondition(served: Served, name: str, why: str) -> ApiError:
+    """A delete's uid or resourceVersion is not the stored one. Here a real server names the kind, not the resource."""
+    qualified = f"{served.kind}.{served.group}" if served.group else served.kind
+    details = {**_about(served, name), "kind": served.kind}
+    return failure(409, "Conflict", f'Operation cannot be fulfilled on {qualified} "{name}": {why}', details)
+
+
 def forbidden(served: Served, name: str, why: str, causes: Sequence[dict[str, Any]] = ()) -> ApiError:
     details: dict[str, Any] = {**_about(served, name), **({"causes": list(causes)} if causes else {})}
     return failure(403, "Forbidden", f'{served.full_name} "{name}" is forbidden: {why}', details)

@@ -1,0 +1,82 @@
+"""Applying a patch to an object: JSON patch, merge patch and strategic merge patch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonpatch
+import jsonpointer
+
+from tarragon.kube.patch import merged
+from tarragon.localcluster import refusals
+from tarragon.localcluster.faults import invalid_value
+from tarragon.localcluster.requests import Json, Patch, PatchType
+from tarragon.localcluster.served import Served
+from tarragon.localcluster.shape import shape_of
+from tarragon.localcluster.strategic import StrategicError, strategically_merged
+
+_MOST_OPERATIONS = 10_000
+
+
+def patched(served: Served, thing: Json, patch: Patch) -> Json:
+    """The object after the patch; `thing` is given away. Raises BadRequest, Invalid or 415 as a kube-apiserver does."""
+    match patch.type:
+        case PatchType.JSON:
+            return _json_patched(thing, patch.body)
+        case PatchType.MERGE:
+            return _checked(served, merged(thing, patch.body))
+        case PatchType.STRATEGIC:
+            return _strategic(served, thing, patch.body)
+        case PatchType.APPLY:
+            raise refusals.unsupported_media_type(
+                _accepted(served),
+                why="this server does not know server-side apply (application/apply-patch+yaml) yet; "
+                "use `kubectl apply` without --server-side",
+            )
+
+
+def _json_patched(thing: Json, operations: Any) -> Json:
+    if not isinstance(operations, list):
+        found = "object" if isinstance(operations, dict) else type(operations).__name__
+        raise refusals.bad_request(f"json: cannot unmarshal {found} into Go value of type jsonpatch.Patch")
+    if not all(isinstance(operation, dict) for operation in operations):
+        raise refusals.bad_request("json: cannot unmarshal into Go value of type jsonpatch.Operation")
+    if len(operations) > _MOST_OPERATIONS:
+        count = len(operations)
+        words = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {count}"
+        raise refusals.failure(413, "RequestEntityTooLarge", words)
+    try:
+        result = jsonpatch.JsonPatch(operations).apply(thing, in_place=True)
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError, ValueError) as error:
+        message = "the server rejected our request due to an error in our request"
+        raise refusals.failure(422, "Invalid", message, {"causes": [{"message": str(error)}]}) from error
+    if not isinstance(result, dict):
+        raise refusals.bad_request("the patch leaves something that is not an object")
+    return result
+
+
+def _strategic(served: Served, thing: Json, patch: Any) -> Json:
+    shape = None if served.is_custom else shape_of(served.group, served.version, served.kind)
+    if shape is None:
+        raise refusals.unsupported_media_type(_accepted(served))
+    if not isinstance(patch, dict):
+        raise _bad_patch(served, patch, "cannot be applied to an object")
+    try:
+        return strategically_merged(shape, thing, patch)
+    except StrategicError as error:
+        raise _bad_patch(served, patch, str(error)) from error
+
+
+def _checked(served: Served, result: Any) -> Json:
+    if not isinstance(result, dict):
+        raise _bad_patch(served, result, "cannot be applied to an object")
+    return result
+
+
+def _bad_patch(served: Served, patch: Any, why: str) -> Exception:
+    return refusals.invalid(served, "", [invalid_value("patch", patch, why)])
+
+
+def _accepted(served: Served) -> list[str]:
+    kinds = [PatchType.JSON, PatchType.MERGE, *([] if served.is_custom else [PatchType.STRATEGIC])]
+    return [kind.value for kind in kinds]

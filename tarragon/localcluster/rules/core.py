@@ -1,0 +1,243 @@
+"""The rules of the smaller built-in kinds."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tarragon.localcluster.faults import Fault, duplicate, forbidden_value, invalid_value, required, unsupported
+from tarragon.localcluster.rules import names
+
+Json = dict[str, Any]
+
+_SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_LARGEST_PORT = 65535
+_DATA_LIMIT = 1024 * 1024
+_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+
+
+def prepare_service(service: Json) -> None:
+    """`clusterIP: None` is kept; no other address is ever allotted, as nothing here forwards packets."""
+    service["status"] = {"loadBalancer": {}}
+    default_service(service, {})
+
+
+def default_service(service: Json, _: Mapping[str, Any]) -> None:
+    spec = service.setdefault("spec", {})
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    if spec.get("clusterIP"):
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+    for port in spec.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port", 0))
+
+
+def service_faults(service: Mapping[str, Any]) -> Iterator[Fault]:
+    spec = service["spec"]
+    ports = spec.get("ports") or []
+    if not ports and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
+        yield required("spec.ports")
+    if spec["type"] not in _SERVICE_TYPES:
+        yield unsupported("spec.type", spec["type"], _SERVICE_TYPES)
+    taken: set[Any] = set()
+    for index, port in enumerate(ports):
+        place = f"spec.ports[{index}]"
+        yield from _service_port_faults(place, port, is_alone=len(ports) == 1)
+        for field, mark in ((f"{place}.name", port.get("name")), (place, (port["protocol"], port.get("port")))):
+            if mark and mark in taken:
+                yield duplicate(field, mark if isinstance(mark, str) else port)
+            taken.add(mark)
+
+
+def service_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+    before, after = old["spec"].get("clusterIP", ""), new["spec"].get("clusterIP", "")
+    if before and before != after:
+        yield invalid_value("spec.clusterIPs[0]", [after], "may not change once set")
+
+
+def prepare_secret(secret: Json) -> None:
+    secret.setdefault("type", "Opaque")
+    merge_string_data(secret, {})
+
+
+def merge_string_data(secret: Json, _: Mapping[str, Any]) -> None:
+    """`stringData` is for writing only: it goes into `data`, and wins there."""
+    plain = secret.pop("stringData", None)
+    if plain:
+        encoded = {key: base64.b64encode(value.encode()).decode() for key, value in plain.items()}
+        secret["data"] = {**(secret.get("data") or {}), **encoded}
+
+
+def secret_faults(secret: Mapping[str, Any]) -> Iterator[Fault]:
+    yield from _key_faults("data", secret.get("data") or {})
+    yield from _size_faults("data", secret.get("data") or {})
+
+
+def secret_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+    if new.get("type") != old.get("type"):
+        yield invalid_value("type", new.get("type"), "field is immutable")
+    yield from _immutability_faults(new, old, ("data",))
+
+
+def config_map_faults(config_map: Mapping[str, Any]) -> Iterator[Fault]:
+    data, binary = config_map.get("data") or {}, config_map.get("binaryData") or {}
+    yield from _key_faults("data", data)
+    for key in data:
+        if key in binary:
+            yield invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
+    yield from _key_faults("binaryData", binary)
+    yield from _size_faults("", {**data, **binary})
+
+
+def config_map_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+    yield from _immutability_faults(new, old, ("data", "binaryData"))
+
+
+def prepare_namespace(namespace: Json) -> None:
+    """`spec.finalizers` is what the namespace controller empties when everything in it is gone."""
+    spec = namespace.setdefault("spec", {})
+    if "kubernetes" not in spec.setdefault("finalizers", []):
+        spec["finalizers"].append("kubernetes")
+    namespace["status"] = {"phase": "Active"}
+    _label_namespace(namespace)
+
+
+def update_namespace(namespace: Json, old: Mapping[str, Any]) -> None:
+    """Only the subresource `finalize` may touch `spec.finalizers`."""
+    namespace["spec"] = old.get("spec") or {}
+    _label_namespace(namespace)
+
+
+def prepare_event(event: Json) -> None:
+    for field in ("reportingComponent", "reportingInstance"):
+        event.setdefault(field, "")
+    event.setdefault("source", {})
+
+
+def event_faults(event: Mapping[str, Any]) -> Iterator[Fault]:
+    namespace = event["metadata"].get("namespace", "")
+    about = (event.get("involvedObject") or {}).get("namespace") or ""
+    if (about and about != namespace) or (not about and namespace not in {"default", "kube-system"}):
+        yield invalid_value("involvedObject.namespace", about, "does not match event.namespace")
+
+
+def prepare_claim(claim: Json) -> None:
+    claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+    claim["status"] = {"phase": "Pending"}
+
+
+def claim_faults(claim: Mapping[str, Any]) -> Iterator[Fault]:
+    spec = claim["spec"]
+    modes = spec.get("accessModes") or []
+    if not modes:
+        yield required("spec.accessModes", "at least 1 access mode is required")
+    for mode in modes:
+        if mode not in _ACCESS_MODES:
+            yield unsupported("spec.accessModes", mode, _ACCESS_MODES)
+    if not ((spec.get("resources") or {}).get("requests") or {}).get("storage"):
+        yield required("spec.resources[storage]")
+
+
+def claim_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+    """A binder may name the volume; a claim may grow."""
+
+    def fixed(claim: Mapping[str, Any]) -> Json:
+        return {name: value for name, value in claim["spec"].items() if name != "resources"}
+
+    before, after = fixed(old), fixed(new)
+    if not before.get("volumeName"):
+        after.pop("volumeName", None)
+    if before != after:
+        words = (
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        )
+        yield forbidden_value("spec", words)
+
+
+def prepare_volume(volume: Json) -> None:
+    volume.setdefault("spec", {}).setdefault("persistentVolumeReclaimPolicy", "Retain")
+    volume["spec"].setdefault("volumeMode", "Filesystem")
+    volume["status"] = {"phase": "Pending"}
+
+
+def lease_faults(lease: Mapping[str, Any]) -> Iterator[Fault]:
+    spec = lease.get("spec") or {}
+    if spec.get("leaseDurationSeconds") is not None and spec["leaseDurationSeconds"] <= 0:
+        yield invalid_value("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0")
+    if spec.get("leaseTransitions") is not None and spec["leaseTransitions"] < 0:
+        words = "must be greater than or equal to 0"
+        yield invalid_value("spec.leaseTransitions", spec["leaseTransitions"], words)
+
+
+def prepare_priority_class(priority: Json) -> None:
+    priority.setdefault("value", 0)
+    priority.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def priority_class_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+    for field, path in (("value", "value"), ("preemptionPolicy", "preemptionPolicy")):
+        if new.get(field) != old.get(field):
+            yield forbidden_value(path, "may not be changed in an update.")
+
+
+def prepare_node(node: Json) -> None:
+    """A kubelet registers its node with a status; what it does not say it can allot is what it has."""
+    status = node.setdefault("status", {})
+    if status.get("capacity"):
+        status.setdefault("allocatable", dict(status["capacity"]))
+    node.setdefault("spec", {})
+
+
+def node_faults(node: Mapping[str, Any]) -> Iterator[Fault]:
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate((node.get("spec") or {}).get("taints") or ()):
+        place = f"spec.taints[{index}]"
+        if words := names.qualified(taint.get("key", "")):
+            yield invalid_value(f"{place}.key", taint.get("key", ""), words)
+        if taint.get("effect") not in {"NoSchedule", "PreferNoSchedule", "NoExecute"}:
+            yield unsupported(
+                f"{place}.effect", taint.get("effect", ""), ("NoSchedule", "PreferNoSchedule", "NoExecute")
+            )
+        mark = (taint.get("key", ""), taint.get("effect", ""))
+        if mark in seen:
+            yield duplicate(place, taint)
+        seen.add(mark)
+
+
+def _label_namespace(namespace: Json) -> None:
+    metadata = namespace["metadata"]
+    metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
+
+
+def _service_port_faults(place: str, port: Mapping[str, Any], *, is_alone: bool) -> Iterator[Fault]:
+    if not port.get("name"):
+        if not is_alone:
+            yield required(f"{place}.name")
+    elif words := names.label(port["name"]):
+        yield invalid_value(f"{place}.name", port["name"], words)
+    if not 0 < port.get("port", 0) <= _LARGEST_PORT:
+        yield invalid_value(f"{place}.port", port.get("port", 0), f"must be between 1 and {_LARGEST_PORT}, inclusive")
+
+
+def _key_faults(path: str, data: Mapping[str, str]) -> Iterator[Fault]:
+    for key in data:
+        if words := names.config_key(key):
+            yield invalid_value(f"{path}[{key}]", key, words)
+
+
+def _size_faults(path: str, data: Mapping[str, str]) -> Iterator[Fault]:
+    if sum(len(value) for value in data.values()) > _DATA_LIMIT:
+        yield Fault(path, "FieldValueTooLong", f"Too long: may not be more than {_DATA_LIMIT} bytes")
+
+
+def _immutability_faults(new: Mapping[str, Any], old: Mapping[str, Any], fields: tuple[str, ...]) -> Iterator[Fault]:
+    if not old.get("immutable"):
+        return
+    words = "field is immutable when `immutable` is set"
+    if not new.get("immutable"):
+        yield forbidden_value("immutable", words)
+    for field in fields:
+        if (new.get(field) or {}) != (old.get(field) or {}):
+            yield forbidden_value(field, words)

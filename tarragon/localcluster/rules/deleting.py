@@ -1,0 +1,115 @@
+"""Deleting: preconditions, grace, finalizers, and when an object is really gone."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+from tarragon.cluster.port import DeleteOptions
+from tarragon.kube.codec import moment, timestamp
+from tarragon.localcluster import refusals
+from tarragon.localcluster.served import Served
+
+Json = dict[str, Any]
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+_PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
+_FINISHED = frozenset({"Succeeded", "Failed"})
+
+
+def refuse_precondition(served: Served, thing: Mapping[str, Any], options: DeleteOptions) -> None:
+    """Raise Conflict when the object is not the one that was meant."""
+    metadata = thing["metadata"]
+    for said, asked, found, after in (
+        ("UID", options.uid, metadata["uid"], "The object might have been deleted and then recreated"),
+        (
+            "ResourceVersion",
+            options.resource_version,
+            metadata["resourceVersion"],
+            "The object might have been modified",
+        ),
+    ):
+        if asked and asked != found:
+            words = f"the {said} in the precondition ({asked}) does not match the {said} in record ({found}). {after}"
+            raise refusals.precondition(served, metadata["name"], words)
+
+
+def marked(served: Served, thing: Json, options: DeleteOptions, now: dt.datetime) -> Json:
+    """The object with the marks of a delete. Equal to what it was when an earlier delete has said as much already.
+
+    Raises Forbidden for what may not be deleted.
+    """
+    metadata: Json = {**thing["metadata"]}
+    if served.full_name == "namespaces":
+        if metadata["name"] in _PROTECTED_NAMESPACES:
+            raise refusals.forbidden(served, metadata["name"], "this namespace may not be deleted")
+        result = {**thing, "status": {**(thing.get("status") or {}), "phase": "Terminating"}, "metadata": metadata}
+    else:
+        result = {**thing, "metadata": metadata}
+    _set_finalizers(metadata, options)
+    if served.full_name == "pods":
+        _set_grace(metadata, _pod_grace(thing, options), now)
+    elif not metadata.get("deletionTimestamp"):
+        _begin(metadata, now)
+        if served.full_name != "namespaces":
+            metadata["deletionGracePeriodSeconds"] = 0
+    return result
+
+
+def is_gone(thing: Mapping[str, Any]) -> bool:
+    """Whether nothing keeps a marked object any more: no finalizer, no grace."""
+    metadata = thing["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if thing.get("kind") == "Namespace" and (thing.get("spec") or {}).get("finalizers"):
+        return False
+    return not metadata.get("deletionGracePeriodSeconds")
+
+
+def _set_finalizers(metadata: Json, options: DeleteOptions) -> None:
+    """What the garbage collector shall do with the dependents before the object goes."""
+    if options.propagation is None:
+        return
+    kept = [one for one in metadata.get("finalizers") or () if one not in {ORPHAN, FOREGROUND}]
+    match options.propagation:
+        case "Orphan":
+            kept.append(ORPHAN)
+        case "Foreground":
+            kept.append(FOREGROUND)
+        case "Background":
+            pass
+    if kept:
+        metadata["finalizers"] = kept
+    else:
+        metadata.pop("finalizers", None)
+
+
+def _pod_grace(pod: Mapping[str, Any], options: DeleteOptions) -> int:
+    """Seconds. A pod that no kubelet has, or that has ended, needs none."""
+    spec = pod["spec"]
+    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in _FINISHED:
+        return 0
+    if options.grace_seconds is not None:
+        return max(0, options.grace_seconds)
+    return int(spec.get("terminationGracePeriodSeconds") or 0)
+
+
+def _set_grace(metadata: Json, grace: int, now: dt.datetime) -> None:
+    """Grace may be shortened by a second delete, never lengthened."""
+    if not metadata.get("deletionTimestamp"):
+        _begin(metadata, now + dt.timedelta(seconds=grace))
+        metadata["deletionGracePeriodSeconds"] = grace
+        return
+    before = int(metadata.get("deletionGracePeriodSeconds") or 0)
+    if grace < before:
+        begun = moment(metadata["deletionTimestamp"]) - dt.timedelta(seconds=before)
+        metadata["deletionTimestamp"] = timestamp(max(now, begun + dt.timedelta(seconds=grace)))
+        metadata["deletionGracePeriodSeconds"] = grace
+
+
+def _begin(metadata: Json, when: dt.datetime) -> None:
+    metadata["deletionTimestamp"] = timestamp(when)
+    if metadata.get("generation"):
+        metadata["generation"] += 1

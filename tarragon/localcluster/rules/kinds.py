@@ -1,0 +1,123 @@
+"""Which rules each kind has: one row of a table for every built-in kind that has any, one row for all custom kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tarragon.localcluster import definitions
+from tarragon.localcluster.faults import Fault
+from tarragon.localcluster.rules import core, names, pods
+from tarragon.localcluster.served import Served
+
+Json = dict[str, Any]
+
+
+def _nothing(_: Json) -> None:
+    pass
+
+
+def _no_change(_: Json, __: Mapping[str, Any]) -> None:
+    pass
+
+
+def _no_faults(_: Mapping[str, Any]) -> Iterable[Fault]:
+    return ()
+
+
+def _no_update_faults(_: Mapping[str, Any], __: Mapping[str, Any]) -> Iterable[Fault]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How a kind is prepared and checked. The preparations change their first argument in place.
+
+    `keeps_status` at creation; `counts_generation`; `needs_version`: an update must say which version it changes;
+    `is_made_by_update`: a PUT of what does not exist creates it; `tells_deleted`: a delete answers with the object.
+    """
+
+    name_fault: Callable[[str], str] = names.subdomain
+    prepare_create: Callable[[Json], None] = _nothing
+    prepare_update: Callable[[Json, Mapping[str, Any]], None] = _no_change
+    faults: Callable[[Mapping[str, Any]], Iterable[Fault]] = _no_faults
+    update_faults: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterable[Fault]] = _no_update_faults
+    keeps_status: bool = False
+    counts_generation: bool = False
+    needs_version: bool = False
+    is_made_by_update: bool = False
+    tells_deleted: bool = False
+
+
+_PLAIN = Rules()
+_CUSTOM = Rules(counts_generation=True, needs_version=True)
+_RBAC = Rules(name_fault=names.path_segment, is_made_by_update=True)
+_BUILT_IN: Mapping[str, Rules] = {
+    "configmaps": Rules(faults=core.config_map_faults, update_faults=core.config_map_update_faults),
+    "customresourcedefinitions.apiextensions.k8s.io": Rules(
+        prepare_create=definitions.prepare_create,
+        prepare_update=definitions.prepare_update,
+        faults=definitions.faults,
+        update_faults=definitions.update_faults,
+        counts_generation=True,
+        needs_version=True,
+        tells_deleted=True,
+    ),
+    "endpoints": Rules(is_made_by_update=True),
+    "events": Rules(prepare_create=core.prepare_event, faults=core.event_faults, is_made_by_update=True),
+    "leases.coordination.k8s.io": Rules(faults=core.lease_faults, needs_version=True, is_made_by_update=True),
+    "limitranges": Rules(tells_deleted=True),
+    "namespaces": Rules(
+        name_fault=names.label,
+        prepare_create=core.prepare_namespace,
+        prepare_update=core.update_namespace,
+        tells_deleted=True,
+    ),
+    "nodes": Rules(prepare_create=core.prepare_node, faults=core.node_faults, keeps_status=True),
+    "persistentvolumeclaims": Rules(
+        prepare_create=core.prepare_claim,
+        faults=core.claim_faults,
+        update_faults=core.claim_update_faults,
+        tells_deleted=True,
+    ),
+    "persistentvolumes": Rules(prepare_create=core.prepare_volume, tells_deleted=True),
+    "poddisruptionbudgets.policy": Rules(counts_generation=True, needs_version=True),
+    "pods": Rules(
+        prepare_create=pods.prepare_create,
+        prepare_update=pods.prepare_update,
+        faults=pods.faults,
+        update_faults=pods.update_faults,
+        tells_deleted=True,
+    ),
+    "priorityclasses.scheduling.k8s.io": Rules(
+        prepare_create=core.prepare_priority_class,
+        update_faults=core.priority_class_update_faults,
+        counts_generation=True,
+    ),
+    "resourcequotas": Rules(tells_deleted=True),
+    "secrets": Rules(
+        prepare_create=core.prepare_secret,
+        prepare_update=core.merge_string_data,
+        faults=core.secret_faults,
+        update_faults=core.secret_update_faults,
+    ),
+    "serviceaccounts": Rules(tells_deleted=True),
+    "services": Rules(
+        name_fault=names.label_1035,
+        prepare_create=core.prepare_service,
+        prepare_update=core.default_service,
+        faults=core.service_faults,
+        update_faults=core.service_update_faults,
+        tells_deleted=True,
+    ),
+    "clusterrolebindings.rbac.authorization.k8s.io": _RBAC,
+    "clusterroles.rbac.authorization.k8s.io": _RBAC,
+    "rolebindings.rbac.authorization.k8s.io": _RBAC,
+    "roles.rbac.authorization.k8s.io": _RBAC,
+}
+
+
+def rules_of(served: Served) -> Rules:
+    """The rules of a kind."""
+    return _CUSTOM if served.is_custom else _BUILT_IN.get(served.full_name, _PLAIN)

@@ -1,0 +1,182 @@
+"""Creating and updating an object of any kind: what the server adds, keeps, drops and refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tarragon.localcluster import managed_fields, refusals
+from tarragon.localcluster.faults import Fault, invalid_value
+from tarragon.localcluster.rules import metadata as metadata_rules
+from tarragon.localcluster.rules.kinds import Rules, rules_of
+from tarragon.localcluster.served import Served
+from tarragon.localcluster.shape import MisfitError, fit, metadata_shape, shape_of
+
+Json = dict[str, Any]
+
+_OTHER_PARTS = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """Who writes, when and how. `now` is a metav1.Time."""
+
+    manager: str
+    now: str
+    subresource: str = ""
+
+
+def decoded(served: Served, body: Any) -> tuple[Json, list[str]]:
+    """The body as an object of the kind, in shape, and the paths of the fields that its kind does not know.
+
+    Raises BadRequest for what is not an object of the kind, Invalid for another kind of the same group.
+    """
+    if not isinstance(body, dict):
+        raise refusals.not_handled(served, f"json: cannot unmarshal {type(body).__name__} into Go value")
+    _check_type(served, body)
+    try:
+        if served.is_custom:
+            return body, _in_custom_shape(served, body)
+        shape = shape_of(served.group, served.version, served.kind)
+        unknown = fit(shape, body) if shape is not None else []
+    except MisfitError as error:
+        raise refusals.not_handled(served, str(error)) from error
+    body.setdefault("metadata", {})
+    return body, unknown
+
+
+def prepare_create(served: Served, thing: Json, author: Author, uid: str) -> None:
+    """Make, in place, the object that is stored for a decoded body whose metadata has its name and namespace.
+
+    Raises Invalid.
+    """
+    rules = rules_of(served)
+    metadata = thing["metadata"]
+    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "managedFields"):
+        metadata.pop(field, None)
+    metadata["uid"], metadata["creationTimestamp"] = uid, author.now
+    if rules.counts_generation:
+        metadata["generation"] = 1
+    if "status" in served.subresources and not rules.keeps_status:
+        thing.pop("status", None)
+    rules.prepare_create(thing)
+    _refuse(served, thing, _faults(served, rules, thing))
+    managed_fields.record(thing, None, _entry(served, author))
+
+
+def prepare_update(served: Served, thing: Json, old: Json, author: Author) -> Json:
+    """The object that is stored for a decoded update of `old` through the author's subresource. Raises Invalid.
+
+    Equal to `old` when the update changes nothing.
+    """
+    rules = rules_of(served)
+    own_fields = thing["metadata"].pop("managedFields", None)
+    wanted = _taken(served, thing, old, author.subresource)
+    metadata_rules.carried_over(wanted["metadata"], old["metadata"])
+    if author.subresource in {"", "scale"}:
+        rules.prepare_update(wanted, old)
+    faults = [*metadata_rules.update_faults(wanted["metadata"], old["metadata"]), *_faults(served, rules, wanted)]
+    if author.subresource == "":
+        faults += rules.update_faults(wanted, old)
+    _refuse(served, old, faults)
+    if rules.counts_generation and _is_new_generation(served, wanted, old):
+        wanted["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
+    is_reset = own_fields is not None and not any(own_fields)
+    managed_fields.record(wanted, _without_managers(old) if is_reset else old, _entry(served, author))
+    return wanted
+
+
+def _check_type(served: Served, body: Mapping[str, Any]) -> None:
+    version, kind = body.get("apiVersion"), body.get("kind")
+    if served.is_custom:
+        if not kind:
+            raise refusals.not_handled(served, "Object 'Kind' is missing")
+        if version != served.api_version:
+            raise refusals.bad_request(
+                f"the API version in the data ({version or ''}) does not match the expected API version "
+                f"({served.api_version})"
+            )
+        if kind != served.kind:
+            name = body.get("metadata", {}).get("name", "") if isinstance(body.get("metadata"), dict) else ""
+            raise refusals.invalid(served, name, [invalid_value("kind", kind, f"must be {served.kind}")])
+    elif kind not in {None, "", served.kind} or version not in {None, "", served.api_version}:
+        raise refusals.bad_request(
+            f"the object provided ({version or served.api_version}, Kind={kind or served.kind}) does not match the "
+            f"kind of the resource ({served.api_version}, Kind={served.kind})"
+        )
+
+
+def _in_custom_shape(served: Served, body: Json) -> list[str]:
+    assert served.schema is not None  # noqa: S101 - every custom kind has one
+    metadata = body.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise MisfitError("json: cannot unmarshal into Go struct field .metadata of type v1.ObjectMeta")
+    unknown = [f"metadata.{path}" for path in fit(metadata_shape(), metadata)]
+    unknown += served.schema.prune(body)
+    served.schema.default(body)
+    return unknown
+
+
+def _faults(served: Served, rules: Rules, thing: Mapping[str, Any]) -> list[Fault]:
+    faults = list(metadata_rules.faults_of(thing["metadata"], rules.name_fault))
+    if served.schema is not None:
+        return faults + served.schema.validate(thing)
+    faults += metadata_rules.finalizer_faults(thing["metadata"])
+    return faults + list(rules.faults(thing))
+
+
+def _refuse(served: Served, thing: Mapping[str, Any], faults: list[Fault]) -> None:
+    if faults:
+        raise refusals.invalid(served, thing["metadata"].get("name") or "", faults)
+
+
+def _taken(served: Served, thing: Json, old: Json, subresource: str) -> Json:
+    """The part of an update that its subresource may write, on top of what was there."""
+    match subresource:
+        case "status":
+            wanted = {**old, "metadata": {**old["metadata"]}} if served.is_custom else _with_new_metadata(thing, old)
+            _copy_part(wanted, thing, "status")
+        case "finalize":
+            wanted = {**old, "metadata": {**old["metadata"]}, "spec": thing.get("spec") or {}}
+        case _:
+            wanted = thing
+            if "status" in served.subresources:
+                _copy_part(wanted, old, "status")
+    return wanted
+
+
+def _with_new_metadata(thing: Json, old: Json) -> Json:
+    """Built-in kinds take labels and the like through `status` as well; owners they do not."""
+    wanted = {**thing, "metadata": {**thing["metadata"]}}
+    for part in {*thing, *old} - _OTHER_PARTS:
+        _copy_part(wanted, old, part)
+    _copy_part(wanted["metadata"], old["metadata"], "ownerReferences")
+    return wanted
+
+
+def _is_new_generation(served: Served, thing: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Whether anything but metadata, and status where that is written apart, differs."""
+    outside = {"metadata", "apiVersion"} | ({"status"} if "status" in served.subresources else set())
+    return any(thing.get(part) != old.get(part) for part in {*thing, *old} - outside)
+
+
+def _entry(served: Served, author: Author) -> Json:
+    entry = {
+        "manager": author.manager or "unknown",
+        "operation": "Update",
+        "apiVersion": served.api_version,
+        "time": author.now,
+    }
+    return {**entry, "subresource": author.subresource} if author.subresource else entry
+
+
+def _without_managers(old: Json) -> Json:
+    return {**old, "metadata": {name: value for name, value in old["metadata"].items() if name != "managedFields"}}
+
+
+def _copy_part(target: Json, source: Mapping[str, Any], part: str) -> None:
+    if part in source:
+        target[part] = source[part]
+    else:
+        target.pop(part, None)
