@@ -1,0 +1,223 @@
+"""Decides, from what a pod says and what its containers have done, which of them to start, to stop or to wait for.
+
+Pure: time comes in, orders go out. The rules are those of Kubernetes: init containers one after the other, sidecars
+among them staying, the restart policy with its back-off, and an end that is decided by the main containers alone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tarragon.localcluster.kubelet.spec import Container, PodSpec
+
+FIRST_DELAY = 10.0
+LONGEST_DELAY = 300.0
+FORGOTTEN_AFTER = 600.0
+"""A container that ran longer than this before it ended is restarted as if it were the first time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a run ended. `started` is None when the command could not even be started."""
+
+    code: int
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started: dt.datetime | None = None
+    finished: dt.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of a container; `number` counts its restarts. Without `started` it is just being started."""
+
+    number: int
+    identity: str
+    started: dt.datetime | None = None
+    outcome: Outcome | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        return self.outcome is None
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The pause that the latest restart has earned, in seconds, and when that restart was."""
+
+    delay: float
+    since: dt.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """Why a container cannot be started for now, in the words of its status, and when to try again."""
+
+    reason: str
+    message: str
+    until: dt.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """All that is known of one container: its latest run, the one before, and what delays the next.
+
+    `ended` is when the kubelet saw the latest run end, by its own clock.
+    """
+
+    run: Run | None = None
+    before: Run | None = None
+    ended: dt.datetime | None = None
+    backoff: Backoff | None = None
+    trouble: Trouble | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        return self.run is not None and self.run.is_alive
+
+    @property
+    def is_running(self) -> bool:
+        return self.run is not None and self.run.is_alive and self.run.started is not None
+
+    @property
+    def has_succeeded(self) -> bool:
+        return self.run is not None and self.run.outcome is not None and self.run.outcome.code == 0
+
+    @property
+    def has_failed(self) -> bool:
+        return self.run is not None and self.run.outcome is not None and self.run.outcome.code != 0
+
+    def back_at(self) -> dt.datetime | None:
+        """When the back-off is over; None when there is none."""
+        return None if self.ended is None else back_at(self.backoff, self.ended)
+
+
+Lives = Mapping[str, Life]
+"""By name of the container; every container of the pod has one."""
+
+
+def back_at(backoff: Backoff | None, ended: dt.datetime) -> dt.datetime | None:
+    if backoff is None or (ended - backoff.since).total_seconds() > FORGOTTEN_AFTER:
+        return None
+    return ended + dt.timedelta(seconds=backoff.delay)
+
+
+def next_backoff(life: Life, now: dt.datetime) -> Backoff | None:
+    """The back-off that counts after a start now: the first start earns none."""
+    if life.ended is None:
+        return None
+    if life.backoff is None or back_at(life.backoff, life.ended) is None:
+        return Backoff(FIRST_DELAY, now)
+    return Backoff(min(life.backoff.delay * 2, LONGEST_DELAY), now)
+
+
+class Course(Enum):
+    """Where the pod as a whole is going."""
+
+    ON = "on"
+    """Containers are started and restarted as the pod says."""
+    HALT = "halt"
+    """Deleted, refused, past its deadline or over: nothing starts any more, what runs is stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What to do now, and when to ask again even if nothing happens."""
+
+    start: tuple[str, ...] = ()
+    stop: tuple[str, ...] = ()
+    wake: dt.datetime | None = None
+
+
+@dataclass(slots=True)
+class _Plan:
+    now: dt.datetime
+    start: list[str] = field(default_factory=list)
+    wake: list[dt.datetime] = field(default_factory=list)
+
+    def consider(self, container: Container, life: Life, policy: str) -> None:
+        """Start it, or wait until it may be started, or leave it as it is."""
+        if life.is_alive or (life.run and not restarts(policy, life)):
+            return
+        due = max(life.back_at() or self.now, life.trouble.until if life.trouble else self.now)
+        if due <= self.now:
+            self.start.append(container.name)
+        else:
+            self.wake.append(due)
+
+    def orders(self) -> Orders:
+        return Orders(start=tuple(self.start), wake=min(self.wake, default=None))
+
+
+def restarts(policy: str, life: Life) -> bool:
+    """Whether an ended container is started again."""
+    return policy == "Always" or (policy == "OnFailure" and life.has_failed)
+
+
+def decide(spec: PodSpec, lives: Lives, course: Course, now: dt.datetime) -> Orders:
+    if course is Course.HALT or is_over(spec, lives):
+        return Orders(stop=tuple(name for name, life in lives.items() if life.is_alive))
+    plan = _Plan(now)
+    if _initialize(spec, lives, plan):
+        for container in spec.containers:
+            plan.consider(container, lives[container.name], spec.restart_policy)
+    return plan.orders()
+
+
+def _initialize(spec: PodSpec, lives: Lives, plan: _Plan) -> bool:
+    """Whether all init containers are through; if not, the first that is not has been seen to. Sidecars always are."""
+    for container in spec.init_containers:
+        life = lives[container.name]
+        if container.is_sidecar:
+            plan.consider(container, life, "Always")
+            if not is_initialized(container, life):
+                return False
+        elif not life.has_succeeded:
+            plan.consider(container, life, "OnFailure" if spec.restart_policy != "Never" else "Never")
+            return False
+    return True
+
+
+def is_initialized(container: Container, life: Life) -> bool:
+    """Whether the next container may start: a sidecar has to run, or to have run, anybody else to have succeeded."""
+    if container.is_sidecar:
+        return life.is_running or life.before is not None or (life.run is not None and not life.run.is_alive)
+    return life.has_succeeded
+
+
+def is_over(spec: PodSpec, lives: Lives) -> bool:
+    """Whether no container that matters will ever run again; sidecars may still have to be stopped."""
+    if failed_initialization(spec, lives):
+        return True
+    if spec.restart_policy == "Always":
+        return False
+    mains = [lives[container.name] for container in spec.containers]
+    return all(life.run and not life.is_alive and not restarts(spec.restart_policy, life) for life in mains)
+
+
+def failed_initialization(spec: PodSpec, lives: Lives) -> bool:
+    return spec.restart_policy == "Never" and any(
+        lives[container.name].has_failed for container in spec.init_containers if not container.is_sidecar
+    )
+
+
+def phase(spec: PodSpec, lives: Lives, course: Course) -> str:
+    """As a kubelet derives it. A halted pod has its final phase only when nothing of it runs any more."""
+    mains = [lives[container.name] for container in spec.containers]
+    if course is Course.HALT or is_over(spec, lives):
+        return _final_phase(mains, lives)
+    if not all(is_initialized(container, lives[container.name]) for container in spec.init_containers):
+        return "Pending"
+    if any(life.run is None or (life.run.number == 0 and life.run.is_alive and not life.is_running) for life in mains):
+        return "Pending"
+    return "Running"
+
+
+def _final_phase(mains: list[Life], lives: Lives) -> str:
+    if any(life.is_alive for life in lives.values()):
+        return "Running" if any(life.run for life in mains) else "Pending"
+    return "Succeeded" if all(life.has_succeeded for life in mains) else "Failed"

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from tarragon.localcluster.kubelet.life import Backoff, Course, Life, Outcome, Run, Trouble
+from tarragon.localcluster.kubelet.spec import Pod
+from tarragon.localcluster.kubelet.status import Standing, Verdict, pod_status
+from tests.kubelet.builders import container_json, pod
+
+NOW = dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)
+LATER = NOW + dt.timedelta(minutes=5)
+RUNNING = Life(run=Run(number=0, identity="id-0", started=NOW))
+
+
+def ended(code: int, *, number: int = 0, backoff: float = 0, **fields: Any) -> Life:
+    outcome = Outcome(code=code, started=NOW, finished=LATER, reason="Completed" if code == 0 else "Error", **fields)
+    run = Run(number=number, identity=f"id-{number}", started=NOW, outcome=outcome)
+    return Life(run=run, ended=LATER, backoff=Backoff(backoff, NOW) if backoff else None)
+
+
+def status_of(described: Pod, *, course: Course = Course.ON, verdict: Verdict | None = None, **lives: Life) -> Any:
+    return pod_status(described, Standing(lives=lives, course=course, verdict=verdict, started=NOW), LATER)
+
+
+def conditions(status: Any) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in status["conditions"]}
+
+
+def test_a_pod_that_has_just_come_says_that_its_container_is_being_created() -> None:
+    status = status_of(pod(), main=Life())
+
+    assert (status["phase"], status["podIP"], status["startTime"]) == ("Pending", "127.0.0.1", "2026-11-21T10:00:00Z")
+    assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
+    assert conditions(status) == {
+        "Initialized": "True",
+        "Ready": "False",
+        "ContainersReady": "False",
+        "PodScheduled": "True",
+    }
+    assert status["conditions"][1]["message"] == "containers with unready status: [main]"
+
+
+def test_a_running_pod_is_ready() -> None:
+    status = status_of(pod(), main=RUNNING)
+
+    told = status["containerStatuses"][0]
+    assert status["phase"] == "Running"
+    assert set(conditions(status).values()) == {"True"}
+    assert (told["ready"], told["started"], told["restartCount"]) == (True, True, 0)
+    assert told["state"] == {"running": {"startedAt": "2026-11-21T10:00:00Z"}}
+    assert told["containerID"] == "tarragon://id-0"
+    assert told["lastState"] == {}
+
+
+def test_a_finished_pod_tells_how_its_container_ended() -> None:
+    status = status_of(pod(restartPolicy="Never"), main=ended(137, signal=9, message="last words"))
+
+    assert status["phase"] == "Failed"
+    assert status["containerStatuses"][0]["state"] == {
+        "terminated": {
+            "exitCode": 137,
+            "signal": 9,
+            "reason": "Error",
+            "message": "last words",
+            "startedAt": "2026-11-21T10:00:00Z",
+            "finishedAt": "2026-11-21T10:05:00Z",
+            "containerID": "tarragon://id-0",
+        }
+    }
+
+
+def test_a_pod_that_has_succeeded_is_not_ready_but_completed() -> None:
+    status = status_of(pod(restartPolicy="Never"), main=ended(0))
+
+    assert status["phase"] == "Succeeded"
+    assert [(each["type"], each["status"], each.get("reason")) for each in status["conditions"]] == [
+        ("Initialized", "True", "PodCompleted"),
+        ("Ready", "False", "PodCompleted"),
+        ("ContainersReady", "False", "PodCompleted"),
+        ("PodScheduled", "True", None),
+    ]
+
+
+def test_a_container_that_waits_for_its_restart_says_how_long_and_how_it_ended() -> None:
+    status = status_of(pod(), main=ended(1, number=3, backoff=80))
+
+    told = status["containerStatuses"][0]
+    assert told["state"]["waiting"] == {
+        "reason": "CrashLoopBackOff",
+        "message": "back-off 1m20s restarting failed container=main pod=p_default(uid-of-p)",
+    }
+    assert told["lastState"]["terminated"]["exitCode"] == 1
+    assert told["restartCount"] == 3
+    assert status["phase"] == "Running"
+
+
+def test_a_container_in_trouble_says_which() -> None:
+    trouble = Trouble(reason="CreateContainerConfigError", message='configmap "x" not found', until=LATER)
+
+    status = status_of(pod(), main=Life(trouble=trouble))
+
+    waiting = status["containerStatuses"][0]["state"]["waiting"]
+    assert waiting == {"reason": "CreateContainerConfigError", "message": 'configmap "x" not found'}
+
+
+def test_the_run_before_the_latest_is_the_last_state() -> None:
+    before = ended(7).run
+    status = status_of(pod(), main=Life(run=Run(number=1, identity="id-1", started=NOW), before=before))
+
+    told = status["containerStatuses"][0]
+    assert told["lastState"]["terminated"]["exitCode"] == 7
+    assert told["lastState"]["terminated"]["containerID"] == "tarragon://id-0"
+    assert told["containerID"] == "tarragon://id-1"
+
+
+def test_while_init_containers_run_the_others_wait_for_them() -> None:
+    described = pod(initContainers=[container_json(name="one"), container_json(name="two")])
+
+    status = status_of(described, one=RUNNING, two=Life(), main=Life())
+
+    assert status["phase"] == "Pending"
+    assert conditions(status)["Initialized"] == "False"
+    assert status["conditions"][0]["message"] == "containers with incomplete status: [one two]"
+    assert status["initContainerStatuses"][1]["state"] == {"waiting": {"reason": "PodInitializing"}}
+    assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
+
+
+def test_a_refused_pod_is_failed_with_the_reason() -> None:
+    verdict = Verdict(reason="OutOfmemory", message="too much")
+
+    status = status_of(pod(), course=Course.HALT, verdict=verdict, main=Life())
+
+    assert (status["phase"], status["reason"], status["message"]) == ("Failed", "OutOfmemory", "too much")
+
+
+def test_a_pod_past_its_deadline_has_failed_whatever_its_containers_say() -> None:
+    verdict = Verdict(reason="DeadlineExceeded", message="")
+
+    assert status_of(pod(), course=Course.HALT, verdict=verdict, main=ended(0))["phase"] == "Failed"
+
+
+def test_the_phase_never_goes_back() -> None:
+    described = pod(status={})
+    running = Pod(metadata=described.metadata, spec=described.spec, status={"phase": "Running"})
+    failed = Pod(metadata=described.metadata, spec=described.spec, status={"phase": "Failed"})
+
+    assert status_of(running, main=Life())["phase"] == "Running"
+    assert status_of(failed, main=RUNNING)["phase"] == "Failed"
+
+
+def test_conditions_keep_their_time_until_they_change_and_those_of_others_stay() -> None:
+    stored = [
+        {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        {"type": "DisruptionTarget", "status": "True", "reason": "Preempted"},
+    ]
+    described = pod()
+    described = Pod(metadata=described.metadata, spec=described.spec, status={"conditions": stored})
+
+    status = status_of(described, main=RUNNING)
+
+    since = {each["type"]: each.get("lastTransitionTime") for each in status["conditions"]}
+    assert since["Ready"] == "2026-11-21T10:05:00Z"
+    assert since["PodScheduled"] == "2026-01-01T00:00:00Z"
+    assert status["conditions"][-1] == {"type": "DisruptionTarget", "status": "True", "reason": "Preempted"}
