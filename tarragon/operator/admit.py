@@ -11,6 +11,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tarragon.base.clock import Clock
 from tarragon.base.resources import CPU, minus
@@ -26,7 +27,9 @@ from tarragon.kube.patch import difference
 from tarragon.operator.gather import World
 from tarragon.operator.usage import Usage
 from tarragon.plan.capacity import eligible_nodes, node_capacity, template_request
+from tarragon.plan.desired import is_placed_by
 from tarragon.plan.intake import intake
+from tarragon.plan.step import Settings
 from tarragon.scheduling import decision as decisions
 from tarragon.scheduling.policies import Policy
 from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
@@ -81,7 +84,7 @@ class Admitter:
         self._told: dict[JobId, float] = {}
         for kind, cache in world.jobs.items():
             framework = world.frameworks[kind]
-            cache.subscribe(lambda key, _, new, framework=framework: self._follow(framework, key, new))
+            cache.subscribe(partial(self._changed, framework))
 
     async def round(self) -> float | None:
         """Decide once and write what has changed. Seconds until a wait has to be told again, or None."""
@@ -97,8 +100,11 @@ class Admitter:
         await asyncio.gather(*(self._write(candidate, admission) for candidate, admission in due))
         return RETELL_SECONDS if len(due) < len(writes) else None
 
+    def _changed(self, framework: Framework, key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
+        self._follow(framework, key, new)
+
     def _follow(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
-        candidate = None if new is None else candidate_from(framework, new)
+        candidate = None if new is None else candidate_from(framework, new, self._world.settings)
         if candidate is None:
             self._candidates.pop((framework.kind, key), None)
             self._told.pop((framework.kind, key), None)
@@ -184,13 +190,15 @@ class Admitter:
                 yield replica, node
 
 
-def candidate_from(framework: Framework, found: CustomObject) -> Candidate | None:
-    """None for a job that is not marked yet, is not valid, suspended, at its end, or being deleted."""
+def candidate_from(framework: Framework, found: CustomObject, settings: Settings) -> Candidate | None:
+    """None for a job that is not marked yet, is not valid, suspended, at its end, being deleted, or somebody else's."""
     metadata = found.metadata
     if GENERATION_ANNOTATION not in metadata.annotations or metadata.is_ending:
         return None
     taken = intake(framework, found)
     if taken.job is None or taken.dialect is None or taken.job.run_policy.suspend:
+        return None
+    if not is_placed_by(taken.job, settings.scheduler):
         return None
     status = read_status(found.status)
     if status.phase.is_final:

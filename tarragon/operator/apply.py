@@ -23,7 +23,7 @@ _COUNTED = Resource(group="", version="v1", plural="events", kind="Event", model
 
 
 class Refused(Exception):
-    """A quota or a policy does not let an object be made; the job's user should read its words."""
+    """A quota, a policy or somebody else's object does not let it be made; the job's user should read the words."""
 
     def __init__(self, create: Create, error: ApiError) -> None:
         super().__init__(str(error))
@@ -103,19 +103,21 @@ async def _create(cluster: Cluster, create: Create) -> None:
             create.resource.reading(AnyObject), Key(metadata.get("namespace", ""), metadata["name"])
         )
         owner = found.metadata.controller
-        wanted = metadata["ownerReferences"][0]["uid"]
-        if owner is None or owner.uid != wanted or found.metadata.is_ending:
-            # Not ours, or ours and on its way out: its name is free some day. The queue tries again, later and later.
-            raise foreign(create, error) from error
+        wanted = create.body["metadata"]["ownerReferences"][0]["uid"]
+        if owner is None or owner.uid != wanted:
+            raise Refused(create, name_is_taken(create, error)) from error
+        if found.metadata.is_ending:
+            # Ours, and on its way out: its name is free in a moment.
+            raise name_is_taken(create, error) from error
 
 
-def foreign(create: Create, error: ApiError) -> Conflict:
-    """The name is taken by an object that is not this job's."""
+def name_is_taken(create: Create, error: ApiError) -> Conflict:
+    """By an object that is not this job's, or is on its way out."""
     name = f"{create.resource.plural} {create.body['metadata']['name']}"
     return Conflict(
         {
             **error.status,
             "reason": "Conflict",
-            "message": f"{name} exists and is not this job's; waiting until it is gone",
+            "message": f"{name} is there already; waiting until it is gone",
         }
     )

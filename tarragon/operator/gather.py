@@ -29,7 +29,7 @@ class World:
         self.nodes: Cache[Node] = Cache(cluster, NODES, clock, jitter=jitter)
         self._pods_of = Index(self.pods, owner_uids)
         self._services_of = Index(self.services, owner_uids)
-        self._settings = settings
+        self.settings = settings
 
     @property
     def caches(self) -> Sequence[Cache[Json]]:
@@ -49,7 +49,7 @@ class World:
             object=job,
             pods=self.pods_of(job),
             services=[self.services.objects[name] for name in sorted(self._services_of.keys(job.metadata.uid))],
-            settings=self._settings,
+            settings=self.settings,
         )
 
     def pods_of(self, job: CustomObject) -> Sequence[Pod]:

@@ -56,7 +56,7 @@ class WorkQueue(Generic[K]):
         """Try again after a delay that doubles with each failure in a row; returns the delay in seconds."""
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
-        delay = max(at_least, min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(count, 20)))
+        delay = max(at_least, min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(count, 20)))
         # What is said about the key meanwhile must not cut the back-off short, or a broken job would spin.
         self._again.pop(key, None)
         self._release(key)
