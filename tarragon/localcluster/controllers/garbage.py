@@ -18,7 +18,7 @@ from tarragon.cluster.port import Cluster, DeleteOptions
 from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import AnyObject, CustomObject, Key, OwnerReference, Resource
-from tarragon.localcluster.controllers.crds import kind_of
+from tarragon.localcluster.controllers.kinds import kind_of
 from tarragon.localcluster.controllers.ownership import FOREGROUND, ORPHAN, Graph, Owned, Vertex
 from tarragon.localcluster.controllers.worklist import Worklist
 
@@ -48,7 +48,8 @@ class GarbageCollector:
         self._cluster = cluster
         self._clock = clock
         self._jitter = jitter
-        self._built_in = [kind.reading(Owned) for kind in kinds]
+        # Events are many, short-lived, and nobody's property.
+        self._built_in = [kind.reading(Owned) for kind in kinds if kind.kind != "Event"]
         self._watches: dict[Resource[Owned], asyncio.Task[None]] = {}
         self._graph = Graph()
         self._gone: OrderedDict[str, None] = OrderedDict()

@@ -14,7 +14,7 @@ from tarragon.cluster.port import Cluster, DeleteOptions, Selection
 from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tarragon.kube.meta import AnyObject, CustomObject, Key, Resource
-from tarragon.localcluster.controllers.crds import kind_of
+from tarragon.localcluster.controllers.kinds import kind_of
 from tarragon.localcluster.controllers.worklist import Worklist
 
 SYSTEM = ("default", "kube-system", "kube-public", "kube-node-lease")

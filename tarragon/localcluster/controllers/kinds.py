@@ -1,11 +1,12 @@
-"""The kinds that CustomResourceDefinitions add, as resources that can be listed and watched."""
+"""The kinds that there are, built in or defined, as resources that can be listed and watched."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tarragon.kube.meta import AnyObject, CustomObject, Resource
+from tarragon.localcluster.served import Served
 
 
 def kind_of(definition: CustomObject) -> Resource[AnyObject] | None:
@@ -23,3 +24,20 @@ def kind_of(definition: CustomObject) -> Resource[AnyObject] | None:
         model=AnyObject,
         namespaced=spec.get("scope") == "Namespaced",
     )
+
+
+def listable(kinds: Iterable[Served]) -> list[Resource[AnyObject]]:
+    """The built-in kinds that have objects, each once."""
+    found: dict[tuple[str, str], Resource[AnyObject]] = {}
+    for kind in kinds:
+        if not kind.is_custom and {"list", "watch", "delete"} <= set(kind.verbs):
+            resource = Resource(
+                group=kind.group,
+                version=kind.version,
+                plural=kind.plural,
+                kind=kind.kind,
+                model=AnyObject,
+                namespaced=kind.namespaced,
+            )
+            found.setdefault((kind.group, kind.plural), resource)
+    return list(found.values())
