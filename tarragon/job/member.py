@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from tarragon.job.exitcode import ExitClass, ExitCodeTable
@@ -68,11 +68,30 @@ class Member:
     pod: Pod
     ending: Ending | None
     fate: Fate
+    main: ContainerStatus | None
+    """Of the container that decides, once the kubelet has said something about it."""
+
+    @property
+    def is_live(self) -> bool:
+        """It runs or is going to, and nobody has told it to stop."""
+        return self.fate is Fate.GOES_ON and not self.pod.metadata.is_ending
 
     @property
     def is_active(self) -> bool:
-        """It runs, and nobody has told it to stop."""
-        return self.pod.status.phase == "Running" and self.fate is Fate.GOES_ON and not self.pod.metadata.is_ending
+        return self.is_live and self.pod.status.phase == "Running"
+
+    @property
+    def last_failure(self) -> Ending | None:
+        """Of the pod, or of the latest try within it."""
+        if self.ending is not None and self.ending.end is End.FAILED:
+            return self.ending
+        last = self.main.last_state.terminated if self.main is not None else None
+        return None if last is None else _ending_of_container(last)
+
+    @property
+    def runs(self) -> bool:
+        """At this very moment, not between two tries of the kubelet."""
+        return self.is_active and (self.main is None or self.main.state.running is not None)
 
     @property
     def restarts_in_place(self) -> int:
@@ -84,7 +103,7 @@ class Member:
 def member(pod: Pod, main: str, policy: RestartPolicy, exit_codes: ExitCodeTable) -> Member:
     """`main` is the container that decides; without one of that name it is the first."""
     ending = ending_of(pod, main)
-    return Member(pod=pod, ending=ending, fate=_fate(ending, policy, exit_codes))
+    return Member(pod=pod, ending=ending, fate=_fate(ending, policy, exit_codes), main=main_status(pod, main))
 
 
 def ending_of(pod: Pod, main: str) -> Ending | None:
@@ -168,11 +187,16 @@ def _failure(pod: Pod, terminated: Terminated | None) -> Ending:
     terminated = terminated or _failed_init(pod)
     if terminated is None:
         return Ending(end=End.FAILED, reason=pod.status.reason, message=pod.status.message)
+    failure = _ending_of_container(terminated)
+    return replace(failure, reason=failure.reason or pod.status.reason, message=failure.message or pod.status.message)
+
+
+def _ending_of_container(terminated: Terminated) -> Ending:
     return Ending(
         end=End.FAILED,
         exit_code=terminated.exit_code,
-        reason=terminated.reason or pod.status.reason,
-        message=terminated.message or pod.status.message,
+        reason=terminated.reason,
+        message=terminated.message,
         at=terminated.finished_at,
     )
 

@@ -45,6 +45,7 @@ class PodSpec(Struct, frozen=True):
     affinity: Any = None
     tolerations: list[Toleration] = []
     overhead: dict[str, str | int | float] = {}
+    resources: ResourceRequirements = ResourceRequirements()
     priority: int | None = None
     priority_class_name: str = ""
 

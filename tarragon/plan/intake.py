@@ -1,4 +1,4 @@
-"""What a manifest means: a valid job, or everything that is wrong with it. The command line and the operator ask here."""
+"""What a manifest means: a valid job, or everything that is wrong with it. Command line and operator both ask here."""
 
 from __future__ import annotations
 
@@ -99,5 +99,3 @@ def _beyond(found: Iterable[Problem], told: Sequence[Problem]) -> list[Problem]:
 
 def _is_below(path: str, other: str) -> bool:
     return path.startswith((f"{other}.", f"{other}["))
-
-

@@ -19,11 +19,16 @@ class Settings:
     """As CUSTOM_CLUSTER_DOMAIN of the old operators: `cluster.local`, or empty for names that end in .svc."""
     operator: str = "tarragon"
     """The component that events and managed fields name."""
+    scheduler: str = "tarragon"
+    """Jobs that name no other scheduler are placed by us, and wait for their admission."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """One job and everything of its that exists, as the caches show it at this moment."""
+    """One job and everything of its that exists, as the caches show it at this moment.
+
+    Pods and services may be others', too: those whose names the job needs keep it waiting until they are gone.
+    """
 
     object: CustomObject
     pods: Sequence[Pod]

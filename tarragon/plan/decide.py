@@ -1,0 +1,67 @@
+"""One job, one look, one step: a chain of rules, the first that has something to say decides."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from tarragon.frameworks.plugin import Dialect, Framework
+from tarragon.job.model import GENERATION_ANNOTATION
+from tarragon.plan.finish import clean_up, finished
+from tarragon.plan.intake import Intake, intake
+from tarragon.plan.limits import deadline_at, expires_at
+from tarragon.plan.outcome import outcome
+from tarragon.plan.refuse import refused
+from tarragon.plan.scene import Scene, scene
+from tarragon.plan.step import Observed, Step
+from tarragon.plan.suspend import resumed, suspended
+from tarragon.plan.upkeep import creates, deletes, wake_for_start
+from tarragon.plan.written import news, precondition, status_patch
+
+OWN_NAMES = frozenset({"", "kubeflow.org/training-operator", "tarragon.dev/tarragon"})
+"""Values of managedBy that leave a job to us. Whoever else is named looks after it alone."""
+
+
+def decide(framework: Framework, observed: Observed, now: dt.datetime) -> Step:
+    """What to do about the job now. Deciding again on the result of the step ends in a step that does nothing."""
+    if observed.object.metadata.is_ending:
+        return Step()  # Its pods and services go with it: they have it as their owner.
+    taken = intake(framework, observed.object)
+    step = unmarked(observed, taken) or refused(framework, observed, taken, now)
+    seen = scene(framework, observed, taken, now)
+    if step is not None or seen is None:
+        return step or Step()
+    return left_to_others(seen) or finished(seen) or suspended(seen) or resumed(seen) or going(seen)
+
+
+def unmarked(observed: Observed, taken: Intake) -> Step | None:
+    """The generation goes on record before anything else: later, nothing of the object may tell it any more."""
+    dialect: Dialect | None = taken.dialect
+    if dialect is None or GENERATION_ANNOTATION in observed.object.metadata.annotations:
+        return None
+    return Step(
+        mark={"metadata": {**precondition(observed.object), "annotations": {GENERATION_ANNOTATION: dialect.name}}}
+    )
+
+
+def left_to_others(seen: Scene) -> Step | None:
+    return Step() if seen.job.run_policy.managed_by not in OWN_NAMES else None
+
+
+def going(seen: Scene) -> Step:
+    """The usual case: note what has happened, then make what is missing and remove what is too much."""
+    status = outcome(seen)
+    if status.phase.is_final:
+        return Step(
+            status=status_patch(seen, status),
+            deletes=clean_up(seen, status),
+            events=news(seen, status),
+            wake_at=expires_at(seen.job, status),
+        )
+    wakes = (deadline_at(seen.job, status), wake_for_start(seen, status))
+    return Step(
+        status=status_patch(seen, status),
+        deletes=deletes(seen, status),
+        creates=creates(seen, status),
+        events=news(seen, status),
+        wake_at=min((at for at in wakes if at is not None), default=None),
+    )

@@ -1,0 +1,161 @@
+"""The services and pods that a job should have, as complete bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tarragon.frameworks.plugin import Dialect, Framework, Size, Wiring
+from tarragon.job.model import Replica, ReplicaGroup, TrainingJob
+from tarragon.kube.meta import Json, JsonObject
+from tarragon.kube.podtemplate import main_container
+from tarragon.plan.step import Settings
+
+TCP = "TCP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blueprint:
+    """Everything that the bodies of one job's objects are made of."""
+
+    framework: Framework
+    dialect: Dialect
+    job: TrainingJob
+    size: Size
+    settings: Settings
+    nodes: Mapping[Replica, str] = field(default_factory=dict)
+    """Where each replica is to run; without a node, kube-scheduler finds one."""
+
+
+def service_names(plan: Blueprint) -> Iterator[tuple[str, Replica]]:
+    """Of all replicas that may ever ask for each other."""
+    size = plan.framework.service_size(plan.job, plan.size)
+    for replica in in_start_order(plan.framework, plan.job, size):
+        yield plan.dialect.names.service(plan.job, replica), replica
+
+
+def services(plan: Blueprint, wanted: Iterable[Replica]) -> Iterator[JsonObject]:
+    """Headless, and known before their pods are ready: replicas wait for each other's names."""
+    for replica in wanted:
+        group = plan.job.group(replica.type)
+        if group is not None:
+            yield _service(plan, replica, group)
+
+
+def pods(plan: Blueprint, wanted: Iterable[Replica]) -> Iterator[JsonObject]:
+    """Bodies for these replicas only: of ten thousand pods, one may be missing."""
+    wire = plan.dialect.wire(plan.job, plan.size, plan.settings.cluster_domain)
+    for replica in wanted:
+        group = plan.job.group(replica.type)
+        if group is not None:
+            yield _pod(plan, replica, group, wire)
+
+
+def in_start_order(framework: Framework, job: TrainingJob, size: Size) -> Iterator[Replica]:
+    """Every replica of a gang of that size, the types that others wait for first."""
+    order = {kind: position for position, kind in enumerate(framework.start_order)}
+    yield from sorted(job.replicas(size), key=lambda replica: (order.get(replica.type, len(order)), replica.index))
+
+
+def is_placed_by(job: TrainingJob, scheduler: str) -> bool:
+    """Whether that scheduler places the job: it names no other one. Then it waits for an admission."""
+    return all(
+        group.template.get("spec", {}).get("schedulerName", scheduler) == scheduler
+        for group in job.groups
+        if group.wish
+    )
+
+
+def _service(plan: Blueprint, replica: Replica, group: ReplicaGroup) -> JsonObject:
+    labels = plan.dialect.labels(plan.job, replica)
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(plan, plan.dialect.names.service(plan.job, replica), labels, {}),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": labels,
+            "ports": _service_ports(plan, group),
+        },
+    }
+
+
+def _service_ports(plan: Blueprint, group: ReplicaGroup) -> list[Json]:
+    """The replica's own port first, then every other named one of its main container."""
+    container = main_container(group.template, plan.framework.main_container) or {}
+    own = plan.framework.port_name
+    ports: dict[tuple[int, str], JsonObject] = {(group.port, TCP): {"name": own, "port": group.port}}
+    for port in container.get("ports", []):
+        number, protocol = port["containerPort"], port.get("protocol", TCP)
+        if port.get("name") and port["name"] != own:
+            ports.setdefault((number, protocol), {"name": port["name"], "port": number, "protocol": protocol})
+    return list(ports.values())
+
+
+def _pod(
+    plan: Blueprint, replica: Replica, group: ReplicaGroup, wire: Callable[[Replica], Wiring | None]
+) -> JsonObject:
+    spec = dict(group.template.get("spec", {}))
+    written = group.template.get("metadata", {})
+    labels = {**written.get("labels", {}), **plan.dialect.labels(plan.job, replica)}
+    spec["restartPolicy"] = group.restart_policy.of_pod
+    spec["containers"] = _containers(plan, group, wire(replica))
+    node = plan.nodes.get(replica)
+    if node is not None:
+        spec["nodeName"] = node
+    elif spec.get("schedulerName") == plan.settings.scheduler:
+        # We have no node for it, and no scheduler of that name ever will.
+        del spec["schedulerName"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": _metadata(plan, plan.dialect.names.pod(plan.job, replica), labels, written.get("annotations", {})),
+        "spec": spec,
+    }
+
+
+def _containers(plan: Blueprint, group: ReplicaGroup, wiring: Wiring | None) -> list[JsonObject]:
+    containers: list[JsonObject] = group.template.get("spec", {}).get("containers", [])
+    main = main_container(group.template, plan.framework.main_container)
+    complete = (_with_port(container, plan, group) if container is main else container for container in containers)
+    return [_told(_with_last_words(container), wiring) for container in complete]
+
+
+def _with_last_words(container: JsonObject) -> JsonObject:
+    """So that a failure is told with its last lines even after the pod is gone."""
+    return {"terminationMessagePolicy": "FallbackToLogsOnError", **container}
+
+
+def _with_port(container: JsonObject, plan: Blueprint, group: ReplicaGroup) -> JsonObject:
+    ports = container.get("ports", [])
+    if any(port.get("name") == plan.framework.port_name for port in ports):
+        return container
+    return {**container, "ports": [*ports, {"name": plan.framework.port_name, "containerPort": group.port}]}
+
+
+def _told(container: JsonObject, wiring: Wiring | None) -> JsonObject:
+    """Ours come first, so that the user's own variables may refer to them, and replace those of the same name."""
+    if wiring is None or wiring.container not in {"", container.get("name")}:
+        return container
+    kept = [variable for variable in container.get("env", []) if variable.get("name") not in wiring.env]
+    return {**container, "env": [*({"name": name, "value": value} for name, value in wiring.env.items()), *kept]}
+
+
+def _metadata(plan: Blueprint, name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> JsonObject:
+    job = plan.job
+    owner = {
+        "apiVersion": plan.framework.resource.api_version,
+        "kind": job.kind,
+        "name": job.key.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    metadata: dict[str, Json] = {
+        "name": name,
+        "namespace": job.key.namespace,
+        "labels": dict(labels),
+        "ownerReferences": [owner],
+    }
+    return {**metadata, "annotations": dict(annotations)} if annotations else metadata

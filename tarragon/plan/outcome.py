@@ -1,0 +1,183 @@
+"""What has become of a job: its status after this look, built by a chain of small rules, each adding its part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tarragon.frameworks.plugin import Verdict
+from tarragon.job import conditions
+from tarragon.job.conditions import Said, with_condition, without_condition
+from tarragon.job.member import End, Fate, Member
+from tarragon.job.model import ReplicaType
+from tarragon.job.phase import Phase, Signal, after
+from tarragon.job.status import FirstFailure, JobStatus, ReplicaCounts
+from tarragon.plan.limits import Limit, reached
+from tarragon.plan.records import recorded, settled
+from tarragon.plan.scene import Scene
+from tarragon.plan.upkeep import taken_names
+
+Rule = Callable[[Scene, JobStatus], JobStatus]
+
+UNKNOWN_FIELDS = "UnknownFields"
+ADMITTED = "Admitted"
+QUEUED = "Queued"
+NAME_TAKEN = "NameTaken"
+LONGEST_LIST = 8
+
+
+def outcome(scene: Scene) -> JobStatus:
+    """Equal to what is on record when nothing has happened."""
+    status = scene.before
+    for rule in RULES:
+        status = rule(scene, status)
+    # Forgetting is no news: it is written along with what is.
+    return status if status == scene.before else settled(scene, status)
+
+
+def created(scene: Scene, status: JobStatus) -> JobStatus:
+    if status.condition(conditions.CREATED) is not None:
+        return status
+    return _said(scene, status, conditions.CREATED, f"{scene.job.kind} {scene.job.key.name} is created")
+
+
+def understood(scene: Scene, status: JobStatus) -> JobStatus:
+    """A typo must not be silent, a newer field must not stop a fleet."""
+    status = replace(status, conditions=without_condition(status.conditions, conditions.SPEC_REFUSED))
+    unknown = scene.taken.unknown
+    if not unknown:
+        return replace(status, conditions=without_condition(status.conditions, conditions.FIELDS_IGNORED))
+    told = [str(problem) for problem in unknown[:LONGEST_LIST]]
+    more = f" and {len(unknown) - LONGEST_LIST} more" if len(unknown) > LONGEST_LIST else ""
+    said = Said(conditions.FIELDS_IGNORED, True, UNKNOWN_FIELDS, ", ".join(told) + more)
+    return replace(status, conditions=with_condition(status.conditions, said, scene.now))
+
+
+def admitted(scene: Scene, status: JobStatus) -> JobStatus:
+    """The scheduler's words as a condition: it writes its own field only."""
+    admission = status.admission
+    if admission is None or not scene.needs_admission:
+        return replace(status, conditions=without_condition(status.conditions, conditions.ADMITTED))
+    if admission.admitted is not None:
+        total = sum(admission.size.values())
+        said = Said(conditions.ADMITTED, True, ADMITTED, f"{total} of {total} replicas have their places")
+    elif admission.wait is not None:
+        said = Said(conditions.ADMITTED, False, admission.wait.code, admission.wait.message)
+    else:
+        said = Said(conditions.ADMITTED, False, QUEUED, "it waits for its turn")
+    return replace(status, conditions=with_condition(status.conditions, said, scene.now))
+
+
+def started(scene: Scene, status: JobStatus) -> JobStatus:
+    """Waiting in the queue does not count against activeDeadlineSeconds."""
+    return replace(status, started=scene.now) if scene.may_run and status.started is None else status
+
+
+def restarts_recorded(scene: Scene, status: JobStatus) -> JobStatus:
+    return replace(status, restarts=recorded(scene))
+
+
+def finishes_recorded(scene: Scene, status: JobStatus) -> JobStatus:
+    """They are not started again, even when their pods are gone."""
+    done = {replica for replica, member in scene.members.items() if member.fate is Fate.DONE}
+    return replace(status, finished=status.finished | done)
+
+
+def counted(scene: Scene, status: JobStatus) -> JobStatus:
+    counts = {group.type: _counts(scene, status, group.type) for group in scene.job.groups}
+    return replace(status, counts=counts, ready=sum(member.runs for member in scene.members.values()))
+
+
+def unblocked(scene: Scene, status: JobStatus) -> JobStatus:
+    """An earlier job of the name may still be on its way out, or somebody may have made a pod by hand."""
+    taken = taken_names(scene, status)
+    if not taken:
+        return replace(status, conditions=without_condition(status.conditions, conditions.BLOCKED))
+    names = ", ".join(taken[:LONGEST_LIST])
+    message = f"the names {names} belong to others; the job waits until they are free"
+    said = Said(conditions.BLOCKED, True, NAME_TAKEN, message)
+    return replace(status, conditions=with_condition(status.conditions, said, scene.now))
+
+
+def judged(scene: Scene, status: JobStatus) -> JobStatus:
+    """The framework's verdict; a limit ends what the replicas have not ended themselves."""
+    verdict = scene.framework.judge(scene.sight)
+    if verdict.signal in {Signal.SUCCEEDED, Signal.FAILED}:
+        return ended(scene, status, verdict, conditions.FAILED)
+    limit = reached(scene, status)
+    if limit is not None:
+        return ended(scene, status, _verdict_of(limit), limit.reason)
+    if not scene.may_run:
+        return _withdrawn(scene, status)
+    if verdict.signal is None:
+        return status
+    phase = after(status.phase, verdict.signal)
+    return replace(_said(scene, status, phase.value, verdict.message), phase=phase)
+
+
+def ended(scene: Scene, status: JobStatus, verdict: Verdict, failure: str) -> JobStatus:
+    """`failure` is the reason of the condition if it is one."""
+    signal = Signal.FAILED if verdict.signal is None else verdict.signal
+    phase = after(status.phase, signal)
+    reason = failure if phase is Phase.FAILED else phase.value
+    status = _said(scene, status, phase.value, verdict.message, reason=reason)
+    return replace(status, phase=phase, completed=scene.now, first_failure=_first_failure(scene, verdict))
+
+
+RULES: tuple[Rule, ...] = (
+    created,
+    understood,
+    admitted,
+    started,
+    restarts_recorded,
+    finishes_recorded,
+    counted,
+    unblocked,
+    judged,
+)
+
+
+def _withdrawn(scene: Scene, status: JobStatus) -> JobStatus:
+    """Its places went to somebody else; what ran is sent away, and the gang waits again."""
+    if status.phase is not Phase.RUNNING:
+        return status
+    message = f"{scene.job.kind} {scene.job.key.name} has lost its places, and waits for new ones"
+    return replace(_said(scene, status, conditions.RESTARTING, message), phase=after(status.phase, Signal.LOST))
+
+
+def _said(scene: Scene, status: JobStatus, kind: str, message: str, *, reason: str = "") -> JobStatus:
+    word = reason or kind
+    said = Said(kind, True, word if word in Limit.REASONS else scene.dialect.condition_reason(word), message)
+    return replace(status, conditions=with_condition(status.conditions, said, scene.now))
+
+
+def _verdict_of(limit: Limit) -> Verdict:
+    return Verdict(signal=Signal.FAILED, message=limit.message, failures=limit.failures)
+
+
+def _counts(scene: Scene, status: JobStatus, kind: ReplicaType) -> ReplicaCounts:
+    members = [member for replica, member in scene.members.items() if replica.type is kind]
+    return ReplicaCounts(
+        active=sum(member.is_active for member in members),
+        succeeded=sum(replica.type is kind for replica in status.finished),
+        failed=sum(_has_failed(member) for member in members),
+    )
+
+
+def _has_failed(member: Member) -> bool:
+    return member.ending is not None and member.ending.end is End.FAILED
+
+
+def _first_failure(scene: Scene, verdict: Verdict) -> FirstFailure | None:
+    for replica in verdict.failures:
+        member = scene.members.get(replica)
+        failure = member.last_failure if member is not None else None
+        if failure is not None:
+            return FirstFailure(
+                replica=replica,
+                exit_code=failure.exit_code,
+                reason=failure.reason,
+                message=failure.message,
+                at=failure.at or scene.now,
+            )
+    return None

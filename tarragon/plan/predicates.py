@@ -1,0 +1,120 @@
+"""May this pod run on this node? The filters of kube-scheduler that look at one pod and one node only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from tarragon.kube.core import Node, PodSpec, Taint, Toleration
+from tarragon.kube.meta import Json, JsonObject
+
+UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""What cordoning amounts to; the node controller adds it a moment later."""
+
+HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+
+
+def refusal(spec: PodSpec, node: Node) -> str | None:
+    """Why the node won't take the pod, in a few words, or None."""
+    for rule in _RULES:
+        reason = rule(spec, node)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _is_bound_elsewhere(spec: PodSpec, node: Node) -> str | None:
+    return "the pod names another node" if spec.node_name not in {"", node.metadata.name} else None
+
+
+def _is_not_ready(_: PodSpec, node: Node) -> str | None:
+    return None if node.is_ready else "it is not ready"
+
+
+def _has_taint(spec: PodSpec, node: Node) -> str | None:
+    for taint in _hard_taints(node):
+        if not any(_tolerates(toleration, taint) for toleration in spec.tolerations):
+            return f"its taint {taint.key} is not tolerated"
+    return None
+
+
+def _lacks_label(spec: PodSpec, node: Node) -> str | None:
+    labels = node.metadata.labels
+    missing = (f"{name}={value}" for name, value in spec.node_selector.items() if labels.get(name) != value)
+    first = next(missing, None)
+    return None if first is None else f"it has no label {first}"
+
+
+def _is_unlike(spec: PodSpec, node: Node) -> str | None:
+    """Terms are alternatives; the expressions within one must all hold. A term without any matches nothing."""
+    required = _map(_map(_map(spec.affinity).get("nodeAffinity")).get("requiredDuringSchedulingIgnoredDuringExecution"))
+    if not required:
+        return None
+    terms = [_map(term) for term in _list(required.get("nodeSelectorTerms"))]
+    return None if any(_matches(term, node) for term in terms) else "it does not match the required node affinity"
+
+
+_RULES = (_is_bound_elsewhere, _is_not_ready, _has_taint, _lacks_label, _is_unlike)
+
+
+def _hard_taints(node: Node) -> Iterator[Taint]:
+    if node.spec.unschedulable:
+        yield UNSCHEDULABLE
+    yield from (taint for taint in node.spec.taints if taint.effect in HARD_EFFECTS)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in {"", taint.effect}:
+        return False
+    if toleration.operator == "Exists":
+        return toleration.key in {"", taint.key}
+    return toleration.key == taint.key and toleration.value == taint.value
+
+
+def _matches(term: JsonObject, node: Node) -> bool:
+    expressions = [_map(each) for each in _list(term.get("matchExpressions"))]
+    fields = [_map(each) for each in _list(term.get("matchFields"))]
+    if not expressions and not fields:
+        return False
+    of_fields = {"metadata.name": node.metadata.name}
+    return all(_holds(each, node.metadata.labels) for each in expressions) and all(
+        _holds(each, of_fields) for each in fields
+    )
+
+
+def _holds(expression: JsonObject, labels: Mapping[str, str]) -> bool:
+    operator = _OPERATORS.get(str(expression.get("operator")))
+    values = [str(value) for value in _list(expression.get("values"))]
+    return operator is not None and operator(labels.get(str(expression.get("key"))), values)
+
+
+def _is_above(found: str | None, values: list[str]) -> bool:
+    return _compared(found, values, lambda left, right: left > right)
+
+
+def _is_below(found: str | None, values: list[str]) -> bool:
+    return _compared(found, values, lambda left, right: left < right)
+
+
+def _compared(found: str | None, values: list[str], holds: Callable[[int, int], bool]) -> bool:
+    try:
+        return found is not None and len(values) == 1 and holds(int(found), int(values[0]))
+    except ValueError:
+        return False
+
+
+_OPERATORS: Mapping[str, Callable[[str | None, list[str]], bool]] = {
+    "In": lambda found, values: found in values,
+    "NotIn": lambda found, values: found not in values,
+    "Exists": lambda found, _: found is not None,
+    "DoesNotExist": lambda found, _: found is None,
+    "Gt": _is_above,
+    "Lt": _is_below,
+}
+
+
+def _map(found: Json) -> JsonObject:
+    return found if isinstance(found, Mapping) else {}
+
+
+def _list(found: Json) -> list[Json]:
+    return list(found) if isinstance(found, list | tuple) else []

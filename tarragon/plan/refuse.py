@@ -1,0 +1,68 @@
+"""A job that makes no sense: told once, with every problem; one that has started goes on until its edit is mended."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tarragon.base.errors import Problem
+from tarragon.frameworks.plugin import Framework
+from tarragon.job import classic, conditions
+from tarragon.job.conditions import Said, with_condition
+from tarragon.job.encoding import recall
+from tarragon.job.phase import Phase
+from tarragon.job.status import JobStatus
+from tarragon.kube.codec import timestamp
+from tarragon.kube.event import ObjectReference
+from tarragon.kube.meta import Json
+from tarragon.plan.intake import Intake
+from tarragon.plan.step import Observed, Step
+from tarragon.plan.written import changes, conditional, status_of, tarragon_of
+
+MOST_PROBLEMS = 8
+
+
+def refused(framework: Framework, observed: Observed, taken: Intake, now: dt.datetime) -> Step | None:
+    """Failing a job that has trained for days because of a slip in an editor would lose more than it mends.
+
+    Nor is a job failed of which we know only that another version of Tarragon has marked it.
+    """
+    if taken.job is not None:
+        return None
+    before = recall(observed.object.status).status
+    if before.phase.is_final:
+        return Step()
+    has_started = before.started is not None or bool(observed.pods)
+    dialect = taken.dialect or framework.dialects[-1]
+    kind = conditions.SPEC_REFUSED if has_started or taken.dialect is None else conditions.FAILED
+    said = Said(kind, True, dialect.condition_reason(conditions.INVALID), words(taken.problems))
+    status = replace(before, conditions=with_condition(before.conditions, said, now))
+    about = ObjectReference(
+        api_version=framework.resource.api_version,
+        kind=framework.kind,
+        key=observed.object.metadata.key,
+        uid=observed.object.metadata.uid,
+    )
+    patch = conditional(observed.object, _fields(observed, status, dialect.name, now))
+    return Step(status=patch, events=list(changes(about, before, status)) if patch is not None else ())
+
+
+def words(problems: Sequence[Problem]) -> str:
+    shown = "; ".join(str(problem) for problem in problems[:MOST_PROBLEMS])
+    more = len(problems) - MOST_PROBLEMS
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def _fields(observed: Observed, status: JobStatus, generation: str, now: dt.datetime) -> dict[str, Json]:
+    """Without a job there is little that can be said; what stands there otherwise is kept."""
+    recorded = status_of(observed.object)
+    fields: dict[str, Json] = {
+        **recorded,
+        "conditions": [classic.condition_fields(condition) for condition in status.conditions],
+    }
+    ours: dict[str, Json] = {**tarragon_of(recorded), "observedGeneration": observed.object.metadata.generation}
+    if any(condition.type == conditions.FAILED and condition.is_true for condition in status.conditions):
+        fields["completionTime"] = timestamp(now)
+        ours |= {"generation": generation, "state": Phase.FAILED.value}
+    return {**fields, "tarragon": ours}

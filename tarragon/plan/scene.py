@@ -1,0 +1,136 @@
+"""Everything that the rules about one job look at, put in order once."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tarragon.frameworks.plugin import Dialect, Framework, Sight, Size
+from tarragon.job.encoding import recall
+from tarragon.job.member import Member, member
+from tarragon.job.model import Replica, TrainingJob
+from tarragon.job.status import JobStatus
+from tarragon.kube.core import Pod, Service
+from tarragon.kube.event import ObjectReference
+from tarragon.plan.desired import Blueprint, is_placed_by
+from tarragon.plan.intake import Intake
+from tarragon.plan.step import Observed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A valid job, what is on record of it, and what there is."""
+
+    framework: Framework
+    dialect: Dialect
+    job: TrainingJob
+    taken: Intake
+    observed: Observed
+    now: dt.datetime
+    before: JobStatus
+    needs_admission: bool
+    """Somebody else's scheduler may place it: then it starts at once, at its wish."""
+    size: Size
+    members: Mapping[Replica, Member]
+    """The pod of every replica that is to be, if there is one."""
+    surplus: Sequence[Pod]
+    """Pods of the job that no replica of this size has."""
+    strangers: frozenset[str]
+    """Names of pods and services that are not the job's own."""
+
+    @property
+    def may_run(self) -> bool:
+        return self.before.is_admitted or not self.needs_admission
+
+    @property
+    def sight(self) -> Sight:
+        return Sight(job=self.job, size=self.size, members=self.members, status=self.before)
+
+    @property
+    def own_pods(self) -> Sequence[Pod]:
+        return [*(each.pod for each in self.members.values()), *self.surplus]
+
+    @property
+    def own_services(self) -> Sequence[Service]:
+        return [service for service in self.observed.services if is_of(service, self.job.uid)]
+
+    @property
+    def blueprint(self) -> Blueprint:
+        admission = self.before.admission
+        return Blueprint(
+            framework=self.framework,
+            dialect=self.dialect,
+            job=self.job,
+            size=self.size,
+            settings=self.observed.settings,
+            nodes=admission.nodes if admission is not None and self.needs_admission else {},
+        )
+
+    @property
+    def about(self) -> ObjectReference:
+        return ObjectReference(
+            api_version=self.framework.resource.api_version, kind=self.job.kind, key=self.job.key, uid=self.job.uid
+        )
+
+
+def scene(framework: Framework, observed: Observed, taken: Intake, now: dt.datetime) -> Scene | None:
+    """None for a job that is not valid."""
+    if taken.job is None or taken.dialect is None:
+        return None
+    job = taken.job
+    before = recall(observed.object.status).status
+    needs_admission = is_placed_by(job, observed.settings.scheduler)
+    size = size_of(job, before, needs_admission=needs_admission)
+    own = [pod for pod in observed.pods if is_of(pod, job.uid)]
+    policies = {group.type: group.restart_policy for group in job.groups}
+    chosen = _chosen(job, taken.dialect, {kind: size.get(kind, 0) for kind in policies}, own)
+    uids = {pod.metadata.uid for pod in chosen.values()}
+    return Scene(
+        framework=framework,
+        dialect=taken.dialect,
+        job=job,
+        taken=taken,
+        observed=observed,
+        now=now,
+        before=before,
+        needs_admission=needs_admission,
+        size=size,
+        members={
+            replica: member(pod, framework.main_container, policies[replica.type], taken.dialect.exit_codes)
+            for replica, pod in chosen.items()
+        },
+        surplus=[pod for pod in own if pod.metadata.uid not in uids],
+        strangers=frozenset(_strangers(job, (*observed.pods, *observed.services))),
+    )
+
+
+def size_of(job: TrainingJob, status: JobStatus, *, needs_admission: bool) -> Size:
+    """As admitted; at the wish where nobody admits, or nobody has yet."""
+    if needs_admission and status.admission is not None and status.is_admitted:
+        return status.admission.size
+    return job.wished()
+
+
+def is_of(owned: Pod | Service, uid: str) -> bool:
+    controller = owned.metadata.controller
+    return controller is not None and controller.uid == uid
+
+
+def _strangers(job: TrainingJob, found: Iterable[Pod | Service]) -> Iterable[str]:
+    return (each.metadata.name for each in found if not is_of(each, job.uid))
+
+
+def _chosen(job: TrainingJob, dialect: Dialect, size: Size, own: Iterable[Pod]) -> dict[Replica, Pod]:
+    """Of each wanted replica the newest pod. Names tell, not labels: labels can be edited."""
+    chosen: dict[Replica, Pod] = {}
+    for pod in sorted(own, key=_age):
+        replica = dialect.names.replica(job, pod.metadata.name)
+        if replica is not None and replica.index < size.get(replica.type, 0):
+            chosen[replica] = pod
+    return chosen
+
+
+def _age(pod: Pod) -> tuple[float, str]:
+    created = pod.metadata.creation_timestamp
+    return (created.timestamp() if created is not None else 0.0, pod.metadata.uid)

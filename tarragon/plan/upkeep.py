@@ -1,0 +1,135 @@
+"""Which pods and services to make and which to remove while a job is to run."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+from tarragon.job.member import Fate, Member
+from tarragon.job.model import Replica
+from tarragon.job.status import JobStatus
+from tarragon.kube.core import PODS, SERVICES, Pod, Service
+from tarragon.plan.desired import in_start_order, pods, service_names, services
+from tarragon.plan.records import is_recorded, may_start_at
+from tarragon.plan.scene import Scene
+from tarragon.plan.step import Create, Delete
+
+MOST_CREATES = 500
+"""In one step. The next look at the job makes the rest; meanwhile a failure of the first ones is noticed."""
+
+
+def creates(scene: Scene, status: JobStatus) -> list[Create]:
+    """Services before pods: all names that the replicas will ever ask for are there when the first one starts."""
+    if not scene.may_run:
+        return []
+    plan = scene.blueprint
+    unserved = list(_unserved(scene))
+    if unserved:
+        taken = {service.metadata.name for service in scene.observed.services}
+        wanted = islice((replica for name, replica in unserved if name not in taken), MOST_CREATES)
+        return [Create(resource=SERVICES, body=body) for body in services(plan, wanted)]
+    due = islice((replica for replica in _startable(scene, status) if _is_due(scene, status, replica)), MOST_CREATES)
+    return [Create(resource=PODS, body=body) for body in pods(plan, due)]
+
+
+def deletes(scene: Scene, status: JobStatus) -> list[Delete]:
+    """Only of what this status has on record; what it does not know yet, the next look will see."""
+    places = scene.blueprint.nodes
+    doomed = [(pod, "no replica of the admitted size has this name") for pod in scene.surplus]
+    for replica, member in scene.members.items():
+        why = _replacement(status, replica, member) or _removal(scene, replica, member, places)
+        if why is not None:
+            doomed.append((member.pod, why))
+    pods_to_go = [delete_pod(pod, why) for pod, why in doomed if not pod.metadata.is_ending]
+    return pods_to_go + [delete_service(service, "no replica has this name any more") for service in _unused(scene)]
+
+
+def wake_for_start(scene: Scene, status: JobStatus) -> dt.datetime | None:
+    """When the next replica that ended too often may be started again."""
+    if not scene.may_run or not status.restarts:
+        return None
+    due = (may_start_at(status.restarts.get(replica)) for replica in _startable(scene, status))
+    return min((at for at in due if at is not None and at > scene.now), default=None)
+
+
+def taken_names(scene: Scene, status: JobStatus) -> Sequence[str]:
+    """Names that the job needs and somebody else has."""
+    if not scene.strangers or not scene.may_run:
+        return []
+    needed = {name for name, _ in service_names(scene.blueprint)}
+    needed |= {_pod_name(scene, replica) for replica in _missing(scene, status)}
+    return sorted(needed & scene.strangers)
+
+
+def delete_pod(pod: Pod, why: str) -> Delete:
+    return Delete(
+        resource=PODS,
+        key=pod.metadata.key,
+        uid=pod.metadata.uid,
+        resource_version=pod.metadata.resource_version,
+        reason=why,
+    )
+
+
+def delete_service(service: Service, why: str) -> Delete:
+    return Delete(
+        resource=SERVICES,
+        key=service.metadata.key,
+        uid=service.metadata.uid,
+        resource_version=service.metadata.resource_version,
+        reason=why,
+    )
+
+
+def _replacement(status: JobStatus, replica: Replica, member: Member) -> str | None:
+    if member.fate is Fate.REPLACED and is_recorded(status.restarts.get(replica), member):
+        return "it has ended, and is replaced by a new one"
+    return None
+
+
+def _removal(scene: Scene, replica: Replica, member: Member, places: Mapping[Replica, str]) -> str | None:
+    """Why this replica's pod is to go although it has not ended, or None."""
+    if member.fate is not Fate.GOES_ON:
+        return None
+    if not scene.may_run:
+        return "the job has lost its places"
+    place, here = places.get(replica), member.pod.spec.node_name
+    return f"its place is on node {place} now" if place and here and place != here else None
+
+
+def _unserved(scene: Scene) -> Iterator[tuple[str, Replica]]:
+    """Replicas whose service is missing, a stranger's, or on its way out: the pods wait for them."""
+    living = {service.metadata.name for service in scene.own_services if not service.metadata.is_ending}
+    return ((name, replica) for name, replica in service_names(scene.blueprint) if name not in living)
+
+
+def _unused(scene: Scene) -> Iterator[Service]:
+    """Services of replicas that a smaller wish has done away with."""
+    if not scene.may_run or not scene.own_services:
+        return
+    used = {name for name, _ in service_names(scene.blueprint)}
+    for service in scene.own_services:
+        if service.metadata.name not in used and not service.metadata.is_ending:
+            yield service
+
+
+def _missing(scene: Scene, status: JobStatus) -> Iterator[Replica]:
+    for replica in in_start_order(scene.framework, scene.job, scene.size):
+        if replica not in scene.members and replica not in status.finished:
+            yield replica
+
+
+def _startable(scene: Scene, status: JobStatus) -> Iterator[Replica]:
+    """A name is not used again while a pod has it, whosever that is."""
+    taken = {pod.metadata.name for pod in scene.observed.pods}
+    return (replica for replica in _missing(scene, status) if _pod_name(scene, replica) not in taken)
+
+
+def _is_due(scene: Scene, status: JobStatus, replica: Replica) -> bool:
+    due = may_start_at(status.restarts.get(replica))
+    return due is None or due <= scene.now
+
+
+def _pod_name(scene: Scene, replica: Replica) -> str:
+    return scene.dialect.names.pod(scene.job, replica)
