@@ -12,10 +12,19 @@ from pathlib import Path
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.port import DeleteOptions, LogOptions
+from tarragon.kube.codec import decode, encode
+from tarragon.localcluster import refusals
+from tarragon.localcluster.changing import Changes
+from tarragon.localcluster.creating import Creates
+from tarragon.localcluster.custom_kinds import CustomKinds
+from tarragon.localcluster.deleting import Deletes
+from tarragon.localcluster.evicting import PodActions
+from tarragon.localcluster.history import ObjectKey
+from tarragon.localcluster.objects import in_version
+from tarragon.localcluster.reads import Reads
 from tarragon.localcluster.registry import Registry
 from tarragon.localcluster.requests import (
     Deleted,
-    Event,
     Json,
     ListOptions,
     Page,
@@ -26,6 +35,14 @@ from tarragon.localcluster.requests import (
     WriteOptions,
     Written,
 )
+from tarragon.localcluster.scaling import scale_of
+from tarragon.localcluster.selection import index
+from tarragon.localcluster.store import DEFAULT_WINDOW, Store, Window
+from tarragon.localcluster.upkeep import Upkeep
+from tarragon.localcluster.watching import Watch
+from tarragon.localcluster.writes import Writes
+
+__all__ = ["Api", "Watch"]
 
 ALL_OBJECTS = ListOptions()
 FROM_THE_BEGINNING = WatchOptions()
@@ -33,85 +50,111 @@ PLAIN_WRITE = WriteOptions()
 PLAIN_DELETE = DeleteOptions()
 WHOLE_LOG = LogOptions()
 
-
-class Watch:
-    """A running watch: an async iterator over batches of events, each with all that was ready.
-
-    It ends (StopAsyncIteration) after `close`, or raises Expired in the middle when its reader was so slow that the
-    history has moved past it: over HTTP that is an ERROR event in the stream.
-    """
-
-    @property
-    def resource_version(self) -> str:
-        """The version up to which everything has been handed out."""
-        raise NotImplementedError
-
-    def __aiter__(self) -> Watch:
-        return self
-
-    async def __anext__(self) -> list[Event]:
-        raise NotImplementedError
-
-    def bookmark(self) -> Event:
-        """A BOOKMARK of `resource_version`, to be sent before a timeout ends the stream."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """End it, also from within another task that waits in `__anext__`."""
-        raise NotImplementedError
+_UPKEEP_SECONDS = 60
+_DELETES_AT_ONCE = 500
 
 
 class Api:
     """The embedded API: `await Api.open(path, clock)` makes one, `await close()` ends it."""
 
-    registry: Registry
-    pod_logs: PodLogs | None = None
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.registry = Registry()
+        self.pod_logs: PodLogs | None = None
+        self._store = store
+        self._clock = clock
+        self._writes = Writes(store, clock)
+        self._reads = Reads(store)
+        custom_kinds = CustomKinds(self._writes, self.registry)
+        self._creates = Creates(self._writes, custom_kinds)
+        self._deletes = Deletes(self._writes, custom_kinds)
+        self._changes = Changes(self._writes, self._creates, self._deletes, custom_kinds)
+        self._pod_actions = PodActions(self._writes, self._deletes)
+        self._upkeep = Upkeep(self._writes, self._creates, self.registry)
 
     @classmethod
-    async def open(cls, path: Path, clock: Clock) -> Api:
+    async def open(cls, path: Path, clock: Clock, window: Window = DEFAULT_WINDOW) -> Api:
         """The API over the store in the file `path`, which is made when it is not there.
 
         Raises a TarragonError that says what to do when the store is corrupt, newer than this program, on a network
         file system or open in another process.
         """
-        raise NotImplementedError
+        store = await Store.open(path, clock, index, window)
+        api = cls(store, clock)
+        try:
+            await api._upkeep.found()
+        except BaseException:
+            await store.close()
+            raise
+        return api
 
     def target(self, path: tuple[str, str, str], namespace: str = "", name: str = "", subresource: str = "") -> Target:
         """The target for (group, version, plural). Raises NotFound when nothing is served there."""
-        raise NotImplementedError
+        served = self.registry.find(*path)
+        if served is None or (subresource and subresource not in served.subresources):
+            raise refusals.no_such_resource()
+        return Target(served, namespace, name, subresource)
 
     def get(self, target: Target) -> bytes:
         """The encoded object in the target's version; with subresource `scale` an autoscaling/v1 Scale."""
-        raise NotImplementedError
+        body = in_version(self._reads.get(target).body, target.served)
+        match target.subresource:
+            case "" | "status":
+                return body
+            case "scale":
+                return encode(scale_of(target.served, decode(body, dict)))
+            case _:
+                raise refusals.method_not_allowed()
 
     def list(self, target: Target, options: ListOptions = ALL_OBJECTS) -> Page:
         """Raises BadRequest for selectors it can't read or fields it does not index, Expired for stale tokens."""
-        raise NotImplementedError
+        return self._reads.list(target, options)
 
     def watch(self, target: Target, options: WatchOptions = FROM_THE_BEGINNING) -> Watch:
         """Raises Expired at once when the history does not reach back, BadRequest for selectors as `list` does.
 
         A `name` in the target is a field selector on metadata.name.
         """
-        raise NotImplementedError
+        return self._reads.watch(target, options)
 
     async def create(self, target: Target, body: Json, options: WriteOptions = PLAIN_WRITE) -> Written:
         """POST to a collection; with a name and subresource `binding` or `eviction`, to these."""
-        raise NotImplementedError
+        match target.subresource:
+            case "":
+                return await self._creates.create(target, body, options)
+            case "binding":
+                return await self._pod_actions.bind(target, body, options)
+            case "eviction":
+                return await self._pod_actions.evict(target, body, options)
+            case _:
+                raise refusals.method_not_allowed()
 
     async def update(self, target: Target, body: Json, options: WriteOptions = PLAIN_WRITE) -> Written:
-        """PUT of an object, its `status` or its `scale`."""
-        raise NotImplementedError
+        """PUT of an object, its `status`, its `scale` or a namespace's `finalize`."""
+        match target.subresource:
+            case "" | "status" | "finalize":
+                return await self._changes.update(target, body, options)
+            case "scale":
+                return await self._changes.rescale(target, body, options)
+            case _:
+                raise refusals.method_not_allowed()
 
     async def patch(self, target: Target, patch: Patch, options: WriteOptions = PLAIN_WRITE) -> Written:
-        """PATCH of an object, its `status` or its `scale`. An apply patch is refused with 415 as yet."""
-        raise NotImplementedError
+        """PATCH of what `update` takes. An apply patch is refused with 415 as yet."""
+        match target.subresource:
+            case "" | "status" | "finalize":
+                return await self._changes.patch(target, patch, options)
+            case "scale":
+                return await self._changes.rescale(target, patch, options)
+            case _:
+                raise refusals.method_not_allowed()
 
     async def delete(
         self, target: Target, options: DeleteOptions = PLAIN_DELETE, writing: WriteOptions = PLAIN_WRITE
     ) -> Deleted:
         """DELETE of one object."""
-        raise NotImplementedError
+        if target.subresource:
+            raise refusals.method_not_allowed()
+        return await self._deletes.delete(target, options, writing)
 
     async def delete_collection(
         self,
@@ -121,16 +164,31 @@ class Api:
         writing: WriteOptions = PLAIN_WRITE,
     ) -> Page:
         """DELETE of everything selected; answers with the list of what was deleted, as it was before."""
-        raise NotImplementedError
+        page = self._reads.list(target, selection)
+        keys = [_key(item) for item in page.items]
+        for start in range(0, len(keys), _DELETES_AT_ONCE):
+            await self._deletes.delete_many(target.served, keys[start : start + _DELETES_AT_ONCE], options, writing)
+        return page
 
     def pod_log(self, target: Target, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
         """GET of pods/log. Raises NotFound without the pod, Unavailable without a kubelet in this process."""
-        raise NotImplementedError
+        pod = decode(self._reads.get(target).body, dict)
+        if self.pod_logs is None:
+            raise refusals.failure(503, "ServiceUnavailable", "no kubelet runs in this server: it keeps no logs")
+        return self.pod_logs.read(pod, options)
 
     async def maintain(self) -> None:
         """Run for ever: compact the history, expire old events, send bookmarks. Cancel it to end it."""
-        raise NotImplementedError
+        while True:
+            await self._clock.sleep(_UPKEEP_SECONDS)
+            self._reads.forget_snapshots()
+            await self._upkeep.tidy()
 
     async def close(self) -> None:
         """Commit what is queued, end all watches, let go of the store."""
-        raise NotImplementedError
+        await self._store.close()
+
+
+def _key(body: bytes) -> ObjectKey:
+    metadata = decode(body, dict)["metadata"]
+    return (metadata.get("namespace", ""), metadata["name"])

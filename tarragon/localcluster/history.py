@@ -51,6 +51,10 @@ class Shelf:
         self.keys: list[ObjectKey] = []
         self.life = 0
         """Moves on when all running watches must end."""
+        self.ticks = 0
+        """Moves on when watches that want bookmarks are due one."""
+        self.forgotten = 0
+        """The newest revision whose change is not remembered any more."""
         self._changes: list[Change] = []
         self._waiting: set[asyncio.Future[None]] = set()
 
@@ -114,7 +118,10 @@ class Shelf:
 
     def forget(self, until: int) -> None:
         """Drop the changes up to a revision."""
-        del self._changes[: bisect.bisect_right(self._changes, until, key=_revision)]
+        end = bisect.bisect_right(self._changes, until, key=_revision)
+        if end:
+            self.forgotten = self._changes[end - 1].state.revision
+            del self._changes[:end]
 
     def changed(self) -> asyncio.Future[None]:
         """Done at the next change, or when somebody calls `wake`."""
@@ -129,6 +136,11 @@ class Shelf:
         for future in waiting:
             if not future.done():
                 future.set_result(None)
+
+    def tick(self) -> None:
+        """Let watches send a bookmark."""
+        self.ticks += 1
+        self.wake()
 
     def end_watches(self) -> None:
         """The kind is not served any more, or the server ends."""

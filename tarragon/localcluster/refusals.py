@@ -80,6 +80,25 @@ def forbidden(served: Served, name: str, why: str, causes: Sequence[dict[str, An
     return failure(403, "Forbidden", f'{served.full_name} "{name}" is forbidden: {why}', details)
 
 
+def binding_conflict(name: str, why: str) -> ApiError:
+    message = f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
+    return failure(409, "Conflict", message, {"name": name, "kind": "pods/binding"})
+
+
+def over_budget(budget: str, needed: int, healthy: int) -> ApiError:
+    """429: evicting a pod would leave fewer than its disruption budget asks for."""
+    words = f"The disruption budget {budget} needs {needed} healthy pods and has {healthy} currently"
+    details = {"causes": [{"reason": "DisruptionBudget", "message": words}]}
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    return failure(429, "TooManyRequests", message, details)
+
+
+def no_such_namespace(namespace: str) -> ApiError:
+    """Of an object that was to be created in it."""
+    details = {"name": namespace, "kind": "namespaces"}
+    return failure(404, "NotFound", f'namespaces "{namespace}" not found', details)
+
+
 def terminating(served: Served, name: str, namespace: str) -> ApiError:
     cause = {
         "reason": "NamespaceTerminating",
@@ -145,6 +164,10 @@ def too_large(asked: int, current: int) -> ApiError:
         "retryAfterSeconds": 1,
     }
     return failure(504, "Timeout", f"Timeout: Too large resource version: {asked}, current: {current}", details)
+
+
+def too_large_to_watch(asked: int, current: int) -> ApiError:
+    return expired(f"too large resource version: {asked}, current: {current}")
 
 
 def internal(message: str) -> ApiError:

@@ -45,6 +45,8 @@ class Store:
     """All objects of a cluster. Belongs to the thread of its event loop; the disk belongs to a thread of its own."""
 
     def __init__(self, database: Database, clock: Clock, indexer: Indexer, window: Window) -> None:
+        self.applied: Callable[[Change], None] = _ignore
+        """Called with every committed change, in order, before anybody is told of it."""
         self._database = database
         self._clock = clock
         self._indexer = indexer
@@ -125,10 +127,10 @@ class Store:
         self._assigned += 1
         return self._assigned
 
-    def stored(self, kind: str, key: ObjectKey, thing: Json, body: bytes) -> Stored:
-        """The next revision of an object, as a Change has it; `body` is `thing` encoded with that revision in it."""
+    def stored(self, kind: str, key: ObjectKey, revision: int, thing: Json, body: bytes) -> Stored:
+        """A revision of an object, as a Change has it; `body` is `thing` encoded with that revision in it."""
         labels, fields = self._indexer(kind, thing)
-        return Stored(key, self._assigned, body, labels, fields, self._clock.now().timestamp())
+        return Stored(key, revision, body, labels, fields, self._clock.now().timestamp())
 
     async def commit(self, changes: Sequence[Change]) -> None:
         """Write changes that happen together or not at all, in order of their revisions.
@@ -227,10 +229,15 @@ class Store:
         shelf = self.shelf(change.kind)
         shelf.apply(change)
         shelf.remember(change)
+        self.applied(change)
         self._committed = change.state.revision
         queued = self._queued.get((change.kind, change.key))
         if queued is not None and queued[0] is change:
             del self._queued[change.kind, change.key]
+
+
+def _ignore(_: Change) -> None:
+    pass
 
 
 def _row(change: Change) -> Row:

@@ -1,0 +1,133 @@
+"""Changing objects: PUT and PATCH of an object, its status, or its scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tarragon.kube.codec import decode, encode
+from tarragon.localcluster import refusals
+from tarragon.localcluster.creating import Creates, may_be_made_by_update
+from tarragon.localcluster.custom_kinds import DEFINITIONS, CustomKinds
+from tarragon.localcluster.deleting import Deletes
+from tarragon.localcluster.faults import Fault
+from tarragon.localcluster.history import Change, Stored
+from tarragon.localcluster.objects import in_version, is_same
+from tarragon.localcluster.patching import patched
+from tarragon.localcluster.requests import Json, Patch, Target, WriteOptions, Written
+from tarragon.localcluster.rules.deleting import is_gone
+from tarragon.localcluster.rules.kinds import rules_of
+from tarragon.localcluster.rules.writing import decoded, prepare_update
+from tarragon.localcluster.scaling import rescaled, scale_of, scale_patched
+from tarragon.localcluster.served import Served
+from tarragon.localcluster.writes import Decision, Writes, opened, warnings_for
+
+
+class Changes:
+    """Updates and patches, with the deletes that the last finalizer's going brings about."""
+
+    def __init__(self, writes: Writes, creates: Creates, deletes: Deletes, custom_kinds: CustomKinds) -> None:
+        self._writes = writes
+        self._creates = creates
+        self._deletes = deletes
+        self._custom_kinds = custom_kinds
+
+    async def update(self, target: Target, body: Json, options: WriteOptions) -> Written:
+        def decide() -> Decision[Written]:
+            served = target.served
+            wanted, unknown = decoded(served, body)
+            _refuse_other_name(target, wanted)
+            if not target.subresource and may_be_made_by_update(served) and self._is_missing(target):
+                wanted["metadata"].pop("resourceVersion", None)
+                return self._creates.decided(target, wanted, options)
+            stored = self._writes.latest(served, (target.namespace, target.name))
+            _refuse_vague_update(served, wanted, stored)
+            return self._decided(target, wanted, stored, options, warnings_for(served, unknown, options))
+
+        return await self._writes.run(decide, options)
+
+    async def patch(self, target: Target, patch: Patch, options: WriteOptions) -> Written:
+        def decide() -> Decision[Written]:
+            served = target.served
+            stored = self._writes.latest(served, (target.namespace, target.name))
+            wanted, unknown = decoded(served, patched(served, opened(stored, served), patch))
+            _refuse_other_name(target, wanted)
+            return self._decided(target, wanted, stored, options, warnings_for(served, unknown, options))
+
+        return await self._writes.run(decide, options)
+
+    async def rescale(self, target: Target, wanted: Json | Patch, options: WriteOptions) -> Written:
+        """PUT or PATCH of the subresource `scale`."""
+        served = target.served
+
+        def decide() -> Decision[Written]:
+            stored = self._writes.latest(served, (target.namespace, target.name))
+            thing = opened(stored, served)
+            scale = scale_patched(served, thing, wanted) if isinstance(wanted, Patch) else wanted
+            changed, _ = decoded(served, rescaled(served, thing, scale))
+            return self._decided(target, changed, stored, options, ())
+
+        written = await self._writes.run(decide, options)
+        return Written(encode(scale_of(served, decode(written.object, dict))))
+
+    def _decided(
+        self, target: Target, wanted: Json, stored: Stored, options: WriteOptions, warnings: tuple[str, ...]
+    ) -> Decision[Written]:
+        """The decision about an object in shape that is to take the place of a stored one."""
+        served = target.served
+        _refuse_other_version(served, wanted, stored)
+        old = opened(stored, served)
+        result = prepare_update(served, wanted, old, self._writes.author(options, target.subresource))
+        if served.full_name == DEFINITIONS and not target.subresource:
+            self._custom_kinds.accept(result)
+        changes = self._changes(served, result, old, stored, options)
+        body = next((one.state.body for one in changes if one.key == stored.key), stored.body)
+        return Decision(changes, Written(in_version(body, served), warnings=warnings))
+
+    def _changes(self, served: Served, result: Json, old: Json, stored: Stored, options: WriteOptions) -> list[Change]:
+        if is_gone(result):
+            return self._deletes.ending(served, result, stored, options)
+        if is_same(result, old):
+            return []
+        return [self._writes.change(served, result, stored, options)]
+
+    def _is_missing(self, target: Target) -> bool:
+        return self._writes.store.latest(target.served.full_name, (target.namespace, target.name)) is None
+
+
+def _refuse_other_name(target: Target, thing: Json) -> None:
+    metadata: dict[str, Any] = thing["metadata"]
+    name, namespace = metadata.get("name", target.name), metadata.get("namespace", target.namespace)
+    if name != target.name:
+        words = f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+        raise refusals.bad_request(words)
+    if target.served.namespaced and namespace != target.namespace:
+        words = f"the namespace of the object ({namespace}) does not match the namespace on the request"
+        raise refusals.bad_request(f"{words} ({target.namespace})")
+    metadata["name"] = name
+    if target.served.namespaced:
+        metadata["namespace"] = namespace
+
+
+def _refuse_vague_update(served: Served, wanted: Json, stored: Stored) -> None:
+    """Of a PUT: it must mean this object, and some kinds want to be told which version of it."""
+    metadata = wanted["metadata"]
+    found = decode(stored.body, dict)["metadata"]["uid"]
+    if metadata.get("uid") not in {None, "", found}:
+        words = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {found}"
+        raise refusals.conflict(served, stored.key[1], words)
+    if rules_of(served).needs_version and not metadata.get("resourceVersion"):
+        message = "Invalid value: 0x0: must be specified for an update"
+        fault = Fault("metadata.resourceVersion", "FieldValueInvalid", message)
+        raise refusals.invalid(served, stored.key[1], [fault])
+
+
+def _refuse_other_version(served: Served, wanted: Json, stored: Stored) -> None:
+    given = wanted["metadata"].get("resourceVersion")
+    if not given:
+        return
+    if not (given.isascii() and given.isdigit()):
+        words = f'metadata.resourceVersion: Invalid value: "{given}": strconv.ParseUint: invalid syntax'
+        raise refusals.bad_request(words)
+    if int(given) != stored.revision:
+        raise refusals.modified(served, stored.key[1])
+    wanted["metadata"]["resourceVersion"] = str(stored.revision)

@@ -1,0 +1,102 @@
+"""Creating objects: names, namespaces, and what other objects have to say about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tarragon.kube.codec import decode
+from tarragon.localcluster import refusals
+from tarragon.localcluster.custom_kinds import DEFINITIONS, CustomKinds
+from tarragon.localcluster.objects import in_version
+from tarragon.localcluster.requests import Json, Target, WriteOptions, Written
+from tarragon.localcluster.rules.kinds import rules_of
+from tarragon.localcluster.rules.writing import decoded, prepare_create
+from tarragon.localcluster.served import Served
+from tarragon.localcluster.writes import Decision, Writes, name_for, new_uid, warnings_for
+
+PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+
+_MADE_UP_NAMES = 8
+"""How often another name is tried when the one that was made up is taken."""
+
+
+class Creates:
+    """POST to a collection, and PUT of what some kinds may be made by."""
+
+    def __init__(self, writes: Writes, custom_kinds: CustomKinds) -> None:
+        self._writes = writes
+        self._store = writes.store
+        self._custom_kinds = custom_kinds
+
+    async def create(self, target: Target, body: Json, options: WriteOptions) -> Written:
+        return await self._writes.run(lambda: self.decided(target, body, options), options)
+
+    def decided(self, target: Target, body: Json, options: WriteOptions) -> Decision[Written]:
+        served = target.served
+        thing, unknown = decoded(served, body)
+        warnings = warnings_for(served, unknown, options)
+        metadata = thing["metadata"]
+        if metadata.pop("resourceVersion", None):
+            raise refusals.failure(500, "", "resourceVersion should not be set on objects to be created")
+        self._settle_namespace(target, metadata)
+        self._settle_name(served, metadata)
+        self._custom_kinds.refuse_creation(served)
+        if served.full_name == "pods":
+            self._set_priority(served, thing)
+        prepare_create(served, thing, self._writes.author(options), new_uid())
+        if served.full_name == DEFINITIONS:
+            self._custom_kinds.accept(thing)
+        if self._store.latest(served.full_name, (metadata.get("namespace", ""), metadata["name"])) is not None:
+            raise refusals.already_exists(served, metadata["name"])
+        change = self._writes.change(served, thing, None, options)
+        return Decision([change], Written(in_version(change.state.body, served), created=True, warnings=warnings))
+
+    def _settle_namespace(self, target: Target, metadata: Json) -> None:
+        """Take the namespace from the path, and see that it may have new objects."""
+        if not target.served.namespaced:
+            metadata.pop("namespace", None)
+            return
+        if metadata.get("namespace") not in {None, "", target.namespace}:
+            words = "the namespace of the provided object does not match the namespace sent on the request"
+            raise refusals.bad_request(words)
+        metadata["namespace"] = target.namespace
+        stored = self._store.latest("namespaces", ("", target.namespace))
+        if stored is None:
+            raise refusals.no_such_namespace(target.namespace)
+        if stored.fields == ("Terminating",):
+            raise refusals.terminating(target.served, str(metadata.get("name") or ""), target.namespace)
+
+    def _settle_name(self, served: Served, metadata: Json) -> None:
+        if metadata.get("name"):
+            return
+        for _ in range(_MADE_UP_NAMES):
+            metadata.pop("name", None)
+            name_for(metadata)
+            key = (metadata.get("namespace", ""), metadata.get("name", ""))
+            if self._store.latest(served.full_name, key) is None:
+                return
+
+    def _set_priority(self, served: Served, pod: Json) -> None:
+        """What the priority admission plug-in does: a pod carries the number of its class."""
+        spec = pod.setdefault("spec", {})
+        name = spec.get("priorityClassName")
+        chosen: Any = None
+        if name:
+            stored = self._store.latest(PRIORITY_CLASSES, ("", name))
+            if stored is None:
+                words = f"no PriorityClass with name {name} was found"
+                raise refusals.forbidden(served, pod["metadata"].get("name", ""), words)
+            chosen = decode(stored.body, dict)
+        elif default := self._default_class():
+            chosen, spec["priorityClassName"] = default, default["metadata"]["name"]
+        spec["priority"] = int(chosen["value"]) if chosen else 0
+        spec.setdefault("preemptionPolicy", (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority"))
+
+    def _default_class(self) -> Any:
+        classes = (decode(stored.body, dict) for stored in self._store.latest_of(PRIORITY_CLASSES))
+        return max((one for one in classes if one.get("globalDefault")), key=lambda one: -one["value"], default=None)
+
+
+def may_be_made_by_update(served: Served) -> bool:
+    """Whether a PUT of what does not exist creates it."""
+    return rules_of(served).is_made_by_update

@@ -1,0 +1,133 @@
+"""Deciding writes against the newest state there is, committed or queued, and telling nobody before it is durable."""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import ApiError
+from tarragon.cluster.port import DeleteOptions
+from tarragon.kube.codec import decode, timestamp
+from tarragon.localcluster import refusals
+from tarragon.localcluster.database import WriteFailedError
+from tarragon.localcluster.history import Change, ObjectKey, Stored
+from tarragon.localcluster.objects import encoded, in_version
+from tarragon.localcluster.requests import FieldValidation, Json, WriteOptions
+from tarragon.localcluster.rules.writing import Author
+from tarragon.localcluster.served import Served
+from tarragon.localcluster.store import Store
+
+T = TypeVar("T")
+
+NO_PRECONDITION = DeleteOptions()
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH = 5
+_LONGEST_PREFIX = 58
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[T]):
+    """What a write comes to: the changes to store (none: everything is so already), and the answer then."""
+
+    changes: Sequence[Change]
+    answer: T
+
+
+class Writes:
+    """The parts that all writes share."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self.store = store
+        self._clock = clock
+
+    async def run(self, decide: Callable[[], Decision[T]], options: WriteOptions) -> T:
+        """Decide, store, answer. Raises what `decide` raises, and 507 when the disk does not take it.
+
+        An answer that stores nothing waits for what it rests on: a conflict with a write that then fails would be
+        a lie.
+        """
+        try:
+            decision = decide()
+        except ApiError:
+            await self._settle()
+            raise
+        except (RecursionError, OverflowError) as error:
+            raise refusals.bad_request(f"the object cannot be stored: {error}") from error
+        if options.dry_run or not decision.changes:
+            await self._settle()
+        else:
+            try:
+                await self.store.commit(decision.changes)
+            except WriteFailedError as error:
+                raise refusals.insufficient_storage(str(error)) from error
+        return decision.answer
+
+    def now(self) -> dt.datetime:
+        return self._clock.now()
+
+    def author(self, options: WriteOptions, subresource: str = "") -> Author:
+        return Author(manager=options.field_manager, now=timestamp(self.now()), subresource=subresource)
+
+    def latest(self, served: Served, key: ObjectKey) -> Stored:
+        """Raises NotFound."""
+        stored = self.store.latest(served.full_name, key)
+        if stored is None:
+            raise refusals.not_found(served, key[1])
+        return stored
+
+    def change(
+        self, served: Served, thing: Mapping[str, object], before: Stored | None, options: WriteOptions
+    ) -> Change:
+        """The next revision of an object; of a dry run it has the revision it had."""
+        return self._change(served, dict(thing), before, options, is_gone=False)
+
+    def removal(self, served: Served, thing: Mapping[str, object], before: Stored, options: WriteOptions) -> Change:
+        """The end of an object, with its last state."""
+        return self._change(served, dict(thing), before, options, is_gone=True)
+
+    def _change(
+        self, served: Served, thing: Json, before: Stored | None, options: WriteOptions, *, is_gone: bool
+    ) -> Change:
+        metadata = thing["metadata"]
+        key = (str(metadata.get("namespace") or ""), str(metadata["name"]))
+        unchanged = before.revision if before is not None else 0
+        revision = unchanged if options.dry_run else self.store.next_revision()
+        body = encoded(served, thing, revision)
+        state = self.store.stored(served.full_name, key, revision, thing, body)
+        return Change(served.full_name, key, before, state, is_gone)
+
+    async def _settle(self) -> None:
+        if not await self.store.settled():
+            raise refusals.insufficient_storage("a write that this one depends on has failed")
+
+
+def opened(stored: Stored, served: Served) -> Json:
+    """A stored object, decoded anew in a served version: whoever opens it may change it."""
+    thing: Json = decode(in_version(stored.body, served), dict)
+    return thing
+
+
+def new_uid() -> str:
+    return str(uuid.uuid4())
+
+
+def name_for(metadata: Json) -> None:
+    """Make up, in place, the name of an object that has only a generateName."""
+    prefix = metadata.get("generateName")
+    if prefix and not metadata.get("name"):
+        suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
+        metadata["name"] = prefix[:_LONGEST_PREFIX] + suffix
+
+
+def warnings_for(served: Served, unknown: Sequence[str], options: WriteOptions) -> tuple[str, ...]:
+    """What to warn of, by the fields that the kind does not know. Raises BadRequest when validation is strict."""
+    told = [f'unknown field "{path}"' for path in unknown]
+    if told and options.field_validation is FieldValidation.STRICT:
+        raise refusals.not_handled(served, f"strict decoding error: {', '.join(told)}")
+    return tuple(told) if options.field_validation is FieldValidation.WARN else ()
