@@ -20,7 +20,7 @@ from tarragon.cluster.port import (
     Selection,
     WatchEvent,
 )
-from tarragon.cluster.transport import Request, Server, Transport, lines
+from tarragon.cluster.transport import Request, Server, Silent, Transport, lines
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key, Resource
@@ -34,7 +34,10 @@ _WATCH_SECONDS = (300, 600)
 """How long a watch is asked to last. Drawn anew each time, so that a server's clients do not all come back at once."""
 
 _SILENCE_SECONDS = 150.0
-"""Bookmarks come about once a minute. Two and a half without one: the other end is gone and TCP has not noticed."""
+"""Bookmarks come about once a minute. Two and a half without one: the other end may be gone without a word.
+
+It may also be well: kube-apiserver 1.20 sends none for kinds to which nothing has happened since it started (seen).
+"""
 
 _PLAIN_DELETE = DeleteOptions()
 _WHOLE_LOG = LogOptions()
@@ -111,8 +114,12 @@ class Http:
             silence=_SILENCE_SECONDS,
         )
         async with aclosing(self._transport.stream(request)) as chunks, aclosing(lines(chunks)) as complete:
-            async for line in complete:
-                yield self._event(line, resource.model)
+            try:
+                async for line in complete:
+                    yield self._event(line, resource.model)
+            except Silent:
+                # An end like any other: whoever watches again finds out on a new connection what is the matter.
+                return
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
         namespace = str((body.get("metadata") or {}).get("namespace") or "")

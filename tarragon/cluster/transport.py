@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from tarragon.cluster.errors import ApiError, from_status, unavailable
+from tarragon.cluster.errors import ApiError, Unavailable, from_status, unavailable
 
 _CONNECTIONS = 32
 """More of them cost a server more than they give a client (measured)."""
@@ -71,6 +71,10 @@ class Request:
     silence: float | None = None
 
 
+class Silent(Unavailable):
+    """A stream that had begun brought nothing for as long as its request allows: it may be quiet, or dead."""
+
+
 class Transport:
     """Sends requests. Must be closed; then every stream that is still open ends with Unavailable."""
 
@@ -96,12 +100,15 @@ class Transport:
             return await response.read()
 
     async def stream(self, request: Request) -> AsyncGenerator[bytes, None]:
-        """The body in pieces as they come, cut anywhere."""
+        """The body in pieces as they come, cut anywhere. Raises Silent in the middle of it."""
         if self._streams is None:
             self._streams = self._session(0)
         async with self._answer(self._streams, request, request.silence) as response:
-            async for chunk in response.content.iter_any():
-                yield chunk
+            try:
+                async for chunk in response.content.iter_any():
+                    yield chunk
+            except TimeoutError as error:
+                raise Silent(_late(self._server, request).status) from error
 
     def _session(self, connections: int) -> aiohttp.ClientSession:
         if self._closed:
@@ -134,7 +141,7 @@ class Transport:
                     raise _refusal(response, await response.read())
                 yield response
         except TimeoutError as error:
-            raise unavailable(f"{self._server.url} gave no answer in time: {request.method} {request.path}") from error
+            raise _late(self._server, request) from error
         except (aiohttp.ClientError, ConnectionError) as error:
             raise unavailable(self._told(error)) from error
         except RuntimeError as error:
@@ -158,6 +165,10 @@ class Transport:
                 return f"{url} closed the connection before its answer was complete"
             case _:
                 return f"cannot talk to {url}: {error}"
+
+
+def _late(server: Server, request: Request) -> Unavailable:
+    return unavailable(f"{server.url} gave no answer in time: {request.method} {request.path}")
 
 
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:

@@ -26,7 +26,7 @@ from tarragon.cluster.errors import (
 )
 from tarragon.cluster.http import Http
 from tarragon.cluster.port import DeleteOptions, LogOptions, Selection, WatchEvent
-from tarragon.cluster.transport import Request, Server, Transport, lines
+from tarragon.cluster.transport import Server, lines
 from tarragon.kube.core import NODES, PODS, Pod
 from tarragon.kube.meta import Key
 from tests.localcluster_http.scripted_server import Answer, Script, in_turn, says, serving, streams
@@ -197,19 +197,34 @@ async def test_an_event_of_an_unknown_type_and_a_line_that_is_no_json_are_said_t
             await watched(http)
 
 
-async def test_a_peer_that_died_without_a_word_is_noticed_by_its_silence() -> None:
-    async def never(request: web.BaseRequest) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await asyncio.get_running_loop().create_future()
-        return response
+async def never(_: web.BaseRequest) -> web.StreamResponse:
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError
 
-    async with serving(never) as script:
-        transport = Transport(Server(url=script.url))
-        with pytest.raises(Unavailable, match="no answer in time: GET /x"):
-            async for _ in transport.stream(Request(method="GET", path="/x", silence=0.05)):
-                pass
-        await transport.close()
+
+async def begun_and_quiet(request: web.BaseRequest) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(line("ADDED", pod()))
+    return await never(request)
+
+
+async def test_a_watch_that_falls_silent_ends_so_that_the_next_one_finds_out_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tarragon.cluster.http._SILENCE_SECONDS", 0.05)
+    async with talking(begun_and_quiet) as (http, _):
+        assert [event.type for event in await watched(http)] == ["ADDED"]
+
+
+async def test_a_peer_that_does_not_answer_at_all_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tarragon.cluster.http._SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr("tarragon.cluster.transport._ANSWER_SECONDS", 0.05)
+    async with talking(never) as (http, _):
+        with pytest.raises(Unavailable, match=r"no answer in time: GET /api/v1/namespaces/default/pods$"):
+            await watched(http)
+        with pytest.raises(Unavailable, match="no answer in time: GET /api/v1/namespaces/default/pods/a"):
+            await http.get(PODS, KEY)
 
 
 async def test_an_abandoned_watch_lets_go_of_its_connection() -> None:
@@ -232,14 +247,7 @@ async def test_an_abandoned_watch_lets_go_of_its_connection() -> None:
 
 
 async def test_closing_the_client_ends_its_watches_and_refuses_more_calls() -> None:
-    async def quiet(request: web.BaseRequest) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(line("ADDED", pod()))
-        await asyncio.get_running_loop().create_future()
-        return response
-
-    async with serving(quiet) as script:
+    async with serving(begun_and_quiet) as script:
         http = Http(Server(url=script.url), random.Random(1))
         events = http.watch(PODS, Selection(), "5")
         await anext(events)
