@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from tarragon.base.errors import TarragonError
 from tarragon.cli.settings import Settings, home
@@ -24,27 +23,18 @@ PATIENCE = 1.5
 """Seconds that somebody who has pressed Tab will wait."""
 
 
-class Duration(click.ParamType[float]):
-    """`90`, `90s`, `1h30m`: seconds as a number."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        match = _DURATION.fullmatch(str(value).strip())
-        if match is None or not match[0]:
-            self.fail(f"{value!r} is no duration; write for example 90, 90s, 5m or 1h30m", param, ctx)
-        return sum(float(match[unit] or 0) * length for unit, length in (("h", 3600), ("m", 60), ("s", 1)))
+def duration(text: str) -> float:
+    """`90`, `90s`, `1h30m` as seconds."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not match[0]:
+        raise click.BadParameter(f"{text!r} is no duration; write for example 90, 90s, 5m or 1h30m")
+    return sum(float(match[unit] or 0) * length for unit, length in (("h", 3600), ("m", 60), ("s", 1)))
 
 
-def _complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """For the argument JOB of every command: a name, kind/name or @latest."""
     namespace = ctx.obj.namespace if isinstance(ctx.obj, Settings) else "default"
-    return [CompletionItem(name) for name in job_names(home(), namespace) if name.startswith(incomplete)]
-
-
-job_argument = click.argument("name", metavar="JOB", shell_complete=_complete)
-"""The parameter `name`: a name, kind/name or @latest."""
+    return [name for name in job_names(home(), namespace) if name.startswith(incomplete)]
 
 
 def job_names(place: Home, namespace: str) -> Sequence[str]:

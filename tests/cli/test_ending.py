@@ -22,7 +22,7 @@ def ending(seen: Progress, tails: Mapping[Replica, Sequence[str]] | None = None)
         now=at(20),
         deciding=[worker(0)],
         tails=tails,
-        said={replica: len(lines) for replica, lines in tails.items()},
+        said={worker(0): 0} | {replica: len(lines) for replica, lines in tails.items()},
         exit_codes=SINCE_TRAINING_OPERATOR_1_5,
         python="/envs/tf/bin/python",
     )

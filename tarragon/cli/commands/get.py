@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.arguments import job_argument
+from tarragon.cli.arguments import complete_job
 from tarragon.cli.jobs import find
 from tarragon.cli.output import FORMS, TEXTS, show
 from tarragon.cli.rows import header, row
@@ -16,7 +16,7 @@ from tarragon.cli.settings import Command, Settings
 
 
 @click.command(cls=Command)
-@job_argument
+@click.argument("name", metavar="JOB", shell_complete=complete_job)
 @click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", help="table by default")
 @click.pass_obj
 def command(settings: Settings, name: str, form: str) -> None:

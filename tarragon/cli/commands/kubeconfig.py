@@ -14,11 +14,11 @@ from tarragon.cli.settings import Command, Settings, home
 @click.command(cls=Command)
 @click.pass_obj
 def command(settings: Settings) -> None:
-    r"""Print the path of the local cluster's kubeconfig; starts the cluster if it does not run.
+    """Print the path of the local cluster's kubeconfig; starts the cluster if it does not run.
 
     \b
     export KUBECONFIG=$(tarragon kubeconfig)
-    """
+    """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     from tarragon.localcluster.daemon import ensure_running
 
     require_local(settings)

@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.cli.arguments import Duration, job_argument
+from tarragon.cli.arguments import complete_job, duration
 from tarragon.cli.follow.follower import Follower
 from tarragon.cli.following import follow
 from tarragon.cli.jobs import Known, find
@@ -18,16 +18,22 @@ from tarragon.cli.words import elapsed
 
 
 @click.command(cls=Command)
-@job_argument
-@click.option("--timeout", "limit", type=Duration(), help="give up after that long (90, 5m, 2h) with exit code 101")
+@click.argument("name", metavar="JOB", shell_complete=complete_job)
+@click.option(
+    "--timeout",
+    "limit",
+    type=duration,
+    metavar="DURATION",
+    help="give up after that long (90, 5m, 2h) with exit code 101",
+)
 @click.pass_obj
 def command(settings: Settings, name: str, limit: float | None) -> int:
-    r"""Return when JOB has ended, however it did. Without --timeout it waits for ever.
+    """Return when JOB has ended, however it did. Without --timeout it waits for ever.
 
     \b
     Exit codes: 0 succeeded, 100 failed, 101 not finished in time,
     102 no such job, 103 deleted or suspended, 104 evicted
-    """
+    """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     return asyncio.run(_wait(settings, name, limit))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
 from tarragon.base.clock import Clock
 from tarragon.cli.follow.book import Instance, LogBook
@@ -17,19 +18,24 @@ from tarragon.kube.core import ContainerStatus, Pod
 LAST_WORDS = 5.0
 """Seconds that the logs of containers that have ended may take to arrive."""
 PAUSE = 0.3
+ALL = LogOptions()
 
 Said = Callable[[Replica, Sequence[tuple[str, str]]], None]
 """New lines of one replica, each with its timestamp."""
 
 
 class Listener:
-    """Reads on after a broken connection, from a new one too, and tells no line twice."""
+    """Reads on after a broken connection, from a new one too, and tells no line twice.
 
-    def __init__(self, main_container: str, clock: Clock, said: Said) -> None:
+    `beginning` says how much of a log that is there already is told: its `tail_lines` and `since_seconds`.
+    """
+
+    def __init__(self, main_container: str, clock: Clock, said: Said, beginning: LogOptions = ALL) -> None:
         self.book = LogBook()
         self._main_container = main_container
         self._clock = clock
         self._said = said
+        self._beginning = beginning
         self._tasks: dict[Instance, asyncio.Task[None]] = {}
 
     def listen(self, cluster: Cluster, pods: Mapping[Replica, Pod]) -> None:
@@ -63,11 +69,12 @@ class Listener:
 
     async def _read_once(self, cluster: Cluster, pod: Pod, instance: Instance) -> bool:
         """Whether there is nothing more to read: the log has come to its end, or is not kept any more."""
+        beginning = ALL if self.book.has_begun(instance) else self._beginning
         self.book.begin(instance)
         status = container_status(pod, instance.container)
         is_previous = status is not None and status.restart_count > instance.number
-        options = LogOptions(
-            container=instance.container, follow=not is_previous, timestamps=True, previous=is_previous
+        options = replace(
+            beginning, container=instance.container, follow=not is_previous, timestamps=True, previous=is_previous
         )
         lines = Lines()
         try:

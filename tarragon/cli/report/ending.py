@@ -26,7 +26,7 @@ SUSPICIOUSLY_SHORT = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """`tails`: the last lines of each replica's log, `said`: how many lines it wrote in all, as far as known.
+    """`tails`: the last lines of each replica's log; `said`: how many it wrote, of those whose logs were read.
 
     `deciding`: whose end was the job's. `python`: the interpreter of the replicas' environment.
     """
@@ -67,7 +67,7 @@ def silent_seconds(end: Ending) -> float | None:
     """How long the deciding replicas ran, if none of them wrote a line and that was suspiciously short; else None."""
     members = [member for member in end.progress.members if member.replica in end.deciding]
     ran = [member.seconds for member in members if member.seconds is not None]
-    is_silent = bool(members) and not any(end.said.get(member.replica) for member in members)
+    is_silent = bool(members) and all(end.said.get(member.replica) == 0 for member in members)
     return max(ran) if is_silent and ran and max(ran) < SUSPICIOUSLY_SHORT else None
 
 

@@ -1,0 +1,133 @@
+"""`tarragon describe`: everything about one job that a person may want to know."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+
+import click
+
+from tarragon.base.clock import SystemClock
+from tarragon.cli.arguments import complete_job
+from tarragon.cli.follow.progress import Progress, newest, read
+from tarragon.cli.jobs import Known, find, pods_of, sighting
+from tarragon.cli.places import addresses, folders
+from tarragon.cli.rows import reason, replicas
+from tarragon.cli.session import Looker, looking
+from tarragon.cli.settings import Command, Settings, home
+from tarragon.cli.style import STATES, Paint, painter
+from tarragon.cli.words import age, elapsed, table
+from tarragon.cluster.port import Selection
+from tarragon.job.model import Replica
+from tarragon.kube.codec import moment, timestamp
+from tarragon.kube.core import EVENTS, PODS, Pod
+from tarragon.kube.meta import Json, JsonObject
+
+MOST_ROWS = 40
+"""Replicas, folders and events that are shown; hundreds are for `-o json`."""
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="JOB", shell_complete=complete_job)
+@click.pass_obj
+def command(settings: Settings, name: str) -> None:
+    """A job with its conditions, replicas, addresses, folders and events."""
+    asyncio.run(_describe(settings, name))
+
+
+async def _describe(settings: Settings, name: str) -> None:
+    async with looking(settings) as looker:
+        job = await find(looker, name, settings.namespace)
+        listing = await looker.list(PODS, Selection(namespace=job.key.namespace, labels=job.selector))
+        pods = newest(pods_of(job, listing.items))
+        events = await _events(looker, job, pods)
+    now = SystemClock().now()
+    progress = read(sighting(job, pods))
+    paint = painter(colors=settings.terminal().colors_out)
+    parts = (
+        _head(job, progress, now, paint),
+        _titled("Conditions", _conditions(job, now)),
+        _titled("Replicas", _members(job, progress)),
+        _titled("Folders", [f"{what:<22} {path}" for what, path in folders(home(), job, pods)]),
+        _titled("Events", _told(events, now)),
+    )
+    for part in parts:
+        for line in part:
+            click.echo(line, color=True)
+
+
+def _head(job: Known, progress: Progress, now: dt.datetime, paint: Paint) -> Iterator[str]:
+    state = paint(progress.state, STATES.get(progress.state, ""))
+    generation = job.dialect.name if job.dialect is not None else "of a generation that is not known"
+    why = reason(job)
+    facts = [
+        ("Name", job.key.name),
+        ("Namespace", job.key.namespace),
+        ("Kind", f"{job.framework.kind} {job.object.api_version} ({generation})"),
+        ("State", f"{state}, {elapsed(progress.elapsed(now))} after it was created"),
+        ("Reason", why),
+        ("Replicas", replicas(job)),
+        ("Created", timestamp(job.born) if job.born else ""),
+        ("Started", timestamp(progress.started) if progress.started else ""),
+        ("Ended", timestamp(progress.completed) if progress.completed else ""),
+    ]
+    yield from (f"{label + ':':<11} {value}" for label, value in facts if value)
+
+
+def _titled(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield ""
+        yield f"{title}:"
+        yield from (f"  {line}" for line in lines[: MOST_ROWS + 1])
+        if len(lines) > MOST_ROWS + 1:
+            yield f"  and {len(lines) - MOST_ROWS - 1} more"
+
+
+def _conditions(job: Known, now: dt.datetime) -> Sequence[str]:
+    rows = [
+        (known.type, str(known.is_true), known.reason, age(known.changed, now), known.message)
+        for known in job.status.conditions
+    ]
+    return table(("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows) if rows else ()
+
+
+def _members(job: Known, progress: Progress) -> Sequence[str]:
+    rows = []
+    for member in progress.members:
+        address, local = addresses(home(), job, member.replica)
+        code = "-" if member.exit_code is None else str(member.exit_code)
+        rows.append((member.name, member.state, code, str(member.restarts), member.node or "-", address, local or "-"))
+    return table(("REPLICA", "STATE", "EXIT", "RESTARTS", "NODE", "ADDRESS", "HERE"), rows) if rows else ()
+
+
+async def _events(looker: Looker, job: Known, pods: Mapping[Replica, Pod]) -> Sequence[JsonObject]:
+    """About the job and its pods, the oldest first."""
+    uids = {job.uid, *(pod.metadata.uid for pod in pods.values())}
+    listing = await looker.list(EVENTS.reading(dict), Selection(namespace=job.key.namespace))
+    mine = [event for event in listing.items if (event.get("involvedObject") or {}).get("uid") in uids]
+    return sorted(mine, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+
+
+def _told(events: Sequence[JsonObject], now: dt.datetime) -> Sequence[str]:
+    rows = []
+    for event in events[-MOST_ROWS:]:
+        times = int(event.get("count") or 1)
+        about: Json = event.get("involvedObject") or {}
+        rows.append(
+            (
+                age(_moment(event), now) + (f" ({times} times)" if times > 1 else ""),
+                str(event.get("type", "")),
+                str(event.get("reason", "")),
+                f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}",
+                str(event.get("message", "")).replace("\n", " "),
+            )
+        )
+    return table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), rows) if rows else ()
+
+
+def _moment(event: JsonObject) -> dt.datetime | None:
+    try:
+        return moment(str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+    except ValueError:
+        return None

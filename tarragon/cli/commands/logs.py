@@ -1,0 +1,173 @@
+"""`tarragon logs`: what the replicas of a job have said, also when it has ended, is deleted, or no cluster runs."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import click
+
+from tarragon.base.clock import Clock, SystemClock
+from tarragon.cli.arguments import complete_job, duration
+from tarragon.cli.follow.follower import Follower
+from tarragon.cli.follow.lines import shown
+from tarragon.cli.follow.listening import Listener
+from tarragon.cli.following import follow
+from tarragon.cli.jobs import Known, NoSuchJob, find, parse
+from tarragon.cli.kept import Run, Said, lines, runs_of_job, runs_of_name
+from tarragon.cli.session import looking
+from tarragon.cli.settings import Command, Settings, home
+from tarragon.cli.style import REPLICA_TYPES, painter
+from tarragon.cli.terminal import Sink, sink
+from tarragon.cluster.port import LogOptions
+from tarragon.job.model import Replica
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which replicas and lines, and how they are printed."""
+
+    replica: str = ""
+    type: str = ""
+    tail: int | None = None
+    since: float | None = None
+    previous: bool = False
+    timestamps: bool = False
+    prefix: bool = True
+    grep: re.Pattern[str] | None = None
+
+    def wants(self, replica: Replica) -> bool:
+        return self.replica in {"", str(replica)} and self.type in {"", replica.type.word}
+
+
+class Printer:
+    """Prints lines to stdout. On a terminal they can't move the cursor."""
+
+    def __init__(self, wanted: Filter, settings: Settings) -> None:
+        terminal = settings.terminal()
+        self._wanted = wanted
+        self._colors = terminal.colors_out
+        self._paint = painter(colors=terminal.colors_out)
+        self._is_terminal = sink(sys.stdout) is Sink.TERMINAL
+
+    def said(self, replica: Replica, said: Sequence[tuple[str, str]]) -> None:
+        if self._wanted.wants(replica):
+            sys.stdout.write("".join(self._line(replica, moment, text) for moment, text in said))
+            sys.stdout.flush()
+
+    def kept(self, said: Iterator[Said]) -> None:
+        for line in said:
+            sys.stdout.write(self._line(line.replica, line.moment, line.text))
+
+    def _line(self, replica: Replica, moment: str, text: str) -> str:
+        if self._wanted.grep is not None and not self._wanted.grep.search(text):
+            return ""
+        words = [shown(text, colors=self._colors) if self._is_terminal else text]
+        if self._wanted.timestamps:
+            words.insert(0, moment)
+        if self._wanted.prefix:
+            words.insert(0, self._paint(f"[{replica}]", REPLICA_TYPES.get(replica.type.word, "")))
+        return " ".join(words) + "\n"
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise click.BadParameter(f"{text!r} is no regular expression: {error}") from error
+
+
+@click.command(cls=Command)
+@click.argument("name", metavar="JOB", shell_complete=complete_job)
+@click.option("--replica", default="", help="only this one: worker-1")
+@click.option("--type", default="", help="only replicas of this type: chief, ps, worker, evaluator")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="only the last N lines of each replica")
+@click.option("--since", type=duration, metavar="DURATION", help="only what is newer than this: 30s, 5m, 2h")
+@click.option("--grep", type=pattern, metavar="REGEX", help="only lines in which this is found")
+@click.option("-f", "--follow", "follows", is_flag=True, help="go on until the job has ended")
+@click.option("-p", "--previous", is_flag=True, help="of each replica the run before its last restart")
+@click.option("--timestamps", is_flag=True, help="with the moment of each line")
+@click.option("--prefix/--no-prefix", default=True, help="with or without the replica's name")
+@click.pass_obj
+def command(
+    settings: Settings,
+    *,
+    name: str,
+    replica: str,
+    type: str,  # noqa: A002 - the option's name
+    tail: int | None,
+    since: float | None,
+    grep: re.Pattern[str] | None,
+    follows: bool,
+    previous: bool,
+    timestamps: bool,
+    prefix: bool,
+) -> None:
+    """What the replicas of JOB have said, in order of time; of a deleted job, too."""
+    if follows and previous:
+        raise click.UsageError("the run before the last restart has ended: there is nothing to follow")
+    wanted = Filter(
+        replica=replica.lower(),
+        type=type.lower(),
+        tail=tail,
+        since=since,
+        previous=previous,
+        timestamps=timestamps,
+        prefix=prefix,
+        grep=grep,
+    )
+    asyncio.run(_logs(settings, name, wanted, SystemClock() if follows else None))
+
+
+async def _logs(settings: Settings, name: str, wanted: Filter, following: Clock | None) -> None:
+    """With a clock it goes on until the job is over."""
+    printer = Printer(wanted, settings)
+    async with looking(settings) as looker:
+        try:
+            job = await find(looker, name, settings.namespace)
+        except NoSuchJob:
+            printer.kept(_kept_of_name(settings, name, wanted))
+            return
+    if following is not None and not job.status.phase.is_final:
+        await _follow(job, following, wanted, printer)
+    else:
+        printer.kept(_said(runs_of_job(home().nodes, job), wanted))
+
+
+def _kept_of_name(settings: Settings, name: str, wanted: Filter) -> Iterator[Said]:
+    """Of a job that is not there any more. Raises NoSuchJob when nothing was ever heard of it."""
+    runs = runs_of_name(home().nodes, parse(name), settings.namespace)
+    if not runs:
+        raise NoSuchJob(
+            f'there is no job "{name}" in namespace {settings.namespace}, and no log of one',
+            remedy="`tarragon list -A` shows all there are",
+        )
+    click.echo(f"{name} is deleted; these logs were kept.", err=True)
+    return _said(runs, wanted)
+
+
+async def _follow(job: Known, clock: Clock, wanted: Filter, printer: Printer) -> None:
+    beginning = LogOptions(tail_lines=wanted.tail, since_seconds=None if wanted.since is None else int(wanted.since))
+    listener = Listener(job.framework.main_container, clock, printer.said, beginning)
+    await follow(Follower(job, clock, lambda _: None, listener), clock, lambda text: click.echo(text, err=True))
+
+
+def _said(runs: Sequence[Run], wanted: Filter) -> Iterator[Said]:
+    since = None if wanted.since is None else SystemClock().now() - dt.timedelta(seconds=wanted.since)
+    mine = [run for run in runs if wanted.wants(run.replica)]
+    if runs and not mine:
+        known = ", ".join(sorted({str(run.replica) for run in runs}))
+        raise NoSuchJob("no replica of the job fits --replica and --type", why=f"there are logs of {known}")
+    return lines(_before_last(mine) if wanted.previous else mine, wanted.tail, since)
+
+
+def _before_last(runs: Sequence[Run]) -> Sequence[Run]:
+    """Of each container the run before its newest. Runs come in order of time."""
+    by_container: dict[tuple[Replica, str], list[Run]] = {}
+    for run in runs:
+        by_container.setdefault((run.replica, run.container), []).append(run)
+    return [of_container[-2] for of_container in by_container.values() if len(of_container) > 1]

@@ -1,0 +1,137 @@
+"""Logs from the disk of this machine: also of jobs that have ended or are deleted, and when no cluster runs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tarragon.cli.follow.lines import Lines, Stamp, stamped
+from tarragon.cli.jobs import JobName, Known
+from tarragon.frameworks.plugin import Dialect, Framework
+from tarragon.job.model import CleanPodPolicy, Replica, RunPolicy, TrainingJob
+from tarragon.kube.meta import Key
+from tarragon.localcluster.kubelet.kept import KeptPod, RunFacts, kept_logs
+from tarragon.localcluster.kubelet.logs import Wanted, read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of one container of a replica, and where its log lies. `code` is None while it goes on."""
+
+    replica: Replica
+    container: str
+    pod: str
+    uid: str
+    started: float
+    code: int | None
+    log: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A line of a log. Compares by its moment, so that logs of several replicas can be merged."""
+
+    stamp: Stamp
+    replica: Replica
+    moment: str
+    text: str
+
+
+def runs_of_job(nodes: Path, job: Known) -> Sequence[Run]:
+    """Of a job that is there: the runs of its own pods, not of those that had its name before it."""
+    if job.job is None or job.dialect is None:
+        return ()
+    born = job.born.timestamp() if job.born is not None else 0.0
+    pods = [pod for pod in _pods(nodes, job.dialect, job.job) if _is_of(pod, job.uid, born)]
+    return _runs(pods, job.dialect, job.job)
+
+
+def runs_of_name(nodes: Path, wanted: JobName, namespace: str) -> Sequence[Run]:
+    """Of a job that is deleted: those of the last one that had the name."""
+    for framework in wanted.frameworks:
+        for dialect in framework.dialects:
+            job = _named(framework, dialect, Key(namespace, wanted.name))
+            pods = _pods(nodes, dialect, job)
+            if pods:
+                newest = max(pods, key=lambda pod: pod.facts.created)
+                return _runs([pod for pod in pods if pod.facts.owner == newest.facts.owner], dialect, job)
+    return ()
+
+
+def lines(runs: Sequence[Run], tail: int | None, since: dt.datetime | None) -> Iterator[Said]:
+    """All that they have said, in order of time; `tail` lines at most of each replica."""
+    by_replica: dict[Replica, list[Run]] = {}
+    for run in runs:
+        by_replica.setdefault(run.replica, []).append(run)
+    streams = [_tail(_lines(of_replica, since), tail) for of_replica in by_replica.values()]
+    return heapq.merge(*streams, key=lambda said: said.stamp)
+
+
+def _tail(said: Iterator[Said], tail: int | None) -> Iterable[Said]:
+    return said if tail is None else deque(said, maxlen=tail)
+
+
+def _lines(runs: Sequence[Run], since: dt.datetime | None) -> Iterator[Said]:
+    for run in runs:
+        whole = Lines()
+        for chunk in read(run.log, Wanted(timestamps=True, since=since)):
+            for line in whole.feed(chunk):
+                yield _said(run.replica, line)
+        for line in whole.finish():
+            yield _said(run.replica, line)
+
+
+def _said(replica: Replica, line: str) -> Said:
+    stamp, text = stamped(line)
+    return Said(stamp, replica, line[: len(line) - len(text)].rstrip(), text)
+
+
+def _pods(nodes: Path, dialect: Dialect, job: TrainingJob) -> Sequence[KeptPod]:
+    labels = ",".join(f"{name}={value}" for name, value in dialect.selector(job).items())
+    return kept_logs(nodes, job.key.namespace, labels)
+
+
+def _is_of(pod: KeptPod, uid: str, born: float) -> bool:
+    return pod.facts.owner == uid if pod.facts.owner else pod.facts.created >= born
+
+
+def _runs(pods: Sequence[KeptPod], dialect: Dialect, job: TrainingJob) -> Sequence[Run]:
+    """In order of their beginnings."""
+    found = [
+        _run(replica, pod, run)
+        for pod in pods
+        for replica in [dialect.names.replica(job, pod.facts.name)]
+        if replica is not None
+        for run in pod.facts.runs
+    ]
+    return sorted(found, key=lambda run: run.started)
+
+
+def _run(replica: Replica, pod: KeptPod, run: RunFacts) -> Run:
+    return Run(
+        replica=replica,
+        container=run.container,
+        pod=pod.facts.name,
+        uid=pod.facts.uid,
+        started=run.started,
+        code=run.code,
+        log=pod.log(run),
+    )
+
+
+def _named(framework: Framework, dialect: Dialect, key: Key) -> TrainingJob:
+    """As much of a job as its labels and names need."""
+    return TrainingJob(
+        kind=framework.kind,
+        api_version=dialect.api_version,
+        generation=dialect.name,
+        key=key,
+        uid="",
+        created=None,
+        groups=(),
+        run_policy=RunPolicy(clean_pods=CleanPodPolicy.NONE),
+    )

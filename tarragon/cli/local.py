@@ -1,0 +1,71 @@
+"""What this machine knows of a job's images: which environment runs it, and what must be said before anything is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tarragon.base.errors import Problem
+from tarragon.cli.environment import calls_python, has_module, python_of
+from tarragon.cli.jobs import Known
+from tarragon.cli.overrides import templates
+from tarragon.cli.settings import home
+from tarragon.frameworks.plugin import Framework
+from tarragon.kube.meta import Json, JsonObject
+from tarragon.localcluster.home import Home
+from tarragon.localcluster.kubelet.image_file import read_images
+from tarragon.localcluster.kubelet.images import ImageMap, lacks_command
+
+
+def image_map(place: Home, folders: Mapping[str, Path]) -> tuple[ImageMap, list[Problem]]:
+    """That of the home, with --env in front of it."""
+    if not place.images.exists():
+        return ImageMap().with_folders(folders), []
+    images, problems = read_images(place.images.read_text(), place.folder)
+    return images.with_folders(folders), problems
+
+
+def commands_missing(job: JsonObject, images: ImageMap) -> Iterator[Problem]:
+    """Containers of which nobody here knows what they should start."""
+    for path, container in _containers(job):
+        yield from filter(
+            None, [lacks_command(container.get("image") or "", container.get("command") or (), images, path)]
+        )
+
+
+def tensorflow_missing(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[str]:
+    """What to say of a job that expects TensorFlow from its image and gets an environment without it. Once each."""
+    told: set[Path] = set()
+    for _, container in _containers(job):
+        image = str(container.get("image") or "")
+        environment = images.environment(image)
+        words = [*(container.get("command") or environment.entrypoint), *(container.get("args") or ())]
+        is_main = container.get("name") == framework.main_container and "tensorflow" in image
+        if not is_main or environment.folder in told or not calls_python([str(word) for word in words]):
+            continue
+        told.add(environment.folder)
+        if not has_module(environment, "tensorflow"):
+            yield (
+                f"{environment.folder}, which stands for the image {image} here, has no TensorFlow\n"
+                f"  {python_of(environment)} -m pip install 'tarragon[tensorflow]'; "
+                f"or name an environment that has it: --env {image}=FOLDER"
+            )
+
+
+def python_of_job(job: Known) -> str:
+    """The interpreter of the environment that the job's main containers ran in."""
+    images, _ = image_map(home(), {})
+    for _, container in _containers({"spec": job.object.spec}):
+        if container.get("name") == job.framework.main_container:
+            return python_of(images.environment(str(container.get("image") or "")))
+    return "python"
+
+
+def _containers(job: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    """All of all templates, init containers first, each with its path."""
+    for path, template in templates(job):
+        for field in ("initContainers", "containers"):
+            found: Json = template["spec"].get(field)
+            for number, container in enumerate(found if isinstance(found, list) else ()):
+                if isinstance(container, Mapping):
+                    yield f"{path}.spec.{field}[{number}]", container
