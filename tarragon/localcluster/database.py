@@ -51,8 +51,7 @@ CREATE TABLE current (
     revision INTEGER NOT NULL,
     PRIMARY KEY (kind, namespace, name)
 ) WITHOUT ROWID;
-CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-INSERT INTO meta VALUES ('compacted', 0);
+CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID
 """
 
 
@@ -81,8 +80,11 @@ class Database:
         self._connection = connection
 
     @classmethod
-    def open(cls, path: Path) -> Database:
-        """Open for reading and writing, and make it when it is not there. Raises TarragonError in the user's words."""
+    def open(cls, path: Path, first: int) -> Database:
+        """Open for reading and writing; make it when it is not there, its revisions counting from after `first`.
+
+        Raises TarragonError in the user's words.
+        """
         refuse_network_file_system(path)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -93,7 +95,7 @@ class Database:
                 path, isolation_level=None, check_same_thread=False, timeout=_LOCK_WAIT_MS / 1000
             )
             try:
-                _prepare(path, connection)
+                _prepare(path, connection, first)
             except BaseException:
                 connection.close()
                 raise
@@ -257,7 +259,7 @@ def refuse_network_file_system(path: Path) -> None:
         )
 
 
-def _prepare(path: Path, connection: sqlite3.Connection) -> None:
+def _prepare(path: Path, connection: sqlite3.Connection, first: int) -> None:
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -267,6 +269,7 @@ def _prepare(path: Path, connection: sqlite3.Connection) -> None:
     if version == 0:
         for statement in _LAYOUT.split(";\n"):
             connection.execute(statement)
+        connection.execute("INSERT INTO meta VALUES ('compacted', ?)", (first,))
         connection.execute(f"PRAGMA application_id = {_APPLICATION}")
         connection.execute(f"PRAGMA user_version = {SCHEMA}")
     connection.execute("COMMIT")

@@ -63,8 +63,12 @@ class Store:
 
     @classmethod
     async def open(cls, path: Path, clock: Clock, indexer: Indexer, window: Window = DEFAULT_WINDOW) -> Store:
-        """Raises TarragonError in the user's words."""
-        database = Database.open(path)
+        """Raises TarragonError in the user's words.
+
+        A new store counts from the milliseconds of its birth: to a client that still has a version of a store which
+        was deleted, all of its history is too new to go on from, and it lists anew.
+        """
+        database = Database.open(path, int(clock.now().timestamp() * 1000))
         try:
             return cls(database, clock, indexer, window)
         except BaseException:
