@@ -28,14 +28,14 @@ def misspelled(api_version: Json, kind: Json) -> Problem | None:
         return None
     framework = framework_of(api_version, kind)
     if framework is not None:
-        return _wrong_version(framework, str(api_version))
+        return _wrong_version(framework, str(api_version)) or _wrong_capitals(framework, str(api_version), kind)
     meant = nearest(kind, [framework.kind for framework in FRAMEWORKS])
     if meant is None:
         return None
-    framework = next(framework for framework in FRAMEWORKS if framework.kind == meant)
+    of_kind = next(framework for framework in FRAMEWORKS if framework.kind == meant)
     if kind.lower() == meant.lower():
         return Problem(
-            "apiVersion", f"no {meant} has {described(api_version)}", f"write {framework.resource.api_version}"
+            "apiVersion", f"no {meant} has {described(api_version)}", f"write {of_kind.resource.api_version}"
         )
     return Problem("kind", f"unknown kind {kind}", f"did you mean {meant}?")
 
@@ -49,6 +49,13 @@ def _wrong_version(framework: Framework, api_version: str) -> Problem | None:
         f"no {framework.kind} has the version {api_version}",
         f"write {nearest(api_version, known) or framework.resource.api_version}",
     )
+
+
+def _wrong_capitals(framework: Framework, api_version: str, kind: str) -> Problem | None:
+    """Only within our own group: what mlkube.io called TfJob was called so."""
+    if kind == framework.kind or api_version.partition("/")[0] != framework.resource.group:
+        return None
+    return Problem("kind", f"unknown kind {kind}", f"did you mean {framework.kind}?")
 
 
 def _groups(framework: Framework) -> set[str]:

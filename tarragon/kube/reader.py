@@ -52,7 +52,7 @@ class Reader:
     def field(self, name: str) -> Reader:
         """Missing, too, when this is no map: ask `is_map` once."""
         found = self.value.get(name) if isinstance(self.value, Mapping) else None
-        return Reader(found, _joined(self.path, name), self.notes)
+        return Reader(found, joined(self.path, name), self.notes)
 
     def fields(self) -> Iterator[tuple[str, Reader]]:
         """The entries of a map. Nothing of what is none, which is a problem."""
@@ -143,6 +143,13 @@ class Reader:
         self.notes.warnings.append(Problem(self.path, message, remedy))
 
 
+def joined(path: str, name: str) -> str:
+    """The path of a field, as a user would write it."""
+    if not path:
+        return name
+    return f"{path}.{name}" if _PLAIN_NAME.fullmatch(name) else f'{path}["{_cut(name)}"]'
+
+
 def described(value: Any) -> str:
     """A value in a sentence: `the text "3"`, `3.5`, `a list`."""
     match value:
@@ -176,12 +183,6 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """A remedy, or nothing where no known name is near."""
     meant = nearest(name, known)
     return f"did you mean {meant}?" if meant else ""
-
-
-def _joined(path: str, name: str) -> str:
-    if not path:
-        return name
-    return f"{path}.{name}" if _PLAIN_NAME.fullmatch(name) else f'{path}["{_cut(name)}"]'
 
 
 def _cut(text: str) -> str:

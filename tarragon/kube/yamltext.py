@@ -1,0 +1,235 @@
+"""Reading YAML as kubectl does, with the line of every value; bombs, duplicate keys and foreign tags are refused.
+
+It works on the parser's events with a stack of its own, so that no text, however deep, can exhaust Python's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from tarragon.base.errors import Problem
+from tarragon.kube.meta import Json
+from tarragon.kube.reader import joined
+from tarragon.kube.yamlscalars import UnknownTagError, scalar
+
+LARGEST_TEXT = 8 * 2**20
+"""Characters. etcd takes objects of 1.5 MB, and a file holds a handful of them."""
+MOST_VALUES = 200_000
+"""Values of a document once its anchors are expanded."""
+DEEPEST = 100
+
+MERGE = "<<"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True)
+class YamlDocument:
+    """A value, the line it begins in, and the line of every part that has one, by path."""
+
+    value: Json
+    line: int
+    lines: Mapping[str, int]
+
+    def line_of(self, path: str) -> int:
+        """Of the value, or of the nearest one around it that was written."""
+        while path and path not in self.lines:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return self.lines.get(path, self.line)
+
+
+class _FaultyError(Exception):
+    """Ends the reading of the text."""
+
+    def __init__(self, line: int, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.problem = Problem(f"line {line}", message, remedy)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A map or list that is being read. `size` counts the values in it, those of anchors again at each use."""
+
+    value: dict[str, Json] | list[Json]
+    path: str
+    line: int
+    anchor: str | None
+    key: str | None = None
+    key_lines: dict[str, int] = field(default_factory=dict)
+    size: int = 1
+
+
+def read_yaml(text: str) -> tuple[list[YamlDocument], list[Problem]]:
+    """All documents that have a value, and all faults that could be told. Never raises."""
+    if len(text) > LARGEST_TEXT:
+        return [], [Problem("", f"has {len(text)} characters, and {LARGEST_TEXT} are allowed")]
+    documents: list[YamlDocument] = []
+    problems: list[Problem] = []
+    try:
+        for document in _documents(text, problems):
+            if document.value is not None:
+                documents.append(document)  # noqa: PERF401 - those before a fault are kept
+    except _FaultyError as fault:
+        problems.append(_template(fault.problem.path) if "{{" in text else fault.problem)
+    except yaml.MarkedYAMLError as error:
+        problems.append(_syntax(error, text))
+    except (yaml.YAMLError, ValueError) as error:
+        problems.append(_unreadable(error, text))
+    return documents, problems
+
+
+def _documents(text: str, problems: list[Problem]) -> Iterator[YamlDocument]:
+    builder = _Builder(problems)
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.DocumentStartEvent):
+            builder = _Builder(problems)
+        elif isinstance(event, yaml.DocumentEndEvent):
+            yield YamlDocument(builder.root, builder.line, builder.lines)
+        else:
+            builder.take(event)
+
+
+class _Builder:
+    """Turns the events of one document into a value."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.root: Json = None
+        self.line = 1
+        self.lines: dict[str, int] = {}
+        self._problems = problems
+        self._open: list[_Open] = []
+        self._anchors: dict[str, tuple[Json, int]] = {}
+
+    def take(self, event: Any) -> None:
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+            self._begin(event, line)
+        elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+            self._end(line)
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(event, line)
+        elif isinstance(event, yaml.ScalarEvent):
+            self._scalar(event, line)
+
+    def _begin(self, event: Any, line: int) -> None:
+        if self._expects_key():
+            raise _FaultyError(line, "a key must be text, not a map or a list")
+        if len(self._open) >= DEEPEST:
+            raise _FaultyError(line, f"is nested deeper than {DEEPEST} levels")
+        if event.tag not in {None, "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}:
+            raise _FaultyError(line, f"the tag {event.tag} means nothing here", "remove it")
+        value: dict[str, Json] | list[Json] = {} if isinstance(event, yaml.MappingStartEvent) else []
+        self._open.append(_Open(value, self._path(), line, event.anchor))
+
+    def _end(self, line: int) -> None:
+        done = self._open.pop()
+        if isinstance(done.value, dict) and MERGE in done.value:
+            done.value = _with_merged(done.value, line)
+        self._put(done.value, done.size, done.line, done.anchor)
+
+    def _alias(self, event: Any, line: int) -> None:
+        if event.anchor not in self._anchors:
+            raise _FaultyError(line, f"*{event.anchor} stands for nothing that is complete here")
+        if self._expects_key():
+            raise _FaultyError(line, "a key must be text, not an alias")
+        value, size = self._anchors[event.anchor]
+        self._put(value, size, line, None)
+
+    def _scalar(self, event: Any, line: int) -> None:
+        if self._expects_key():
+            self._key(event, line)
+            return
+        try:
+            value = scalar(event.value, event.tag, is_plain=event.implicit[0])
+        except UnknownTagError as error:
+            raise _FaultyError(line, str(error), "remove it") from error
+        self._put(value, 1, line, event.anchor)
+
+    def _key(self, event: Any, line: int) -> None:
+        """As written: a number or a yes as a key is its text, for JSON has no others."""
+        top = self._open[-1]
+        key = event.value
+        if not key and event.implicit[0]:
+            raise _FaultyError(line, "a key is missing before the colon")
+        if key in top.key_lines:
+            first = top.key_lines[key]
+            self._problems.append(Problem(f"line {line}", f"the key {key} is there twice, first in line {first}"))
+        top.key_lines[key] = line
+        top.key = key
+
+    def _put(self, value: Json, size: int, line: int, anchor: str | None) -> None:
+        if anchor is not None:
+            self._anchors[anchor] = (value, size)
+        self.lines.setdefault(self._path(), line)
+        if not self._open:
+            self.root, self.line = value, line
+            return
+        top = self._open[-1]
+        top.size += size
+        if top.size > MOST_VALUES:
+            raise _FaultyError(line, f"has more than {MOST_VALUES} values once its anchors are expanded")
+        if isinstance(top.value, list):
+            top.value.append(value)
+        elif top.key is not None:
+            top.value[top.key] = value
+            top.key = None
+
+    def _expects_key(self) -> bool:
+        return bool(self._open) and isinstance(self._open[-1].value, dict) and self._open[-1].key is None
+
+    def _path(self) -> str:
+        """Of the value that comes next."""
+        if not self._open:
+            return ""
+        top = self._open[-1]
+        return f"{top.path}[{len(top.value)}]" if isinstance(top.value, list) else joined(top.path, top.key or "")
+
+
+def _with_merged(value: dict[str, Json], line: int) -> dict[str, Json]:
+    """`<<: *defaults`: what the map says itself wins."""
+    merges = value[MERGE] if isinstance(value[MERGE], list) else [value[MERGE]]
+    result: dict[str, Json] = {}
+    for merge in reversed(merges):
+        if not isinstance(merge, dict):
+            raise _FaultyError(line, "<< takes a map, or a list of maps")
+        result |= merge
+    return result | {name: each for name, each in value.items() if name != MERGE}
+
+
+def _syntax(error: yaml.MarkedYAMLError, text: str) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    number = mark.line + 1 if mark is not None else 1
+    lines = text.splitlines()
+    line = lines[number - 1] if number <= len(lines) else ""
+    where = f"line {number}"
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return Problem(where, "begins with a tab", "indent with spaces, as YAML wants it")
+    if "{{" in text:
+        return _template(where)
+    said = error.problem or "can't be read"
+    return Problem(where, f"is no YAML: {said}", _remedy(said))
+
+
+def _template(where: str) -> Problem:
+    return Problem(where, "is no YAML; it looks like a Helm template", "render it first: helm template")
+
+
+def _remedy(said: str) -> str:
+    if "mapping values are not allowed" in said:
+        return "put text that contains a colon in quotes, or check the indentation"
+    if "cannot start any token" in said:
+        return "put text that begins with a special character in quotes"
+    if "unexpected end of stream" in said:
+        return "close the quotes and brackets that were opened"
+    return "check the indentation and the colons around it"
+
+
+def _unreadable(error: Exception, text: str) -> Problem:
+    position = getattr(error, "position", None)
+    if isinstance(position, int):
+        line = text.count("\n", 0, position) + 1
+        return Problem(f"line {line}", "has a character that text may not have", "is it a binary file?")
+    return Problem("", "can't be read as YAML", "is it a binary file?")

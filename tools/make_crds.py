@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""Write deploy/crds/*.yaml: the CustomResourceDefinition of every framework, as the code has it.
+
+python tools/make_crds.py [--check]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tarragon.frameworks.catalog import FRAMEWORKS
+
+FOLDER = Path(__file__).parent.parent / "deploy" / "crds"
+HEAD = "# Written by tools/make_crds.py; do not edit.\n"
+
+
+class Plain(yaml.SafeDumper):
+    """Without anchors: five equal schemas are five schemas to whoever reads the file."""
+
+    def ignore_aliases(self, _: Any) -> bool:
+        return True
+
+
+def main(arguments: list[str]) -> int:
+    files = dict(rendered())
+    if "--check" in arguments:
+        stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+        for path in stale:
+            print(f"{path} is out of date; run python tools/make_crds.py")
+        return 1 if stale else 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for path, text in files.items():
+        path.write_text(text)
+        print(f"{path}: {len(text):,} bytes")
+    return 0
+
+
+def rendered() -> Iterator[tuple[Path, str]]:
+    for framework in FRAMEWORKS:
+        crd = framework.crd()
+        text = yaml.dump(crd, Dumper=Plain, sort_keys=False, width=120)
+        yield FOLDER / f"{crd['metadata']['name']}.yaml", HEAD + text
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
