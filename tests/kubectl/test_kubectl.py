@@ -44,7 +44,7 @@ async def test_a_kind_vanishes_with_its_definition(kubectl: Kubectl, cluster: Em
 
 async def test_objects_are_shown_in_every_form(kubectl: Kubectl, cluster: Embedded) -> None:
     both = manifest(
-        widget("a", replicas=2), {**widget("b", color="blue"), "metadata": {"name": "b", "labels": {"x": "y"}}}
+        widget("a", replicas=2), {**widget("b", color="blue"), "metadata": {"name": "b", "labels": {"tier": "web"}}}
     )
     assert (
         await kubectl("create", "-f", "-", stdin=both) == "widget.example.dev/a created\nwidget.example.dev/b created\n"
@@ -57,8 +57,8 @@ async def test_objects_are_shown_in_every_form(kubectl: Kubectl, cluster: Embedd
     assert wide[0][-1] == "PARTS"
     assert wide[1][-1] == "2"
     assert await kubectl("get", "widgets", "-o", "name") == "widget.example.dev/a\nwidget.example.dev/b\n"
-    assert await kubectl("get", "widgets", "-o", "name", "-l", "x=y") == "widget.example.dev/b\n"
-    assert await kubectl("get", "widgets", "-o", "name", "-l", "x notin (y)") == "widget.example.dev/a\n"
+    assert await kubectl("get", "widgets", "-o", "name", "-l", "tier=web") == "widget.example.dev/b\n"
+    assert await kubectl("get", "widgets", "-o", "name", "-l", "tier notin (web)") == "widget.example.dev/a\n"
     by_name = await kubectl("get", "widgets", "-A", "-o", "name", "--field-selector", "metadata.name=a")
     assert by_name == "widget.example.dev/a\n"
     assert yaml.safe_load(await kubectl("get", "widget", "a", "-o", "yaml"))["spec"] == {"color": "red", "replicas": 2}
@@ -128,16 +128,16 @@ async def test_apply_creates_then_changes_then_rests(kubectl: Kubectl, cluster: 
     def applied(value: Mapping[str, Any]) -> str:
         return manifest(value)
 
-    labelled = {**widget("a", replicas=1), "metadata": {"name": "a", "labels": {"x": "1", "y": "2"}}}
-    relabelled = {**widget("a", replicas=1), "metadata": {"name": "a", "labels": {"x": "1"}}}
+    labelled = {**widget("a", replicas=1), "metadata": {"name": "a", "labels": {"one": "1", "two": "2"}}}
+    relabelled = {**widget("a", replicas=1), "metadata": {"name": "a", "labels": {"one": "1"}}}
 
     assert await kubectl("apply", "-f", "-", stdin=applied(labelled)) == "widget.example.dev/a created\n"
     assert await kubectl("apply", "-f", "-", stdin=applied(labelled)) == "widget.example.dev/a unchanged\n"
     code, out, _ = await kubectl.run("diff", "-f", "-", stdin=applied(relabelled))
     assert code == 1
-    assert "-    y: " in out
+    assert "-    two: " in out
     assert await kubectl("apply", "-f", "-", stdin=applied(relabelled)) == "widget.example.dev/a configured\n"
-    assert (await cluster.stored("widgets", "a", "example.dev"))["metadata"]["labels"] == {"x": "1"}
+    assert (await cluster.stored("widgets", "a", "example.dev"))["metadata"]["labels"] == {"one": "1"}
     assert (await kubectl.run("diff", "-f", "-", stdin=applied(relabelled)))[0] == 0
 
 
@@ -149,7 +149,7 @@ async def test_applying_a_built_in_kind_merges_its_lists_by_their_keys(kubectl: 
         "spec": {
             "clusterIP": "None",
             "selector": {"a": "b"},
-            "ports": [{"name": "x", "port": 1}, {"name": "y", "port": 2}],
+            "ports": [{"name": "one", "port": 1}, {"name": "two", "port": 2}],
         },
     }
     await kubectl("apply", "-f", "-", stdin=manifest(service))
@@ -159,11 +159,14 @@ async def test_applying_a_built_in_kind_merges_its_lists_by_their_keys(kubectl: 
         from tarragon.kube.core import SERVICES
 
         await client.patch(SERVICES, Key("default", "s"), {"spec": {"ports": ports}})
-    service["spec"]["ports"] = [{"name": "x", "port": 1, "targetPort": 7}]  # type: ignore[index]
+    service["spec"]["ports"] = [{"name": "one", "port": 1, "targetPort": 7}]  # type: ignore[index]
     await kubectl("apply", "-f", "-", stdin=manifest(service))
 
     ports = (await cluster.stored("services", "s"))["spec"]["ports"]
-    assert [(port["name"], port["port"], port.get("targetPort")) for port in ports] == [("x", 1, 7), ("injected", 9, 9)]
+    assert [(port["name"], port["port"], port.get("targetPort")) for port in ports] == [
+        ("one", 1, 7),
+        ("injected", 9, 9),
+    ]
 
 
 async def test_edit_replace_and_create_dry_run(kubectl: Kubectl, cluster: Embedded) -> None:
@@ -307,7 +310,13 @@ async def test_events_tell_what_happened_to_whom(kubectl: Kubectl, cluster: Embe
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": "p.1", "namespace": "default"},
-        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default", "uid": about["metadata"]["uid"]},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": "p",
+            "namespace": "default",
+            "uid": about["metadata"]["uid"],
+        },
         "type": "Warning",
         "reason": "Tired",
         "message": "the pod yawned",
@@ -320,6 +329,21 @@ async def test_events_tell_what_happened_to_whom(kubectl: Kubectl, cluster: Embe
         out = await kubectl(*command)
         assert "Tired" in out
         assert "the pod yawned" in out
+
+
+async def test_describe_tells_of_custom_kinds_and_of_nodes(kubectl: Kubectl, cluster: Embedded) -> None:
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "laptop"},
+        "status": {"capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}},
+    }
+    await kubectl("create", "-f", "-", stdin=manifest(widget("a", replicas=2), node, pod("p", nodeName="laptop")))
+
+    assert "Replicas:  2" in await kubectl("describe", "widget", "a")
+    described = await kubectl("describe", "node", "laptop")
+    assert "Non-terminated Pods:" in described
+    assert "(1 in total)" in described
 
 
 async def test_wait_sees_a_condition_a_value_and_the_end(kubectl: Kubectl, cluster: Embedded) -> None:
@@ -340,11 +364,11 @@ async def test_wait_sees_a_condition_a_value_and_the_end(kubectl: Kubectl, clust
 
 
 async def test_delete_takes_one_or_all_or_those_selected(kubectl: Kubectl, cluster: Embedded) -> None:
-    four = [{**widget(name), "metadata": {"name": name, "labels": {"n": name}}} for name in "abcd"]
+    four = [{**widget(name), "metadata": {"name": name, "labels": {"called": name}}} for name in "abcd"]
     await kubectl("create", "-f", "-", stdin=manifest(*four))
 
     assert await kubectl("delete", "widget", "a") == 'widget.example.dev "a" deleted\n'
-    assert await kubectl("delete", "widget", "-l", "n=b") == 'widget.example.dev "b" deleted\n'
+    assert await kubectl("delete", "widget", "-l", "called=b") == 'widget.example.dev "b" deleted\n'
     assert (
         await kubectl("delete", "widget", "c", "--dry-run=server")
         == 'widget.example.dev "c" deleted (server dry run)\n'

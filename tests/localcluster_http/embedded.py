@@ -21,6 +21,7 @@ from tarragon.localcluster.api import Api
 from tarragon.localcluster.apiserver import ApiServer, Front
 from tarragon.localcluster.certificates import certificates
 from tarragon.localcluster.home import Home
+from tarragon.localcluster.store import DEFAULT_WINDOW, Window
 
 TOKEN = "a-token-for-tests"
 
@@ -158,14 +159,16 @@ class Embedded:
 
 
 @asynccontextmanager
-async def embedded(folder: Path) -> AsyncIterator[Embedded]:
-    clock = SystemClock()
+async def embedded(
+    folder: Path, clock: Clock | None = None, window: Window = DEFAULT_WINDOW
+) -> AsyncIterator[Embedded]:
+    clock = clock or SystemClock()
     home = Home(folder / "home")
     home.prepare()
     files = certificates(home, clock.now())
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(files.chain, files.key)
-    api = await Api.open(home.store, clock)
+    api = await Api.open(home.store, clock, window)
     server = ApiServer(api, clock, Front(token=TOKEN, tls=tls))
     await server.start()
     try:
