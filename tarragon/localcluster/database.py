@@ -91,6 +91,7 @@ class Database:
         except OSError as error:
             raise _cannot_open(path, error.strerror or str(error)) from error
         with _told(path):
+            path.touch(mode=0o600)  # it holds Secrets, and SQLite gives its log the mode of the file
             connection = sqlite3.connect(
                 path, isolation_level=None, check_same_thread=False, timeout=_LOCK_WAIT_MS / 1000
             )
@@ -99,7 +100,7 @@ class Database:
             except BaseException:
                 connection.close()
                 raise
-        path.chmod(0o600)  # it holds Secrets
+        path.chmod(0o600)
         return cls(path, connection)
 
     @property

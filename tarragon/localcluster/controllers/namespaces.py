@@ -1,4 +1,4 @@
-"""Namespaces: those that every Kubernetes has are there, and one that is deleted is emptied before it goes."""
+"""Namespaces: one that is deleted is emptied before it goes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import AlreadyExists, Conflict, NotFound
+from tarragon.cluster.errors import Conflict, NotFound
 from tarragon.cluster.port import Cluster, DeleteOptions, Selection
 from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
@@ -17,17 +17,8 @@ from tarragon.kube.meta import AnyObject, CustomObject, Key, Resource
 from tarragon.localcluster.controllers.kinds import kind_of
 from tarragon.localcluster.controllers.worklist import Worklist
 
-SYSTEM = ("default", "kube-system", "kube-public", "kube-node-lease")
-
 _LOOK_AGAIN_SECONDS = 0.25
 """Pods take their grace, and finalizers belong to others: who empties a namespace has to come back."""
-
-
-async def ensure_system_namespaces(cluster: Cluster) -> None:
-    """Before anything else can be created."""
-    for name in SYSTEM:
-        with suppress(AlreadyExists):
-            await cluster.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
 class NamespaceController:
@@ -44,7 +35,6 @@ class NamespaceController:
 
     async def run(self) -> None:
         """For ever, until cancelled. Call it once."""
-        await ensure_system_namespaces(self._cluster)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._namespaces.run())
             tasks.create_task(self._worklist.run(self._look))

@@ -1,0 +1,167 @@
+"""`LocalCluster`: store, API, HTTP server, controllers, scheduler and kubelets of one home, wired in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import random
+import ssl
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tarragon.base.clock import Clock
+from tarragon.base.errors import TarragonError
+from tarragon.cluster.port import Cluster
+from tarragon.kube.meta import Key
+from tarragon.localcluster.api import Api
+from tarragon.localcluster.apiserver import ApiServer, Front
+from tarragon.localcluster.binding import Binder
+from tarragon.localcluster.certificates import certificates
+from tarragon.localcluster.client import InProcess
+from tarragon.localcluster.controllers.claims import ClaimController
+from tarragon.localcluster.controllers.endpoints import EndpointsController
+from tarragon.localcluster.controllers.garbage import GarbageCollector
+from tarragon.localcluster.controllers.kinds import listable
+from tarragon.localcluster.controllers.namespaces import NamespaceController
+from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
+from tarragon.localcluster.guard import guarded
+from tarragon.localcluster.home import Home, write_private
+from tarragon.localcluster.kubelet.ports import allotted
+from tarragon.localcluster.kubelet.translate import Address
+from tarragon.localcluster.requests import ListOptions
+from tarragon.localcluster.scheduler import Scheduler
+
+Companion = Callable[[Cluster], Coroutine[Any, Any, None]]
+"""Something that runs beside the cluster, in its process: it is given the in-process port, and never ends."""
+
+_Part = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
+_UNFINISHED = ListOptions(fields="status.phase!=Succeeded,status.phase!=Failed", limit=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One cluster. `port` None is the one it had before, or any that is free.
+
+    It ends by itself after `idle_seconds` in which no pod was unfinished and no client asked for anything; None never.
+    `kubeconfig` is where to write one besides the home's own.
+    """
+
+    home: Home
+    port: int | None = None
+    idle_seconds: float | None = None
+    kubeconfig: Path | None = None
+
+
+class LocalCluster:
+    """Made by `start`, ended by `stop`. Whoever calls them holds the home (`presence.occupied`)."""
+
+    def __init__(self, settings: Settings, clock: Clock, api: Api, server: ApiServer) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._api = api
+        self._server = server
+        self._client = InProcess(api)
+        self._jitter = random.Random()
+        self._kinds = listable(api.registry)
+        self._companions: list[asyncio.Task[None]] = []
+        self._parts: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def start(cls, settings: Settings, clock: Clock, companions: Sequence[Companion] = ()) -> LocalCluster:
+        """Serving when it returns. Raises TarragonError; then nothing is left running."""
+        api = await Api.open(settings.home.store, clock)
+        try:
+            server = await _listen(settings, clock, api)
+        except BaseException:
+            await api.close()
+            raise
+        cluster = cls(settings, clock, api, server)
+        cluster._run(companions)
+        return cluster
+
+    async def stop(self) -> None:
+        """Answer what has been asked, store it, end. Containers go on running; the next start takes them up."""
+        await _end(self._companions)
+        await _end(self._parts)
+        await self._server.stop()
+        await self._api.close()
+
+    async def end_pods(self) -> None:
+        """End the containers of all pods, with the grace that each of them has."""
+        await _end(self._companions)
+
+    @property
+    def client(self) -> Cluster:
+        """The cluster in process."""
+        return self._client
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    def is_busy(self) -> bool:
+        """A pod has not finished, or a client reads a stream."""
+        pods = self._api.list(self._api.target(("", "v1", "pods")), _UNFINISHED)
+        return bool(pods.items) or self._server.open_streams > 0
+
+    def last_request(self) -> float:
+        return self._server.last_request
+
+    def _run(self, companions: Sequence[Companion]) -> None:
+        self._parts = [self._guarded(name, start) for name, start in self._all_parts()]
+        self._companions = [
+            self._guarded(f"companion {number}", functools.partial(companion, self._client))
+            for number, companion in enumerate(companions)
+        ]
+
+    def _guarded(self, name: str, start: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        return asyncio.create_task(guarded(name, start, self._clock, self._jitter), name=name)
+
+    def _all_parts(self) -> Iterator[_Part]:
+        """Each is made anew whenever it is started again: what a dead one knew may be wrong."""
+        client, clock, jitter = self._client, self._clock, self._jitter
+        yield "upkeep of the store", self._api.maintain
+        yield "garbage collector", lambda: GarbageCollector(client, self._kinds, clock, jitter).run()
+        yield "namespaces", lambda: NamespaceController(client, self._kinds, clock, jitter).run()
+        yield "service accounts", lambda: ServiceAccountController(client, clock, jitter).run()
+        yield "claims", lambda: ClaimController(client, clock, jitter).run()
+        yield "endpoints", lambda: EndpointsController(client, self._local_port, clock, jitter).run()
+        yield "scheduler", lambda: Scheduler(client, Binder(self._api).bind, clock, jitter).run()
+
+    def _local_port(self, service: Key, port: int) -> int | None:
+        address = Address(namespace=service.namespace, name=service.name, port=port)
+        return allotted(self._settings.home.nodes).get(address)
+
+
+async def _listen(settings: Settings, clock: Clock, api: Api) -> ApiServer:
+    home = settings.home
+    files = certificates(home, clock.now())
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(files.chain, files.key)
+    token = home.read_token()
+    for port in [settings.port] if settings.port is not None else [_last_port(home), 0]:
+        server = ApiServer(api, clock, Front(token=token, port=port, tls=tls))
+        try:
+            await server.start()
+        except TarragonError:
+            if port == 0 or settings.port is not None:
+                raise
+        else:
+            write_private(home.port, server.url.rpartition(":")[2].encode())
+            return server
+    raise AssertionError("port 0 either works or raises")
+
+
+def _last_port(home: Home) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        return int(home.port.read_text())
+    return 0
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

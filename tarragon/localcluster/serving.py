@@ -1,0 +1,147 @@
+"""One server for a home, from its start to its end: holds the home, tells clients where it is, ends asked or idle."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import gc
+import os
+import shutil
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+import structlog
+
+from tarragon import __version__
+from tarragon.base.clock import Clock
+from tarragon.localcluster import kubeconfig
+from tarragon.localcluster.cluster import Companion, LocalCluster, Settings
+from tarragon.localcluster.daemon import END_PODS
+from tarragon.localcluster.home import Home, unusable
+from tarragon.localcluster.idle import until_idle
+from tarragon.localcluster.presence import Server, birth, occupied, write_server
+
+_LOG_BYTES = 8 * 2**20
+_LOG_LOOK_SECONDS = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+async def serve(
+    settings: Settings,
+    clock: Clock,
+    companions: Sequence[Companion] = (),
+    ready: Callable[[Server], None] = lambda _: None,
+) -> None:
+    """Serve until a signal or idleness ends it: SIGTERM, SIGINT and SIGHUP leave the pods running, END_PODS ends them.
+    `ready` is called once clients can come.
+
+    Raises TarragonError: the home is in use or can't be used, the store can't be opened, the port is taken.
+    """
+    home = settings.home
+    home.prepare()
+    faulthandler.enable()
+    async with occupied(home, clock):
+        with _asked_to_end() as asked:
+            cluster = await _unless(asked, LocalCluster.start(settings, clock, companions))
+            if cluster is None:
+                return
+            try:
+                ready(_announce(settings, cluster, clock))
+                _tune_garbage_collection()
+                how = await _until_the_end(settings, cluster, clock, asked)
+                home.server.unlink(missing_ok=True)
+                if how == END_PODS:
+                    await cluster.end_pods()
+            finally:
+                home.server.unlink(missing_ok=True)
+                await cluster.stop()
+
+
+async def _unless(asked: asyncio.Future[int], starting: Coroutine[Any, Any, LocalCluster]) -> LocalCluster | None:
+    """The started cluster, or None when somebody has asked us to end before that."""
+    task = asyncio.create_task(starting)
+    waiting: set[asyncio.Future[Any]] = {task, asked}
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        return task.result()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return None
+
+
+async def _until_the_end(
+    settings: Settings, cluster: LocalCluster, clock: Clock, asked: asyncio.Future[int]
+) -> int | None:
+    """The signal that asked us to end, None when we have nothing left to do."""
+    beside = [asyncio.create_task(_bound_log(settings.home, clock))]
+    waiting: set[asyncio.Future[Any]] = {asked}
+    if settings.idle_seconds is not None:
+        idle = asyncio.create_task(until_idle(cluster, clock, settings.idle_seconds))
+        beside.append(idle)
+        waiting.add(idle)
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+    if asked.done():
+        log.info("asked to end", signal=signal.Signals(asked.result()).name)
+        return asked.result()
+    log.info("nothing to do for a while: ends by itself", seconds=settings.idle_seconds)
+    return None
+
+
+def _announce(settings: Settings, cluster: LocalCluster, clock: Clock) -> Server:
+    """Tell clients where the server is, and give them what they need to be let in."""
+    home, pid = settings.home, os.getpid()
+    server = Server(url=cluster.url, pid=pid, born=birth(pid), started=clock.now(), version=__version__)
+    config = kubeconfig.kubeconfig(cluster.url, home.ca.read_bytes(), home.read_token())
+    try:
+        kubeconfig.write(home.kubeconfig, config)
+        if settings.kubeconfig is not None:
+            kubeconfig.write(settings.kubeconfig, config)
+        write_server(home, server)
+    except OSError as error:
+        raise unusable(home.folder, error) from error
+    return server
+
+
+@contextlib.contextmanager
+def _asked_to_end() -> Iterator[asyncio.Future[int]]:
+    """Done with the first signal that asks for the end; later ones change nothing."""
+    loop = asyncio.get_running_loop()
+    asked: asyncio.Future[int] = loop.create_future()
+
+    def note(number: int) -> None:
+        if not asked.done():
+            asked.set_result(number)
+
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, END_PODS)
+    for number in numbers:
+        loop.add_signal_handler(number, note, number)
+    try:
+        yield asked
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+async def _bound_log(home: Home, clock: Clock) -> None:
+    """Keep the log small while we run. All who write to it append, so it can be emptied under their hands."""
+    while True:
+        await clock.sleep(_LOG_LOOK_SECONDS)
+        with contextlib.suppress(OSError):
+            if home.log.stat().st_size > _LOG_BYTES:
+                with contextlib.suppress(OSError):
+                    shutil.copyfile(home.log, home.log.with_suffix(".log.1"))
+                os.truncate(home.log, 0)
+
+
+def _tune_garbage_collection() -> None:
+    """Everything that start-up has made stays for good: looking through it again and again costs more than it finds."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)

@@ -1,0 +1,68 @@
+"""Real background servers in homes of their own, and a client for each."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from tarragon.base.clock import SystemClock
+from tarragon.cluster.http import Http
+from tarragon.cluster.transport import Server as Address
+from tarragon.localcluster.daemon import Launch, ensure_running, stop
+from tarragon.localcluster.home import Home
+from tarragon.localcluster.presence import Server, is_occupied
+
+T = TypeVar("T")
+CLOCK = SystemClock()
+PROJECT = Path(__file__).parents[2]
+PATIENCE = 60.0
+
+
+def launch(*words: str, patience: float = PATIENCE) -> Launch:
+    """Of the server that tests/lifecycle/serve.py is, told `words`."""
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    command = (sys.executable, "-m", "tests.lifecycle.serve", *words)
+    return Launch(command=command, environment=environment, patience=patience)
+
+
+@asynccontextmanager
+async def a_home(folder: Path) -> AsyncIterator[Home]:
+    """Whatever the test did: nothing of it runs on."""
+    home = Home(folder / "home")
+    try:
+        yield home
+    finally:
+        await stop(home, CLOCK, signal.SIGTERM)
+        assert not is_occupied(home)
+
+
+async def up(home: Home, *words: str) -> Server:
+    return await ensure_running(home, CLOCK, launch(*words))
+
+
+async def killed(server: Server) -> None:
+    os.kill(server.pid, signal.SIGKILL)
+    await eventually(lambda: not server.lives())
+
+
+def client(home: Home, server: Server) -> Http:
+    address = Address(url=server.url, ca_data=home.ca.read_bytes(), token=home.read_token())
+    return Http(address, random.Random(1))
+
+
+async def eventually(probe: Callable[[], T | None], seconds: float = PATIENCE) -> T:
+    """The first result that is true."""
+    deadline = time.monotonic() + seconds
+    while not (result := probe()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"has not come true within {seconds} s; the last was {result!r}")
+        await asyncio.sleep(0.01)  # noqa: TID251 - another process tells nobody here when it has got somewhere
+    return result

@@ -1,0 +1,65 @@
+"""What `tarragon up` does, without the command line: serves the home that TARRAGON_HOME names.
+
+python -m tests.lifecycle.serve [idle=SECONDS] [port=N] [version=V] [fail] [buggy]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+
+from tarragon.base import logs
+from tarragon.base.clock import SystemClock
+from tarragon.base.errors import TarragonError
+from tarragon.cluster.port import Cluster
+from tarragon.localcluster import serving
+from tarragon.localcluster.cluster import Settings
+from tarragon.localcluster.home import Home
+from tarragon.localcluster.presence import Server
+
+
+async def companion(cluster: Cluster) -> None:
+    """Stands for the operator: busy in process all the time, and none of it counts as a client."""
+    from tarragon.kube.core import PODS
+
+    clock = SystemClock()
+    while True:
+        await cluster.list(PODS)
+        await clock.sleep(0.05)
+
+
+async def buggy(_: Cluster) -> None:
+    raise ZeroDivisionError("a bug in a companion")
+
+
+def told(server: Server) -> None:
+    sys.stdout.write(f"ready {server.url}\n")
+    sys.stdout.flush()
+
+
+def main(given: Mapping[str, str]) -> int:
+    logs.configure("text")
+    if "version" in given:
+        # What another version of the program would say of itself.
+        vars(serving)["__version__"] = given["version"]
+    if "fail" in given:
+        sys.stderr.write("it is a bad day\n")
+        return 3
+    settings = Settings(
+        home=Home.of(os.environ),
+        port=int(given["port"]) if "port" in given else None,
+        idle_seconds=float(given["idle"]) if "idle" in given else None,
+    )
+    companions = [companion, *([buggy] if "buggy" in given else [])]
+    try:
+        asyncio.run(serving.serve(settings, SystemClock(), companions, told))
+    except TarragonError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(dict(word.partition("=")[::2] for word in sys.argv[1:])))

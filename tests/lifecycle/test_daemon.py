@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import stat
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tarragon import __version__
+from tarragon.base.errors import TarragonError
+from tarragon.cluster.port import EVERYTHING
+from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, PODS
+from tarragon.kube.meta import Key
+from tarragon.localcluster.daemon import END_PODS, ensure_running, running, stop
+from tarragon.localcluster.home import Home
+from tarragon.localcluster.presence import Server, birth, is_occupied, read_server, write_server
+from tests.lifecycle.background import CLOCK, a_home, client, eventually, killed, launch, up
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[Home]:
+    async with a_home(tmp_path) as home:
+        yield home
+
+
+def config_map(name: str) -> dict[str, object]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+
+
+def servers_of(home: Home) -> list[int]:
+    """The processes that serve this home, counted by what they were started with."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command, environment = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"tests.lifecycle.serve" in command and f"TARRAGON_HOME={home.folder}\0".encode() in environment:
+            found.append(int(process.name))
+    return found
+
+
+async def test_a_server_is_started_in_the_background_and_found_again(home: Home) -> None:
+    first = await up(home)
+    second = await up(home)
+
+    assert first == second
+    assert first.pid != os.getpid()
+    assert os.getsid(first.pid) == first.pid, "it has a session of its own: no Ctrl-C of ours reaches it"
+    assert first.version == __version__
+    async with client(home, first) as cluster:
+        assert (await cluster.get(NAMESPACES, Key("", "default"))).metadata.name == "default"
+
+
+async def test_what_was_stored_is_there_after_a_stop_and_after_a_kill(home: Home) -> None:
+    server = await up(home)
+    async with client(home, server) as cluster:
+        await cluster.create(CONFIG_MAPS, config_map("one"))
+    assert await stop(home, CLOCK) == server
+
+    server = await up(home)
+    async with client(home, server) as cluster:
+        await cluster.create(CONFIG_MAPS, config_map("two"))
+    await killed(server)
+
+    server = await up(home)
+    async with client(home, server) as cluster:
+        listing = await cluster.list(CONFIG_MAPS)
+    assert [item.metadata.name for item in listing.items] == ["one", "two"]
+
+
+async def test_a_stopped_server_leaves_no_trace_of_being_there(home: Home) -> None:
+    server = await up(home)
+    await stop(home, CLOCK)
+
+    assert not server.lives()
+    assert read_server(home) is None
+    assert await running(home) is None
+    assert await stop(home, CLOCK) is None
+    assert not home.store.with_name("state.db-wal").exists(), "the log is folded into the store"
+
+
+async def test_five_clients_at_once_start_one_server(home: Home) -> None:
+    found = await asyncio.gather(*(up(home) for _ in range(5)))
+
+    assert len({server.pid for server in found}) == 1
+    assert servers_of(home) == [found[0].pid]
+
+
+async def test_five_servers_at_once_on_one_home_one_wins_and_the_others_say_who(home: Home) -> None:
+    home.prepare()
+    how = launch()
+    environment = {**how.environment, "TARRAGON_HOME": str(home.folder)}
+    started = [
+        await asyncio.create_subprocess_exec(
+            *how.command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for _ in range(5)
+    ]
+    outcomes = [asyncio.create_task(process.communicate()) for process in started]
+    server = await eventually(lambda: read_server(home))
+    await eventually(lambda: sum(task.done() for task in outcomes) == 4)
+    losers = [process for process in started if process.returncode is not None]
+
+    assert [process.returncode for process in losers] == [1] * 4
+    words = [(await outcome)[1].decode() for outcome in outcomes if outcome.done()]
+    for said in words:
+        assert said.startswith(f"a local cluster already runs in {home.folder}\nprocess {server.pid}, since 20")
+        assert "`tarragon down` ends it" in said
+        assert "Traceback" not in said
+    await stop(home, CLOCK)
+    await asyncio.gather(*outcomes)
+
+
+async def test_the_second_server_is_told_where_the_first_is(home: Home) -> None:
+    server = await up(home)
+    how = launch()
+    environment = {**how.environment, "TARRAGON_HOME": str(home.folder)}
+    second = await asyncio.create_subprocess_exec(*how.command, env=environment, stderr=subprocess.PIPE)
+    _, said = await second.communicate()
+
+    assert second.returncode == 1
+    assert f"at {server.url}" in said.decode()
+
+
+async def test_what_a_killed_server_left_behind_misleads_nobody(home: Home) -> None:
+    dead = await up(home)
+    await killed(dead)
+    assert read_server(home) == dead
+    assert await running(home) is None
+
+    server = await up(home)
+    assert server.pid != dead.pid
+
+
+async def test_another_process_with_the_pid_of_the_dead_server_is_left_alone(home: Home) -> None:
+    await up(home)
+    await stop(home, CLOCK)
+    ours = os.getpid()
+    claimed = Server(url="https://127.0.0.1:1", pid=ours, born="1", started=CLOCK.now(), version=__version__)
+    write_server(home, claimed)
+
+    assert await stop(home, CLOCK) is None
+    assert (await up(home)).pid != ours
+
+
+async def test_a_living_process_that_does_not_answer_is_not_a_server(home: Home) -> None:
+    await up(home)
+    await stop(home, CLOCK)
+    claimed = Server(
+        url="https://127.0.0.1:1", pid=os.getpid(), born=birth(os.getpid()), started=CLOCK.now(), version=__version__
+    )
+    write_server(home, claimed)
+
+    assert (await up(home)).pid != os.getpid()
+
+
+async def test_the_next_server_has_the_port_token_and_authority_of_the_last(home: Home) -> None:
+    first = await up(home)
+    config = home.kubeconfig.read_bytes()
+    await killed(first)
+    second = await up(home)
+
+    assert second.url == first.url
+    assert home.kubeconfig.read_bytes() == config
+
+
+async def test_a_port_that_somebody_has_taken_meanwhile_is_replaced(home: Home) -> None:
+    first = await up(home)
+    await stop(home, CLOCK)
+    port = int(first.url.rpartition(":")[2])
+    squatter = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", port)
+    async with squatter:
+        second = await up(home)
+
+        assert second.url != first.url
+        assert second.url.encode() in home.kubeconfig.read_bytes()
+
+
+async def test_a_port_that_was_asked_for_is_not_replaced(home: Home) -> None:
+    squatter = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    port = squatter.sockets[0].getsockname()[1]
+    async with squatter:
+        with pytest.raises(TarragonError, match="did not start") as failed:
+            await up(home, f"port={port}")
+
+    assert "another program has this port" in failed.value.why
+
+
+async def test_a_server_that_cannot_start_is_reported_with_its_own_words(home: Home) -> None:
+    with pytest.raises(TarragonError) as failed:
+        await up(home, "fail")
+
+    assert failed.value.what == "the local cluster did not start"
+    assert "exit code 3" in failed.value.why
+    assert "it is a bad day" in failed.value.why
+    assert str(home.log) in failed.value.remedy
+    assert (await up(home)).lives(), "and the next attempt may well succeed"
+
+
+async def test_only_the_words_of_this_attempt_are_reported(home: Home) -> None:
+    home.prepare()
+    home.log.write_text("an old story\n")
+    with pytest.raises(TarragonError) as failed:
+        await up(home, "fail")
+
+    assert "an old story" not in failed.value.why
+
+
+async def test_a_command_that_is_not_there_is_reported(home: Home) -> None:
+    broken = launch()
+    with pytest.raises(TarragonError):
+        await ensure_running(home, CLOCK, type(broken)(command=("/no/such/python",), environment={}))
+
+
+async def test_a_corrupt_store_is_told_to_the_client(home: Home) -> None:
+    home.prepare()
+    home.store.write_bytes(b"this is no database" * 100)
+    with pytest.raises(TarragonError) as failed:
+        await up(home)
+
+    assert "Traceback" not in failed.value.why
+    assert str(home.store) in failed.value.why
+
+
+async def test_an_idle_server_of_another_version_makes_way(home: Home) -> None:
+    old = await up_of_version("0.0.1", home)
+    new = await up(home)
+
+    assert not old.lives()
+    assert new.version == __version__
+
+
+async def test_a_server_of_another_version_with_work_is_not_touched(home: Home) -> None:
+    old = await up_of_version("0.0.1", home)
+    async with client(home, old) as cluster:
+        spec = {"containers": [{"name": "main", "image": "busybox"}], "nodeName": "elsewhere"}
+        metadata = {"name": "one", "namespace": "default"}
+        await cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+    with pytest.raises(TarragonError) as refused:
+        await up(home)
+    assert "was started by Tarragon 0.0.1" in refused.value.what
+    assert "`tarragon down`" in refused.value.remedy
+    assert old.lives()
+
+
+async def up_of_version(version: str, home: Home) -> Server:
+    """What a client of that version would have started."""
+    home.prepare()
+    how = launch(f"version={version}")
+    environment = {**how.environment, "TARRAGON_HOME": str(home.folder)}
+    with home.log.open("ab") as log:
+        process = await asyncio.create_subprocess_exec(*how.command, env=environment, stdout=log, stderr=log)
+    server = await eventually(lambda: read_server(home))
+    assert server.version == version
+    assert process.pid == server.pid
+    await eventually(lambda: is_occupied(home))
+    return server
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, END_PODS], ids=lambda one: one.name)
+async def test_each_signal_ends_it_cleanly(home: Home, number: signal.Signals) -> None:
+    server = await up(home)
+    await stop(home, CLOCK, number)
+
+    assert not server.lives()
+    assert "Traceback" not in home.log.read_text()
+    assert f"signal={number.name}" in re.sub("\x1b\\[[0-9;]*m", "", home.log.read_text())
+
+
+async def test_a_signal_while_it_starts_ends_it_cleanly(home: Home) -> None:
+    home.prepare()
+    how = launch()
+    environment = {**how.environment, "TARRAGON_HOME": str(home.folder)}
+    for _ in range(5):
+        process = await asyncio.create_subprocess_exec(*how.command, env=environment, stderr=subprocess.PIPE)
+        await eventually(lambda: is_occupied(home))
+        process.send_signal(signal.SIGTERM)
+        _, said = await process.communicate()
+
+        assert process.returncode == 0, said
+        assert b"Traceback" not in said
+        assert not is_occupied(home)
+
+
+async def test_a_server_that_hangs_is_killed_when_patience_ends(home: Home) -> None:
+    server = await up(home)
+    os.kill(server.pid, signal.SIGSTOP)
+    await stop(home, CLOCK, patience=0.5)
+
+    assert not server.lives()
+    assert not is_occupied(home)
+
+
+async def test_an_idle_server_ends_by_itself_though_its_operator_never_rests(home: Home) -> None:
+    server = await up(home, "idle=1")
+
+    await eventually(lambda: not server.lives())
+    assert read_server(home) is None
+    assert not is_occupied(home)
+
+
+async def test_a_client_that_watches_keeps_an_idle_server_awake(home: Home) -> None:
+    server = await up(home, "idle=1")
+    async with client(home, server) as cluster:
+        await cluster.create(CONFIG_MAPS, config_map("one"))
+        events = cluster.watch(CONFIG_MAPS, EVERYTHING, (await cluster.list(CONFIG_MAPS)).resource_version)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3):
+                await anext(events)
+        assert server.lives()
+    await eventually(lambda: not server.lives())
+
+
+async def test_an_unfinished_pod_keeps_an_idle_server_awake(home: Home) -> None:
+    server = await up(home, "idle=1")
+    spec = {"containers": [{"name": "main", "image": "busybox"}], "nodeName": "elsewhere"}
+    metadata = {"name": "one", "namespace": "default"}
+    async with client(home, server) as cluster:
+        await cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    with pytest.raises(AssertionError, match="has not come true"):
+        await eventually(lambda: not server.lives(), seconds=3)
+
+    async with client(home, server) as cluster:
+        done = {"status": {"phase": "Succeeded"}}
+        await cluster.patch(PODS, Key("default", "one"), done, subresource="status")
+    await eventually(lambda: not server.lives())
+
+
+async def test_a_companion_with_a_bug_is_logged_and_takes_nobody_with_it(home: Home) -> None:
+    server = await up(home, "buggy")
+
+    await eventually(lambda: home.log.read_text().count("a bug in a companion") >= 2)
+    assert await running(home) == server
+
+
+async def test_everything_in_the_home_is_its_owners_alone(home: Home) -> None:
+    await up(home)
+
+    loose = [path.name for path in home.folder.rglob("*") if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    assert loose == []
+
+
+async def test_a_large_log_is_put_aside_when_a_server_starts(home: Home) -> None:
+    home.prepare()
+    home.log.write_bytes(b"x" * (2**20 + 1))
+    await up(home)
+
+    assert home.log.stat().st_size < 2**20
+    assert home.log.with_suffix(".log.1").stat().st_size > 2**20

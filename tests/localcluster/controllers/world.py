@@ -1,0 +1,187 @@
+"""The embedded API in process, with one controller at work and a record of everything that happens."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from tarragon.base.clock import SystemClock
+from tarragon.cluster.port import EVERYTHING, DeleteOptions
+from tarragon.kube.core import (
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    ENDPOINTS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
+from tarragon.kube.meta import AnyObject, Key, Resource
+from tarragon.localcluster.api import Api
+from tarragon.localcluster.client import InProcess
+from tarragon.localcluster.controllers.kinds import listable
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+PATIENCE = 20.0
+WIDGETS = Resource(group="example.org", version="v1", plural="widgets", kind="Widget", model=AnyObject)
+FOLLOWED = (
+    CONFIG_MAPS,
+    ENDPOINTS,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
+
+
+class Controller(Protocol):
+    async def run(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Happened:
+    """One event of a watch; over all kinds the versions tell the order."""
+
+    version: int
+    type: str
+    what: str
+
+
+def name_of(resource: Resource[T], key: Key) -> str:
+    return f"{resource.plural}/{key.namespace}/{key.name}" if key.namespace else f"{resource.plural}/{key.name}"
+
+
+class World:
+    """`objects` is what there is, as whole objects, by `plural/namespace/name`."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.client = InProcess(api)
+        self.clock = SystemClock()
+        self.jitter = random.Random(1)
+        self.kinds = listable(api.registry)
+        self.objects: dict[str, Json] = {}
+        self.happened: list[Happened] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+
+    async def follow(self, resource: Resource[Any]) -> None:
+        """From now on."""
+        whole: Resource[Json] = resource.reading(dict)
+        listing = await self.client.list(whole)
+        for item in listing.items:
+            self.objects[name_of(whole, _key(item))] = item
+        self._tasks.append(asyncio.create_task(self._record(whole, listing.resource_version)))
+
+    async def _record(self, resource: Resource[Json], since: str) -> None:
+        async for event in self.client.watch(resource, EVERYTHING, since):
+            if event.object is None:
+                continue
+            what = name_of(resource, _key(event.object))
+            self.happened.append(Happened(int(event.resource_version), event.type, what))
+            if event.type == "DELETED":
+                self.objects.pop(what, None)
+            else:
+                self.objects[what] = event.object
+            self._changed.set()
+
+    def start(self, controller: Controller) -> None:
+        self._tasks.append(asyncio.create_task(controller.run()))
+
+    async def until(self, claim: Callable[[], bool]) -> None:
+        """Return when it is true; a controller that has died meanwhile is what the test fails with."""
+        async with asyncio.timeout(PATIENCE):
+            while not claim():
+                self._changed.clear()
+                changed = asyncio.create_task(self._changed.wait())
+                await asyncio.wait({changed, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+                for task in self._tasks:
+                    if task.done():
+                        task.result()
+
+    async def gone(self, *whats: str) -> None:
+        await self.until(lambda: not any(what in self.objects for what in whats))
+
+    async def there(self, *whats: str) -> None:
+        await self.until(lambda: all(what in self.objects for what in whats))
+
+    def deleted(self) -> list[str]:
+        """What has gone, in order."""
+        return [one.what for one in sorted(self.happened) if one.type == "DELETED"]
+
+    async def create(self, resource: Resource[Any], name: str, *, namespace: str = "default", **body: Any) -> AnyObject:
+        """`owners`, `finalizers`, `labels` are metadata; the rest is the body."""
+        metadata: Json = {"name": name}
+        if resource.namespaced:
+            metadata["namespace"] = namespace
+        for word, field in (("owners", "ownerReferences"), ("finalizers", "finalizers"), ("labels", "labels")):
+            if word in body:
+                metadata[field] = body.pop(word)
+        whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **body}
+        created: AnyObject = await self.client.create(resource.reading(AnyObject), whole)
+        return created
+
+    async def delete(self, resource: Resource[Any], name: str, how: Any = None, *, namespace: str = "default") -> None:
+        key = Key(namespace if resource.namespaced else "", name)
+        await self.client.delete(resource, key, DeleteOptions(propagation=how))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.api.close()
+
+
+@asynccontextmanager
+async def a_world(folder: Path) -> AsyncIterator[World]:
+    world = World(await Api.open(folder / "state.db", SystemClock()))
+    try:
+        for resource in FOLLOWED:
+            await world.follow(resource)
+        yield world
+    finally:
+        await world.close()
+
+
+def owner(kind: str, owned_by: AnyObject, **more: Any) -> Json:
+    """A reference as controllers write it."""
+    meta = owned_by.metadata
+    return {"apiVersion": more.pop("apiVersion", "v1"), "kind": kind, "name": meta.name, "uid": meta.uid, **more}
+
+
+def pod_spec(**more: Any) -> Json:
+    return {"containers": [{"name": "main", "image": "busybox", **more.pop("container", {})}], **more}
+
+
+async def define_widgets(world: World) -> None:
+    """A custom kind, and its objects recorded like all others."""
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    names = {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}
+    spec = {"group": "example.org", "scope": "Namespaced", "names": names, "versions": [version]}
+    await world.create(CUSTOM_RESOURCE_DEFINITIONS, "widgets.example.org", spec=spec)
+    await world.follow(WIDGETS)
+
+
+def _key(item: Mapping[str, Any]) -> Key:
+    return Key(item["metadata"].get("namespace", ""), item["metadata"]["name"])
