@@ -17,6 +17,7 @@ from tarragon.kube.codec import timestamp
 from tarragon.kube.event import ObjectReference
 from tarragon.kube.meta import Json
 from tarragon.plan.intake import Intake
+from tarragon.plan.scene import is_of
 from tarragon.plan.step import Observed, Step
 from tarragon.plan.written import changes, conditional, status_of, tarragon_of
 
@@ -33,7 +34,8 @@ def refused(framework: Framework, observed: Observed, taken: Intake, now: dt.dat
     before = recall(observed.object.status).status
     if before.phase.is_final:
         return Step()
-    has_started = before.started is not None or bool(observed.pods)
+    uid = observed.object.metadata.uid
+    has_started = before.started is not None or any(is_of(pod, uid) for pod in observed.pods)
     dialect = taken.dialect or framework.dialects[-1]
     kind = conditions.SPEC_REFUSED if has_started or taken.dialect is None else conditions.FAILED
     said = Said(kind, True, dialect.condition_reason(conditions.INVALID), words(taken.problems))
@@ -42,7 +44,7 @@ def refused(framework: Framework, observed: Observed, taken: Intake, now: dt.dat
         api_version=framework.resource.api_version,
         kind=framework.kind,
         key=observed.object.metadata.key,
-        uid=observed.object.metadata.uid,
+        uid=uid,
     )
     patch = conditional(observed.object, _fields(observed, status, dialect.name, now))
     return Step(status=patch, events=list(changes(about, before, status)) if patch is not None else ())
