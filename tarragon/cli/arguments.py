@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -29,6 +30,23 @@ def duration(text: str) -> float:
     if match is None or not match[0]:
         raise click.BadParameter(f"{text!r} is no duration; write for example 90, 90s, 5m or 1h30m")
     return sum(float(match[unit] or 0) * length for unit, length in (("h", 3600), ("m", 60), ("s", 1)))
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """`PATH=VALUE` in two."""
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise click.BadParameter(f"{text!r} is no assignment; write NAME=VALUE")
+    return name, value
+
+
+def folder(text: str) -> tuple[str, Path]:
+    """`NAME=FOLDER`, the folder as an absolute path."""
+    name, place = assignment(text)
+    path = Path(place).expanduser().absolute()
+    if not path.is_dir():
+        raise click.BadParameter(f"{place} is no folder that is there")
+    return name, path
 
 
 def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

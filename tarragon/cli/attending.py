@@ -16,7 +16,7 @@ from tarragon.cli.follow.listening import LAST_WORDS, Listener
 from tarragon.cli.follow.progress import Progress
 from tarragon.cli.follow.teller import Stage, teller
 from tarragon.cli.following import Interrupts, follow, interrupts
-from tarragon.cli.hints import hints
+from tarragon.cli.hints import AFTERWARDS, MEANWHILE, hints
 from tarragon.cli.invocation import here
 from tarragon.cli.jobs import Known
 from tarragon.cli.local import python_of_job
@@ -36,9 +36,6 @@ NEVER_FITS = "NeverFits"
 """The scheduler's word for a job that no waiting will help."""
 CANNOT = 1
 FORCED = 130
-
-_AFTERWARDS = (("logs", "logs"), ("details", "describe"), ("clean up", "delete"))
-_MEANWHILE = (("follow", "logs --follow"), ("details", "describe"), ("end it", "delete"))
 
 
 class How(Enum):
@@ -126,34 +123,34 @@ class Attendance:
             case How.OVER:
                 return self._result()
             case How.STOPPED:
-                self._say(f"Stopped {self._follower.job.name}: it is deleted, its logs are kept.", _AFTERWARDS[:1])
+                self._say(f"Stopped {self._follower.job.name}: it is deleted, its logs are kept.", AFTERWARDS[:1])
                 return exit_code(self._follower.progress, self._follower.job.status, is_gone=True)
             case How.FORCED:
-                self._say(f"Killed {self._follower.job.name}: it is deleted, its logs are kept.", _AFTERWARDS[:1])
+                self._say(f"Killed {self._follower.job.name}: it is deleted, its logs are kept.", AFTERWARDS[:1])
                 return FORCED
             case How.TOO_LATE:
                 words = f"{self._follower.job.name} has not ended within {elapsed(limit or 0)}; it goes on."
-                self._say(words, _MEANWHILE)
+                self._say(words, MEANWHILE)
                 return UNFINISHED
             case How.STUCK:
                 wait = self._follower.progress.wait
                 words = f"Error: {self._follower.job.name} can never start here: {wait.message if wait else ''}"
-                self._say(words, _AFTERWARDS[1:])
+                self._say(words, AFTERWARDS[1:])
                 return CANNOT
 
     def _result(self) -> int:
         end, paint = self._ending(), painter(colors=self._settings.terminal().colors_out)
         key, state = self._follower.job.key, self._follower.progress.state
         if self._follower.is_gone:
-            self._say(f"{self._follower.job.name} was deleted by somebody; its logs are kept.", _AFTERWARDS[:1])
+            self._say(f"{self._follower.job.name} was deleted by somebody; its logs are kept.", AFTERWARDS[:1])
         elif state == "Succeeded":
             self._print(succeeded(end, paint))
-            _hint(hints(here(), key, _AFTERWARDS))
+            _hint(hints(here(), key, AFTERWARDS))
         elif state == "Failed":
             self._print(failed(end, paint))
-            _hint(hints(here(), key, _AFTERWARDS))
+            _hint(hints(here(), key, AFTERWARDS))
         else:
-            self._say(f"{self._follower.job.name} is suspended: nothing of it runs.", _AFTERWARDS)
+            self._say(f"{self._follower.job.name} is suspended: nothing of it runs.", AFTERWARDS)
         return exit_code(self._follower.progress, self._follower.job.status, is_gone=self._follower.is_gone)
 
     def _print(self, lines: Iterable[str]) -> None:

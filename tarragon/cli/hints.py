@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from tarragon.kube.meta import Key
 
+AFTERWARDS = (("logs", "logs"), ("details", "describe"), ("clean up", "delete"))
+MEANWHILE = (("follow", "logs --follow"), ("details", "describe"), ("end it", "delete"))
+
 
 def hints(program: str, key: Key, wanted: Sequence[tuple[str, str]]) -> Iterator[str]:
     """One line for each (label, command), aligned: `  logs      tarragon logs digits`."""

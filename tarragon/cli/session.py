@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -14,13 +14,10 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.settings import LOCAL, Settings, home
 from tarragon.cluster.errors import NotFound
 from tarragon.cluster.port import EVERYTHING, Listing, Selection
-from tarragon.kube.codec import decode
-from tarragon.kube.meta import AnyObject, Key, Resource
-from tarragon.kube.selectors import label_selector
+from tarragon.kube.meta import Key, Resource
 
 if TYPE_CHECKING:
     from tarragon.cluster.http import Http
-    from tarragon.localcluster.database import Reading
     from tarragon.localcluster.home import Home
 
 T = TypeVar("T")
@@ -31,7 +28,7 @@ class Looker(Protocol):
 
     async def get(self, resource: Resource[T], key: Key) -> T: ...
 
-    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]: ...
+    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING, /) -> Listing[T]: ...
 
 
 @asynccontextmanager
@@ -49,8 +46,8 @@ async def cluster(settings: Settings, clock: Clock) -> AsyncIterator[Http]:
 @asynccontextmanager
 async def looking(settings: Settings) -> AsyncIterator[Looker]:
     """The cluster if it runs, else what it has stored last."""
+    from tarragon.localcluster.client import OnDisk
     from tarragon.localcluster.daemon import running
-    from tarragon.localcluster.database import Reading
 
     require_local(settings)
     place = home()
@@ -60,14 +57,14 @@ async def looking(settings: Settings) -> AsyncIterator[Looker]:
             yield http
     elif not place.store.exists():
         click.echo(f"There is no local cluster in {place.folder} yet.", err=True)
-        yield Stored(None)
+        yield Nothing()
     else:
         click.echo(f"The local cluster in {place.folder} does not run: this is what it has stored last.", err=True)
-        reading = Reading.open(place.store)
+        stored = OnDisk.open(place.store)
         try:
-            yield Stored(reading)
+            yield stored
         finally:
-            reading.close()
+            stored.close()
 
 
 @asynccontextmanager
@@ -106,25 +103,12 @@ def require_local(settings: Settings) -> None:
         )
 
 
-class Stored:
-    """The file of an embedded cluster that does not run. Selects by namespace and labels, as far as anybody asks."""
-
-    def __init__(self, reading: Reading | None) -> None:
-        self._reading = reading
+class Nothing:
+    """What there is in a home in which no cluster has ever run."""
 
     async def get(self, resource: Resource[T], key: Key) -> T:
-        for body in self._bodies(resource, key.namespace, key.name):
-            return decode(body, resource.model)
         message = f'{resource.full_name} "{key.name}" not found'
         raise NotFound({"status": "Failure", "code": 404, "reason": "NotFound", "message": message})
 
-    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
-        fits = label_selector(selection.labels)
-        bodies = self._bodies(resource, selection.namespace)
-        return Listing(
-            [decode(body, resource.model) for body in bodies if fits(decode(body, AnyObject).metadata.labels)],
-            str(self._reading.revision) if self._reading is not None else "0",
-        )
-
-    def _bodies(self, resource: Resource[T], namespace: str, name: str = "") -> Sequence[bytes]:
-        return self._reading.bodies(resource.full_name, namespace, name) if self._reading is not None else []
+    async def list(self, _: Resource[T], __: Selection = EVERYTHING) -> Listing[T]:
+        return Listing([], "0")

@@ -12,6 +12,8 @@ from tarragon.cli.follow.progress import state
 from tarragon.cli.hints import spelled
 from tarragon.cli.invocation import here
 from tarragon.cli.jobs import Known, known
+from tarragon.cli.loading import Loaded
+from tarragon.cli.settings import home
 from tarragon.cli.words import age
 from tarragon.cluster.errors import AlreadyExists, NotFound
 from tarragon.cluster.port import Cluster
@@ -21,6 +23,14 @@ from tarragon.kube.core import NAMESPACES
 from tarragon.kube.meta import CustomObject, JsonObject, Key, Resource
 
 Note = Callable[[str], None]
+
+
+async def submit(cluster: Cluster, loaded: Loaded, clock: Clock, note: Note) -> Known:
+    """Everything of a FILE, the job last: what it needs is there when it begins."""
+    await ensure_namespace(cluster, loaded.namespace, note)
+    for resource, body in loaded.others:
+        await put(cluster, resource, body, note)
+    return await put_job(cluster, loaded.framework, loaded.job, clock, note)
 
 
 async def ensure_namespace(cluster: Cluster, name: str, note: Note) -> None:
@@ -63,7 +73,7 @@ async def put_job(cluster: Cluster, framework: Framework, body: JsonObject, cloc
         await delete(cluster, former, clock)
         created = await cluster.create(resource, body)
     job = known(framework, created)
-    note(f"{job.name} created")
+    note(f"{job.name} created in {job.key.namespace} on local ({home().folder})")
     return job
 
 

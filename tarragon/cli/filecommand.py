@@ -1,0 +1,72 @@
+"""A command that takes FILE and may change what is in it: what `run` and `submit` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from tarragon.cli.arguments import assignment, folder
+from tarragon.cli.loading import Changes
+from tarragon.cli.settings import Command
+
+_KEY = "tarragon.changes"
+
+Pairs = tuple[tuple[str, str], ...]
+Folders = tuple[tuple[str, Path], ...]
+
+
+class FileCommand(Command):
+    """Its function finds what was said of the file by `changes(ctx)`, not among its arguments."""
+
+    def __init__(self, *args: object, **facts: object) -> None:
+        super().__init__(*args, **facts)
+        self.params += [
+            _pairs("--set", assignment, "PATH=VALUE", "change a value: spec.tfReplicaSpecs.Worker.replicas=3", _set),
+            _pairs("--env", folder, "IMAGE=FOLDER", "the environment that stands for an image here", _env),
+            _pairs("--volume", folder, "NAME=FOLDER", "the folder that stands for a volume here", _volume),
+            click.Option(
+                ["--cpu-only"],
+                is_flag=True,
+                help="take the requests for GPUs out of the job",
+                expose_value=False,
+                callback=_cpu_only,
+            ),
+        ]
+
+
+def changes(ctx: click.Context) -> Changes:
+    """What the command line has said."""
+    found = ctx.meta.get(_KEY)
+    return found if isinstance(found, Changes) else Changes()
+
+
+def _pairs(
+    name: str,
+    kind: Callable[[str], tuple[str, str]] | Callable[[str], tuple[str, Path]],
+    form: str,
+    text: str,
+    callback: Callable[[click.Context, click.Parameter, Pairs], None]
+    | Callable[[click.Context, click.Parameter, Folders], None],
+) -> click.Option:
+    return click.Option(
+        [name], type=kind, multiple=True, metavar=form, help=text, expose_value=False, callback=callback
+    )
+
+
+def _set(ctx: click.Context, _: click.Parameter, value: Pairs) -> None:
+    ctx.meta[_KEY] = replace(changes(ctx), values=value)
+
+
+def _env(ctx: click.Context, _: click.Parameter, value: Folders) -> None:
+    ctx.meta[_KEY] = replace(changes(ctx), environments=dict(value))
+
+
+def _volume(ctx: click.Context, _: click.Parameter, value: Folders) -> None:
+    ctx.meta[_KEY] = replace(changes(ctx), volumes=dict(value))
+
+
+def _cpu_only(ctx: click.Context, _: click.Parameter, value: object) -> None:
+    ctx.meta[_KEY] = replace(changes(ctx), is_cpu_only=bool(value))

@@ -1,0 +1,150 @@
+"""From FILE to what is created: read, changed as the command line says, and checked; every fault is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from tarragon.base.errors import Problem, TarragonError
+from tarragon.cli.files import Unreadable, named, read
+from tarragon.cli.local import commands_missing, image_map, tensorflow_missing
+from tarragon.cli.overrides import annotated, assigned, without_gpus
+from tarragon.cli.settings import Settings, home
+from tarragon.cli.words import count, listed
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.plugin import Framework
+from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, SERVICES
+from tarragon.kube.meta import CustomObject, JsonObject, Resource
+from tarragon.plan.intake import Intake, intake
+from tarragon.plan.manifest import Document, Documents, only_job, read_manifest
+
+WORKDIR = "tarragon.dev/workdir"
+"""On a pod: the folder in which its user called tarragon. Containers that name no workingDir start there."""
+
+_COMPANIONS = {
+    resource.kind: resource.reading(CustomObject)
+    for resource in (CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICES, SERVICE_ACCOUNTS)
+}
+
+
+class Refused(TarragonError):
+    """A manifest with problems."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What the command line says beside FILE."""
+
+    values: Sequence[tuple[str, str]] = ()
+    is_cpu_only: bool = False
+    environments: Mapping[str, Path] = field(default_factory=dict)
+    volumes: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Ready to be created, all in one namespace. `notes` are for the user, on stderr."""
+
+    framework: Framework
+    job: JsonObject
+    others: Sequence[tuple[Resource[CustomObject], JsonObject]]
+    notes: Sequence[str]
+
+    @property
+    def namespace(self) -> str:
+        return str(self.job["metadata"]["namespace"])
+
+
+def load(settings: Settings, name: str, changes: Changes) -> Loaded:
+    """Raises Refused with all problems, Unreadable, or another TarragonError about this machine."""
+    documents = parse(name)
+    document = only_job(documents)
+    if isinstance(document, Problem):
+        raise refused(name, [document])
+    framework = document.framework or FRAMEWORKS[0]
+    job, notes = changed(document.manifest, changes)
+    taken = intake(framework, job)
+    images, faults = image_map(home(), changes.environments)
+    if faults:
+        raise TarragonError(f"{home().images} can't be used", why="\n".join(map(str, faults)))
+    problems = [*taken.problems, *taken.unknown, *_namespaces(documents, settings)]
+    problems += commands_missing(job, images) if not problems else ()
+    if problems:
+        raise refused(name, [document.placed(problem) for problem in problems])
+    namespace = str(_metadata(job).get("namespace") or next(iter(_stated(documents)), settings.namespace))
+    return Loaded(
+        framework=framework,
+        job=_in_namespace(annotated(job, {WORKDIR: str(Path.cwd())}), namespace),
+        others=[_companion(other, namespace) for other in documents.others],
+        notes=[*notes, *_warnings(document, taken), *tensorflow_missing(job, framework, images)],
+    )
+
+
+def parse(name: str) -> Documents:
+    """What the file holds. Raises Refused when that can't be told."""
+    try:
+        text = read(name).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(
+            f"{named(name)} is no text", why=f"byte {error.start} is not UTF-8", remedy="save the manifest as UTF-8"
+        ) from error
+    documents = read_manifest(text)
+    if documents.problems:
+        raise refused(name, documents.problems)
+    return documents
+
+
+def refused(name: str, problems: Sequence[Problem]) -> Refused:
+    return Refused(f"{named(name)}: {count(len(problems), 'problem')}", why="\n".join(map(str, problems)))
+
+
+def changed(job: JsonObject, changes: Changes) -> tuple[JsonObject, list[str]]:
+    """The job with --set and --cpu-only, and what to say about that. Raises Refused for a path that leads nowhere."""
+    for path, text in changes.values:
+        try:
+            job = assigned(job, path, yaml.safe_load(text))
+        except (ValueError, yaml.YAMLError) as error:
+            raise Refused(f"--set {path}={text} can't be done", why=str(error)) from error
+    if not changes.is_cpu_only:
+        return job, []
+    job, taken = without_gpus(job)
+    if not taken:
+        return job, ["--cpu-only changes nothing: the job asks for no GPU"]
+    return job, [f"--cpu-only: without {count(len(taken), 'request')} for GPUs: {listed(taken, most=3)}"]
+
+
+def _warnings(document: Document, taken: Intake) -> Iterator[str]:
+    for warning in taken.warnings:
+        yield f"warning: {document.placed(warning)}"
+
+
+def _namespaces(documents: Documents, settings: Settings) -> Iterator[Problem]:
+    """A namespace given twice must be the same one, and all of a file go into one."""
+    wanted = _stated(documents)
+    if settings.given_namespace:
+        wanted.add(settings.given_namespace)
+    if len(wanted) > 1:
+        yield Problem("metadata.namespace", f"there are several: {', '.join(sorted(wanted))}", "write one, or only -n")
+
+
+def _stated(documents: Documents) -> set[str]:
+    metadata = [_metadata(document.manifest) for document in (*documents.jobs, *documents.others)]
+    return {str(each["namespace"]) for each in metadata if each.get("namespace")}
+
+
+def _metadata(body: JsonObject) -> JsonObject:
+    found = body.get("metadata")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _companion(document: Document, namespace: str) -> tuple[Resource[CustomObject], JsonObject]:
+    return _COMPANIONS[str(document.manifest["kind"])], _in_namespace(document.manifest, namespace)
+
+
+def _in_namespace(body: JsonObject, namespace: str) -> JsonObject:
+    return {**body, "metadata": {**_metadata(body), "namespace": namespace}}
