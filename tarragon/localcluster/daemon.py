@@ -18,6 +18,7 @@ from tarragon import __version__
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.localcluster.home import Home, unusable
+from tarragon.localcluster.logfile import last_lines, put_aside
 from tarragon.localcluster.presence import Server, is_occupied, read_server
 
 END_PODS = signal.SIGUSR1
@@ -25,9 +26,6 @@ END_PODS = signal.SIGUSR1
 
 _LOOK_SECONDS = 0.03
 _ANSWER_SECONDS = 5.0
-_LOG_LINES = 15
-_LOG_BYTES = 2**20
-"""Above this size the log is put aside when a server starts; the one before it is dropped."""
 _UNFINISHED = "/api/v1/pods?limit=1&fieldSelector=status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -98,15 +96,6 @@ async def stop(home: Home, clock: Clock, how: signal.Signals = signal.SIGTERM, p
     return server
 
 
-def last_lines(home: Home, since: int = 0) -> str:
-    """The end of the server's log, from byte `since` on."""
-    with suppress(OSError), home.log.open("rb") as log:
-        log.seek(since)
-        lines = log.read(_LOG_BYTES).decode(errors="replace").splitlines()
-        return "\n".join([line for line in lines if line.strip()][-_LOG_LINES:])
-    return ""
-
-
 async def _make_way(home: Home, server: Server, clock: Clock) -> None:
     """Of another version: an idle one is replaced, one with work is not touched."""
     answer = await _ask(home, server, _UNFINISHED)
@@ -154,7 +143,7 @@ async def _start(home: Home, clock: Clock, launch: Launch) -> Server:
     why = f"it was not ready after {launch.patience:.0f} s" if ended is None else f"it ended with exit code {ended}"
     raise TarragonError(
         "the local cluster did not start",
-        why=f"{why}; the last it said:\n{last_lines(home, child.logged) or '(nothing)'}",
+        why=f"{why}; the last it said:\n{last_lines(home.log, child.logged) or '(nothing)'}",
         remedy=f"all of it is in {home.log}",
     )
 
@@ -163,7 +152,7 @@ def _spawn(home: Home, launch: Launch) -> _Child:
     """Detached from this process, its terminal and its signals. Not by subprocess: that wants its children awaited."""
     environment = {**launch.environment, "TARRAGON_HOME": str(home.folder)}
     try:
-        _put_aside(home)
+        put_aside(home.log)
         logged = home.log.stat().st_size if home.log.exists() else 0
         pid = os.posix_spawn(
             launch.command[0],
@@ -181,11 +170,6 @@ def _spawn(home: Home, launch: Launch) -> _Child:
     except OSError as error:
         raise unusable(home.folder, error) from error
     return _Child(pid, logged)
-
-
-def _put_aside(home: Home) -> None:
-    if home.log.exists() and home.log.stat().st_size > _LOG_BYTES:
-        home.log.replace(home.log.with_suffix(".log.1"))
 
 
 def _exit_code(pid: int) -> int | None:

@@ -7,7 +7,6 @@ import contextlib
 import faulthandler
 import gc
 import os
-import shutil
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
@@ -19,12 +18,10 @@ from tarragon.base.clock import Clock
 from tarragon.localcluster import kubeconfig
 from tarragon.localcluster.cluster import Companion, LocalCluster, Settings
 from tarragon.localcluster.daemon import END_PODS
-from tarragon.localcluster.home import Home, unusable
+from tarragon.localcluster.home import unusable
 from tarragon.localcluster.idle import until_idle
+from tarragon.localcluster.logfile import keep_small
 from tarragon.localcluster.presence import Server, birth, occupied, write_server
-
-_LOG_BYTES = 8 * 2**20
-_LOG_LOOK_SECONDS = 60.0
 
 log = structlog.get_logger(__name__)
 
@@ -76,7 +73,7 @@ async def _until_the_end(
     settings: Settings, cluster: LocalCluster, clock: Clock, asked: asyncio.Future[int]
 ) -> int | None:
     """The signal that asked us to end, None when we have nothing left to do."""
-    beside = [asyncio.create_task(_bound_log(settings.home, clock))]
+    beside = [asyncio.create_task(keep_small(settings.home.log, clock))]
     waiting: set[asyncio.Future[Any]] = {asked}
     if settings.idle_seconds is not None:
         idle = asyncio.create_task(until_idle(cluster, clock, settings.idle_seconds))
@@ -128,17 +125,6 @@ def _asked_to_end() -> Iterator[asyncio.Future[int]]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
-
-
-async def _bound_log(home: Home, clock: Clock) -> None:
-    """Keep the log small while we run. All who write to it append, so it can be emptied under their hands."""
-    while True:
-        await clock.sleep(_LOG_LOOK_SECONDS)
-        with contextlib.suppress(OSError):
-            if home.log.stat().st_size > _LOG_BYTES:
-                with contextlib.suppress(OSError):
-                    shutil.copyfile(home.log, home.log.with_suffix(".log.1"))
-                os.truncate(home.log, 0)
 
 
 def _tune_garbage_collection() -> None:

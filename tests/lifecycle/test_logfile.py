@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tarragon.base.clock import ManualClock
+from tarragon.localcluster.logfile import MOST_BYTES, START_BYTES, keep_small, last_lines, put_aside
+from tests.cluster.scripted import settle
+
+
+async def test_a_log_that_has_grown_too_large_is_emptied_under_its_writers_hands(tmp_path: Path) -> None:
+    log, clock = tmp_path / "daemon.log", ManualClock()
+    task = asyncio.create_task(keep_small(log, clock))
+    await settle(clock)
+    with log.open("ab", buffering=0) as writer:
+        writer.write(b"x" * MOST_BYTES)
+        clock.advance(61)
+        await settle(clock)
+        assert log.stat().st_size == MOST_BYTES
+
+        writer.write(b"y")
+        clock.advance(61)
+        await settle(clock)
+        writer.write(b"new words\n")
+
+    assert log.read_bytes() == b"new words\n"
+    assert (tmp_path / "daemon.log.1").read_bytes().endswith(b"xy")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_small_log_is_kept_when_a_server_starts_and_a_large_one_put_aside(tmp_path: Path) -> None:
+    log = tmp_path / "daemon.log"
+    put_aside(log)
+    log.write_bytes(b"x" * START_BYTES)
+    put_aside(log)
+    assert log.exists()
+
+    log.write_bytes(b"x" * (START_BYTES + 1))
+    put_aside(log)
+    assert not log.exists()
+    assert (tmp_path / "daemon.log.1").exists()
+
+
+def test_the_last_lines_are_those_of_this_attempt(tmp_path: Path) -> None:
+    log = tmp_path / "daemon.log"
+    assert last_lines(log, 0) == ""
+    log.write_text("before\n")
+    since = log.stat().st_size
+    with log.open("a") as writer:
+        writer.write("".join(f"line {number}\n\n" for number in range(100)))
+
+    assert last_lines(log, since).splitlines() == [f"line {number}" for number in range(85, 100)]
+    assert last_lines(log, log.stat().st_size) == ""
