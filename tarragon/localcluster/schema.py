@@ -93,18 +93,24 @@ def _types(openapi: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _prune(node: Node, value: Any, path: str, unknown: list[str]) -> None:
     if isinstance(value, dict):
-        for name in list(value):
-            child = node.properties.get(name) or node.additional
-            below = f"{path}.{name}" if path else name
-            if child is not None:
-                if child.prunes:
-                    _prune(child, value[name], below, unknown)
-            elif not (node.preserves or (node.is_whole_object and name in _OBJECT_FIELDS)):
-                del value[name]
-                unknown.append(below)
+        _prune_object(node, value, path, unknown)
     elif isinstance(value, list) and node.items is not None and node.items.prunes:
         for index, element in enumerate(value):
             _prune(node.items, element, f"{path}[{index}]", unknown)
+
+
+def _prune_object(node: Node, value: dict[str, Any], path: str, unknown: list[str]) -> None:
+    for name in list(value):
+        if node.is_whole_object and name in _OBJECT_FIELDS:
+            continue  # a schema may mention metadata, but what may be in it is not for a CRD to say
+        child = node.properties.get(name) or node.additional
+        below = f"{path}.{name}" if path else name
+        if child is not None:
+            if child.prunes:
+                _prune(child, value[name], below, unknown)
+        elif not node.preserves:
+            del value[name]
+            unknown.append(below)
 
 
 def _default(node: Node, value: Any) -> None:

@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from tarragon.cluster.errors import ApiError, BadRequest, Invalid, NotFound
+from tarragon.cluster.port import Cluster, DeleteOptions, Selection
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, SECRETS, SERVICES
+from tarragon.kube.meta import Key, Resource
+from tests.contract.conftest import Gadgets, definition, older
+from tests.contract.objects import WHOLE_PODS, gadget, pod, watching
+
+
+async def test_a_pod_has_the_defaults_that_clients_rely_on(cluster: Cluster, namespace: str) -> None:
+    body = pod(namespace, "a")
+    body["spec"]["containers"][0] |= {
+        "resources": {"limits": {"cpu": "1"}},
+        "ports": [{"containerPort": 2222}],
+    }
+
+    made = await cluster.create(WHOLE_PODS, body)
+
+    spec, container = made["spec"], made["spec"]["containers"][0]
+    assert spec["restartPolicy"] == "Always"
+    assert spec["dnsPolicy"] == "ClusterFirst"
+    assert spec["schedulerName"] == "default-scheduler"
+    assert spec["terminationGracePeriodSeconds"] == 30
+    assert container["terminationMessagePath"] == "/dev/termination-log"
+    assert container["terminationMessagePolicy"] == "File"
+    assert container["imagePullPolicy"] == "IfNotPresent"
+    assert container["ports"] == [{"containerPort": 2222, "protocol": "TCP"}]
+    assert container["resources"]["requests"] == {"cpu": "1"}
+    assert made["status"] == {"phase": "Pending", "qosClass": "Burstable"}
+
+
+async def test_a_pods_status_is_its_own(cluster: Cluster, namespace: str) -> None:
+    key = Key(namespace, "a")
+    await cluster.create(PODS, {**pod(namespace, "a"), "status": {"phase": "Succeeded"}})
+    both = {"spec": {"activeDeadlineSeconds": 5}, "status": {"phase": "Running"}}
+
+    born = await cluster.get(WHOLE_PODS, key)
+    through_the_object = await cluster.patch(WHOLE_PODS, key, {"status": {"phase": "Running"}})
+    through_its_status = await cluster.patch(WHOLE_PODS, key, both, subresource="status")
+
+    assert born["status"]["phase"] == "Pending"
+    assert through_the_object["status"]["phase"] == "Pending"
+    assert through_its_status["status"]["phase"] == "Running"
+    assert "activeDeadlineSeconds" not in through_its_status["spec"]
+
+
+async def test_a_pods_spec_is_mostly_fixed(cluster: Cluster, namespace: str) -> None:
+    key = Key(namespace, "a")
+    made = await cluster.create(WHOLE_PODS, pod(namespace, "a"))
+    container = made["spec"]["containers"][0]
+
+    renamed = await cluster.patch(WHOLE_PODS, key, {"spec": {"containers": [{**container, "image": "other:2"}]}})
+    with pytest.raises(Invalid, match="pod updates may not change fields other than"):
+        await cluster.patch(PODS, key, {"spec": {"restartPolicy": "Never"}})
+    with pytest.raises(Invalid, match="pod updates may not add or remove containers"):
+        await cluster.patch(PODS, key, {"spec": {"containers": [container, {**container, "name": "two"}]}})
+
+    assert renamed["spec"]["containers"][0]["image"] == "other:2"
+
+
+async def test_a_pod_that_no_node_has_goes_at_once(cluster: Cluster, namespace: str) -> None:
+    await cluster.create(PODS, pod(namespace, "a"))
+
+    await cluster.delete(PODS, Key(namespace, "a"))
+
+    with pytest.raises(NotFound):
+        await cluster.get(PODS, Key(namespace, "a"))
+
+
+async def test_a_pod_on_a_node_stays_for_its_grace(cluster: Cluster, namespace: str) -> None:
+    key = Key(namespace, "a")
+    await cluster.create(PODS, pod(namespace, "a", nodeName="one", terminationGracePeriodSeconds=40))
+
+    await cluster.delete(PODS, key)
+    first = (await cluster.get(PODS, key)).metadata
+    await cluster.delete(PODS, key, DeleteOptions(grace_seconds=10))
+    second = (await cluster.get(PODS, key)).metadata
+    await cluster.delete(PODS, key, DeleteOptions(grace_seconds=300))
+    third = (await cluster.get(PODS, key)).metadata
+    await cluster.delete(PODS, key, DeleteOptions(grace_seconds=0))
+
+    assert (first.deletion_grace_period_seconds, second.deletion_grace_period_seconds) == (40, 10)
+    assert first.deletion_timestamp is not None
+    assert second.deletion_timestamp is not None
+    assert first.deletion_timestamp - second.deletion_timestamp <= dt.timedelta(seconds=30)
+    assert third == second
+    with pytest.raises(NotFound):
+        await cluster.get(PODS, key)
+
+
+async def test_a_finished_pod_needs_no_grace(cluster: Cluster, namespace: str) -> None:
+    key = Key(namespace, "a")
+    await cluster.create(PODS, pod(namespace, "a", nodeName="one"))
+    await cluster.patch(PODS, key, {"status": {"phase": "Failed"}}, subresource="status")
+
+    await cluster.delete(PODS, key)
+
+    with pytest.raises(NotFound):
+        await cluster.get(PODS, key)
+
+
+async def test_a_headless_service_keeps_no_address(cluster: Cluster, namespace: str) -> None:
+    body = {
+        "metadata": {"name": "a", "namespace": namespace},
+        "spec": {"clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 2222, "name": "tf"}]},
+    }
+
+    made = await cluster.create(SERVICES.reading(dict), body)
+
+    assert made["spec"]["clusterIP"] == "None"
+    assert made["spec"]["type"] == "ClusterIP"
+    assert made["spec"]["ports"] == [{"port": 2222, "name": "tf", "protocol": "TCP", "targetPort": 2222}]
+
+
+async def test_a_services_name_begins_with_a_letter(cluster: Cluster, namespace: str) -> None:
+    body = {"metadata": {"name": "1a", "namespace": namespace}, "spec": {"ports": [{"port": 1}]}}
+
+    with pytest.raises(Invalid, match="a DNS-1035 label must consist of"):
+        await cluster.create(SERVICES, body)
+
+
+async def test_a_secrets_plain_text_is_stored_as_data(cluster: Cluster, namespace: str) -> None:
+    body = {"metadata": {"name": "a", "namespace": namespace}, "data": {"x": "eA=="}, "stringData": {"y": "y"}}
+
+    made = await cluster.create(SECRETS.reading(dict), body)
+
+    assert made["data"] == {"x": "eA==", "y": "eQ=="}
+    assert made["type"] == "Opaque"
+    assert "stringData" not in made
+
+
+async def test_a_node_has_no_namespace_and_keeps_its_status(cluster: Cluster, namespace: str) -> None:
+    name = f"node-of-{namespace}"
+    made = await cluster.create(NODES, {"metadata": {"name": name}, "status": {"capacity": {"cpu": "4"}}})
+
+    assert made.status.capacity == {"cpu": "4"}
+    assert made.metadata.namespace == ""
+    await cluster.patch(NODES, Key("", name), {"spec": {"unschedulable": True}})
+    found = await cluster.list(NODES, Selection(fields="spec.unschedulable=true"))
+    assert name in {one.metadata.name for one in found.items}
+    await cluster.delete(NODES, Key("", name))
+
+
+async def test_a_custom_object_is_pruned_defaulted_and_kept(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+    body = gadget(namespace, "a", replicas=2, unknown="x", free={"any": [1, {"thing": None}]})
+
+    made = await cluster.create(gadgets, body)
+
+    assert made["spec"] == {"replicas": 2, "colour": "green", "free": {"any": [1, {"thing": None}]}}
+    assert made["metadata"]["generation"] == 1
+
+
+async def test_a_custom_object_that_breaks_its_schema_is_invalid(
+    cluster: Cluster, namespace: str, gadgets: Gadgets
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        await cluster.create(gadgets, gadget(namespace, "a", replicas="two", mode="odd"))
+
+    told = {cause["field"]: cause["message"] for cause in caught.value.causes if cause["field"].startswith("spec")}
+    assert told == {
+        "spec.replicas": 'Invalid value: "string": spec.replicas in body must be of type integer: "string"',
+        "spec.mode": 'Unsupported value: "odd": supported values: "fast", "slow"',
+    }
+
+
+async def test_only_the_spec_moves_the_generation(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+    key = Key(namespace, "a")
+    await cluster.create(gadgets, gadget(namespace, "a", replicas=1))
+
+    labelled = await cluster.patch(gadgets, key, {"metadata": {"labels": {"a": "b"}}})
+    told = await cluster.patch(gadgets, key, {"status": {"replicas": 1}}, subresource="status")
+    grown = await cluster.patch(gadgets, key, {"spec": {"replicas": 2}})
+
+    assert [one["metadata"]["generation"] for one in (labelled, told, grown)] == [1, 1, 2]
+
+
+async def test_a_custom_status_is_written_apart(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+    key = Key(namespace, "a")
+    await cluster.create(gadgets, {**gadget(namespace, "a", replicas=1), "status": {"replicas": 9}})
+    everything = {"metadata": {"labels": {"a": "b"}}, "spec": {"replicas": 7}, "status": {"replicas": 3, "note": "x"}}
+
+    born = await cluster.get(gadgets, key)
+    told = await cluster.patch(gadgets, key, everything, subresource="status")
+    changed = await cluster.patch(gadgets, key, {"spec": {"replicas": 2}, "status": {"replicas": 5}})
+
+    assert "status" not in born
+    assert told["status"] == {"replicas": 3, "note": "x"}
+    assert told["spec"]["replicas"] == 1
+    assert "labels" not in told["metadata"]
+    assert (changed["spec"]["replicas"], changed["status"]["replicas"]) == (2, 3)
+
+
+async def test_a_scale_reads_and_writes_the_objects_own_fields(
+    cluster: Cluster, namespace: str, gadgets: Gadgets
+) -> None:
+    key = Key(namespace, "a")
+    await cluster.create(gadgets, gadget(namespace, "a", replicas=1))
+    await cluster.patch(gadgets, key, {"status": {"replicas": 1}}, subresource="status")
+
+    scaled = await cluster.patch(gadgets, key, {"spec": {"replicas": 4}}, subresource="scale")
+    read = await cluster.get(gadgets, key)
+
+    assert (scaled["kind"], scaled["apiVersion"]) == ("Scale", "autoscaling/v1")
+    assert (scaled["spec"]["replicas"], scaled["status"]["replicas"]) == (4, 1)
+    assert read["spec"]["replicas"] == 4
+    assert read["metadata"]["generation"] == 2
+
+
+async def test_an_object_is_read_in_every_served_version(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+    key, other = Key(namespace, "a"), older(gadgets)
+    await cluster.create(gadgets, gadget(namespace, "a", replicas=1))
+
+    read = await cluster.get(other, key)
+    listed = (await cluster.list(other, Selection(namespace))).items
+    patched = await cluster.patch(other, key, {"spec": {"replicas": 2}})
+
+    assert read["apiVersion"] == listed[0]["apiVersion"] == patched["apiVersion"] == other.api_version
+    assert read["metadata"]["uid"] == patched["metadata"]["uid"]
+    assert (await cluster.get(gadgets, key))["apiVersion"] == gadgets.api_version
+
+
+async def test_an_object_is_watched_in_every_served_version(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+    other = older(gadgets)
+    since = (await cluster.list(other, Selection(namespace))).resource_version
+
+    async with watching(cluster, other, Selection(namespace), since) as seen:
+        await cluster.create(gadgets, gadget(namespace, "a"))
+        kind, thing = await seen.next()
+
+    assert (kind, thing["apiVersion"]) == ("ADDED", other.api_version)
+
+
+async def test_the_version_of_a_write_is_noted(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+    made = await cluster.create(older(gadgets), gadget(namespace, "a", replicas=1))
+
+    assert [entry["apiVersion"] for entry in made["metadata"]["managedFields"]] == [older(gadgets).api_version]
+
+
+async def test_a_definition_is_named_by_what_it_defines(cluster: Cluster, namespace: str) -> None:
+    body = definition(f"{namespace}.example.com")
+    body["metadata"]["name"] = "something.else"
+
+    with pytest.raises(Invalid, match=r'must be spec.names.plural\+"."\+spec.group'):
+        await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, body)
+
+
+async def test_a_schema_that_is_not_structural_is_refused(cluster: Cluster, namespace: str) -> None:
+    body = definition(f"{namespace}.example.com")
+    body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = {"properties": {"a": {}}}
+
+    with pytest.raises(Invalid, match="must not be empty for specified object fields"):
+        await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, body)
+
+
+async def test_a_custom_object_of_another_version_or_kind_is_refused(
+    cluster: Cluster, namespace: str, gadgets: Gadgets
+) -> None:
+    body = gadget(namespace, "a")
+
+    with pytest.raises(BadRequest):
+        await cluster.create(gadgets, {**body, "apiVersion": f"{gadgets.group}/v7", "kind": "Gadget"})
+    with pytest.raises(ApiError):
+        await cluster.create(gadgets, {**body, "apiVersion": gadgets.api_version, "kind": "Widget"})
+
+
+async def test_a_custom_kind_serves_only_what_it_has(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
+    unknown = Resource(group=gadgets.group, version="v9", plural="gadgets", kind="Gadget", model=dict)
+
+    with pytest.raises(NotFound):
+        await cluster.list(unknown, Selection(namespace))

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tarragon.cluster.errors import BadRequest
+from tarragon.cluster.port import EVERYTHING, Cluster, Selection
+from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, PODS
+from tarragon.kube.meta import Key
+from tests.contract.objects import config_map, pod
+
+
+async def test_an_empty_list_is_empty(cluster: Cluster, namespace: str) -> None:
+    listing = await cluster.list(CONFIG_MAPS, Selection(namespace, labels="no=such"))
+
+    assert list(listing.items) == []
+    assert listing.resource_version.isdigit()
+
+
+async def test_a_list_of_a_namespace_that_does_not_exist_is_empty(cluster: Cluster) -> None:
+    assert list((await cluster.list(PODS, Selection("nowhere"))).items) == []
+
+
+async def test_a_list_is_in_the_order_of_names(cluster: Cluster, namespace: str) -> None:
+    for name in ("c", "a", "b"):
+        await cluster.create(CONFIG_MAPS, config_map(namespace, name, labels={"of": "mine"}))
+
+    listing = await cluster.list(CONFIG_MAPS, Selection(namespace, labels="of=mine"))
+
+    assert [one.metadata.name for one in listing.items] == ["a", "b", "c"]
+
+
+async def test_a_list_of_everything_spans_namespaces(cluster: Cluster, namespace: str) -> None:
+    other = f"{namespace}-2"
+    await cluster.create(NAMESPACES, {"metadata": {"name": other}})
+    for where in (namespace, other):
+        await cluster.create(CONFIG_MAPS, config_map(where, "a", labels={"batch": namespace}))
+
+    listing = await cluster.list(CONFIG_MAPS, Selection(labels=f"batch={namespace}"))
+
+    assert [one.metadata.namespace for one in listing.items] == [namespace, other]
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("tier=web", ["a", "b"]),
+        ("tier==web,canary", ["b"]),
+        ("tier!=web", ["c", "d"]),
+        ("tier in (web, db)", ["a", "b", "c"]),
+        ("tier notin (web)", ["c", "d"]),
+        ("!tier", ["d"]),
+        ("canary", ["b"]),
+        ("", ["a", "b", "c", "d"]),
+    ],
+)
+async def test_labels_select(cluster: Cluster, namespace: str, selector: str, names: list[str]) -> None:
+    labels = {"a": {"tier": "web"}, "b": {"tier": "web", "canary": ""}, "c": {"tier": "db"}, "d": {}}
+    for name, own in labels.items():
+        await cluster.create(
+            PODS, {**pod(namespace, name), "metadata": {"name": name, "namespace": namespace, "labels": own}}
+        )
+
+    listing = await cluster.list(PODS, Selection(namespace, labels=selector))
+
+    assert [one.metadata.name for one in listing.items] == names
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("metadata.name=a", ["a"]),
+        ("metadata.name!=a", ["b", "c"]),
+        ("spec.nodeName=one", ["b", "c"]),
+        ("spec.nodeName=", ["a"]),
+        ("spec.nodeName=one,status.phase=Running", ["c"]),
+        ("status.phase!=Running", ["a", "b"]),
+    ],
+)
+async def test_fields_select_pods(cluster: Cluster, namespace: str, selector: str, names: list[str]) -> None:
+    await cluster.create(PODS, pod(namespace, "a"))
+    await cluster.create(PODS, pod(namespace, "b", nodeName="one"))
+    await cluster.create(PODS, pod(namespace, "c", nodeName="one"))
+    await cluster.patch(PODS, Key(namespace, "c"), {"status": {"phase": "Running"}}, subresource="status")
+
+    listing = await cluster.list(PODS, Selection(namespace, fields=selector))
+
+    assert [one.metadata.name for one in listing.items] == names
+
+
+@pytest.mark.parametrize(
+    "selection", [Selection(labels="a==="), Selection(fields="spec.colour=red"), Selection(fields="x")]
+)
+async def test_a_selector_that_cannot_be_read_is_a_bad_request(cluster: Cluster, selection: Selection) -> None:
+    with pytest.raises(BadRequest):
+        await cluster.list(PODS, selection)
+
+
+async def test_a_list_has_all_pages(cluster: Cluster, namespace: str) -> None:
+    labels = {"of": namespace}
+    await asyncio.gather(
+        *(
+            cluster.create(CONFIG_MAPS, config_map(namespace, f"c-{number:04}", labels=labels))
+            for number in range(1_100)
+        )
+    )
+
+    listing = await cluster.list(CONFIG_MAPS, Selection(labels=f"of={namespace}"))
+
+    assert [one.metadata.name for one in listing.items] == [f"c-{number:04}" for number in range(1_100)]
+
+
+async def test_the_default_namespace_is_there_from_the_start(cluster: Cluster) -> None:
+    names = {one.metadata.name for one in (await cluster.list(NAMESPACES, EVERYTHING)).items}
+
+    assert {"default", "kube-system"} <= names
