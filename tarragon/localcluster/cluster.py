@@ -35,7 +35,7 @@ from tarragon.localcluster.requests import ListOptions
 from tarragon.localcluster.scheduler import Scheduler
 
 Companion = Callable[[Cluster], Coroutine[Any, Any, None]]
-"""Something that runs beside the cluster, in its process: it is given the in-process port, and never ends."""
+"""Something that works in the cluster's process and is given the in-process port. One that runs beside never ends."""
 
 _Part = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 _UNFINISHED = ListOptions(fields="status.phase!=Succeeded,status.phase!=Failed", limit=1)
@@ -46,13 +46,15 @@ class Settings:
     """One cluster. `port` None is the one it had before, or any that is free.
 
     It ends by itself after `idle_seconds` in which no pod was unfinished and no client asked for anything; None never.
-    `kubeconfig` is where to write one besides the home's own.
+    `kubeconfig` is where to write one besides the home's own. `prepare` is done before any client is told of the
+    server: it brings the kinds that clients will ask for.
     """
 
     home: Home
     port: int | None = None
     idle_seconds: float | None = None
     kubeconfig: Path | None = None
+    prepare: Companion | None = None
 
 
 class LocalCluster:
@@ -79,6 +81,12 @@ class LocalCluster:
             await api.close()
             raise
         cluster = cls(settings, clock, api, server)
+        try:
+            if settings.prepare is not None:
+                await settings.prepare(cluster.client)
+        except BaseException:
+            await cluster.stop()
+            raise
         cluster._run(companions)
         return cluster
 
