@@ -12,6 +12,7 @@ from tarragon.frameworks.plugin import Rule
 from tarragon.job.model import ReplicaGroup, TrainingJob
 from tarragon.kube.meta import JsonObject
 from tarragon.kube.names import fault_of_label_name
+from tarragon.kube.reader import joined
 
 LARGEST_PORT = 65535
 LONGEST_PORT_NAME = 15
@@ -62,11 +63,12 @@ def amounts_agree(job: TrainingJob) -> Iterator[Problem]:
         requests, limits = resources.get("requests", {}), resources.get("limits", {})
         for name, amount in requests.items():
             if name in limits and milli(amount) > milli(limits[name]):
-                yield Problem(f"{path}.resources.requests.{name}", f"{amount} is more than the limit, {limits[name]}")
+                at = joined(f"{path}.resources.requests", name)
+                yield Problem(at, f"{amount} is more than the limit, {limits[name]}")
         for kind, amounts in (("requests", requests), ("limits", limits)):
             for name, amount in amounts.items():
                 if _is_device(name) and milli(amount) % 1000:
-                    yield Problem(f"{path}.resources.{kind}.{name}", f"must be a whole number, not {amount}")
+                    yield Problem(joined(f"{path}.resources.{kind}", name), f"must be a whole number, not {amount}")
 
 
 def _port_faults(path: str, port: JsonObject, times: Counter[str | None]) -> Iterator[Problem]:

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.tensorflow.crd import crd
+from tarragon.job.encoding import Summary, tarragon_fields
+from tarragon.job.status import JobStatus
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict):
+        yield schema
+        for value in schema.values():
+            yield from nodes(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from nodes(value)
+
+
+def test_the_file_that_people_apply_is_what_the_code_says() -> None:
+    done = subprocess.run(
+        [sys.executable, "tools/make_crds.py", "--check"],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    for framework in FRAMEWORKS:
+        name = framework.crd()["metadata"]["name"]
+        assert yaml.safe_load((ROOT / "deploy" / "crds" / f"{name}.yaml").read_text()) == framework.crd()
+
+
+def test_every_generation_is_served_with_one_schema_and_v1_is_stored() -> None:
+    versions = crd()["spec"]["versions"]
+
+    assert [version["name"] for version in versions if version["served"]] == [
+        "v1",
+        "v1beta2",
+        "v1beta1",
+        "v1alpha2",
+        "v1alpha1",
+    ]
+    assert [version["name"] for version in versions if version["storage"]] == ["v1"]
+    assert all({**version, "name": "", "storage": True} == {**versions[0], "name": ""} for version in versions)
+    assert crd()["spec"]["conversion"] == {"strategy": "None"}
+
+
+def test_nothing_is_required_or_defaulted_so_that_no_generation_poisons_another() -> None:
+    schema = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+
+    assert not [node for node in nodes(schema) if isinstance(node.get("required"), list) or "default" in node]
+
+
+def test_columns_and_scale_read_only_what_every_generation_has() -> None:
+    version = crd()["spec"]["versions"][0]
+    paths = [column["jsonPath"] for column in version["additionalPrinterColumns"]]
+    scale = version["subresources"]["scale"]
+
+    assert [column["name"] for column in version["additionalPrinterColumns"]] == ["State", "Ready", "Restarts", "Age"]
+    assert all(path.startswith((".status.tarragon.", ".metadata.")) for path in paths)
+    assert scale["specReplicasPath"] == ".spec.tfReplicaSpecs.Worker.replicas"
+    assert scale["statusReplicasPath"] == ".status.tarragon.replicas"
+
+
+def test_what_columns_and_scale_read_is_what_the_status_has() -> None:
+    summary = Summary(generation="g", observed_generation=1, state="Running", total=3, workers=2, selector="a=b")
+    fields = {"status": {"tarragon": tarragon_fields(JobStatus(), summary)}, "metadata": {"creationTimestamp": "x"}}
+    version = crd()["spec"]["versions"][0]
+    paths = [column["jsonPath"] for column in version["additionalPrinterColumns"]]
+    paths += [version["subresources"]["scale"][name] for name in ("statusReplicasPath", "labelSelectorPath")]
+
+    for path in paths:
+        found: Any = fields
+        for name in path.strip(".").split("."):
+            found = found[name]
+        assert found is not None

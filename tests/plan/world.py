@@ -1,0 +1,269 @@
+"""A small world in memory for the reconciler: an API that stores, a kubelet and a scheduler that do as they are told.
+
+It applies steps in the order that `Step` promises, with the preconditions that they carry, and may crash between any
+two writes.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.plugin import Framework
+from tarragon.job.encoding import admission_fields, read_status
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.status import Admission, JobStatus, Wait
+from tarragon.kube.codec import timestamp
+from tarragon.kube.core import SERVICES, Pod, Service
+from tarragon.kube.event import Event
+from tarragon.kube.meta import CustomObject
+from tarragon.kube.patch import difference, merged
+from tarragon.plan.decide import decide
+from tarragon.plan.intake import intake
+from tarragon.plan.step import Create, Delete, Observed, Settings, Step
+
+START = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
+NODES = ("node-a", "node-b")
+
+
+class CrashError(Exception):
+    """The operator died here."""
+
+
+def manifest(
+    replicas: Mapping[str, int], *, policy: str = "Never", run_policy: Mapping[str, Any] | None = None, **spec: Any
+) -> dict[str, Any]:
+    """A valid TFJob called `dist` in the namespace `n1`."""
+    template = {"spec": {"containers": [{"name": "tensorflow", "image": "train", "command": ["train"]}]}}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": "dist", "namespace": "n1"},
+        "spec": {
+            **({"runPolicy": dict(run_policy)} if run_policy is not None else {}),
+            "tfReplicaSpecs": {
+                kind: {"replicas": count, "restartPolicy": policy, "template": copy.deepcopy(template)}
+                for kind, count in replicas.items()
+            },
+            **spec,
+        },
+    }
+
+
+class World:
+    """One job and what becomes of it."""
+
+    def __init__(self, job: dict[str, Any], settings: Settings | None = None) -> None:
+        self.framework: Framework = FRAMEWORKS[0]
+        self.settings = settings or Settings()
+        self.now = START
+        self.events: list[Event] = []
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.services: dict[str, dict[str, Any]] = {}
+        self.created: Counter[str] = Counter()
+        self.deleted_job = False
+        self._version = 0
+        self._uids = 0
+        self.job = self._stamped(copy.deepcopy(job), uid="job-1")
+        self.job["metadata"]["generation"] = 1
+
+    # ------------------------------------------------------------------------------------------------ the operator
+
+    def observed(self) -> Observed:
+        return Observed(
+            object=msgspec.convert(self.job, CustomObject),
+            pods=[msgspec.convert(pod, Pod) for pod in self.pods.values()],
+            services=[msgspec.convert(service, Service) for service in self.services.values()],
+            settings=self.settings,
+        )
+
+    def decide(self) -> Step:
+        return decide(self.framework, self.observed(), self.now)
+
+    def step(self, writes: int = 10**9) -> Step:
+        """Decide once and apply; the operator dies when it wants to write once more than allowed."""
+        step = self.decide()
+        for _, write in zip(range(writes), self._writes(step), strict=False):
+            write()
+        return step
+
+    def settle(self, rounds: int = 50) -> Step:
+        """Until nothing more is to be done now; returns the last, empty step."""
+        for _ in range(rounds):
+            step = self.step()
+            if is_idle(step):
+                return step
+            self.bury()
+        raise AssertionError(f"does not come to rest: {self.decide()}")
+
+    def _writes(self, step: Step) -> Iterator[Any]:
+        if step.mark is not None:
+            yield lambda: self.patch_job({"metadata": {"annotations": step.mark["metadata"]["annotations"]}})
+            return
+        if step.status is not None:
+            assert step.status["metadata"]["resourceVersion"] == self.job["metadata"]["resourceVersion"]
+            yield lambda: self.patch_job({"status": step.status["status"]})
+        for delete in step.deletes:
+            yield lambda delete=delete: self._delete(delete)
+        for create in step.creates:
+            yield lambda create=create: self._create(create)
+        yield lambda: self.events.extend(step.events)
+
+    def _create(self, create: Create) -> None:
+        body = copy.deepcopy(dict(create.body))
+        store = self.services if create.resource is SERVICES else self.pods
+        name = body["metadata"]["name"]
+        assert name not in store, f"{name} is made twice"
+        self.created[name] += store is self.pods
+        store[name] = self._stamped(body, uid=f"uid-{self._next()}")
+        if store is self.pods:
+            store[name]["status"] = {"phase": "Pending"}
+
+    def _delete(self, delete: Delete) -> None:
+        if delete.resource is self.framework.resource:
+            self.deleted_job = True
+            return
+        store = self.services if delete.resource is SERVICES else self.pods
+        found = store.get(delete.key.name)
+        if found is None or found["metadata"]["uid"] != delete.uid:
+            return
+        assert found["metadata"]["resourceVersion"] == delete.resource_version
+        if store is self.services or found["status"]["phase"] in {"Succeeded", "Failed"}:
+            del store[delete.key.name]
+        else:
+            self.delete_pod(delete.key.name)
+
+    # ------------------------------------------------------------------------------------------------ everybody else
+
+    @property
+    def status(self) -> JobStatus:
+        return read_status(self.job.get("status"))
+
+    @property
+    def tarragon(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.job.get("status", {}).get("tarragon", {})
+        return found
+
+    def conditions(self) -> dict[str, str]:
+        """Type -> reason of those that are True."""
+        return {condition.type: condition.reason for condition in self.status.conditions if condition.is_true}
+
+    def patch_job(self, patch: Mapping[str, Any]) -> None:
+        self.job = self._stamped(merged(self.job, patch), uid=self.job["metadata"]["uid"])
+
+    def edit(self, patch: Mapping[str, Any]) -> None:
+        """As a user edits the spec."""
+        self.patch_job({"spec": patch, "metadata": {"generation": self.job["metadata"]["generation"] + 1}})
+
+    def admit(self, **size: int) -> None:
+        """The scheduler places the gang, at its wish or at another size."""
+        taken = intake(self.framework, self.job)
+        assert taken.job is not None
+        wanted = {ReplicaType(kind): count for kind, count in size.items()} or dict(taken.job.wished())
+        nodes = {replica: NODES[replica.index % len(NODES)] for replica in taken.job.replicas(wanted)}
+        before = self.status.admission
+        queued = before.queued if before is not None else self.now
+        self.write_admission(Admission(queued=queued, admitted=self.now, size=wanted, nodes=nodes))
+
+    def keep_waiting(self, code: str, message: str) -> None:
+        self.write_admission(Admission(queued=self.now, wait=Wait(code=code, message=message)))
+
+    def withdraw(self) -> None:
+        self.write_admission(Admission(queued=self.now))
+
+    def write_admission(self, admission: Admission) -> None:
+        before = self.tarragon.get("admission") or {}
+        self.patch_job({"status": {"tarragon": {"admission": difference(before, admission_fields(admission))}}})
+
+    def run(self, *names: str) -> None:
+        """The kubelet starts these pods, or all that wait."""
+        for name, pod in self.pods.items():
+            if (not names and pod["status"]["phase"] == "Pending") or name in names:
+                state = {"running": {"startedAt": timestamp(self.now)}}
+                self._set_pod(name, {"phase": "Running", "containerStatuses": [_container(state)]})
+
+    def exit(self, name: str, code: int, *, message: str = "", reason: str = "") -> None:
+        """The main container ends for good, and with it the pod."""
+        terminated = {
+            "exitCode": code,
+            "reason": reason or ("Error" if code else "Completed"),
+            "message": message,
+            "finishedAt": timestamp(self.now),
+        }
+        phase = "Failed" if code else "Succeeded"
+        self._set_pod(name, {"phase": phase, "containerStatuses": [_container({"terminated": terminated})]})
+
+    def restart_in_place(self, name: str, times: int, code: int = 1) -> None:
+        """The kubelet starts the container again: so many times by now."""
+        state = {"running": {"startedAt": timestamp(self.now)}}
+        last = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": timestamp(self.now)}}
+        status = {**_container(state), "restartCount": times, "lastState": last}
+        self._set_pod(name, {"phase": "Running", "containerStatuses": [status]})
+
+    def disrupt(
+        self, name: str, reason: str = "Evicted", message: str = "The node was low on resource: memory."
+    ) -> None:
+        self._set_pod(name, {"phase": "Failed", "reason": reason, "message": message})
+
+    def delete_pod(self, name: str) -> None:
+        """It ends within its grace period of 30 seconds; `bury` makes it go."""
+        pod = self.pods[name]
+        if "deletionTimestamp" in pod["metadata"]:
+            return
+        ends = timestamp(self.now + dt.timedelta(seconds=30))
+        metadata = {**pod["metadata"], "deletionTimestamp": ends, "deletionGracePeriodSeconds": 30}
+        self.pods[name] = self._stamped({**pod, "metadata": metadata}, uid=metadata["uid"])
+
+    def bury(self) -> None:
+        """Pods that were deleted are gone."""
+        self.pods = {name: pod for name, pod in self.pods.items() if "deletionTimestamp" not in pod["metadata"]}
+
+    def vanish(self, name: str) -> None:
+        """Gone without a word, as after the forced deletion of a lost node's pods."""
+        del self.pods[name]
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += dt.timedelta(seconds=seconds)
+
+    def stranger(self, name: str, kind: str = "pods") -> None:
+        """Somebody else has an object of that name."""
+        found = self._stamped({"metadata": {"name": name, "namespace": "n1"}}, uid=f"stranger-{self._next()}")
+        if kind == "pods":
+            self.pods[name] = {**found, "status": {"phase": "Running"}}
+        else:
+            self.services[name] = found
+
+    def own_pods(self) -> dict[str, dict[str, Any]]:
+        return {name: pod for name, pod in self.pods.items() if pod["metadata"].get("ownerReferences")}
+
+    def replica(self, name: str) -> Replica:
+        word, _, index = name.removeprefix("dist-").rpartition("-")
+        return Replica(next(kind for kind in ReplicaType if kind.word == word), int(index))
+
+    def _set_pod(self, name: str, status: dict[str, Any]) -> None:
+        pod = self.pods[name]
+        self.pods[name] = self._stamped({**pod, "status": status}, uid=pod["metadata"]["uid"])
+
+    def _stamped(self, found: dict[str, Any], uid: str) -> dict[str, Any]:
+        created = found["metadata"].get("creationTimestamp", timestamp(self.now))
+        stamps = {"uid": uid, "resourceVersion": str(self._next()), "creationTimestamp": created}
+        return {**found, "metadata": {**found["metadata"], **stamps}}
+
+    def _next(self) -> int:
+        self._version += 1
+        return self._version
+
+
+def is_idle(step: Step) -> bool:
+    """It writes nothing; it may still want to be woken."""
+    return not (step.mark or step.status or step.deletes or step.creates or step.events)
+
+
+def _container(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": "tensorflow", "state": state, "restartCount": 0}
