@@ -59,8 +59,7 @@ class InProcess:
         if resource.namespaced and not namespace:
             raise refusals.bad_request(f"an object of {resource.full_name} needs a metadata.namespace")
         target = self._target(resource, Key(str(namespace or ""), ""))
-        given = {"apiVersion": resource.api_version, "kind": resource.kind, **_owned(body)}
-        written = await self._api.create(target, given, self._writing)
+        written = await self._api.create(target, _owned(body), self._writing)
         return decode(written.object, resource.model)
 
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:

@@ -30,8 +30,14 @@ def pod(namespace: str, name: str, **spec: Any) -> Json:
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"containers": [container], **spec}}
 
 
-def gadget(namespace: str, name: str, **spec: Any) -> Json:
-    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+def gadget(resource: Resource[Json], namespace: str, name: str, **spec: Any) -> Json:
+    """Of a custom kind the body must say what it is."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
 
 
 class Seen:

@@ -147,7 +147,7 @@ async def test_a_node_has_no_namespace_and_keeps_its_status(cluster: Cluster, na
 
 
 async def test_a_custom_object_is_pruned_defaulted_and_kept(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
-    body = gadget(namespace, "a", replicas=2, unknown="x", free={"any": [1, {"thing": None}]})
+    body = gadget(gadgets, namespace, "a", replicas=2, unknown="x", free={"any": [1, {"thing": None}]})
 
     made = await cluster.create(gadgets, body)
 
@@ -159,7 +159,7 @@ async def test_a_custom_object_that_breaks_its_schema_is_invalid(
     cluster: Cluster, namespace: str, gadgets: Gadgets
 ) -> None:
     with pytest.raises(Invalid) as caught:
-        await cluster.create(gadgets, gadget(namespace, "a", replicas="two", mode="odd"))
+        await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas="two", mode="odd"))
 
     told = {cause["field"]: cause["message"] for cause in caught.value.causes if cause["field"].startswith("spec")}
     assert told == {
@@ -170,7 +170,7 @@ async def test_a_custom_object_that_breaks_its_schema_is_invalid(
 
 async def test_only_the_spec_moves_the_generation(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
     key = Key(namespace, "a")
-    await cluster.create(gadgets, gadget(namespace, "a", replicas=1))
+    await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas=1))
 
     labelled = await cluster.patch(gadgets, key, {"metadata": {"labels": {"a": "b"}}})
     told = await cluster.patch(gadgets, key, {"status": {"replicas": 1}}, subresource="status")
@@ -181,7 +181,7 @@ async def test_only_the_spec_moves_the_generation(cluster: Cluster, namespace: s
 
 async def test_a_custom_status_is_written_apart(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
     key = Key(namespace, "a")
-    await cluster.create(gadgets, {**gadget(namespace, "a", replicas=1), "status": {"replicas": 9}})
+    await cluster.create(gadgets, {**gadget(gadgets, namespace, "a", replicas=1), "status": {"replicas": 9}})
     everything = {"metadata": {"labels": {"a": "b"}}, "spec": {"replicas": 7}, "status": {"replicas": 3, "note": "x"}}
 
     born = await cluster.get(gadgets, key)
@@ -199,7 +199,7 @@ async def test_a_scale_reads_and_writes_the_objects_own_fields(
     cluster: Cluster, namespace: str, gadgets: Gadgets
 ) -> None:
     key = Key(namespace, "a")
-    await cluster.create(gadgets, gadget(namespace, "a", replicas=1))
+    await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas=1))
     await cluster.patch(gadgets, key, {"status": {"replicas": 1}}, subresource="status")
 
     scaled = await cluster.patch(gadgets, key, {"spec": {"replicas": 4}}, subresource="scale")
@@ -213,7 +213,7 @@ async def test_a_scale_reads_and_writes_the_objects_own_fields(
 
 async def test_an_object_is_read_in_every_served_version(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
     key, other = Key(namespace, "a"), older(gadgets)
-    await cluster.create(gadgets, gadget(namespace, "a", replicas=1))
+    await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas=1))
 
     read = await cluster.get(other, key)
     listed = (await cluster.list(other, Selection(namespace))).items
@@ -229,14 +229,14 @@ async def test_an_object_is_watched_in_every_served_version(cluster: Cluster, na
     since = (await cluster.list(other, Selection(namespace))).resource_version
 
     async with watching(cluster, other, Selection(namespace), since) as seen:
-        await cluster.create(gadgets, gadget(namespace, "a"))
+        await cluster.create(gadgets, gadget(gadgets, namespace, "a"))
         kind, thing = await seen.next()
 
     assert (kind, thing["apiVersion"]) == ("ADDED", other.api_version)
 
 
 async def test_the_version_of_a_write_is_noted(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
-    made = await cluster.create(older(gadgets), gadget(namespace, "a", replicas=1))
+    made = await cluster.create(older(gadgets), gadget(older(gadgets), namespace, "a", replicas=1))
 
     assert [entry["apiVersion"] for entry in made["metadata"]["managedFields"]] == [older(gadgets).api_version]
 
@@ -260,12 +260,12 @@ async def test_a_schema_that_is_not_structural_is_refused(cluster: Cluster, name
 async def test_a_custom_object_of_another_version_or_kind_is_refused(
     cluster: Cluster, namespace: str, gadgets: Gadgets
 ) -> None:
-    body = gadget(namespace, "a")
+    body = gadget(gadgets, namespace, "a")
 
     with pytest.raises(BadRequest):
-        await cluster.create(gadgets, {**body, "apiVersion": f"{gadgets.group}/v7", "kind": "Gadget"})
+        await cluster.create(gadgets, {**body, "apiVersion": f"{gadgets.group}/v7"})
     with pytest.raises(ApiError):
-        await cluster.create(gadgets, {**body, "apiVersion": gadgets.api_version, "kind": "Widget"})
+        await cluster.create(gadgets, {**body, "kind": "Widget"})
 
 
 async def test_a_custom_kind_serves_only_what_it_has(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
