@@ -34,6 +34,8 @@ TICK = 0.1
 """Seconds between two drawings: fast enough to look alive, slow enough to cost nothing."""
 NEVER_FITS = "NeverFits"
 """The scheduler's word for a job that no waiting will help."""
+SURE = 0.8
+"""Seconds that word must stand: a cluster that has just begun may not have its nodes yet."""
 CANNOT = 1
 FORCED = 130
 
@@ -59,6 +61,7 @@ class Attendance:
         self._listener = Listener(job.framework.main_container, clock, self._teller.said)
         self._follower = Follower(job, clock, self._progressed, self._listener)
         self._stuck: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._doubt: asyncio.Task[None] | None = None
 
     async def attend(self, limit: float | None) -> int:
         """The exit code. `limit`: seconds after which it is left alone."""
@@ -75,9 +78,10 @@ class Attendance:
             try:
                 return await self._first(following, counted, limit)
             finally:
-                ticking.cancel()
-                following.cancel()
-                await asyncio.gather(ticking, following, return_exceptions=True)
+                tasks = [ticking, following, *([self._doubt] if self._doubt is not None else [])]
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _first(self, following: asyncio.Task[None], counted: Interrupts, limit: float | None) -> How:
         wanted = (following, counted.first, self._stuck)
@@ -115,7 +119,16 @@ class Attendance:
 
     def _progressed(self, progress: Progress) -> None:
         self._teller.progressed(progress)
-        if progress.wait is not None and progress.wait.code == NEVER_FITS and not self._stuck.done():
+        never_fits = progress.wait is not None and progress.wait.code == NEVER_FITS
+        if never_fits and self._doubt is None:
+            self._doubt = asyncio.create_task(self._give_up())
+        elif not never_fits and self._doubt is not None:
+            self._doubt.cancel()
+            self._doubt = None
+
+    async def _give_up(self) -> None:
+        await self._clock.sleep(SURE)
+        if not self._stuck.done():
             self._stuck.set_result(None)
 
     def _told(self, how: How, limit: float | None) -> int:

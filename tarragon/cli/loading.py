@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +11,9 @@ import yaml
 
 from tarragon.base.errors import Problem, TarragonError
 from tarragon.cli.files import Unreadable, named, read
-from tarragon.cli.local import commands_missing, image_map, tensorflow_missing
+from tarragon.cli.local import ENVIRONMENTS, VOLUMES, WORKDIR, commands_missing, image_map, tensorflow_missing
 from tarragon.cli.overrides import annotated, assigned, without_gpus
-from tarragon.cli.settings import Settings, home
+from tarragon.cli.settings import NAMESPACE_FORM, Settings, home, is_namespace
 from tarragon.cli.words import count, listed
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
@@ -20,9 +21,6 @@ from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, S
 from tarragon.kube.meta import CustomObject, JsonObject, Resource
 from tarragon.plan.intake import Intake, intake
 from tarragon.plan.manifest import Document, Documents, only_job, read_manifest
-
-WORKDIR = "tarragon.dev/workdir"
-"""On a pod: the folder in which its user called tarragon. Containers that name no workingDir start there."""
 
 _COMPANIONS = {
     resource.kind: resource.reading(CustomObject)
@@ -79,10 +77,19 @@ def load(settings: Settings, name: str, changes: Changes) -> Loaded:
     namespace = str(_metadata(job).get("namespace") or next(iter(_stated(documents)), settings.namespace))
     return Loaded(
         framework=framework,
-        job=_in_namespace(annotated(job, {WORKDIR: str(Path.cwd())}), namespace),
+        job=_in_namespace(annotated(job, for_the_kubelet(Path.cwd(), changes)), namespace),
         others=[_companion(other, namespace) for other in documents.others],
         notes=[*notes, *_warnings(document, taken), *tensorflow_missing(job, framework, images)],
     )
+
+
+def for_the_kubelet(workdir: Path, changes: Changes) -> dict[str, str]:
+    """Annotations of the pods: where they were called from, and what was said of this machine's folders."""
+    told = {WORKDIR: str(workdir)}
+    for name, folders in ((VOLUMES, changes.volumes), (ENVIRONMENTS, changes.environments)):
+        if folders:
+            told[name] = json.dumps({thing: str(folder) for thing, folder in folders.items()})
+    return told
 
 
 def parse(name: str) -> Documents:
@@ -128,6 +135,9 @@ def _namespaces(documents: Documents, settings: Settings) -> Iterator[Problem]:
     wanted = _stated(documents)
     if settings.given_namespace:
         wanted.add(settings.given_namespace)
+    for name in sorted(wanted):
+        if not is_namespace(name):
+            yield Problem("metadata.namespace", f"{name!r} is no name of a namespace", f"write {NAMESPACE_FORM}")
     if len(wanted) > 1:
         yield Problem("metadata.namespace", f"there are several: {', '.join(sorted(wanted))}", "write one, or only -n")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from tarragon.base.errors import Problem
@@ -15,6 +17,11 @@ from tarragon.kube.meta import Json, JsonObject
 from tarragon.localcluster.home import Home
 from tarragon.localcluster.kubelet.image_file import read_images
 from tarragon.localcluster.kubelet.images import ImageMap, lacks_command
+
+WORKDIR = "tarragon.dev/workdir"
+VOLUMES = "tarragon.dev/volumes"
+ENVIRONMENTS = "tarragon.dev/environments"
+"""Annotations of pods that the process kubelet reads (kubelet/launch.py; importing that takes too long)."""
 
 
 def image_map(place: Home, folders: Mapping[str, Path]) -> tuple[ImageMap, list[Problem]]:
@@ -54,11 +61,21 @@ def tensorflow_missing(job: JsonObject, framework: Framework, images: ImageMap) 
 
 def python_of_job(job: Known) -> str:
     """The interpreter of the environment that the job's main containers ran in."""
-    images, _ = image_map(home(), {})
-    for _, container in _containers({"spec": job.object.spec}):
+    manifest = {"spec": job.object.spec}
+    images, _ = image_map(home(), _said_environments(manifest))
+    for _, container in _containers(manifest):
         if container.get("name") == job.framework.main_container:
             return python_of(images.environment(str(container.get("image") or "")))
     return "python"
+
+
+def _said_environments(job: JsonObject) -> dict[str, Path]:
+    """What --env said when the job was submitted."""
+    for _, template in templates(job):
+        annotations: Json = (template.get("metadata") or {}).get("annotations") or {}
+        with suppress(ValueError, AttributeError):
+            return {image: Path(folder) for image, folder in json.loads(annotations.get(ENVIRONMENTS, "{}")).items()}
+    return {}
 
 
 def _containers(job: JsonObject) -> Iterator[tuple[str, JsonObject]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -13,11 +12,9 @@ import click
 from tarragon.base.errors import TarragonError
 from tarragon.cli.settings import Settings, global_options
 from tarragon.cli.told import bug, is_verbose, words
-from tarragon.cli.tree import Tree
+from tarragon.cli.tree import Tree, reader_went
 
 INTERRUPTED = 130
-READER_WENT = 141
-"""As the shell reports a program that SIGPIPE ended: `tarragon list | head -1` is no error."""
 
 
 @click.pass_context
@@ -57,7 +54,5 @@ def call(args: Sequence[str]) -> int:
     except click.Abort:
         return INTERRUPTED
     except BrokenPipeError:
-        # Or the interpreter would meet it once more when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return READER_WENT
+        return reader_went()
     return code if isinstance(code, int) else 0

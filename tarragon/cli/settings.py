@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from tarragon.localcluster.home import Home
 
 LOCAL = "local"
+NAMESPACE_FORM = "lower-case letters, digits and -, at most 63 of them"
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _COLORS: Mapping[str, ColorChoice] = MappingProxyType({"auto": "auto", "always": "always", "never": "never"})
 
 
@@ -75,9 +78,16 @@ def global_options(*, are_hidden: bool = False) -> list[click.Parameter]:
     ]
 
 
+def is_namespace(name: str) -> bool:
+    """Whether Kubernetes takes it as the name of one."""
+    return _LABEL.fullmatch(name) is not None
+
+
 def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None:
     if not value:
         return
+    if param.name == "namespace" and not is_namespace(str(value)):
+        raise click.BadParameter(f"{value!r} is no name of a namespace: {NAMESPACE_FORM}", ctx, param)
     before = ctx.obj if isinstance(ctx.obj, Settings) else Settings()
     ctx.obj = _CHANGES[param.name or ""](before, str(value))
 

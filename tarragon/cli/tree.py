@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+import sys
 from importlib import import_module
 from types import MappingProxyType
 from typing import NoReturn
@@ -38,15 +40,18 @@ Usage: tarragon [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
 Train TFJobs on this machine, as they would train on Kubernetes.
 
   Train    run        submit FILE, follow its logs, exit with its result
-           submit     submit FILE and return      validate   every problem in FILE
+           submit     submit FILE and return    validate  every problem in FILE
   Look     list  get  describe     wait   until it ends
            logs       of all replicas, also of finished jobs
   Change   delete
   Local    up  down  kubeconfig  check
   More     version  completion
 
-First: {program} run examples/tensorflow/ps.yaml      Help: {program} COMMAND --help
+First: {program} run examples/tensorflow/ps.yaml   Help: {program} COMMAND --help
 """
+
+READER_WENT = 141
+"""As the shell reports a program that SIGPIPE ended: `tarragon list | head -1` is no error."""
 
 
 class Tree(click.Group):
@@ -67,10 +72,23 @@ class Tree(click.Group):
             _unknown(ctx, args[0])
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            # Before click sees it: that would make it an exit code 1, as of a real error.
+            raise click.exceptions.Exit(reader_went()) from error
+
     def get_help(self, ctx: click.Context) -> str:  # noqa: ARG002 - as above
         from tarragon.cli.invocation import here
 
         return FIRST_PAGE.format(program=here()).rstrip()
+
+
+def reader_went() -> int:
+    """The exit code, once the interpreter has been kept from meeting the closed pipe again when it flushes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return READER_WENT
 
 
 def _unknown(ctx: click.Context, name: str) -> NoReturn:

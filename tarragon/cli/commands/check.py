@@ -41,7 +41,7 @@ class Finding:
     remedy: str = ""
 
 
-@click.command(cls=Command)
+@click.command("check", cls=Command)
 @click.pass_obj
 def command(settings: Settings) -> int:
     """Whether this machine can train, and what is missing. Exit code 1 when it can't."""

@@ -17,7 +17,7 @@ _HOW = {
 }
 
 
-@click.command(cls=Command, epilog="\b\n" + "\n".join(_HOW.values()))
+@click.command("completion", cls=Command, epilog="\b\n" + "\n".join(_HOW.values()))
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:

@@ -18,7 +18,7 @@ from tarragon.cli.settings import Command, Settings, home
 from tarragon.cli.words import listed
 
 
-@click.command(cls=Command)
+@click.command("delete", cls=Command)
 @click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_job)
 @click.pass_obj
 def command(settings: Settings, names: Sequence[str]) -> None:

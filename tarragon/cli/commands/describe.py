@@ -28,7 +28,7 @@ MOST_ROWS = 40
 """Replicas, folders and events that are shown; hundreds are for `-o json`."""
 
 
-@click.command(cls=Command)
+@click.command("describe", cls=Command)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
 @click.pass_obj
 def command(settings: Settings, name: str) -> None:

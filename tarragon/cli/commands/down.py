@@ -17,7 +17,7 @@ from tarragon.kube.core import PODS
 _RUNNING = Selection(fields="status.phase=Running")
 
 
-@click.command(cls=Command)
+@click.command("down", cls=Command)
 @click.pass_obj
 def command(settings: Settings) -> None:
     """End the local cluster and all that runs in it. Jobs, logs and volumes stay for the next start."""

@@ -15,7 +15,7 @@ from tarragon.cli.session import looking
 from tarragon.cli.settings import Command, Settings
 
 
-@click.command(cls=Command)
+@click.command("get", cls=Command)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
 @click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", help="table by default")
 @click.pass_obj

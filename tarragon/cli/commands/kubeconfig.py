@@ -11,7 +11,7 @@ from tarragon.cli.session import require_local
 from tarragon.cli.settings import Command, Settings, home
 
 
-@click.command(cls=Command)
+@click.command("kubeconfig", cls=Command)
 @click.pass_obj
 def command(settings: Settings) -> None:
     """Print the path of the local cluster's kubeconfig; starts the cluster if it does not run.

@@ -81,7 +81,7 @@ def pattern(text: str) -> re.Pattern[str]:
         raise click.BadParameter(f"{text!r} is no regular expression: {error}") from error
 
 
-@click.command(cls=Command)
+@click.command("logs", cls=Command)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
 @click.option("--replica", default="", help="only this one: worker-1")
 @click.option("--type", default="", help="only replicas of this type: chief, ps, worker, evaluator")

@@ -18,7 +18,7 @@ from tarragon.cli.session import require_local
 from tarragon.cli.settings import Settings
 
 
-@click.command(cls=FileCommand)
+@click.command("run", cls=FileCommand)
 @click.argument("file", metavar="FILE")
 @click.option("-d", "--detach", is_flag=True, help="only submit it")
 @click.option("--timeout", "limit", type=duration, metavar="DURATION", help="follow it no longer than this: 90, 5m, 2h")

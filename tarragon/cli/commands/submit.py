@@ -17,7 +17,7 @@ from tarragon.cli.settings import Settings
 from tarragon.cli.submission import submit
 
 
-@click.command(cls=FileCommand)
+@click.command("submit", cls=FileCommand)
 @click.argument("file", metavar="FILE")
 @click.pass_context
 def command(ctx: click.Context, file: str) -> None:

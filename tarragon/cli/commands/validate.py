@@ -16,7 +16,7 @@ from tarragon.plan.intake import intake
 from tarragon.plan.manifest import Document
 
 
-@click.command(cls=Command)
+@click.command("validate", cls=Command)
 @click.argument("file", metavar="FILE", required=False)
 @click.option("-f", "--file", "option", metavar="FILE", help="the same, as kubectl has it")
 def command(file: str | None, option: str | None) -> None:

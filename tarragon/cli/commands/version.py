@@ -12,7 +12,7 @@ from tarragon import __version__
 from tarragon.cli.settings import Command
 
 
-@click.command(cls=Command)
+@click.command("version", cls=Command)
 @click.option("-o", "output", type=click.Choice(["json"]), help="machine-readable")
 def command(output: str | None) -> None:
     """Which tarragon this is, and on what it runs."""

@@ -17,7 +17,7 @@ from tarragon.cli.settings import Command, Settings
 from tarragon.cli.words import elapsed
 
 
-@click.command(cls=Command)
+@click.command("wait", cls=Command)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
 @click.option(
     "--timeout",

@@ -1,0 +1,73 @@
+"""`tarragon up`: the embedded cluster in the foreground, until somebody ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tarragon.base.clock import SystemClock
+from tarragon.cli.installing import install
+from tarragon.cli.nodes import WantedNode, node
+from tarragon.cli.session import require_local
+from tarragon.cli.settings import Command, Settings, home
+
+if TYPE_CHECKING:
+    from tarragon.localcluster.presence import Server
+
+IDLE_SECONDS = 600.0
+"""After this long without a pod that runs and a client that asks, a cluster in the background ends by itself."""
+
+
+@click.command("up", cls=Command)
+@click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="write one here, too")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="serve here; the one before, or any that is free, by default"
+)
+@click.option(
+    "--node", "nodes", type=node, multiple=True, metavar="name=NAME,cpu=N,memory=AMOUNT,…", help="strict nodes"
+)
+@click.option("--without-operator", is_flag=True, help="a plain Kubernetes, for an operator of your own")
+@click.option("--background", is_flag=True, hidden=True, help="how other commands start it")
+@click.pass_obj
+def command(
+    settings: Settings,
+    *,
+    kubeconfig: Path | None,
+    port: int | None,
+    nodes: Sequence[WantedNode],
+    without_operator: bool,
+    background: bool,
+) -> None:
+    """Serve the local cluster until Ctrl-C. Jobs in it go on when it ends, and the next start finds them.
+
+    Prints one line with `ready` and the kubeconfig once it serves. Without --node there is one node, this machine,
+    which counts requests for CPUs as shares; nodes that are given are strict.
+    """
+    from tarragon.base import logs
+    from tarragon.localcluster.cluster import Settings as ClusterSettings
+    from tarragon.localcluster.serving import serve
+    from tarragon.operator.run import run
+
+    require_local(settings)
+    logs.configure("json" if background else "text", "debug" if settings.is_verbose else "info", sys.stderr)
+    wanted = ClusterSettings(
+        home=home(),
+        port=port,
+        idle_seconds=IDLE_SECONDS if background else None,
+        kubeconfig=kubeconfig,
+        prepare=install,
+    )
+    clock = SystemClock()
+    companions = [] if without_operator else [partial(run, clock=clock)]
+    asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or home().kubeconfig)))
+
+
+def _ready(kubeconfig: Path, server: Server) -> None:
+    click.echo(f"ready  {server.url}  kubeconfig {kubeconfig}")
+    sys.stdout.flush()

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import click
+import pytest
+
+from tarragon.cli.main import root
+from tarragon.cli.settings import Settings
+from tarragon.cli.tree import COMMANDS, FIRST_PAGE
+from tests.cli.conftest import Shell
+
+HEAVY = ("aiohttp", "rich", "structlog", "numpy", "msgspec", "yaml", "asyncio", "cryptography", "uvloop", "sqlite3")
+
+
+def test_the_first_page_names_every_command_and_nothing_else() -> None:
+    table = FIRST_PAGE.partition("\n\n")[2].partition("\n\n")[0]
+    titles = {"Train", "Look", "Change", "Local", "More"}
+    explained = re.sub(r"(run|submit|validate|wait|logs) {2,}\S.*?(?= {4,}|$)", r"\1", table, flags=re.MULTILINE)
+
+    assert set(re.findall(r"\w+", explained)) - titles == set(COMMANDS)
+
+
+def test_the_first_page_fits_a_small_terminal() -> None:
+    assert max(map(len, FIRST_PAGE.format(program="tarragon").splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_its_help_and_examples_of_no_flag_without_words(name: str) -> None:
+    context = click.Context(root, obj=Settings())
+    command = root.get_command(context, name)
+
+    assert command is not None
+    assert command.name == name
+    assert command.help
+    options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
+    assert all(option.help for option in options)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["version"], ["completion", "bash"], ["-h"]])
+def test_what_needs_no_cluster_imports_nothing_heavy(words: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from tarragon.cli.main import call\n"
+        f"call({words!r})\n"
+        f"print('imported:', [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert ended.stdout.splitlines()[-1] == "imported: []"
+
+
+def test_without_a_command_it_says_what_there_is(shell: Shell) -> None:
+    ended = shell()
+
+    assert ended.code == 0
+    assert "First: " in ended.out
+    assert "-m tarragon run examples/tensorflow/ps.yaml" in ended.out
+
+
+def test_a_misspelled_command_is_told_the_nearest(shell: Shell) -> None:
+    ended = shell("lst")
+
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1] == "Error: no such command: lst; did you mean `list`?"
+
+
+def test_a_misspelled_option_is_told_the_nearest(shell: Shell) -> None:
+    ended = shell("logs", "digits", "--folow")
+
+    assert ended.code == 2
+    assert "--follow" in ended.err.splitlines()[-1]
+
+
+def test_another_context_is_refused_with_what_works_instead(shell: Shell) -> None:
+    ended = shell("--context", "prod", "list")
+
+    assert ended.code == 1
+    assert ended.err.splitlines()[0] == "Error: there is no context prod for this version of tarragon"
+    assert "kubectl" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_every_flag_has_a_variable(shell: Shell) -> None:
+    told = replace(shell, variables={"TARRAGON_CONTEXT": "prod"})("list")
+    as_json = replace(shell, variables={"TARRAGON_VERSION_OUTPUT": "json"})("version")
+
+    assert told.code == 1
+    assert as_json.out.startswith("{")
+
+
+def test_the_local_cluster_has_a_name_too(shell: Shell) -> None:
+    assert shell("--context", "local", "list").code == 0
+
+
+def test_global_options_stand_before_or_behind_the_command(shell: Shell) -> None:
+    assert shell("-n", "research", "list").err == shell("list", "-n", "research").err
+    assert "namespace research" in shell("list", "-n", "research").err
+
+
+def test_a_traceback_is_shown_only_to_whoever_asks(shell: Shell) -> None:
+    assert "Traceback" not in shell("get", "digits").err
+    assert "Traceback" in shell("get", "digits", "-v").err
+
+
+def test_what_nobody_foresaw_is_called_a_bug_and_its_trace_is_kept(shell: Shell) -> None:
+    program = "import sys\nfrom tarragon.cli.told import bug\nsys.excepthook = bug\nraise KeyError('no such thing')"
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=shell.environment(), capture_output=True, text=True, check=False
+    )
+
+    assert ended.returncode == 1
+    lines = ended.stderr.splitlines()
+    assert lines[0] == "Error: this is a bug in tarragon: KeyError: 'no such thing'"
+    saved = next((shell.home / "crashes").iterdir())
+    assert str(saved) in lines[1]
+    assert "KeyError: 'no such thing'" in saved.read_text()
+    assert len(lines) == 2
+
+
+def test_a_reader_that_goes_away_is_no_error(shell: Shell) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    ended = subprocess.run(
+        shell.command("version"), env=shell.environment(), stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+
+    assert (ended.returncode, ended.stderr) == (141, b"")
