@@ -53,7 +53,11 @@ def test_a_manifest_comes_from_standard_input_too(shell: Shell) -> None:
             "replica: 1",
             "line 8: spec.tfReplicaSpecs.Worker.replica: unknown field; did you mean replicas?",
         ),
-        ("name: tensorflow", "name: tf", "line 12: spec.tfReplicaSpecs.Worker.template.spec.containers: none is called tensorflow"),
+        (
+            "name: tensorflow",
+            "name: tf",
+            "line 12: spec.tfReplicaSpecs.Worker.template.spec.containers: none is called tensorflow",
+        ),
         ("name: digits", f"name: {'d' * 80}", "line 4: metadata.name: "),
         ("kind: TFJob", "kind: TFJb", "line 2: kind: "),
         ("apiVersion: kubeflow.org/v1", "apiVersion: kubeflow.org/v9", "line 1: apiVersion: "),

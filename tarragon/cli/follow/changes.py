@@ -12,15 +12,22 @@ _MOST_TOGETHER = 8
 
 
 def changes(before: Progress | None, after: Progress) -> Iterator[str]:
-    """Lines without time and without the job's name; the first call has no `before`."""
-    if before is None or (before.state, _why(before)) != (after.state, _why(after)):
-        yield f"{after.state}: {_why(after)}" if _why(after) else after.state
+    """Lines without time and without the job's name, its end last; the first call has no `before`."""
+    is_new = before is None or (before.state, _why(before)) != (after.state, _why(after))
+    state = [f"{after.state}: {_why(after)}" if _why(after) else after.state] if is_new else []
+    if not after.is_final:
+        yield from state
+    yield from _members(before, after)
+    if after.is_final:
+        yield from state
+
+
+def _members(before: Progress | None, after: Progress) -> Iterator[str]:
     known = {member.replica: member for member in before.members} if before is not None else {}
     moved: dict[str, list[Member]] = {}
     for member in after.members:
         words = described(member)
-        former = known.get(member.replica)
-        if words != (described(former) if former is not None else described(Member(replica=member.replica))):
+        if words != described(known.get(member.replica) or Member(replica=member.replica)):
             moved.setdefault(words, []).append(member)
     for words, members in moved.items():
         yield from _lines(words, members)

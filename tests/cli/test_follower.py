@@ -1,0 +1,250 @@
+"""Following a job of the real operator on the embedded API; only what its pods do and say is made up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon.cli.follow.changes import changes
+from tarragon.cli.follow.follower import Follower
+from tarragon.cli.follow.listening import Listener
+from tarragon.cli.follow.progress import Progress
+from tarragon.cli.jobs import Known, find
+from tarragon.cluster.errors import Unavailable, unavailable
+from tarragon.cluster.port import DeleteOptions, LogOptions
+from tarragon.kube.core import PODS
+from tarragon.kube.meta import Key
+from tests.operator.stage import TFJOBS, Stage, a_stage, group
+
+Json = dict[str, Any]
+PATIENCE = 10.0
+
+
+class Logs:
+    """What each container has said so far, as a kubelet would tell it. A run is a pod's name and a number from 0."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, list[list[bytes]]] = {}
+        self.breaks = 0
+        """So many of the next readers lose their connection after the first line."""
+        self._changed = asyncio.Event()
+        self._ended: set[tuple[str, int]] = set()
+
+    def say(self, pod: str, *lines: str) -> None:
+        run = self.runs.setdefault(pod, [[]])[-1]
+        run += [f"2026-11-21T12:00:{len(run):02}.000000001Z {line}\n".encode() for line in lines]
+        self._wake()
+
+    def end(self, pod: str) -> None:
+        self._ended.add((pod, len(self.runs.setdefault(pod, [[]])) - 1))
+        self._wake()
+
+    def restart(self, pod: str) -> None:
+        self.end(pod)
+        self.runs[pod].append([])
+
+    async def read(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
+        name = pod["metadata"]["name"]
+        runs = self.runs.setdefault(name, [[]])
+        number = len(runs) - (2 if options.previous else 1)
+        told = 0
+        while True:
+            for line in runs[number][told:]:
+                told += 1
+                yield line
+                if self.breaks and told == 1:
+                    self.breaks -= 1
+                    raise unavailable("the connection broke")
+            if not options.follow or (name, number) in self._ended:
+                return
+            await self._changed.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+class Watcher:
+    """Follows a job and notes what it is told."""
+
+    def __init__(self, stage: Stage, job: Known) -> None:
+        self.lines: list[str] = []
+        self.seen: list[Progress] = []
+        self._stage = stage
+        self._news = asyncio.Event()
+        self.listener = Listener(job.framework.main_container, stage.world.clock, self._said)
+        self.follower = Follower(job, stage.world.clock, self._progressed, self.listener)
+        self.task = asyncio.create_task(self.follower.follow(stage.world.client))
+
+    @property
+    def told(self) -> list[str]:
+        """As Plain would print it."""
+        befores: list[Progress | None] = [None, *self.seen]
+        return [line for before, after in zip(befores, self.seen, strict=False) for line in changes(before, after)]
+
+    async def until(self, *lines: str) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not set(lines) <= {*self.lines, *self.told}:
+                self._news.clear()
+                await self._news.wait()
+
+    async def end(self) -> None:
+        async with asyncio.timeout(PATIENCE):
+            await self.task
+
+    def _said(self, replica: object, lines: object) -> None:
+        assert isinstance(lines, list)
+        self.lines += [f"[{replica}] {text}" for _, text in lines]
+        self._news.set()
+
+    def _progressed(self, progress: Progress) -> None:
+        self.seen.append(progress)
+        self._news.set()
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    async with a_stage(tmp_path) as stage:
+        await stage.node("here")
+        assert not stage.operator().done()
+        yield stage
+
+
+@pytest.fixture
+def logs(stage: Stage) -> Logs:
+    made = Logs()
+    stage.world.api.pod_logs = made
+    return made
+
+
+async def watcher(stage: Stage, name: str) -> Watcher:
+    return Watcher(stage, await find(stage.world.client, name, "default"))
+
+
+async def restarted(stage: Stage, pod: str, count: int) -> None:
+    running: Json = {"name": "tensorflow", "image": "i", "imageID": "", "ready": True, "restartCount": count}
+    running["state"] = {"running": {"startedAt": "2026-11-21T12:01:00Z"}}
+    running["lastState"] = {"terminated": {"exitCode": 1, "reason": "Error"}}
+    status = {"phase": "Running", "containerStatuses": [running]}
+    await stage.world.client.patch(PODS, Key("default", pod), {"status": status}, subresource="status")
+
+
+async def test_a_job_is_followed_from_its_first_pod_to_its_end(stage: Stage, logs: Logs) -> None:
+    await stage.submit("digits", Worker=group(2))
+    watching = await watcher(stage, "digits")
+    await stage.until_pods("digits-worker-0", "digits-worker-1")
+    await stage.all_run("digits-worker-0", "digits-worker-1")
+    logs.say("digits-worker-0", "step 1")
+    logs.say("digits-worker-1", "step 1")
+    await watching.until("Running", "[worker-0] step 1", "[worker-1] step 1")
+    for pod in ("digits-worker-0", "digits-worker-1"):
+        logs.say(pod, "done: accuracy=0.95")
+        logs.end(pod)
+        await stage.plays(pod, "Succeeded", 0)
+
+    await watching.end()
+
+    assert watching.follower.progress.state == "Succeeded"
+    assert "Succeeded" in watching.told
+    assert sorted(watching.lines) == [
+        "[worker-0] done: accuracy=0.95",
+        "[worker-0] step 1",
+        "[worker-1] done: accuracy=0.95",
+        "[worker-1] step 1",
+    ]
+
+
+async def test_a_broken_connection_repeats_no_line_and_loses_none(stage: Stage, logs: Logs) -> None:
+    await stage.submit("digits", Worker=group(1))
+    watching = await watcher(stage, "digits")
+    await stage.until_pods("digits-worker-0")
+    logs.say("digits-worker-0", "one", "two", "three")
+    logs.breaks = 2
+    await stage.all_run("digits-worker-0")
+    await watching.until("[worker-0] three")
+    logs.say("digits-worker-0", "four")
+    logs.end("digits-worker-0")
+    await stage.plays("digits-worker-0", "Succeeded", 0)
+
+    await watching.end()
+
+    assert watching.lines == ["[worker-0] one", "[worker-0] two", "[worker-0] three", "[worker-0] four"]
+
+
+async def test_a_container_that_restarts_is_heard_before_and_after(stage: Stage, logs: Logs) -> None:
+    await stage.submit("digits", Worker=group(1, policy="OnFailure"))
+    watching = await watcher(stage, "digits")
+    await stage.until_pods("digits-worker-0")
+    logs.say("digits-worker-0", "first try")
+    logs.restart("digits-worker-0")
+    logs.runs["digits-worker-0"][-1] = [b"2026-11-21T12:01:00Z second try\n"]
+    await restarted(stage, "digits-worker-0", 1)
+    await watching.until("worker-0: Running, restart 1", "[worker-0] second try")
+
+    assert watching.lines == ["[worker-0] first try", "[worker-0] second try"]
+    watching.task.cancel()
+
+
+async def test_a_job_that_somebody_deletes_is_gone(stage: Stage, logs: Logs) -> None:
+    await stage.submit("digits", Worker=group(1))
+    watching = await watcher(stage, "digits")
+    await stage.until_pods("digits-worker-0")
+    await stage.all_run("digits-worker-0")
+    await watching.until("Running")
+    await stage.world.client.delete(TFJOBS, Key("default", "digits"), DeleteOptions(propagation="Background"))
+
+    await watching.end()
+
+    assert watching.follower.is_gone
+
+
+async def test_a_job_that_has_ended_long_ago_is_told_with_its_logs(stage: Stage, logs: Logs) -> None:
+    await stage.submit("digits", Worker=group(1))
+    await stage.until_pods("digits-worker-0")
+    logs.say("digits-worker-0", "done: accuracy=0.95")
+    logs.end("digits-worker-0")
+    await stage.plays("digits-worker-0", "Succeeded", 0)
+    await stage.until_state("digits", "Succeeded")
+
+    watching = await watcher(stage, "digits")
+    await watching.end()
+
+    assert watching.lines == ["[worker-0] done: accuracy=0.95"]
+
+
+async def test_what_was_told_over_one_connection_is_not_told_over_the_next(stage: Stage, logs: Logs) -> None:
+    await stage.submit("digits", Worker=group(1))
+    watching = await watcher(stage, "digits")
+    await stage.until_pods("digits-worker-0")
+    await stage.all_run("digits-worker-0")
+    logs.say("digits-worker-0", "one")
+    await watching.until("[worker-0] one")
+    watching.task.cancel()
+    await asyncio.gather(watching.task, return_exceptions=True)
+
+    logs.say("digits-worker-0", "two")
+    watching.task = asyncio.create_task(watching.follower.follow(stage.world.client))
+    await watching.until("[worker-0] two")
+
+    assert watching.lines == ["[worker-0] one", "[worker-0] two"]
+    watching.task.cancel()
+
+
+async def test_a_cluster_that_goes_away_is_said_to_whoever_follows(stage: Stage) -> None:
+    await stage.submit("digits", Worker=group(1))
+    job = await find(stage.world.client, "digits", "default")
+    follower = Follower(job, stage.world.clock, lambda _: None)
+
+    with pytest.raises(Unavailable):
+        await follower.follow(Gone())  # type: ignore[arg-type]
+
+
+class Gone:
+    """Nobody answers."""
+
+    async def list(self, *_: object) -> None:
+        raise unavailable("cannot connect")
