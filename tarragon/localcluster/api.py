@@ -181,8 +181,12 @@ class Api:
         """Run for ever: compact the history, expire old events, send bookmarks. Cancel it to end it."""
         while True:
             await self._clock.sleep(_UPKEEP_SECONDS)
-            self._reads.forget_snapshots()
-            await self._upkeep.tidy()
+            await self.tidy()
+
+    async def tidy(self) -> None:
+        """One round of what `maintain` does."""
+        self._reads.forget_snapshots()
+        await self._upkeep.tidy()
 
     async def close(self) -> None:
         """Commit what is queued, end all watches, let go of the store."""

@@ -195,7 +195,9 @@ class Reading:
         A file whose folder may not be written to is read from a copy, as SQLite must write beside a log that a
         crash has left.
         """
-        if not path.exists():
+        with _told(path):
+            is_there = path.exists()
+        if not is_there:
             raise TarragonError(
                 f"there is no local cluster in {path.parent} yet",
                 remedy="`tarragon up` or `tarragon run` makes one; TARRAGON_HOME says where",

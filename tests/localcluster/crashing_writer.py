@@ -1,0 +1,32 @@
+"""Counts up ConfigMaps from many tasks at once and prints every acknowledged count, until it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tarragon.base.clock import SystemClock
+from tarragon.cluster.errors import NotFound
+from tarragon.localcluster.api import Api
+from tests.localcluster.things import CONFIG_MAPS, Asking, config_map
+
+
+async def main(path: Path, generation: str) -> None:
+    api = await Api.open(path, SystemClock())
+    asking = Asking(api)
+    await asyncio.gather(*(count(asking, f"g{generation}-{number}") for number in range(16)))
+
+
+async def count(asking: Asking, name: str) -> None:
+    try:
+        asking.get(CONFIG_MAPS, name)
+    except NotFound:
+        await asking.create(CONFIG_MAPS, config_map(name, count="0", twin="0"))
+    for number in range(1, 1_000_000):
+        await asking.patch(CONFIG_MAPS, name, {"data": {"count": str(number), "twin": str(number)}})
+        sys.stdout.write(f"{name} {number}\n")
+        sys.stdout.flush()
+
+
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
