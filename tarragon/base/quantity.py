@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 
 _SUFFIXES = {
     "n": Fraction(1, 10**9),
@@ -32,6 +33,7 @@ _FORM = re.compile(
 )
 
 
+@lru_cache(maxsize=4096, typed=True)  # a few spellings are read again and again; typed: True is none of them, 1 is
 def milli(text: str | float) -> int:
     """Thousandths of a quantity, rounded up: `milli("1.5") == 1500`, `milli("8Gi") == 8 * 2**30 * 1000`.
 

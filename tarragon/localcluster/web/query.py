@@ -16,6 +16,7 @@ Query = Mapping[str, str]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
 _MANAGER_LIMIT = 128
+_VALIDATIONS = {"": FieldValidation.WARN, **{each.value: each for each in FieldValidation}}
 
 
 def flag(query: Query, name: str) -> bool:
@@ -58,13 +59,14 @@ def watch_options(query: Query) -> WatchOptions:
 
 def write_options(query: Query, user_agent: str, kind: str) -> WriteOptions:
     """`kind` is CreateOptions, UpdateOptions or the like, for the words of a refusal."""
-    validation = query.get("fieldValidation", "") or FieldValidation.WARN.value
-    if validation not in {each.value for each in FieldValidation}:
-        fault = faults.unsupported("fieldValidation", validation, sorted(each.value for each in FieldValidation))
+    asked = query.get("fieldValidation", "")
+    validation = _VALIDATIONS.get(asked)
+    if validation is None:
+        fault = faults.unsupported("fieldValidation", asked, sorted(filter(None, _VALIDATIONS)))
         raise refusals.invalid_options(kind, [fault])
     return WriteOptions(
         dry_run=_dry_run(query, kind),
-        field_validation=FieldValidation(validation),
+        field_validation=validation,
         field_manager=_manager(query.get("fieldManager", ""), user_agent, kind),
     )
 
