@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import gc
 import os
 import random
 import resource
@@ -180,6 +181,8 @@ async def serve(folder: Path) -> None:
     api = await Api.open(home.store, clock)
     server = ApiServer(api, clock, Front(token=TOKEN, tls=tls))
     await server.start()
+    gc.freeze()  # as the background server does
+    gc.set_threshold(50_000, 20, 50)
     print(server.url, files.authority, flush=True)
     await asyncio.to_thread(sys.stdin.read)
     await server.stop()
@@ -198,12 +201,14 @@ async def embedded() -> AsyncIterator[tuple[Server, Callable[[], float]]]:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
+        assert process.stdin is not None
         assert process.stdout is not None
         url, authority = (await process.stdout.readline()).decode().split()
         try:
             yield Server(url=url, ca_data=read(authority), token=TOKEN), lambda: cpu_of(process.pid)
         finally:
-            await process.communicate()
+            process.stdin.close()
+            await process.wait()
 
 
 def read(path: str) -> bytes:
