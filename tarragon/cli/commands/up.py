@@ -13,7 +13,7 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli.installing import install
-from tarragon.cli.nodes import WantedNode, node
+from tarragon.cli.nodes import WantedNode, node, settings_of
 from tarragon.cli.session import require_local
 from tarragon.cli.settings import Command, Settings, home
 
@@ -58,6 +58,7 @@ def command(
     logs.configure("json" if background else "text", "debug" if settings.is_verbose else "info", sys.stderr)
     wanted = ClusterSettings(
         home=home(),
+        nodes=settings_of(nodes, home()),
         port=port,
         idle_seconds=IDLE_SECONDS if background else None,
         kubeconfig=kubeconfig,
