@@ -10,6 +10,7 @@ from tarragon.base.clock import SystemClock
 from tarragon.cluster.port import Cluster
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.client import InProcess
+from tests.localcluster_http.embedded import embedded
 
 Implementation = Callable[[Path], AbstractAsyncContextManager[Cluster]]
 """From an empty folder to a cluster that answers until the context ends."""
@@ -24,4 +25,10 @@ async def in_process(folder: Path) -> AsyncIterator[Cluster]:
         await api.close()
 
 
-IMPLEMENTATIONS: dict[str, Implementation] = {"in process": in_process}
+@asynccontextmanager
+async def over_http(folder: Path) -> AsyncIterator[Cluster]:
+    async with embedded(folder) as running, running.client() as client:
+        yield client
+
+
+IMPLEMENTATIONS: dict[str, Implementation] = {"in process": in_process, "http": over_http}
