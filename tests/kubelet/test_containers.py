@@ -366,7 +366,7 @@ async def test_a_shim_that_starts_after_its_container_was_given_up_starts_nothin
     spec = {"id": launch.identity, "argv": launch.argv, "env": {}, "cwd": "/", "log": str(ward.log()), "log_bytes": 99}
     write_json(home / "spec.json", {**spec, "grace": 1})  # here the kubelet crashed, before or after posix_spawn
     ward.shims.find(home)
-    assert (await ward.ended()).lost
+    assert (await ward.ended()).void
 
     late = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", str(ward.program), str(home))
 

@@ -5,7 +5,6 @@ import os
 import shutil
 import socket
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tarragon.base.errors import TarragonError
 from tarragon.localcluster.kubelet import claims, ports
 from tarragon.localcluster.kubelet.ports import PortBook, allotted
 from tarragon.localcluster.kubelet.translate import Address
+from tests.kubelet.nobody import as_nobody, open_folder
 
 pytestmark = pytest.mark.filterwarnings("error::ResourceWarning")
 
@@ -271,20 +271,11 @@ def test_a_registry_that_is_a_trap_is_not_entered(machine: Machine) -> None:
 def test_users_share_one_registry_and_cannot_take_each_others_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "LAST_PORT", claims.FIRST_PORT + 19)
     names = [address(f"worker-{index}") for index in range(10)]
-    folder = Path(tempfile.mkdtemp())
-    try:
-        folder.chmod(0o777)
+    with open_folder() as folder:
         mine = PortBook(folder / "mine", folder / "registry", ManualClock())
         taken = set(mine.allot(names, "node/1").values())
         mine.close()
 
-        child = os.fork()
-        if child == 0:  # nobody; this Python may be in a folder that nobody else can start it from
-            os.setuid(65534)
-            PortBook(folder / "theirs", folder / "registry", ManualClock()).allot(names, "node/1")
-            os._exit(0)
+        as_nobody(lambda: PortBook(folder / "theirs", folder / "registry", ManualClock()).allot(names, "node/1"))
 
-        assert os.waitpid(child, 0)[1] == 0
         assert taken | set(allotted(folder / "theirs").values()) == set(range(20000, 20020))
-    finally:
-        shutil.rmtree(folder)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from tarragon.localcluster.kubelet.mounts import places, remove
 from tarragon.localcluster.kubelet.sources import Sources
 from tarragon.localcluster.kubelet.volumes import Surroundings
 from tests.kubelet.builders import container, pod
+from tests.kubelet.nobody import as_nobody, open_folder
 
 SOURCES = Sources(
     config_maps={"cm": {"train.py": b"print(1)\n", "hosts": b"ps-0:2222\n", "blob": b"\xff\x00"}},
@@ -208,24 +208,19 @@ def test_a_mount_of_a_volume_that_the_pod_does_not_have_is_named() -> None:
         places(container(volumeMounts=[{"name": "v", "mountPath": "/x"}]), {}, {})
 
 
-def test_a_folder_is_removed_whatever_permissions_a_container_has_left(folder: Path) -> None:
-    inner = folder / "pod/a/b"
-    inner.mkdir(parents=True)
-    (inner / "file").touch()
-    inner.chmod(0o000)
-    (folder / "pod/link").symlink_to(folder / "kept")
-    (folder / "kept").mkdir()
-    child = os.fork()
-    if child == 0:
-        if os.getuid() == 0:  # root needs no permissions: be nobody, who owns the folder
-            for path in (folder / "pod", folder / "pod/a", inner):
-                os.chown(path, 65534, 65534)
-            for parent in [folder, *folder.parents][:3]:
-                parent.chmod(0o777)
-            os.setuid(65534)
-        remove(folder / "pod")
-        os._exit(0)
+def test_a_folder_is_removed_whatever_permissions_a_container_has_left() -> None:
+    with open_folder() as folder:
+        (folder / "kept").mkdir()
 
-    assert os.waitpid(child, 0)[1] == 0
-    assert not (folder / "pod").exists()
-    assert (folder / "kept").exists()
+        def leave_and_remove() -> None:
+            inner = folder / "pod/a/b"
+            inner.mkdir(parents=True)
+            (inner / "file").touch()
+            inner.chmod(0o000)
+            (folder / "pod/link").symlink_to(folder / "kept")
+            remove(folder / "pod")
+
+        as_nobody(leave_and_remove)
+
+        assert not (folder / "pod").exists()
+        assert (folder / "kept").exists()

@@ -87,18 +87,21 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def marked(mark: bytes) -> list[int]:
-    """Processes that were started with this text in their environment, wherever in the tree they have gone."""
+def environments() -> list[tuple[int, bytes]]:
+    """With what each process of ours was started: each variable ends with a NUL, and one stands before the first."""
     found = []
     for pid in living():
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
-                environment = b"\0" + file.read()
+                found.append((pid, b"\0" + file.read()))
         except OSError:  # gone meanwhile, or another user's
             continue
-        if b"\0" + mark in environment and pid != os.getpid():
-            found.append(pid)
     return found
+
+
+def marked(mark: bytes) -> list[int]:
+    """Processes that were started with this text in their environment, wherever in the tree they have gone."""
+    return [pid for pid, environment in environments() if b"\0" + mark in environment and pid != os.getpid()]
 
 
 def kill(pid: int, signum: int) -> None:

@@ -54,7 +54,10 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """state.json, as the shim writes it, and `_bury` for a shim that could not. Times are nanoseconds since 1970."""
+    """state.json, as the shim writes it, and `_bury` for a shim that could not. Times are nanoseconds since 1970.
+
+    A `void` run never began: the kubelet was killed between the thought and the deed.
+    """
 
     id: str = ""
     phase: str = ""
@@ -68,6 +71,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     stopped: bool = False
     lost: bool = False
+    void: bool = False
     lost_lines: int = 0
     peak_rss: int = 0
 
@@ -189,8 +193,11 @@ class Shims:
                 os.close(claim)
         if ended:
             self._ended(folder)
-        else:
-            self._watch(folder, watched if watched.is_child else _found(state_of(folder)))
+            return
+        again = watched if watched.is_child else _found(state_of(folder))
+        if again.pid and not watched.pid and (folder / "stop.json").exists():
+            again.send(signal.SIGTERM)  # the stop came when nobody knew whom to tell
+        self._watch(folder, again)
 
     def _ended(self, folder: Path) -> None:
         watched = self._alive.pop(folder)
@@ -207,23 +214,27 @@ class Shims:
         if state and state.has_ended:
             self._changed(folder)
             return
-        burial = self._loop.create_task(self._bury(folder, state or State()))
+        burial = self._loop.create_task(self._bury(folder, state))
         self._burials.add(burial)
         burial.add_done_callback(self._burials.discard)
 
-    async def _bury(self, folder: Path, state: State) -> None:
-        identity = state.id or identity_in(folder)
+    async def _bury(self, folder: Path, state: State | None) -> None:
+        identity = (state.id if state else "") or identity_in(folder)
         if identity:
             await asyncio.to_thread(end_marked, f"{shim.MARK}={identity}".encode() + b"\0")
         claim = _claim(folder)
-        if claim is not None:  # else a shim that was slow to start has come to life after all
-            finished = int(self._clock.now().timestamp() * 1_000_000_000)
-            lost = replace(state, id=identity, phase="exited", lost=True, code=LOST_CODE, finished=finished)
-            try:
-                write_json(folder / "state.json", lost)
-            except OSError:
-                self._unrecorded[folder] = lost
-            os.close(claim)
+        if claim is None:  # a shim that was slow to start has come to life after all
+            self._watch(folder, _found(state_of(folder)))
+            return
+        finished = int(self._clock.now().timestamp() * 1_000_000_000)
+        # Before it starts anything, a shim writes that it is starting.
+        gone = replace(state or State(void=True), id=identity, phase="exited", lost=True, code=LOST_CODE)
+        gone = replace(gone, finished=finished)
+        try:
+            write_json(folder / "state.json", gone)
+        except OSError:
+            self._unrecorded[folder] = gone
+        os.close(claim)
         self._changed(folder)
 
     def stop(self, folder: Path, grace: float) -> None:
@@ -308,12 +319,30 @@ def _claim(folder: Path) -> int | None:
 
 class _Spec(msgspec.Struct, frozen=True):
     id: str = ""
+    grace: float = 0.0
 
 
 def identity_in(folder: Path) -> str:
     """Empty when nothing was ever to be started there."""
     spec = read_json(folder / "spec.json", _Spec)
     return spec.id if spec else ""
+
+
+def grace_in(folder: Path) -> float:
+    """What the container's pod allows it."""
+    spec = read_json(folder / "spec.json", _Spec)
+    return spec.grace if spec else 0.0
+
+
+def identities(prefix: str) -> set[str]:
+    """Of all containers of which there are processes."""
+    begin = f"\0{shim.MARK}={prefix}".encode()
+    found = set()
+    for _, environment in shim.environments():
+        _, mark, rest = environment.partition(begin)
+        if mark:
+            found.add(prefix + rest.partition(b"\0")[0].decode(errors="replace"))
+    return found
 
 
 def end_marked(mark: bytes) -> None:

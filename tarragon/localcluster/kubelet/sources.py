@@ -46,13 +46,16 @@ class Sources:
 
 
 def referred_to(pod: Pod) -> References:
-    config_maps = {*_of_volumes(pod, "configMap", "name"), *_names(pod, "config_map")}
     secrets = {*_of_volumes(pod, "secret", "secretName"), *_of_projections(pod, "secret"), *_names(pod, "secret")}
     return References(
-        config_maps=frozenset({*config_maps, *_of_projections(pod, "configMap")}),
+        config_maps=mounted_config_maps(pod).union(_names(pod, "config_map")),
         secrets=frozenset(secrets),
         claims=frozenset(_of_volumes(pod, "persistentVolumeClaim", "claimName")),
     )
+
+
+def mounted_config_maps(pod: Pod) -> frozenset[str]:
+    return frozenset({*_of_volumes(pod, "configMap", "name"), *_of_projections(pod, "configMap")})
 
 
 def _of_volumes(pod: Pod, kind: str, name: str) -> Iterator[str]:

@@ -1,0 +1,273 @@
+"""`Kubelet`: runs the pods that are bound to one node, as processes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import random
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from tarragon.base.clock import Clock
+from tarragon.base.errors import TarragonError
+from tarragon.cluster.port import Cluster, Selection
+from tarragon.cluster.reflector import Cache, Trouble
+from tarragon.kube.core import SERVICES, Service
+from tarragon.kube.meta import Key
+from tarragon.localcluster.kubelet import kept, records, shim, shims
+from tarragon.localcluster.kubelet.admission import Ledger
+from tarragon.localcluster.kubelet.launch import Launcher
+from tarragon.localcluster.kubelet.layout import NodeFolder
+from tarragon.localcluster.kubelet.node import NodeSettings, Registration
+from tarragon.localcluster.kubelet.pod_logs import NodeLogs
+from tarragon.localcluster.kubelet.pods import Ground, PodWorker
+from tarragon.localcluster.kubelet.ports import PortBook
+from tarragon.localcluster.kubelet.recorder import Recorder
+from tarragon.localcluster.kubelet.shims import Shims
+from tarragon.localcluster.kubelet.spec import PODS_TO_RUN, Pod
+from tarragon.localcluster.kubelet.status import Verdict
+
+UPKEEP_SECONDS = 12 * 3600.0
+PRUNE_EVERY = 50
+"""Pods removed between two looks at how many logs have gathered."""
+SHUTDOWN = Verdict(reason="Terminated", message="Pod was terminated in response to imminent node shutdown.")
+
+_log = structlog.get_logger()
+
+
+class Kubelet:
+    """`run` does the work until it is cancelled or `stop` is called; containers outlive it, and the next one's `run`
+    takes them up. `end_all` is for a node that is to be no more: it ends the containers, too.
+    """
+
+    def __init__(self, cluster: Cluster, node: NodeSettings, clock: Clock) -> None:
+        self._cluster = cluster
+        self._settings = node
+        self._clock = clock
+        self._folder = NodeFolder(node.folder)
+        self.recorder = Recorder(cluster, clock)
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._uid_of: dict[Key, str] = {}
+        self._removed = 0
+        self._stopped = asyncio.Event()
+        self._idle_ports = asyncio.Event()
+
+    @property
+    def logs(self) -> NodeLogs:
+        """What `Api.pod_logs` wants: it can read also while the kubelet does not run."""
+        return NodeLogs(self._folder, self._clock)
+
+    async def run(self) -> None:
+        """Raises TarragonError when another kubelet runs in the node's folder, or ports cannot be claimed."""
+        self._folder.prepare()
+        with _locked(self._folder), contextlib.closing(self._port_book()) as ports:
+            containers = Shims(shims.program_in(self._folder.path), self._clock, self._wake)
+            try:
+                await self._serve(ports, containers)
+            finally:
+                await containers.close()
+
+    def stop(self) -> None:
+        """Make `run` return. The containers go on running."""
+        self._stopped.set()
+
+    async def end_all(self) -> None:
+        """End all containers, each with its pod's grace, while `run` runs; return when all pods are known to be ended.
+
+        The pods are Failed then, with the reason that a node gives that is shut down.
+        """
+        workers = list(self._workers.values())
+        for worker in workers:
+            worker.end(SHUTDOWN)
+        await asyncio.gather(*(worker.ended() for worker in workers))
+
+    def _port_book(self) -> PortBook:
+        return PortBook(self._folder.shared, self._settings.registry, self._clock)
+
+    async def _serve(self, ports: PortBook, containers: Shims) -> None:
+        jitter = random.Random()
+        identity = _identity(self._folder)
+        ground = self._ground(identity, ports, containers)
+        mine = Selection(fields=f"spec.nodeName={self._settings.name}")
+        pods = Cache(self._cluster, PODS_TO_RUN, self._clock, mine, jitter=jitter)
+        services = Cache(self._cluster, SERVICES, self._clock, jitter=jitter)
+        for cache in (pods, services):
+            cache.on_trouble(_report)
+        async with asyncio.TaskGroup() as group:
+            everything = [
+                group.create_task(self.recorder.run()),
+                group.create_task(Registration(self._cluster, self._settings, self._clock).run()),
+                group.create_task(pods.run()),
+                group.create_task(services.run()),
+                group.create_task(self._tend_ports(ports, services)),
+                group.create_task(self._follow(ground, pods, group)),
+            ]
+            await self._stopped.wait()
+            for task in [*everything, *self._tasks.values()]:
+                task.cancel()
+
+    def _ground(self, identity: str, ports: PortBook, containers: Shims) -> Ground:
+        settings = self._settings
+        return Ground(
+            cluster=self._cluster,
+            clock=self._clock,
+            node=settings.name,
+            identity=identity,
+            folder=self._folder,
+            shims=containers,
+            ports=ports,
+            ledger=Ledger(settings.capacity, settings.shared, settings.gpus),
+            launcher=Launcher(self._cluster, settings, self._folder, ports),
+            recorder=self.recorder,
+        )
+
+    async def _follow(self, ground: Ground, pods: Cache[Pod], group: asyncio.TaskGroup) -> None:
+        """Pods that were here before come first: what they hold must be known before anybody new is admitted."""
+        await pods.synced()
+        known = {path.name for path in self._folder.pods.iterdir()}
+        present = sorted(pods.objects.values(), key=lambda pod: (pod.metadata.uid not in known, _age(pod)))
+        for pod in present:
+            self._begin(ground, pod, group)
+        for uid in known - {pod.metadata.uid for pod in present}:
+            self._clean_up(ground, uid, group)
+        await asyncio.to_thread(_end_strays, ground.identity, self._folder)
+
+        def changed(_: Key, old: Pod | None, new: Pod | None) -> None:
+            if new is None:
+                if old is not None and old.metadata.uid in self._workers:
+                    self._workers[old.metadata.uid].vanish()
+            elif new.metadata.uid in self._workers:
+                self._workers[new.metadata.uid].update(new)
+            else:
+                self._begin(ground, new, group)
+
+        pods.subscribe(changed)
+
+    def _begin(self, ground: Ground, pod: Pod, group: asyncio.TaskGroup) -> PodWorker:
+        uid = pod.metadata.uid
+        before = self._workers.get(self._uid_of.get(pod.metadata.key, ""))
+        worker = PodWorker(ground, pod)
+        self._workers[uid] = worker
+        self._uid_of[pod.metadata.key] = uid
+        task = group.create_task(worker.run(before), name=f"pod {pod.metadata.key}")
+        self._tasks[uid] = task
+        task.add_done_callback(lambda _: self._ended(pod))
+        return worker
+
+    def _clean_up(self, ground: Ground, uid: str, group: asyncio.TaskGroup) -> None:
+        """A pod that was deleted while no kubelet was here."""
+        pod = records.load_manifest(self._folder.pod(uid))
+        if pod is None or pod.metadata.uid != uid:
+            _log.warning("a folder that belongs to no pod is left alone", folder=str(self._folder.pod(uid).path))
+            return
+        self._begin(ground, pod, group).vanish()
+
+    def _ended(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        self._workers.pop(uid, None)
+        self._tasks.pop(uid, None)
+        if self._uid_of.get(pod.metadata.key) == uid:
+            del self._uid_of[pod.metadata.key]
+        self._removed += 1
+        self._idle_ports.set()
+
+    def _wake(self, run: Path) -> None:
+        """A container has started or ended: `<node>/pods/<uid>/runs/<container>/<n>`."""
+        if worker := self._workers.get(run.parents[2].name):
+            worker.wake()
+
+    async def _tend_ports(self, ports: PortBook, services: Cache[Service]) -> None:
+        """Free ports whose Service is gone, when something goes; renew the claims now and then; bound the logs."""
+        await services.synced()
+        services.subscribe(lambda _key, _old, new: self._idle_ports.set() if new is None else None)
+        alive = f"{self._settings.name}/"
+        known = {path.name for path in self._folder.pods.iterdir()}
+        ports.keep_users(lambda user: not user.startswith(alive) or user.removeprefix(alive) in known)
+        self._idle_ports.set()
+        while True:
+            ports.refresh()
+            await asyncio.to_thread(kept.prune, self._folder.logs)
+            self._removed = 0
+            due = self._clock.monotonic() + UPKEEP_SECONDS
+            while self._removed < PRUNE_EVERY and self._clock.monotonic() < due:
+                ports.free_idle(lambda namespace, name: Key(namespace, name) in services.objects)
+                await self._until_something_goes(due)
+
+    async def _until_something_goes(self, due: float) -> None:
+        waiting = asyncio.ensure_future(self._idle_ports.wait())
+        timer = asyncio.ensure_future(self._clock.sleep(due - self._clock.monotonic()))
+        try:
+            await asyncio.wait({waiting, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            timer.cancel()
+        self._idle_ports.clear()
+
+
+async def end_everything(folder: Path, clock: Clock) -> None:
+    """End all containers of a node whose kubelet does not run, each with its own grace."""
+    node = NodeFolder(folder)
+    if not node.pods.is_dir():
+        return
+    ended = asyncio.Event()
+    with _locked(node):
+        containers = Shims(shims.program_in(folder), clock, lambda _: ended.set())
+        runs = [path.parent for path in node.pods.glob("*/runs/*/*/spec.json")]
+        for run in runs:
+            containers.find(run)
+            containers.stop(run, shims.grace_in(run))
+        while any(not (state := containers.state(run)) or not state.has_ended for run in runs):
+            await ended.wait()
+            ended.clear()
+        await containers.close()
+        await asyncio.to_thread(_end_strays, _identity(node), node)
+
+
+def _report(trouble: Trouble) -> None:
+    _log.warning("the kubelet cannot follow the API", trouble=str(trouble))
+
+
+def _age(pod: Pod) -> float:
+    created = pod.metadata.creation_timestamp
+    return created.timestamp() if created else 0.0
+
+
+def _identity(folder: NodeFolder) -> str:
+    """Drawn once for a node."""
+    if folder.identity.exists() and (known := folder.identity.read_text().strip()):
+        return known
+    drawn = secrets.token_hex(8)
+    folder.identity.write_text(drawn)
+    return drawn
+
+
+def _end_strays(identity: str, folder: NodeFolder) -> None:
+    """Processes of this node whose container it does not know: somebody has removed its folder."""
+    found = shims.identities(f"{identity}.")
+    # In this order: a container that is started meanwhile has its file before it has a process.
+    known = {shims.identity_in(path.parent) for path in folder.pods.glob("*/runs/*/*/spec.json")}
+    for stray in found - known:
+        shims.end_marked(f"{shim.MARK}={stray}".encode() + b"\0")
+
+
+@contextlib.contextmanager
+def _locked(folder: NodeFolder) -> Iterator[None]:
+    descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise TarragonError(
+            f"another kubelet already runs this node ({folder.path})",
+            remedy="end it first, or give this one another --name",
+        ) from None
+    try:
+        yield
+    finally:
+        os.close(descriptor)

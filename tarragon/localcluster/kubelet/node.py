@@ -1,0 +1,213 @@
+"""One node: what the machine offers, as a Node object that says so and stays Ready while the kubelet runs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+import tarragon
+from tarragon.base.clock import Clock
+from tarragon.base.quantity import text
+from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS, Resources
+from tarragon.cluster.errors import AlreadyExists, ApiError, NotFound
+from tarragon.cluster.port import Cluster
+from tarragon.kube.codec import timestamp
+from tarragon.kube.core import NODES
+from tarragon.kube.meta import Key
+from tarragon.localcluster.fit import OVERCOMMIT
+from tarragon.localcluster.kubelet.claims import machine_folder
+from tarragon.localcluster.kubelet.downward import HOST
+
+HEARTBEAT_SECONDS = 300.0
+"""An embedded cluster has nobody who would miss a heartbeat, and each is a write to the disk.
+
+A cluster with a node controller takes a node for lost after 40 s: there, `NodeSettings.heartbeat_seconds` is 10.
+"""
+MOST_PODS = 500
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """`capacity` is in thousandths, as `base.resources` has it; `shared` are resources whose requests are shares.
+
+    `volumes` are folders for claims and volumes by name, `environments` folders for images by pattern, `images` the
+    file that says the same of images at length. A pod's annotations may say more of both: see `launch`.
+    """
+
+    name: str
+    folder: Path
+    capacity: Resources
+    shared: frozenset[str] = frozenset()
+    gpus: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    volumes: Mapping[str, Path] = field(default_factory=dict)
+    environments: Mapping[str, Path] = field(default_factory=dict)
+    images: Path | None = None
+    registry: Path = field(default_factory=machine_folder)
+    caller: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
+
+
+def this_machine(gpus: Sequence[str] = ()) -> dict[str, int]:
+    """CPUs and memory that this process may use, and the GPUs given."""
+    offered = {CPU: cpus() * 1000, MEMORY: memory() * 1000, PODS: MOST_PODS * 1000}
+    return offered | ({NVIDIA_GPU: len(gpus) * 1000} if gpus else {})
+
+
+def cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory() -> int:
+    """Bytes: the machine's, or less where a control group limits us."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = [physical]
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            limits.append(int(Path(path).read_text()))
+        except (OSError, ValueError):  # none there, or `max`
+            continue
+    return min(limits)
+
+
+_GPU = re.compile(r"GPU \d+: .*\(UUID: (GPU-[0-9a-f-]+)\)")
+
+
+def gpus_of_this_machine(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """By UUID, in the order of the bus; no more than our own CUDA_VISIBLE_DEVICES allows. Waits for nvidia-smi."""
+    command = ["nvidia-smi", "-L"]
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    found = _GPU.findall(listed.stdout) if listed.returncode == 0 else []
+    return visible(found, environment.get("CUDA_VISIBLE_DEVICES"))
+
+
+def visible(found: Sequence[str], allowed: str | None) -> tuple[str, ...]:
+    """As CUDA reads the variable: numbers or beginnings of UUIDs; the first that is neither ends the list."""
+    if allowed is None:
+        return tuple(found)
+    chosen: list[str] = []
+    for word in (part.strip() for part in allowed.split(",")):
+        fitting = [found[int(word)]] if word.isdigit() and int(word) < len(found) else []
+        fitting = fitting or [identity for identity in found if word and identity.startswith(word)]
+        if not fitting:
+            break
+        chosen += fitting[:1]
+    return tuple(chosen)
+
+
+# ----------------------------------------------------------------------------------------------------------- the object
+
+
+def manifest(settings: NodeSettings) -> dict[str, Any]:
+    system, machine = platform.system().lower(), platform.machine()
+    labels = {
+        "kubernetes.io/hostname": settings.name,
+        "kubernetes.io/os": system,
+        "kubernetes.io/arch": ARCHITECTURES.get(machine, machine),
+        "tarragon.dev/node": "process",
+    }
+    shared = {OVERCOMMIT: ",".join(sorted(settings.shared))} if settings.shared else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": settings.name, "labels": {**labels, **settings.labels}, "annotations": shared},
+        "spec": {},
+    }
+
+
+def status(settings: NodeSettings, now: str) -> dict[str, Any]:
+    amounts = {name: text(amount) for name, amount in settings.capacity.items()}
+    system, machine = platform.system().lower(), platform.machine()
+    return {
+        "capacity": amounts,
+        "allocatable": amounts,
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "KubeletReady",
+                "message": "kubelet is posting ready status",
+                "lastHeartbeatTime": now,
+                "lastTransitionTime": now,
+            }
+        ],
+        "addresses": [{"type": "InternalIP", "address": HOST}, {"type": "Hostname", "address": settings.name}],
+        "nodeInfo": {
+            "architecture": ARCHITECTURES.get(machine, machine),
+            "operatingSystem": system,
+            "kernelVersion": platform.release(),
+            "osImage": _os_image(),
+            "kubeletVersion": f"tarragon-{tarragon.__version__}",
+            "kubeProxyVersion": "",
+            "containerRuntimeVersion": f"process://{sys.version_info.major}.{sys.version_info.minor}",
+            "bootID": "",
+            "machineID": "",
+            "systemUUID": "",
+        },
+    }
+
+
+def _os_image() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except OSError:
+        return platform.platform()
+
+
+class Registration:
+    """Keeps the Node object there and Ready."""
+
+    def __init__(self, cluster: Cluster, settings: NodeSettings, clock: Clock) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        self._clock = clock
+        self._key = Key("", settings.name)
+        self._since = ""
+
+    async def run(self) -> None:
+        """For ever."""
+        pause = 1.0
+        registered = False
+        while True:
+            try:
+                if not registered:
+                    await self._register()
+                registered = True
+                await self._beat()
+                pause = self._settings.heartbeat_seconds
+            except NotFound:
+                registered, pause = False, 1.0
+            except ApiError as error:
+                pause = min(pause * 2, 30.0)
+                _log.info("the node could not be reported", node=self._settings.name, error=str(error), pause=pause)
+            await self._clock.sleep(pause)
+
+    async def _register(self) -> None:
+        body = manifest(self._settings)
+        try:
+            await self._cluster.create(NODES, body)
+        except AlreadyExists:
+            metadata = {name: body["metadata"][name] for name in ("labels", "annotations")}
+            await self._cluster.patch(NODES, self._key, {"metadata": metadata})
+
+    async def _beat(self) -> None:
+        now = timestamp(self._clock.now())
+        self._since = self._since or now
+        told = status(self._settings, now)
+        told["conditions"][0]["lastTransitionTime"] = self._since
+        await self._cluster.patch(NODES, self._key, {"status": told}, subresource="status")

@@ -1,0 +1,354 @@
+"""One pod on this node, from its admission to the moment when nothing of it is left but its logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+from msgspec.structs import replace
+
+from tarragon.base.clock import Clock
+from tarragon.base.errors import TarragonError
+from tarragon.cluster.errors import ApiError, Conflict, NotFound
+from tarragon.cluster.port import Cluster, DeleteOptions
+from tarragon.localcluster.kubelet.admission import Ledger, requests
+from tarragon.localcluster.kubelet.errors import CannotMount, CannotStart
+from tarragon.localcluster.kubelet.ignored import ignored
+from tarragon.localcluster.kubelet.launch import Launcher, Order, wished_gpus
+from tarragon.localcluster.kubelet.layout import NodeFolder
+from tarragon.localcluster.kubelet.life import Course, Trouble, decide
+from tarragon.localcluster.kubelet.ports import PortBook
+from tarragon.localcluster.kubelet.recorder import Recorder
+from tarragon.localcluster.kubelet.records import moment
+from tarragon.localcluster.kubelet.reporter import Reporter
+from tarragon.localcluster.kubelet.shims import Shims
+from tarragon.localcluster.kubelet.spec import PODS_TO_RUN, Container, Pod
+from tarragon.localcluster.kubelet.status import Json, Standing, Verdict, full_name, pod_status
+from tarragon.localcluster.kubelet.track import Change, Track, identity_of
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+"""Between two attempts at something that lacks something."""
+OVERTIME_SECONDS = 20.0
+"""Beyond its grace: a shim that has not ended its container by then is killed itself."""
+START_SECONDS = 1.0
+FULL_DISK_PAUSE = 5.0
+VANISHED_GRACE = 2.0
+"""A pod that is gone from the API was deleted by force: somebody wants it away, and another may want its name."""
+DEADLINE = Verdict(reason="DeadlineExceeded", message="Pod was active on the node longer than the specified deadline")
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What all pods of a node share. `identity` is the node's part of the containers' marks."""
+
+    cluster: Cluster
+    clock: Clock
+    node: str
+    identity: str
+    folder: NodeFolder
+    shims: Shims
+    ports: PortBook
+    ledger: Ledger
+    launcher: Launcher
+    recorder: Recorder
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """A stop that was sent: with which grace, and when (monotonic) the shim should be through with it."""
+
+    grace: float
+    due: float
+
+
+class PodWorker:
+    """Does what is due whenever something has changed: by `update`, `vanish`, `end`, `wake`, or by time.
+
+    All truth is on the disk and in the API: another kubelet's worker for the same pod goes on where this one was.
+    """
+
+    def __init__(self, ground: Ground, pod: Pod) -> None:
+        self.pod = pod
+        self._ground = ground
+        self._clock = ground.clock
+        self._reporter = Reporter(ground.cluster, ground.clock, pod)
+        self._track = Track(pod, ground.folder, ground.shims, ground.clock)
+        self._woken = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._begun = 0.0
+        self._vanished = False
+        self._deleted = False
+        self._settled = asyncio.Event()
+        self._troubles: dict[str, Trouble] = {}
+        self._pauses: dict[str, float] = {}
+        self._stops: dict[str, _Stop] = {}
+        self._started: set[tuple[str, int]] = set()
+
+    def update(self, pod: Pod) -> None:
+        """The API has the pod like this now."""
+        self.pod = pod
+        self._reporter.seen(pod)
+        self.wake()
+
+    def vanish(self) -> None:
+        """The API has no such pod any more."""
+        self._vanished = True
+        self.wake()
+
+    def end(self, verdict: Verdict) -> None:
+        """The node does not want it any more."""
+        record = self._track.record
+        if not record.verdict_reason and not self.pod.is_finished:
+            self._track.save(replace(record, verdict_reason=verdict.reason, verdict_message=verdict.message))
+        self.wake()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    async def ended(self) -> None:
+        """Return when nothing of it runs any more and the API knows, or when nothing is left of it."""
+        await self._settled.wait()
+        await self._reporter.written()
+
+    async def run(self, before: PodWorker | None = None) -> None:
+        """Until nothing is left of the pod. `before` is another pod of the same name, whose end is awaited."""
+        if before is not None:
+            await before._gone.wait()  # noqa: SLF001 - one of us
+        reporting = asyncio.create_task(self._reporter.run())
+        try:
+            await self._persistently(self._begin)
+            while not self._is_over():
+                await self._persistently(self._step)
+            await self._persistently(self._leave)
+        finally:
+            reporting.cancel()
+            await asyncio.gather(reporting, return_exceptions=True)
+        self._gone.set()
+
+    # ------------------------------------------------------------------------------------------------------------ steps
+
+    async def _persistently(self, step: Callable[[], Awaitable[None]]) -> None:
+        """A full disk passes; what runs goes on meanwhile."""
+        while True:
+            try:
+                return await step()
+            except OSError as error:
+                _log.error("the kubelet cannot keep its records", pod=str(self.pod.metadata.key), error=str(error))
+                await self._clock.sleep(FULL_DISK_PAUSE)
+
+    async def _begin(self) -> None:
+        track, uid = self._track, self.pod.metadata.uid
+        is_new = track.is_new and not self.pod.is_finished
+        track.open()
+        if is_new:
+            self._admit()
+        elif not self._is_halted():
+            self._ground.ledger.promise(uid, track.record.requests, track.record.gpus)
+
+    def _admit(self) -> None:
+        answer = self._ground.ledger.admit(self.pod, wished_gpus(self.pod))
+        if isinstance(answer, Verdict):
+            self._tell("Warning", answer.reason, answer.message)
+            self.end(answer)
+            return
+        record = replace(self._track.record, requests=requests(self.pod), gpus=dict(answer))
+        self._track.save(record)
+        if words := ignored(self.pod):
+            self._tell("Normal", "NotCarriedOut", "; ".join(words))
+
+    async def _leave(self) -> None:
+        self._release()
+        await asyncio.to_thread(self._track.forget)
+
+    async def _step(self) -> None:
+        self._woken.clear()
+        for change in self._track.observe():
+            self._changed(change)
+        if self._is_past_its_deadline():
+            self.end(DEADLINE)
+        lives = self._track.lives(self._troubles)
+        orders = decide(self.pod.spec, lives, self._course(), self._clock.now())
+        self._stop(orders.stop)
+        for name in orders.start:
+            await self._start(name)
+        if orders.start:
+            return
+        wait = self._report()
+        wait += [(orders.wake - self._clock.now()).total_seconds()] if orders.wake else []
+        if self._is_halted() and not self._track.alive():
+            wait += await self._settle()
+        if not self._is_over():
+            await self._wait([*wait, *self._due()])
+
+    def _is_over(self) -> bool:
+        return self._vanished and not self._track.alive()
+
+    def _is_halted(self) -> bool:
+        ending = self._vanished or self.pod.metadata.is_ending
+        return ending or self.pod.is_finished or bool(self._track.record.verdict_reason)
+
+    def _course(self) -> Course:
+        return Course.HALT if self._is_halted() else Course.ON
+
+    def _is_past_its_deadline(self) -> bool:
+        due = self._deadline()
+        return due is not None and due <= 0
+
+    def _deadline(self) -> float | None:
+        """Seconds left of spec.activeDeadlineSeconds."""
+        allowed = self.pod.spec.active_deadline_seconds
+        if allowed is None or self._is_halted():
+            return None
+        return self._track.record.started + allowed - self._clock.now().timestamp()
+
+    def _due(self) -> list[float]:
+        """Seconds until something of ours is due."""
+        deadline = self._deadline()
+        overtime = [stop.due + OVERTIME_SECONDS - self._clock.monotonic() for stop in self._stops.values()]
+        return ([] if deadline is None else [deadline]) + overtime
+
+    async def _wait(self, seconds: list[float]) -> None:
+        waking = asyncio.ensure_future(self._woken.wait())
+        timer = asyncio.ensure_future(self._clock.sleep(max(0.0, min(seconds)))) if seconds else None
+        try:
+            await asyncio.wait({waking, timer} if timer else {waking}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waking.cancel()
+            if timer:
+                timer.cancel()
+
+    # --------------------------------------------------------------------------------------------------------- starting
+
+    async def _start(self, name: str) -> None:
+        container = next(each for each in self.pod.spec.all_containers if each.name == name)
+        try:
+            await self._launch(container)
+        except CannotMount as lack:
+            self._in_trouble(container, lack.reason, str(lack), "FailedMount")
+        except CannotStart as lack:
+            self._in_trouble(container, lack.reason, str(lack))
+        except ApiError as error:
+            self._in_trouble(container, "ContainerCreating", f"the API cannot be read: {error}")
+        except TarragonError as error:
+            self._in_trouble(container, "CreateContainerError", str(error))
+        except OSError as error:
+            self._in_trouble(container, "CreateContainerError", f"{error.strerror}: {error.filename or 'the process'}")
+
+    async def _launch(self, container: Container) -> None:
+        track, uid = self._track, self.pod.metadata.uid
+        number = track.next_number(container.name)
+        identity = identity_of(self._ground.identity, uid, container.name, number)
+        order = Order(pod=self.pod, container=container, number=number, record=track.record, identity=identity)
+        prepared = await self._ground.launcher.prepare(order)
+        if track.record.volumes is None:
+            track.save(replace(track.record, volumes={name: str(place) for name, place in prepared.volumes.items()}))
+        if self._is_halted():
+            return
+        track.begin(container.name, identity)
+        try:
+            self._ground.shims.start(track.folder.run(container.name, number), prepared.launch)
+        except OSError:
+            track.give_up(container.name)
+            raise
+        self._begun = self._clock.monotonic()
+        self._troubles.pop(container.name, None)
+        self._pauses.pop(container.name, None)
+        folder = prepared.environment.folder
+        self._tell("Normal", "Pulled", f'Container image "{container.image}" stands for the environment {folder}')
+        self._tell("Normal", "Created", f"Created container {container.name}")
+
+    def _in_trouble(self, container: Container, reason: str, message: str, event: str = "Failed") -> None:
+        pause = min(self._pauses.get(container.name, FIRST_PAUSE / 2) * 2, LONGEST_PAUSE)
+        self._pauses[container.name] = pause
+        until = moment(self._clock.now().timestamp() + pause)
+        self._troubles[container.name] = Trouble(reason=reason, message=message, until=until)
+        self._tell("Warning", event, message if event != "Failed" else f"Error: {message}")
+
+    def _changed(self, change: Change) -> None:
+        name, outcome = change.container.name, change.run.outcome
+        if change.run.started and (name, change.run.number) not in self._started:
+            self._started.add((name, change.run.number))
+            self._tell("Normal", "Started", f"Started container {name}")
+        if outcome is None:
+            return
+        self._stops.pop(name, None)
+        if outcome.started is None:
+            self._tell("Warning", "Failed", f"Error: {outcome.message}")
+        life = self._track.lives({})[name]
+        back = life.back_at()
+        if back is not None and self._course() is Course.ON and self.pod.spec.restart_policy != "Never":
+            words = f"Back-off restarting failed container {name} in pod {full_name(self.pod)}"
+            self._tell("Warning", "BackOff", words)
+
+    # ----------------------------------------------------------------------------------------------------------- ending
+
+    def _stop(self, names: tuple[str, ...]) -> None:
+        folders = self._track.alive()
+        grace = self._grace()
+        now = self._clock.monotonic()
+        for name in names:
+            sent = self._stops.get(name)
+            if sent is None:
+                self._tell("Normal", "Killing", f"Stopping container {name}")
+            if sent is None or grace < sent.grace:
+                self._stops[name] = _Stop(grace, now + grace)
+                self._ground.shims.stop(folders[name], grace)
+            elif now > sent.due + OVERTIME_SECONDS:
+                self._stops[name] = _Stop(grace, now)
+                self._ground.shims.abandon(folders[name])
+
+    def _grace(self) -> float:
+        grace = float(self.pod.grace_seconds)
+        return min(grace, VANISHED_GRACE) if self._vanished else grace
+
+    async def _settle(self) -> list[float]:
+        """Nothing runs any more and nothing will: give everything back, and let the API have its way."""
+        self._release()
+        if self._vanished or self._deleted or not self.pod.metadata.is_ending:
+            return []
+        await self._reporter.written()
+        options = DeleteOptions(uid=self.pod.metadata.uid, grace_seconds=0)
+        try:
+            await self._ground.cluster.delete(PODS_TO_RUN, self.pod.metadata.key, options)
+            self._deleted = True
+        except (NotFound, Conflict):
+            self._vanished = True
+        except ApiError:
+            return [FIRST_PAUSE]
+        return []
+
+    def _release(self) -> None:
+        if not self._settled.is_set():
+            self._ground.ledger.release(self.pod.metadata.uid)
+            self._ground.ports.release(f"{self._ground.node}/{self.pod.metadata.uid}")
+            self._settled.set()
+
+    # ---------------------------------------------------------------------------------------------------------- telling
+
+    def _report(self) -> list[float]:
+        """What is only just starting is not told: in a moment there is more to tell."""
+        if self._vanished or self._track.is_foreign:
+            return []
+        patience = self._begun + START_SECONDS - self._clock.monotonic()
+        if patience > 0 and self._track.is_starting():
+            return [patience]
+        record = self._track.record
+        standing = Standing(
+            lives=self._track.lives(self._troubles),
+            course=self._course(),
+            verdict=record.verdict,
+            started=moment(record.started),
+        )
+
+        def render(pod: Pod) -> Json:
+            return pod_status(pod, standing, self._clock.now())
+
+        self._reporter.offer(render)
+        return []
+
+    def _tell(self, kind: str, reason: str, message: str) -> None:
+        self._ground.recorder.tell(self.pod, "Warning" if kind == "Warning" else "Normal", reason, message)

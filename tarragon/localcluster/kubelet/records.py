@@ -1,0 +1,119 @@
+"""What a kubelet must not forget of a pod when it is killed: written before it acts, read when it comes back."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import msgspec
+
+from tarragon.kube.codec import decode, encode
+from tarragon.localcluster.kubelet.files import read_json, write_bytes, write_json
+from tarragon.localcluster.kubelet.layout import PodFolder
+from tarragon.localcluster.kubelet.life import Backoff, Outcome, Run
+from tarragon.localcluster.kubelet.shims import State
+from tarragon.localcluster.kubelet.spec import Pod
+from tarragon.localcluster.kubelet.status import Verdict
+
+LOST = "ContainerStatusUnknown"
+LOST_WORDS = "the process that supervised the container is gone and has left no record of how the container ended"
+
+
+class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`ended` is when the kubelet saw the run `number` end. Times are seconds since 1970, 0 is none."""
+
+    number: int = -1
+    ended: float = 0.0
+    delay: float = 0.0
+    since: float = 0.0
+
+    def ended_at(self, number: int) -> dt.datetime | None:
+        return moment(self.ended) if self.ended and number == self.number else None
+
+    @property
+    def backoff(self) -> Backoff | None:
+        return Backoff(self.delay, moment(self.since)) if self.since else None
+
+
+class PodRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`volumes` are places by name, None before they have been made; `gpus` are devices by container."""
+
+    started: float
+    requests: dict[str, int] = {}
+    gpus: dict[str, tuple[str, ...]] = {}
+    volumes: dict[str, str] | None = None
+    verdict_reason: str = ""
+    verdict_message: str = ""
+    containers: dict[str, ContainerRecord] = {}
+
+    @property
+    def verdict(self) -> Verdict | None:
+        if not self.verdict_reason:
+            return None
+        return Verdict(reason=self.verdict_reason, message=self.verdict_message)
+
+    def container(self, name: str) -> ContainerRecord:
+        return self.containers.get(name) or ContainerRecord()
+
+    def with_container(self, name: str, record: ContainerRecord) -> PodRecord:
+        return msgspec.structs.replace(self, containers={**self.containers, name: record})
+
+
+def moment(seconds: float) -> dt.datetime:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC)
+
+
+def _manifest(folder: PodFolder) -> Path:
+    return folder.path / "manifest.json"
+
+
+def save_manifest(folder: PodFolder, pod: Pod) -> None:
+    """The pod as it was last seen: needed when it is deleted while no kubelet is there."""
+    folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_bytes(_manifest(folder), encode(pod))
+
+
+def load_manifest(folder: PodFolder) -> Pod | None:
+    try:
+        return decode(_manifest(folder).read_bytes(), Pod)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def save(folder: PodFolder, record: PodRecord) -> None:
+    folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_json(folder.record, record)
+
+
+def load(folder: PodFolder) -> PodRecord | None:
+    return read_json(folder.record, PodRecord)
+
+
+def run_of(number: int, state: State | None, message: str = "") -> Run:
+    """A run as its shim tells it; `message` is its termination message."""
+    if state is None:
+        return Run(number=number, identity="")
+    started = _moment_of(state.started)
+    if not state.has_ended:
+        return Run(number=number, identity=state.id, started=started if state.phase == "running" else None)
+    outcome = Outcome(
+        code=state.code,
+        signal=state.signal,
+        reason=_reason(state),
+        message=state.error or message or (LOST_WORDS if state.lost else ""),
+        started=started,
+        finished=_moment_of(state.finished) or moment(0),
+    )
+    return Run(number=number, identity=state.id, started=started, outcome=outcome)
+
+
+def _reason(state: State) -> str:
+    if state.lost:
+        return LOST
+    if state.error:
+        return "StartError"
+    return "Completed" if state.code == 0 else "Error"
+
+
+def _moment_of(nanoseconds: int) -> dt.datetime | None:
+    return moment(nanoseconds / 1_000_000_000) if nanoseconds else None

@@ -1,0 +1,817 @@
+"""Pods on a node: the kubelet, the in-process API, real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tarragon.base.clock import ManualClock, SystemClock
+from tarragon.base.errors import TarragonError
+from tarragon.cluster.errors import BadRequest
+from tarragon.kube.core import SERVICES
+from tarragon.localcluster.kubelet.kept import kept_logs
+from tarragon.localcluster.kubelet.kubelet import Kubelet, end_everything
+from tarragon.localcluster.kubelet.logs import read
+from tarragon.localcluster.kubelet.ports import allotted
+from tarragon.localcluster.kubelet.shims import state_of
+from tests.kubelet.builders import container_json
+from tests.kubelet.waiting import eventually
+from tests.kubelet.world import Json, World, state, terminated
+
+FOREVER = "echo ready; while :; do sleep 0.05; done"
+STUBBORN = f"trap '' TERM; {FOREVER}"
+POLITE = "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done"
+
+
+def message_of(pod: Json) -> str:
+    return str(state(pod).get("waiting", {}).get("message", ""))
+
+
+def shim_of(world: World, pod: Json, container: str = "main", number: int = 0) -> int:
+    told = state_of(world.node / "pods" / pod["metadata"]["uid"] / "runs" / container / str(number))
+    assert told
+    assert told.shim
+    return told.shim.pid
+
+
+def main_of(world: World, pod: Json, container: str = "main", number: int = 0) -> int:
+    told = state_of(world.node / "pods" / pod["metadata"]["uid"] / "runs" / container / str(number))
+    assert told
+    assert told.main
+    return told.main.pid
+
+
+# Running
+
+
+async def test_a_pod_runs_to_its_end(world: World) -> None:
+    world.start_kubelet()
+    await world.run("echo hello; exit 3", restartPolicy="Never")
+
+    pod = await world.phase("Failed")
+
+    assert terminated(pod)["exitCode"] == 3
+    assert terminated(pod)["reason"] == "Error"
+    assert await world.log() == "hello\n"
+    assert world.processes() == set()
+
+
+async def test_a_pod_is_told_as_a_kubelet_tells_it(world: World) -> None:
+    world.start_kubelet()
+    await world.run(FOREVER)
+
+    pod = await world.phase("Running")
+
+    status = pod["status"]
+    assert {each["type"]: each["status"] for each in status["conditions"]} == dict.fromkeys(
+        ("Initialized", "Ready", "ContainersReady", "PodScheduled"), "True"
+    )
+    assert (status["podIP"], status["hostIP"]) == ("127.0.0.1", "127.0.0.1")
+    assert status["containerStatuses"][0]["containerID"].startswith("tarragon://")
+    told = dict(await world.events())
+    assert told["Created"] == "Created container main"
+    assert told["Started"] == "Started container main"
+    assert told["Pulled"].startswith('Container image "example/train:1" stands for the environment /')
+
+
+async def test_all_containers_of_a_pod_run_beside_each_other(world: World) -> None:
+    world.start_kubelet()
+    meet = "touch {0}; until [ -e {1} ]; do sleep 0.01; done"
+    one, two = world.folder / "one", world.folder / "two"
+    await world.create(
+        "p",
+        container_json(name="a", command=["sh", "-c", meet.format(one, two)]),
+        container_json(name="b", command=["sh", "-c", meet.format(two, one)]),
+        restartPolicy="Never",
+    )
+
+    await world.phase("Succeeded")
+
+
+async def test_init_containers_run_one_after_the_other_before_the_others(world: World) -> None:
+    world.start_kubelet()
+    said = world.folder / "said"
+    say = [container_json(name=f"i{n}", command=["sh", "-c", f"echo {n} >> {said}"]) for n in (1, 2, 3)]
+
+    await world.run(f"echo main >> {said}", restartPolicy="Never", initContainers=say)
+    pod = await world.phase("Succeeded")
+
+    assert said.read_text().split() == ["1", "2", "3", "main"]
+    assert [each["ready"] for each in pod["status"]["initContainerStatuses"]] == [True, True, True]
+
+
+async def test_a_failed_init_container_fails_a_pod_that_never_restarts(world: World) -> None:
+    world.start_kubelet()
+
+    await world.run("echo no", restartPolicy="Never", initContainers=[container_json(name="i", command=["false"])])
+    pod = await world.phase("Failed")
+
+    assert pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 1
+    assert state(pod) == {"waiting": {"reason": "PodInitializing"}}
+
+
+async def test_a_sidecar_runs_beside_the_others_and_ends_with_them(world: World) -> None:
+    world.start_kubelet()
+    up = world.folder / "up"
+    sidecar = container_json(name="side", command=["sh", "-c", f"touch {up}; {FOREVER}"], restartPolicy="Always")
+
+    await world.run(f"until [ -e {up} ]; do sleep 0.01; done", restartPolicy="Never", initContainers=[sidecar])
+
+    await world.phase("Succeeded")
+    assert world.processes() == set()
+
+
+# Failing
+
+
+async def test_a_command_that_is_not_there_fails_as_with_a_container_runtime(world: World) -> None:
+    world.start_kubelet()
+    await world.create("p", container_json(command=["nope"]), restartPolicy="Never")
+
+    pod = await world.phase("Failed")
+
+    words = 'exec: "nope": executable file not found in $PATH'
+    assert terminated(pod) == {
+        "exitCode": 128,
+        "reason": "StartError",
+        "message": words,
+        "startedAt": "1970-01-01T00:00:00Z",
+        "finishedAt": terminated(pod)["finishedAt"],
+        "containerID": terminated(pod)["containerID"],
+    }
+    assert ("Failed", f"Error: {words}") in await world.events()
+
+
+async def test_a_death_by_signal_is_128_and_its_number(world: World) -> None:
+    world.start_kubelet()
+    await world.run(FOREVER, restartPolicy="Never")
+    await world.says("ready")
+
+    os.kill(main_of(world, await world.get()), signal.SIGKILL)
+    pod = await world.phase("Failed")
+
+    assert (terminated(pod)["exitCode"], terminated(pod)["signal"]) == (137, 9)
+
+
+async def test_a_container_whose_shim_is_killed_is_lost_and_says_so(world: World) -> None:
+    world.start_kubelet()
+    await world.run(f"setsid sleep 1000 & {FOREVER}", restartPolicy="Never")
+    await world.says("ready")
+
+    os.kill(shim_of(world, await world.get()), signal.SIGKILL)
+    pod = await world.phase("Failed")
+
+    told = terminated(pod)
+    assert (told["exitCode"], told["reason"]) == (137, "ContainerStatusUnknown")
+    assert told["message"] == (
+        "the process that supervised the container is gone and has left no record of how the container ended"
+    )
+    assert world.processes() == set()
+
+
+async def test_a_lost_container_is_restarted_if_its_pod_wants_that(world: World) -> None:
+    world.start_kubelet()
+    await world.run(FOREVER)
+    await world.says("ready")
+
+    os.kill(shim_of(world, await world.get()), signal.SIGKILL)
+    pod = await world.until(
+        lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] == 1 and "running" in state(pod)
+    )
+
+    assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
+
+
+async def test_restarts_are_at_once_and_then_after_ten_twenty_forty_seconds(world: World) -> None:
+    clock = ManualClock()
+    world.start_kubelet(clock)
+    await world.run("echo run; exit 1", restartPolicy="OnFailure")
+
+    uid = (await world.get())["metadata"]["uid"]
+    for restarts, pause in ((1, 10), (2, 20), (3, 40)):
+        pod = await world.until(lambda pod, pause=pause: f"back-off {pause}s" in message_of(pod))  # type: ignore[misc]
+        assert state(pod)["waiting"] == {
+            "reason": "CrashLoopBackOff",
+            "message": f"back-off {pause}s restarting failed container=main pod=p_default({uid})",
+        }
+        assert pod["status"]["containerStatuses"][0]["restartCount"] == restarts
+        assert pod["status"]["phase"] == "Running"
+        clock.advance(pause)
+
+    assert ("BackOff", f"Back-off restarting failed container main in pod p_default({uid})") in await world.events()
+
+
+async def test_a_back_off_survives_the_kubelet(world: World) -> None:
+    clock = ManualClock()
+    world.start_kubelet(clock)
+    await world.run("exit 1", restartPolicy="OnFailure")
+    await world.waiting("CrashLoopBackOff")
+    clock.advance(10)
+    await world.until(lambda pod: "back-off 20s" in message_of(pod))
+
+    await world.stop_kubelet()
+    world.start_kubelet(clock)
+    clock.advance(20)
+
+    await world.until(lambda pod: "back-off 40s" in message_of(pod))
+
+
+async def test_the_log_of_the_run_before_is_kept_and_no_more(world: World) -> None:
+    clock = ManualClock()
+    world.start_kubelet(clock)
+    await world.run("echo $TARRAGON_CONTAINER_ID; exit 1", restartPolicy="OnFailure")
+    await world.waiting("CrashLoopBackOff")
+    first = await world.log()
+    clock.advance(10)
+    pod = await world.until(lambda pod: "back-off 20s" in message_of(pod))
+
+    last = await world.log()
+
+    assert first != last
+    logs = world.node / "logs/default/p" / pod["metadata"]["uid"] / "main"
+    assert sorted(path.name for path in logs.iterdir()) == ["1.log", "2.log"]
+
+
+async def test_a_container_may_leave_a_message(world: World) -> None:
+    world.start_kubelet()
+    script = "echo lost the data > /dev/termination-log; exit 1"
+    await world.run(script, restartPolicy="Never")
+
+    assert terminated(await world.phase("Failed"))["message"] == "lost the data\n"
+
+
+async def test_a_failed_container_may_leave_the_end_of_its_log(world: World) -> None:
+    world.start_kubelet()
+    wish = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    await world.run("seq 1 100; exit 1", restartPolicy="Never", container=wish)
+
+    message = terminated(await world.phase("Failed"))["message"]
+
+    assert message == "".join(f"{number}\n" for number in range(21, 101))
+
+
+async def test_a_pod_has_only_so_long_as_it_says(world: World) -> None:
+    clock = ManualClock()
+    world.start_kubelet(clock)
+    await world.run(FOREVER, activeDeadlineSeconds=60)
+    await world.says("ready")
+
+    clock.advance(60)
+    pod = await world.phase("Failed")
+
+    assert (pod["status"]["reason"], terminated(pod)["exitCode"]) == ("DeadlineExceeded", 143)
+
+
+# What a container lacks
+
+
+async def test_a_container_starts_when_the_config_map_that_it_lacks_appears(world: World) -> None:
+    clock = ManualClock()
+    world.start_kubelet(clock)
+    source = [{"name": "LR", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "lr"}}}]
+    await world.run("echo lr is $LR", restartPolicy="Never", container={"env": source})
+    assert await world.waiting("CreateContainerConfigError") == 'configmap "settings" not found'
+
+    await world.config_map("settings", lr="0.1")
+    clock.advance(1)
+    await world.phase("Succeeded")
+
+    assert await world.log() == "lr is 0.1\n"
+    assert ("Failed", 'Error: configmap "settings" not found') in await world.events()
+
+
+async def test_a_volume_that_cannot_be_mounted_is_told_in_an_event(world: World) -> None:
+    world.start_kubelet(ManualClock())
+    await world.run("true", volumes=[{"name": "data", "configMap": {"name": "none"}}])
+
+    words = 'MountVolume.SetUp failed for volume "data" : configmap "none" not found'
+    pod = await world.until(lambda pod: state(pod).get("waiting", {}).get("message"))
+
+    assert state(pod)["waiting"] == {"reason": "ContainerCreating", "message": words}
+    assert ("FailedMount", words) in await world.events()
+
+
+async def test_a_container_of_which_nobody_knows_what_to_start_says_what_to_add(world: World) -> None:
+    world.start_kubelet(ManualClock())
+    await world.create("p", {"name": "main", "image": "acme/x:1"})
+
+    message = await world.waiting("CreateContainerConfigError")
+
+    assert "what the image acme/x:1 starts by itself is not known on this machine" in message
+    assert "{entrypoint: [python, /app/main.py]}" in message
+
+
+async def test_a_mended_image_file_is_heeded_without_a_restart(world: World) -> None:
+    clock = ManualClock()
+    images = world.folder / "images.yaml"
+    images.write_text("acme/*: {folder: /no/such/environment}")
+    world.start_kubelet(clock, images=images)
+    await world.create("p", {"name": "main", "image": "acme/x:1"}, restartPolicy="Never")
+    assert "/no/such/environment, which does not exist" in await world.waiting("ErrImageNeverPull")
+
+    images.write_text(f"acme/*: {{folder: {world.folder}, entrypoint: [echo, from the image]}}")
+    clock.advance(1)
+    await world.phase("Succeeded")
+
+    assert await world.log() == "from the image\n"
+
+
+async def test_a_working_directory_that_is_not_there_says_what_to_do(world: World) -> None:
+    world.start_kubelet(ManualClock())
+    await world.run("true", container={"workingDir": "/no/such/folder"})
+
+    message = await world.waiting("CreateContainerConfigError")
+
+    assert message.startswith("the working directory /no/such/folder is no folder of this machine")
+
+
+# Where a container works
+
+
+async def test_the_working_directory_is_the_callers_folder_if_the_container_names_none(world: World) -> None:
+    world.start_kubelet()
+    await world.run("pwd", restartPolicy="Never", metadata={"annotations": {"tarragon.dev/workdir": str(world.folder)}})
+
+    await world.phase("Succeeded")
+
+    assert await world.log() == f"{world.folder}\n"
+
+
+async def test_mount_paths_are_translated_in_commands_arguments_variables_and_the_working_directory(
+    world: World,
+) -> None:
+    world.start_kubelet()
+    await world.config_map("code", **{"train.py": "import sys, os; print(sys.argv[1], os.environ['OUT'], os.getcwd())"})
+    fields = {
+        "command": ["python", "/opt/train/train.py"],
+        "args": ["--data=/data/in.csv"],
+        "env": [{"name": "OUT", "value": "/data/out"}],
+        "workingDir": "/data",
+        "volumeMounts": [{"name": "code", "mountPath": "/opt/train"}, {"name": "data", "mountPath": "/data"}],
+    }
+    volumes = [{"name": "code", "configMap": {"name": "code"}}, {"name": "data", "emptyDir": {}}]
+
+    await world.create("p", container_json(**fields), restartPolicy="Never", volumes=volumes)
+    pod = await world.phase("Succeeded")
+
+    data = world.node / "pods" / pod["metadata"]["uid"] / "volumes/data"
+    assert await world.log() == f"--data={data}/in.csv {data}/out {data}\n"
+
+
+async def test_folders_that_the_user_named_stand_for_claims_and_images(world: World) -> None:
+    world.start_kubelet()
+    (world.folder / "bin").mkdir()
+    greet = world.folder / "bin/greet"
+    greet.write_text("#!/bin/sh\necho hello from $1\n")
+    greet.chmod(0o755)
+    (world.folder / "mine").mkdir()
+    annotations = {
+        "tarragon.dev/volumes": json.dumps({"data": str(world.folder / "mine")}),
+        "tarragon.dev/environments": json.dumps({"example/train": str(world.folder)}),
+    }
+    mounts = [{"name": "v", "mountPath": "/data"}]
+    claim = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+
+    body = container_json(command=["greet", "/data"], volumeMounts=mounts)
+    await world.create("p", body, restartPolicy="Never", volumes=claim, metadata={"annotations": annotations})
+    await world.phase("Succeeded")
+
+    assert await world.log() == f"hello from {world.folder}/mine\n"
+
+
+SERVER = """
+import http.server, json, os
+cluster = json.loads(os.environ["TF_CONFIG"])["cluster"]
+host, port = cluster["ps"][0].split(":")
+print("listening on", host, port, flush=True)
+class Hello(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"hello worker")
+http.server.HTTPServer((host, int(port)), Hello).serve_forever()
+"""
+CLIENT = """
+import json, os, time, urllib.error, urllib.request
+cluster = json.loads(os.environ["TF_CONFIG"])["cluster"]
+for attempt in range(200):
+    try:
+        print(urllib.request.urlopen("http://" + cluster["ps"][0]).read().decode(), flush=True)
+        break
+    except urllib.error.URLError:
+        time.sleep(0.05)
+"""
+
+
+async def test_two_pods_find_each_other_by_the_names_of_their_services(world: World) -> None:
+    """One says the full name, the other the short one: it is the same service."""
+    world.start_kubelet()
+    ports = {"ports": [{"port": 2222}], "clusterIP": "None", "selector": {"x": "y"}}
+    await world.cluster.create(SERVICES, {"metadata": {"name": "job-ps-0", "namespace": "default"}, "spec": ports})
+    full = {"cluster": {"ps": ["job-ps-0.default.svc:2222"]}, "task": {"type": "ps", "index": 0}}
+    short = {"cluster": {"ps": ["job-ps-0:2222"]}, "task": {"type": "worker", "index": 0}}
+
+    def replica(script: str, config: Json) -> Json:
+        return container_json(
+            command=["python", "-c", script], env=[{"name": "TF_CONFIG", "value": json.dumps(config)}]
+        )
+
+    await world.create("ps", replica(SERVER, full), restartPolicy="Never")
+    await world.create("worker", replica(CLIENT, short), restartPolicy="Never")
+    await world.phase("Succeeded", "worker")
+
+    assert await world.log("worker") == "hello worker\n"
+    ((address, port),) = allotted(world.folder / "node").items()
+    assert (address.name, address.port) == ("job-ps-0", 2222)
+    assert (await world.log("ps")).startswith(f"listening on 127.0.0.1 {port}\n")
+
+
+async def test_ports_are_given_back_when_neither_pods_nor_services_need_them(world: World) -> None:
+    world.start_kubelet()
+    env = [{"name": "PEER", "value": "other.default.svc:2222"}]
+    await world.run("echo $PEER", restartPolicy="Never", container={"env": env})
+    await world.phase("Succeeded")
+    assert re.fullmatch(r"127\.0\.0\.1:2\d{4}\n", await world.log())
+
+    await world.delete()
+    await world.vanished()
+
+    await eventually(lambda: allotted(world.folder / "node") == {})
+
+
+# What a node has
+
+
+async def test_a_pod_that_does_not_fit_is_refused_as_a_kubelet_refuses_it(world: World) -> None:
+    world.start_kubelet()
+    await world.run(FOREVER, "big", container={"resources": {"requests": {"memory": "6Gi"}}})
+    await world.phase("Running", "big")
+
+    await world.run("true", "more", container={"resources": {"requests": {"memory": "3Gi"}}})
+    pod = await world.phase("Failed", "more")
+
+    assert pod["status"]["reason"] == "OutOfmemory"
+    assert pod["status"]["message"] == (
+        "Pod was rejected: Node didn't have enough resource: memory, requested: 3Gi, used: 6Gi, capacity: 8Gi"
+    )
+    assert "containerID" not in pod["status"]["containerStatuses"][0]
+
+
+async def test_cpus_are_shares_where_the_node_says_so(world: World) -> None:
+    world.start_kubelet()
+    await world.run("true", restartPolicy="Never", container={"resources": {"requests": {"cpu": "20"}}})
+
+    await world.phase("Succeeded")
+
+
+async def test_what_a_finished_pod_had_is_free_again(world: World) -> None:
+    world.start_kubelet()
+    for name in ("one", "two", "three"):
+        await world.run("true", name, restartPolicy="Never", container={"resources": {"requests": {"memory": "6Gi"}}})
+        await world.phase("Succeeded", name)
+
+
+def wants_gpus(count: int) -> Json:
+    return {"resources": {"limits": {"nvidia.com/gpu": count}}}
+
+
+async def test_each_gpu_belongs_to_one_container_at_a_time_also_after_a_restart(world: World) -> None:
+    world.start_kubelet()
+    script = f"echo $CUDA_VISIBLE_DEVICES; {FOREVER}"
+    await world.run(script, "one", container=wants_gpus(1))
+    await world.says("ready", "one")
+    await world.stop_kubelet()
+    world.start_kubelet()
+    await world.run(script, "two", container=wants_gpus(1))
+    await world.says("ready", "two")
+
+    await world.run("true", "three", container=wants_gpus(1))
+    pod = await world.phase("Failed", "three")
+
+    assert pod["status"]["reason"] == "OutOfnvidia.com/gpu"
+    seen = [(await world.log(name)).split()[0] for name in ("one", "two")]
+    assert sorted(seen) == ["GPU-a", "GPU-b"]
+
+
+async def test_a_scheduler_may_choose_the_gpu(world: World) -> None:
+    world.start_kubelet()
+    wish = {"annotations": {"tarragon.dev/gpus": "GPU-b"}}
+    await world.run("echo $CUDA_VISIBLE_DEVICES", restartPolicy="Never", container=wants_gpus(1), metadata=wish)
+
+    await world.phase("Succeeded")
+
+    assert await world.log() == "GPU-b\n"
+
+
+async def test_the_node_says_what_it_has_and_that_it_is_ready(world: World) -> None:
+    world.start_kubelet(labels={"disk": "ssd"})
+    await world.run("true", restartPolicy="Never")
+    await world.phase("Succeeded")
+
+    node = await world.node_object()
+
+    assert node["status"]["allocatable"] == {"cpu": "4", "memory": "8Gi", "pods": "20", "nvidia.com/gpu": "2"}
+    assert node["status"]["conditions"][0]["type"] == "Ready"
+    assert node["status"]["conditions"][0]["status"] == "True"
+    assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "n"
+    assert node["metadata"]["labels"]["disk"] == "ssd"
+    assert node["metadata"]["annotations"]["tarragon.dev/overcommit"] == "cpu"
+
+
+# Deleting
+
+
+async def test_a_deleted_pod_has_its_grace_and_goes_when_nothing_runs_any_more(world: World) -> None:
+    world.start_kubelet()
+    await world.run(POLITE)
+    await world.says("ready")
+
+    await world.delete(grace=30)
+    pod = await world.phase("Failed")
+    await world.vanished()
+
+    assert terminated(pod)["exitCode"] == 7
+    assert world.processes() == set()
+    await eventually(lambda: not list((world.node / "pods").iterdir()))
+
+
+async def test_a_pod_that_does_not_listen_is_killed_after_its_grace(world: World) -> None:
+    world.start_kubelet()
+    await world.run(f'setsid sh -c "{STUBBORN}" & {STUBBORN}')
+    await world.says("ready")
+
+    await world.delete(grace=1)
+    pod = await world.phase("Failed")
+    await world.vanished()
+
+    assert terminated(pod)["exitCode"] == 137
+    assert world.processes() == set()
+
+
+async def test_a_second_delete_shortens_the_grace(world: World) -> None:
+    world.start_kubelet()
+    await world.run(STUBBORN)
+    await world.says("ready")
+
+    await world.delete(grace=1000)
+    await world.delete(grace=1)
+
+    await world.vanished()
+    await eventually(lambda: world.processes() == set())
+
+
+async def test_a_pod_that_is_deleted_by_force_leaves_no_process(world: World) -> None:
+    world.start_kubelet()
+    await world.run(STUBBORN)
+    await world.says("ready")
+
+    await world.delete(grace=0)
+
+    await world.vanished()
+    await eventually(lambda: world.processes() == set() and not list((world.node / "pods").iterdir()))
+
+
+async def test_a_pod_of_the_same_name_waits_until_the_old_one_has_ended(world: World) -> None:
+    world.start_kubelet()
+    lock = world.folder / "lock"
+    script = f"mkdir {lock} || exit 9; echo ready; sleep 0.3; rmdir {lock}"
+    await world.run(f"trap '' TERM; {script}", restartPolicy="Never")
+    await world.says("ready")
+
+    await world.delete(grace=0)
+    await world.vanished()
+    await world.run(script, restartPolicy="Never")
+
+    await world.phase("Succeeded")
+
+
+async def test_a_pod_that_has_not_started_yet_can_be_deleted(world: World) -> None:
+    world.start_kubelet(ManualClock())
+    await world.run("true", container={"envFrom": [{"configMapRef": {"name": "none"}}]})
+    await world.waiting("CreateContainerConfigError")
+
+    await world.delete()
+
+    await world.vanished()
+
+
+async def test_the_logs_of_a_deleted_pod_stay(world: World) -> None:
+    world.start_kubelet()
+    labels = {"job": "mnist"}
+    await world.run("echo last words; exit 4", restartPolicy="Never", metadata={"labels": labels})
+    await world.phase("Failed")
+    await world.delete()
+    await world.vanished()
+    await eventually(lambda: not list((world.node / "pods").iterdir()))
+    await world.stop_kubelet()
+
+    (kept,) = kept_logs(world.folder / "node", "default", "job=mnist")
+
+    (run,) = kept.facts.runs
+    assert (run.container, run.code, run.reason) == ("main", 4, "Error")
+    assert kept.facts.removed > 0
+    assert b"".join(read(kept.log(run))) == b"last words\n"
+
+
+# Crashing
+
+
+async def test_containers_go_on_without_the_kubelet_and_the_next_one_takes_them_up(world: World) -> None:
+    world.start_kubelet()
+    await world.run(POLITE, restartPolicy="Never")
+    await world.says("ready")
+
+    await world.stop_kubelet()
+    assert world.processes()
+    world.start_kubelet()
+    await world.delete(grace=30)
+    pod = await world.phase("Failed")
+
+    assert terminated(pod)["exitCode"] == 7
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+async def test_what_ends_while_no_kubelet_is_there_is_told_by_the_next(world: World) -> None:
+    world.start_kubelet()
+    go = world.folder / "go"
+    await world.run(f"echo ready; until [ -e {go} ]; do sleep 0.02; done; exit 5", restartPolicy="Never")
+    await world.says("ready")
+    await world.stop_kubelet()
+
+    go.touch()
+    await eventually(lambda: not world.processes())
+    world.start_kubelet()
+
+    assert terminated(await world.phase("Failed"))["exitCode"] == 5
+
+
+async def test_a_pod_that_is_deleted_while_no_kubelet_is_there_is_cleaned_up_by_the_next(world: World) -> None:
+    world.start_kubelet()
+    await world.run(FOREVER)
+    await world.says("ready")
+    await world.stop_kubelet()
+
+    await world.delete(grace=0)
+    world.start_kubelet()
+
+    await eventually(lambda: not world.processes() and not list((world.node / "pods").iterdir()))
+
+
+async def test_a_run_that_was_thought_of_but_not_begun_is_not_counted(world: World) -> None:
+    """The kubelet was killed after it had written what to start and before it had started it."""
+    world.start_kubelet()
+    await world.run("true", restartPolicy="Never", container={"envFrom": [{"configMapRef": {"name": "late"}}]})
+    await world.waiting("CreateContainerConfigError")
+    await world.stop_kubelet()
+    pod = await world.get()
+    folder = world.node / "pods" / pod["metadata"]["uid"] / "runs/main/0"
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text('{"id": "x"}')
+    await world.config_map("late", a="b")
+
+    world.start_kubelet()
+    pod = await world.phase("Succeeded")
+
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+async def test_pods_whose_folder_is_gone_are_lost_not_run_again(world: World) -> None:
+    world.start_kubelet()
+    await world.run(f"date >> {world.folder}/starts; {FOREVER}", restartPolicy="Never")
+    await world.says("ready")
+    await world.run(f"date >> {world.folder}/starts", "done", restartPolicy="Never")
+    await world.phase("Succeeded", "done")
+    await world.stop_kubelet()
+
+    shutil.rmtree(world.node / "pods")
+    world.start_kubelet()
+    pod = await world.phase("Failed")
+
+    assert terminated(pod)["reason"] == "ContainerStatusUnknown"
+    assert state(await world.get("done"))["terminated"]["exitCode"] == 0
+    await eventually(lambda: not world.processes())
+    assert len((world.folder / "starts").read_text().splitlines()) == 2
+
+
+async def test_two_kubelets_never_run_one_node(world: World) -> None:
+    world.start_kubelet()
+    await world.run("true", restartPolicy="Never")
+    await world.phase("Succeeded")
+
+    with pytest.raises(TarragonError, match="another kubelet already runs this node"):
+        await Kubelet(world.cluster, world.settings(), SystemClock()).run()
+
+
+DAEMON = """
+import asyncio, sys
+from pathlib import Path
+from tarragon.base.clock import SystemClock
+from tests.kubelet.world import World
+
+async def main():
+    world = await World.make(Path(sys.argv[1]))
+    world.start_kubelet()
+    print("up", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def have_begun(folder: Path, count: int) -> bool:
+    return len(list(folder.glob("runs-*"))) >= count
+
+
+async def test_kill_9_of_the_whole_cluster_at_random_moments_neither_loses_nor_doubles_a_run(tmp_path: Path) -> None:
+    """API and kubelet in one process, killed again and again while ten pods run; each may run once, and does."""
+    folder = tmp_path
+    world = await World.make(folder)
+    for number in range(10):
+        script = f"echo begin >> {folder}/runs-{number}; sleep 0.{number}; echo end >> {folder}/runs-{number}"
+        await world.run(script, f"p{number}", restartPolicy="Never")
+    await world.api.close()
+
+    for moment in range(8):
+        daemon = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", DAEMON, str(folder), stdout=asyncio.subprocess.PIPE
+        )
+        assert daemon.stdout
+        await daemon.stdout.readline()
+        await eventually(partial(have_begun, folder, moment))
+        daemon.kill()
+        await daemon.wait()
+
+    world = await World.make(folder)
+    try:
+        world.start_kubelet()
+        for number in range(10):
+            await world.phase("Succeeded", f"p{number}")
+            assert (folder / f"runs-{number}").read_text() == "begin\nend\n"
+        assert world.processes() == set()
+    finally:
+        await world.close()
+
+
+# Ending a node
+
+
+async def test_a_node_that_is_shut_down_ends_its_containers_and_says_so(world: World) -> None:
+    kubelet = world.start_kubelet()
+    await world.run(POLITE)
+    await world.says("ready")
+
+    await kubelet.end_all()
+
+    pod = await world.get()
+    assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "Terminated")
+    assert terminated(pod)["exitCode"] == 7
+    assert world.processes() == set()
+
+
+async def test_containers_without_a_kubelet_can_be_ended(world: World) -> None:
+    world.start_kubelet()
+    await world.run(POLITE, "polite")
+    await world.run(STUBBORN, "stubborn", terminationGracePeriodSeconds=1)
+    await world.says("ready", "polite")
+    await world.says("ready", "stubborn")
+    await world.stop_kubelet()
+
+    await end_everything(world.node, SystemClock())
+
+    assert world.processes() == set()
+    assert "bye\n" in await world.log("polite")
+
+
+async def test_ending_the_containers_of_a_node_that_never_was_is_no_error(tmp_path: Path) -> None:
+    await end_everything(tmp_path / "none", SystemClock())
+
+
+# Reading logs
+
+
+async def test_following_a_log_shows_what_comes_until_the_end(world: World) -> None:
+    world.start_kubelet()
+    go = world.folder / "go"
+    await world.run(f"echo one; until [ -e {go} ]; do sleep 0.02; done; echo two", restartPolicy="Never")
+    await world.says("one")
+
+    following = asyncio.create_task(world.log(follow=True))
+    go.touch()
+
+    assert await following == "one\ntwo\n"
+
+
+async def test_a_container_that_has_not_started_has_no_log_yet(world: World) -> None:
+    world.start_kubelet(ManualClock())
+    await world.run("true", container={"envFrom": [{"configMapRef": {"name": "none"}}]})
+    await world.waiting("CreateContainerConfigError")
+
+    with pytest.raises(BadRequest, match="is waiting to start: CreateContainerConfigError"):
+        await world.log()

@@ -1,0 +1,177 @@
+"""A kubelet at work on the in-process API, with real processes; what a test wants to see is awaited by watching."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tarragon.base.clock import Clock, SystemClock
+from tarragon.cluster.errors import AlreadyExists
+from tarragon.cluster.port import Cluster, DeleteOptions, LogOptions, Selection
+from tarragon.kube.core import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS
+from tarragon.kube.meta import Key
+from tarragon.localcluster.api import Api
+from tarragon.localcluster.client import InProcess
+from tarragon.localcluster.kubelet import shim, shims
+from tarragon.localcluster.kubelet.kubelet import Kubelet
+from tarragon.localcluster.kubelet.layout import NodeFolder
+from tarragon.localcluster.kubelet.node import NodeSettings
+from tarragon.localcluster.kubelet.pod_logs import NodeLogs
+from tests.kubelet.builders import container_json, pod_json
+
+Json = dict[str, Any]
+ANY_POD = PODS.reading(dict)
+GI = 2**30 * 1000
+
+
+class World:
+    """One node `n` with 8 Gi and two GPUs; `start_kubelet` and `stop_kubelet` come in any order."""
+
+    def __init__(self, api: Api, folder: Path) -> None:
+        self.api = api
+        self.cluster = InProcess(api)
+        self.folder = folder
+        self.kubelet: Kubelet | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def make(cls, folder: Path) -> World:
+        world = cls(await Api.open(folder / "state.db", SystemClock()), folder)
+        with contextlib.suppress(AlreadyExists):
+            await world.cluster.create(NAMESPACES, {"metadata": {"name": "default"}})
+        return world
+
+    @property
+    def node(self) -> Path:
+        return self.folder / "node/n"
+
+    @property
+    def logs(self) -> NodeLogs:
+        return NodeLogs(NodeFolder(self.node), SystemClock())
+
+    def settings(self, **changes: Any) -> NodeSettings:
+        said: dict[str, Any] = {
+            "name": "n",
+            "folder": self.node,
+            "capacity": {"cpu": 4000, "memory": 8 * GI, "pods": 20_000, "nvidia.com/gpu": 2000},
+            "shared": frozenset({"cpu"}),
+            "gpus": ("GPU-a", "GPU-b"),
+            "registry": self.folder / "registry",
+        }
+        return NodeSettings(**(said | changes))
+
+    def start_kubelet(self, clock: Clock | None = None, cluster: Cluster | None = None, **settings: Any) -> Kubelet:
+        self.kubelet = Kubelet(cluster or self.cluster, self.settings(**settings), clock or SystemClock())
+        self._running = asyncio.create_task(self.kubelet.run())
+        return self.kubelet
+
+    async def stop_kubelet(self) -> None:
+        if self.kubelet and self._running:
+            self.kubelet.stop()
+            await self._running
+            self.kubelet = self._running = None
+
+    async def close(self) -> None:
+        """Whatever a test has left running is killed."""
+        try:
+            await self.stop_kubelet()
+        finally:
+            identity = self.node / "identity"
+            if identity.exists():
+                shims.end_marked(f"{shim.MARK}={identity.read_text()}.".encode())
+            await self.api.close()
+
+    def processes(self) -> set[str]:
+        """Marks of all processes of this node's containers."""
+        identity = self.node / "identity"
+        return shims.identities(f"{identity.read_text()}.") if identity.exists() else set()
+
+    # --------------------------------------------------------------------------------------------------------- the API
+
+    async def create(self, name: str = "p", *containers: Json, **spec: Any) -> Json:
+        created: Json = await self.cluster.create(ANY_POD, pod_json(name, *containers, **spec))
+        return created
+
+    async def run(self, script: str, name: str = "p", **spec: Any) -> Json:
+        """A pod with one container that runs a shell script."""
+        fields = spec.pop("container", {})
+        return await self.create(name, container_json(command=["sh", "-c", script], **fields), **spec)
+
+    async def get(self, name: str = "p") -> Json:
+        return await self.cluster.get(ANY_POD, Key("default", name))
+
+    async def delete(self, name: str = "p", grace: int | None = None) -> None:
+        await self.cluster.delete(ANY_POD, Key("default", name), DeleteOptions(grace_seconds=grace))
+
+    async def config_map(self, name: str, **data: str) -> None:
+        await self.cluster.create(CONFIG_MAPS, {"metadata": {"name": name, "namespace": "default"}, "data": data})
+
+    async def until(self, holds: Callable[[Json], Any], name: str = "p") -> Json:
+        """The first state of the pod of which this is true, from now on."""
+        selection = Selection(namespace="default", fields=f"metadata.name={name}")
+        async with asyncio.timeout(60):
+            listing = await self.cluster.list(ANY_POD, selection)
+            for item in listing.items:
+                if holds(item):
+                    return item
+            async for event in self.cluster.watch(ANY_POD, selection, listing.resource_version):
+                if event.type in {"ADDED", "MODIFIED"} and event.object and holds(event.object):
+                    return event.object
+        raise AssertionError("the watch has ended")
+
+    async def phase(self, phase: str, name: str = "p") -> Json:
+        return await self.until(lambda pod: pod.get("status", {}).get("phase") == phase, name)
+
+    async def waiting(self, reason: str, name: str = "p") -> str:
+        """The message of the container that waits for this reason."""
+        pod = await self.until(lambda pod: state(pod).get("waiting", {}).get("reason") == reason, name)
+        return str(state(pod)["waiting"].get("message", ""))
+
+    async def vanished(self, name: str = "p") -> None:
+        selection = Selection(namespace="default", fields=f"metadata.name={name}")
+        async with asyncio.timeout(60):
+            listing = await self.cluster.list(ANY_POD, selection)
+            if listing.items:
+                async for event in self.cluster.watch(ANY_POD, selection, listing.resource_version):
+                    if event.type == "DELETED":
+                        return
+
+    async def log(self, name: str = "p", **options: Any) -> str:
+        pod = await self.get(name)
+        return b"".join([chunk async for chunk in self.logs.read(pod, LogOptions(**options))]).decode()
+
+    async def says(self, text: str, name: str = "p") -> None:
+        """Return when the container has written this, by following its log."""
+        await self.until(lambda pod: "running" in state(pod) or "terminated" in state(pod), name)
+        said = b""
+        async with asyncio.timeout(60):
+            async for chunk in self.logs.read(await self.get(name), LogOptions(follow=True)):
+                said += chunk
+                if text.encode() in said:
+                    return
+        raise AssertionError(f"has ended with {said!r}")
+
+    async def events(self, name: str = "p") -> list[tuple[str, str]]:
+        """Reason and message, as they came."""
+        assert self.kubelet
+        await self.kubelet.recorder.told()
+        listing = await self.cluster.list(EVENTS.reading(dict), Selection(namespace="default"))
+        about = [each for each in listing.items if each["involvedObject"]["name"] == name]
+        return [(each["reason"], each["message"]) for each in about]
+
+    async def node_object(self) -> Json:
+        return await self.cluster.get(NODES.reading(dict), Key("", "n"))
+
+
+def state(pod: Json, container: int = 0) -> Json:
+    statuses = pod.get("status", {}).get("containerStatuses") or [{}]
+    told: Json = statuses[container].get("state") or {}
+    return told
+
+
+def terminated(pod: Json) -> Json:
+    told: Json = state(pod)["terminated"]
+    return told
