@@ -7,7 +7,7 @@ import contextlib
 import functools
 import random
 import ssl
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,22 +28,24 @@ from tarragon.localcluster.controllers.kinds import listable
 from tarragon.localcluster.controllers.namespaces import NamespaceController
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
 from tarragon.localcluster.guard import guarded
-from tarragon.localcluster.home import Home, write_private
+from tarragon.localcluster.home import Home, unusable, write_private
+from tarragon.localcluster.kubelet.node import NodeSettings
 from tarragon.localcluster.kubelet.ports import allotted
 from tarragon.localcluster.kubelet.translate import Address
+from tarragon.localcluster.nodes import Nodes, Part
 from tarragon.localcluster.requests import ListOptions
 from tarragon.localcluster.scheduler import Scheduler
 
 Companion = Callable[[Cluster], Coroutine[Any, Any, None]]
 """Something that works in the cluster's process and is given the in-process port. One that runs beside never ends."""
 
-_Part = tuple[str, Callable[[], Coroutine[Any, Any, None]]]
 _UNFINISHED = ListOptions(fields="status.phase!=Succeeded,status.phase!=Failed", limit=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One cluster. `port` None is the one it had before, or any that is free.
+    """One cluster. Without `nodes` it is an API in which no pod runs. `port` None is the one it had before, or any
+    that is free.
 
     It ends by itself after `idle_seconds` in which no pod was unfinished and no client asked for anything; None never.
     `kubeconfig` is where to write one besides the home's own. `prepare` is done before any client is told of the
@@ -51,6 +53,7 @@ class Settings:
     """
 
     home: Home
+    nodes: Sequence[NodeSettings] = ()
     port: int | None = None
     idle_seconds: float | None = None
     kubeconfig: Path | None = None
@@ -68,8 +71,11 @@ class LocalCluster:
         self._client = InProcess(api)
         self._jitter = random.Random()
         self._kinds = listable(api.registry)
+        self._nodes = Nodes(self._client, settings.home.nodes, settings.nodes, clock)
         self._companions: list[asyncio.Task[None]] = []
-        self._parts: list[asyncio.Task[None]] = []
+        self._controllers: list[asyncio.Task[None]] = []
+        self._kubelets: list[asyncio.Task[None]] = []
+        api.pod_logs = self._nodes
 
     @classmethod
     async def start(cls, settings: Settings, clock: Clock, companions: Sequence[Companion] = ()) -> LocalCluster:
@@ -92,14 +98,17 @@ class LocalCluster:
 
     async def stop(self) -> None:
         """Answer what has been asked, store it, end. Containers go on running; the next start takes them up."""
-        await _end(self._companions)
-        await _end(self._parts)
+        for tasks in (self._companions, self._controllers, self._kubelets):
+            await _end(tasks)
         await self._server.stop()
         await self._api.close()
 
     async def end_pods(self) -> None:
-        """End the containers of all pods, with the grace that each of them has."""
+        """End the containers of all pods, with the grace that each of them has, and store how they ended."""
+        # Nobody may put new pods into the place of those that end.
         await _end(self._companions)
+        await _end(self._controllers)
+        await self._nodes.end_pods()
 
     @property
     def client(self) -> Cluster:
@@ -119,25 +128,33 @@ class LocalCluster:
         return self._server.last_request
 
     def _run(self, companions: Sequence[Companion]) -> None:
-        self._parts = [self._guarded(name, start) for name, start in self._all_parts()]
-        self._companions = [
-            self._guarded(f"companion {number}", functools.partial(companion, self._client))
+        beside = [
+            (f"companion {number}", functools.partial(companion, self._client))
             for number, companion in enumerate(companions)
         ]
+        self._kubelets = self._started(self._nodes.parts())
+        self._controllers = self._started(self._parts())
+        self._companions = self._started(beside)
 
-    def _guarded(self, name: str, start: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        return asyncio.create_task(guarded(name, start, self._clock, self._jitter), name=name)
+    def _started(self, parts: Iterable[Part]) -> list[asyncio.Task[None]]:
+        guards = ((name, guarded(name, start, self._clock, self._jitter)) for name, start in parts)
+        return [asyncio.create_task(guard, name=name) for name, guard in guards]
 
-    def _all_parts(self) -> Iterator[_Part]:
+    def _parts(self) -> Iterator[Part]:
         """Each is made anew whenever it is started again: what a dead one knew may be wrong."""
         client, clock, jitter = self._client, self._clock, self._jitter
         yield "upkeep of the store", self._api.maintain
+        yield "end of former nodes", self._retire_nodes
         yield "garbage collector", lambda: GarbageCollector(client, self._kinds, clock, jitter).run()
         yield "namespaces", lambda: NamespaceController(client, self._kinds, clock, jitter).run()
         yield "service accounts", lambda: ServiceAccountController(client, clock, jitter).run()
         yield "claims", lambda: ClaimController(client, clock, jitter).run()
         yield "endpoints", lambda: EndpointsController(client, self._local_port, clock, jitter).run()
         yield "scheduler", lambda: Scheduler(client, Binder(self._api).bind, clock, jitter).run()
+
+    async def _retire_nodes(self) -> None:
+        await self._nodes.retire()
+        await asyncio.Event().wait()  # once is enough
 
     def _local_port(self, service: Key, port: int) -> int | None:
         address = Address(namespace=service.namespace, name=service.name, port=port)
@@ -146,10 +163,13 @@ class LocalCluster:
 
 async def _listen(settings: Settings, clock: Clock, api: Api) -> ApiServer:
     home = settings.home
-    files = certificates(home, clock.now())
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(files.chain, files.key)
-    token = home.read_token()
+    try:
+        files = certificates(home, clock.now())
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(files.chain, files.key)
+        token = home.read_token()
+    except OSError as error:
+        raise unusable(home.folder, error) from error
     for port in [settings.port] if settings.port is not None else [_last_port(home), 0]:
         server = ApiServer(api, clock, Front(token=token, port=port, tls=tls))
         try:
@@ -158,7 +178,8 @@ async def _listen(settings: Settings, clock: Clock, api: Api) -> ApiServer:
             if port == 0 or settings.port is not None:
                 raise
         else:
-            write_private(home.port, server.url.rpartition(":")[2].encode())
+            with contextlib.suppress(OSError):  # then the next server has another port, and that is all
+                write_private(home.port, server.url.rpartition(":")[2].encode())
             return server
     raise AssertionError("port 0 either works or raises")
 

@@ -26,6 +26,7 @@ END_PODS = signal.SIGUSR1
 
 _LOOK_SECONDS = 0.03
 _ANSWER_SECONDS = 5.0
+_ASK_SECONDS = 1.0
 _UNFINISHED = "/api/v1/pods?limit=1&fieldSelector=status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -52,9 +53,9 @@ class _Child:
 
 
 async def running(home: Home) -> Server | None:
-    """The server of the home if it lives and answers."""
+    """The server of the home if it lives and answers. To be asked keeps an idle one awake."""
     server = read_server(home)
-    if server is None or not server.lives() or await _ask(home, server, "/readyz") is None:
+    if server is None or not server.lives() or await _ask(home, server, "/version") is None:
         return None
     return server
 
@@ -79,20 +80,26 @@ async def ensure_running(home: Home, clock: Clock, launch: Launch | None = None)
 async def stop(home: Home, clock: Clock, how: signal.Signals = signal.SIGTERM, patience: float = 60.0) -> Server | None:
     """End the server of the home and wait until it is gone. None when there was none.
 
-    One that does not answer within `patience` seconds is killed. SIGTERM leaves the pods running, END_PODS does not.
+    SIGTERM leaves the pods running. END_PODS does not: that takes as long as they have grace, and the server answers
+    meanwhile. One that has not answered for `patience` seconds is killed.
     """
     server = read_server(home)
     if server is None or not server.lives():
         return None
     with suppress(ProcessLookupError):
         os.kill(server.pid, how)
-    deadline = clock.monotonic() + patience
+    answered = asked = clock.monotonic()
     while server.lives() or is_occupied(home):
-        if clock.monotonic() > deadline:
+        await clock.sleep(_LOOK_SECONDS)
+        now = clock.monotonic()
+        if now - asked > _ASK_SECONDS:
+            asked = now
+            if await _ask(home, server, "/readyz") is not None:
+                answered = clock.monotonic()
+        if now - answered > patience:
             with suppress(ProcessLookupError):
                 os.kill(server.pid, signal.SIGKILL)
-            deadline = clock.monotonic() + patience
-        await clock.sleep(_LOOK_SECONDS)
+            answered = clock.monotonic()
     return server
 
 

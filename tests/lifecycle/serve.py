@@ -1,6 +1,6 @@
 """What `tarragon up` does, without the command line: serves the home that TARRAGON_HOME names.
 
-python -m tests.lifecycle.serve [idle=SECONDS] [port=N] [version=V] [fail] [buggy]
+python -m tests.lifecycle.serve [node=NAME] [idle=SECONDS] [port=N] [version=V] [fail] [buggy]
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tarragon.cluster.port import Cluster
 from tarragon.localcluster import serving
 from tarragon.localcluster.cluster import Settings
 from tarragon.localcluster.home import Home
+from tarragon.localcluster.kubelet.node import NodeSettings, this_machine
 from tarragon.localcluster.presence import Server
 
 
@@ -34,6 +35,17 @@ async def buggy(_: Cluster) -> None:
     raise ZeroDivisionError("a bug in a companion")
 
 
+def this_node(home: Home, name: str) -> NodeSettings:
+    """Claims ports for this home alone."""
+    return NodeSettings(
+        name=name,
+        folder=home.nodes / name,
+        capacity=this_machine(),
+        shared=frozenset({"cpu"}),
+        registry=home.folder / "claimed-ports",
+    )
+
+
 def told(server: Server) -> None:
     sys.stdout.write(f"ready {server.url}\n")
     sys.stdout.flush()
@@ -47,8 +59,10 @@ def main(given: Mapping[str, str]) -> int:
     if "fail" in given:
         sys.stderr.write("it is a bad day\n")
         return 3
+    home = Home.of(os.environ)
     settings = Settings(
-        home=Home.of(os.environ),
+        home=home,
+        nodes=[this_node(home, given["node"])] if "node" in given else [],
         port=int(given["port"]) if "port" in given else None,
         idle_seconds=float(given["idle"]) if "idle" in given else None,
     )

@@ -1,0 +1,181 @@
+"""Pods as processes, while the server that runs them comes and goes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon.base.errors import TarragonError
+from tarragon.cluster.http import Http
+from tarragon.cluster.port import EVERYTHING
+from tarragon.kube.core import NODES, PODS, Pod
+from tarragon.kube.meta import AnyObject, Key, Resource
+from tarragon.localcluster.daemon import END_PODS, stop
+from tarragon.localcluster.home import Home
+from tarragon.localcluster.nodes import end_leftovers
+from tarragon.localcluster.presence import birth
+from tests.lifecycle.background import CLOCK, a_home, client, eventually, killed, up
+
+# $$$$: the kubelet reads $(VAR), and makes one $ of two.
+STEADY = "trap 'exit 0' TERM; echo $$$$ > pid; echo begun; while :; do sleep 0.1; done"
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[Home]:
+    async with a_home(tmp_path) as home:
+        try:
+            yield home
+        finally:
+            await stop(home, CLOCK, END_PODS)
+
+
+def pod(name: str, script: str, folder: Path, **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "any", "command": ["sh", "-c", script], "workingDir": str(folder)}
+    whole = {"containers": [container], "restartPolicy": "Never", **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": whole}
+
+
+async def seen(cluster: Http, name: str, *phases: str) -> Pod:
+    """The pod as soon as it is in one of these phases."""
+    listing = await cluster.list(PODS)
+    for one in listing.items:
+        if one.metadata.name == name and one.status.phase in phases:
+            return one
+    async for event in cluster.watch(PODS, EVERYTHING, listing.resource_version):
+        if event.object and event.object.metadata.name == name and event.object.status.phase in phases:
+            return event.object
+    raise AssertionError("the watch has ended")
+
+
+async def running_process(folder: Path) -> tuple[int, str]:
+    pid = int(await eventually(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip()))
+    return pid, birth(pid)
+
+
+async def test_a_pod_goes_on_while_the_server_is_killed_and_its_exit_is_known_to_the_next(
+    home: Home, tmp_path: Path
+) -> None:
+    server = await up(home, "node=here")
+    async with client(home, server) as cluster:
+        script = f"{STEADY.replace('while :', 'while [ ! -e done ]')}; echo ended; exit 7"
+        await cluster.create(PODS, pod("one", script, tmp_path))
+        before = await seen(cluster, "one", "Running")
+        pid, born = await running_process(tmp_path)
+        await killed(server)
+        assert birth(pid) == born
+
+        await up(home, "node=here")
+        (tmp_path / "done").touch()
+        after = await seen(cluster, "one", "Failed", "Succeeded")
+        said = b"".join([chunk async for chunk in cluster.pod_log(Key("default", "one"))])
+
+    assert after.metadata.uid == before.metadata.uid
+    assert after.status.container_statuses[0].restart_count == 0
+    terminated = after.status.container_statuses[0].state.terminated
+    assert terminated is not None
+    assert terminated.exit_code == 7
+    assert said == b"begun\nended\n"
+
+
+async def test_a_pod_that_ended_while_no_server_was_there_is_reported_by_the_next(home: Home, tmp_path: Path) -> None:
+    server = await up(home, "node=here")
+    async with client(home, server) as cluster:
+        await cluster.create(PODS, pod("one", STEADY.replace("while :", "while [ ! -e done ]"), tmp_path))
+        pid, born = await running_process(tmp_path)
+        await stop(home, CLOCK, signal.SIGTERM)
+        assert birth(pid) == born, "SIGTERM is for the server, not for the pods"
+
+        (tmp_path / "done").touch()
+        await eventually(lambda: birth(pid) != born)
+        await up(home, "node=here")
+        assert (await seen(cluster, "one", "Failed", "Succeeded")).status.phase == "Succeeded"
+
+
+async def test_end_pods_ends_every_process_with_its_grace_and_tells_so(home: Home, tmp_path: Path) -> None:
+    server = await up(home, "node=here")
+    async with client(home, server) as cluster:
+        script = STEADY.replace("exit 0", "sleep 0.3; touch farewell; exit 0")
+        await cluster.create(PODS, pod("one", script, tmp_path))
+        pid, _ = await running_process(tmp_path)
+        await stop(home, CLOCK, END_PODS)
+
+        assert birth(pid) == ""
+        assert (tmp_path / "farewell").exists()
+        await up(home, "node=here")
+        ended = await seen(cluster, "one", "Failed", "Succeeded")
+    assert ended.status.phase == "Failed"
+    assert ended.status.reason == "Terminated"
+
+
+async def test_what_a_killed_server_left_running_can_be_ended_without_a_server(home: Home, tmp_path: Path) -> None:
+    server = await up(home, "node=here")
+    async with client(home, server) as cluster:
+        await cluster.create(PODS, pod("one", STEADY.replace("exit 0", "touch farewell; exit 3"), tmp_path))
+        pid, _ = await running_process(tmp_path)
+        with pytest.raises(TarragonError, match="already runs"):
+            await end_leftovers(home, CLOCK)
+        await killed(server)
+        await end_leftovers(home, CLOCK)
+
+        assert birth(pid) == ""
+        assert (tmp_path / "farewell").exists()
+        await up(home, "node=here")
+        ended = await seen(cluster, "one", "Failed", "Succeeded")
+    terminated = ended.status.container_statuses[0].state.terminated
+    assert terminated is not None
+    assert terminated.exit_code == 3
+
+
+async def test_pods_of_a_node_that_is_not_wanted_any_more_end_and_go_with_it(home: Home, tmp_path: Path) -> None:
+    await up(home, "node=former")
+    server = await up(home)
+    async with client(home, server) as cluster:
+        await cluster.create(PODS, pod("one", STEADY, tmp_path))
+        pid, born = await running_process(tmp_path)
+    await stop(home, CLOCK, signal.SIGTERM)
+    assert birth(pid) == born
+
+    server = await up(home, "node=new")
+    await eventually(lambda: birth(pid) != born)
+    async with client(home, server) as cluster:
+        await gone(cluster, NODES, "former")
+        await gone(cluster, PODS, "one")
+        assert [node.metadata.name for node in (await cluster.list(NODES)).items] == ["new"]
+
+
+async def gone(cluster: Http, resource: Resource[Any], name: str) -> None:
+    listing = await cluster.list(resource.reading(AnyObject))
+    if name not in {item.metadata.name for item in listing.items}:
+        return
+    async for event in cluster.watch(resource.reading(AnyObject), EVERYTHING, listing.resource_version):
+        if event.type == "DELETED" and event.object and event.object.metadata.name == name:
+            return
+
+
+async def test_a_running_pod_keeps_an_idle_server_awake_and_its_end_lets_it_go(home: Home, tmp_path: Path) -> None:
+    server = await up(home, "node=here", "idle=1")
+    async with client(home, server) as cluster:
+        await cluster.create(PODS, pod("one", STEADY.replace("while :", "while [ ! -e done ]"), tmp_path))
+    await running_process(tmp_path)
+    with pytest.raises(AssertionError, match="has not come true"):
+        await eventually(lambda: not server.lives(), seconds=3)
+
+    (tmp_path / "done").touch()
+    await eventually(lambda: not server.lives())
+
+
+async def test_no_process_of_a_pod_holds_the_home(home: Home, tmp_path: Path) -> None:
+    server = await up(home, "node=here")
+    async with client(home, server) as cluster:
+        await cluster.create(PODS, pod("one", STEADY, tmp_path))
+    pid, born = await running_process(tmp_path)
+    await killed(server)
+
+    assert birth(pid) == born
+    assert (await up(home, "node=here")).pid != server.pid
+    assert os.getsid(pid) != os.getsid(0)
