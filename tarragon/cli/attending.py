@@ -13,27 +13,28 @@ from tarragon.base.clock import Clock
 from tarragon.cli.ending import delete, kill
 from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.listening import LAST_WORDS, Listener
-from tarragon.cli.follow.progress import Progress
+from tarragon.cli.follow.progress import RUNNING, Progress
 from tarragon.cli.follow.teller import Stage, teller
 from tarragon.cli.following import Interrupts, follow, interrupts
 from tarragon.cli.hints import AFTERWARDS, MEANWHILE, hints
 from tarragon.cli.invocation import here
 from tarragon.cli.jobs import Known
+from tarragon.cli.kept import runs_of_job
 from tarragon.cli.local import python_of_job
+from tarragon.cli.overrides import without_gpus
 from tarragon.cli.report.ending import Ending, failed, succeeded
 from tarragon.cli.report.outcome import UNFINISHED, exit_code
 from tarragon.cli.session import cluster
-from tarragon.cli.settings import Settings
+from tarragon.cli.settings import Settings, home
 from tarragon.cli.style import painter
 from tarragon.cli.terminal import Sink, sink
-from tarragon.cli.words import elapsed
+from tarragon.cli.words import elapsed, listed
 from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5
-from tarragon.job.model import Replica, ReplicaType, SuccessPolicy
+from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType, SuccessPolicy
+from tarragon.scheduling.decision import NEVER_FITS
 
 TICK = 0.1
 """Seconds between two drawings: fast enough to look alive, slow enough to cost nothing."""
-NEVER_FITS = "NeverFits"
-"""The scheduler's word for a job that no waiting will help."""
 SURE = 0.8
 """Seconds that word must stand: a cluster that has just begun may not have its nodes yet."""
 CANNOT = 1
@@ -62,6 +63,8 @@ class Attendance:
         self._follower = Follower(job, clock, self._progressed, self._listener)
         self._stuck: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._doubt: asyncio.Task[None] | None = None
+        self._began = clock.monotonic()
+        self._took = 0.0
 
     async def attend(self, limit: float | None) -> int:
         """The exit code. `limit`: seconds after which it is left alone."""
@@ -119,6 +122,9 @@ class Attendance:
 
     def _progressed(self, progress: Progress) -> None:
         self._teller.progressed(progress)
+        if progress.is_final and not self._took:
+            # The object's own times have whole seconds only.
+            self._took = self._clock.monotonic() - self._began
         never_fits = progress.wait is not None and progress.wait.code == NEVER_FITS
         if never_fits and self._doubt is None:
             self._doubt = asyncio.create_task(self._give_up())
@@ -146,9 +152,7 @@ class Attendance:
                 self._say(words, MEANWHILE)
                 return UNFINISHED
             case How.STUCK:
-                wait = self._follower.progress.wait
-                words = f"Error: {self._follower.job.name} can never start here: {wait.message if wait else ''}"
-                self._say(words, AFTERWARDS[1:])
+                self._say(stuck(self._follower), AFTERWARDS[1:])
                 return CANNOT
 
     def _result(self) -> int:
@@ -158,10 +162,10 @@ class Attendance:
             self._say(f"{self._follower.job.name} was deleted by somebody; its logs are kept.", AFTERWARDS[:1])
         elif state == "Succeeded":
             self._print(succeeded(end, paint))
-            _hint(hints(here(), key, AFTERWARDS))
+            _hint([*filter(None, [left_running(self._follower)]), *hints(here(), key, AFTERWARDS)])
         elif state == "Failed":
             self._print(failed(end, paint))
-            _hint(hints(here(), key, AFTERWARDS))
+            _hint([*filter(None, [left_running(self._follower)]), *hints(here(), key, AFTERWARDS)])
         else:
             self._say(f"{self._follower.job.name} is suspended: nothing of it runs.", AFTERWARDS)
         return exit_code(self._follower.progress, self._follower.job.status, is_gone=self._follower.is_gone)
@@ -181,9 +185,11 @@ class Attendance:
     def _ending(self) -> Ending:
         job = self._follower.job
         book = self._listener.book
+        runs = runs_of_job(home().nodes, job)
         return Ending(
             progress=self._follower.progress,
-            now=self._clock.now(),
+            took=self._took,
+            ran={run.replica: run.seconds for run in runs if run.seconds is not None},
             first_failure=job.status.first_failure,
             deciding=deciding(job),
             tails=book.tails,
@@ -191,6 +197,25 @@ class Attendance:
             exit_codes=job.dialect.exit_codes if job.dialect is not None else SINCE_TRAINING_OPERATOR_1_5,
             python=python_of_job(job),
         )
+
+
+def stuck(follower: Follower) -> str:
+    """Why it can never start, and what may help."""
+    job, wait = follower.job, follower.progress.wait
+    words = [f"Error: {job.name} can never start here: {wait.message if wait is not None else ''}"]
+    if without_gpus({"spec": job.object.spec})[1]:
+        words.append("  `tarragon run FILE --cpu-only` trains it without the GPUs that it asks for")
+    return "\n".join(words)
+
+
+def left_running(follower: Follower) -> str:
+    """Replicas that go on although the job is over, because it says so; empty where there are none."""
+    job = follower.job.job
+    names = [member.name for member in follower.progress.members if member.state == RUNNING]
+    if job is None or not names or job.run_policy.clean_pods is not CleanPodPolicy.NONE:
+        return ""
+    verb = "runs" if len(names) == 1 else "run"
+    return f"{listed(names)} still {verb}, as cleanPodPolicy is None: deleting the job ends them."
 
 
 def deciding(job: Known) -> Sequence[Replica]:

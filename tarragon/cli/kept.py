@@ -27,8 +27,14 @@ class Run:
     pod: str
     uid: str
     started: float
+    finished: float
     code: int | None
     log: Path
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it ran, None while it does or when it never started."""
+        return self.finished - self.started if self.finished and self.started else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +124,7 @@ def _run(replica: Replica, pod: KeptPod, run: RunFacts) -> Run:
         pod=pod.facts.name,
         uid=pod.facts.uid,
         started=run.started,
+        finished=run.finished,
         code=run.code,
         log=pod.log(run),
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.ending import delete
-from tarragon.cli.follow.progress import state
+from tarragon.cli.follow.progress import state, wait
 from tarragon.cli.hints import spelled
 from tarragon.cli.invocation import here
 from tarragon.cli.jobs import Known, known
@@ -21,6 +21,7 @@ from tarragon.frameworks.plugin import Framework
 from tarragon.job.phase import Phase
 from tarragon.kube.core import NAMESPACES
 from tarragon.kube.meta import CustomObject, JsonObject, Key, Resource
+from tarragon.scheduling.decision import NEVER_FITS
 
 Note = Callable[[str], None]
 
@@ -59,17 +60,18 @@ async def put(cluster: Cluster, resource: Resource[CustomObject], body: JsonObje
 
 
 async def put_job(cluster: Cluster, framework: Framework, body: JsonObject, clock: Clock, note: Note) -> Known:
-    """Create it. One of that name that has ended makes room for it; one that has not is left alone: TarragonError."""
+    """Create it. One of that name that has ended, or can never begin, makes room for it; any other one stays."""
     resource = replace(framework.resource, version=str(body["apiVersion"]).rpartition("/")[2])
     try:
         created = await cluster.create(resource, body)
     except AlreadyExists:
         metadata = body["metadata"]
         former = known(framework, await cluster.get(framework.resource, Key(metadata["namespace"], metadata["name"])))
-        if not former.status.phase.is_final:
+        waits = wait(former.status)
+        if not former.status.phase.is_final and (waits is None or waits.code != NEVER_FITS):
             raise still_there(former) from None
         since = age(former.born, clock.now())
-        note(f"{former.name} of {since} ago ({former.status.phase}) makes room; its logs are kept")
+        note(f"{former.name} of {since} ago ({state(former.status)}) makes room; its logs are kept")
         await delete(cluster, former, clock)
         created = await cluster.create(resource, body)
     job = known(framework, created)

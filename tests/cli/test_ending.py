@@ -19,7 +19,7 @@ def ending(seen: Progress, tails: Mapping[Replica, Sequence[str]] | None = None)
     tails = tails or {}
     return Ending(
         progress=seen,
-        now=at(20),
+        took=14.2,
         deciding=[worker(0)],
         tails=tails,
         said={worker(0): 0} | {replica: len(lines) for replica, lines in tails.items()},
@@ -63,7 +63,7 @@ def test_a_failure_names_the_first_replica_its_code_its_last_lines_and_the_usual
 
     told = list(failed(ending(progress(pods, status=status, wished=TWO), {worker(1): lines}), plain))
 
-    assert told[0] == "Failed  digits after 10.0 s"
+    assert told[0] == "Failed  digits after 14.2 s"
     assert told[2].startswith("worker-1 failed first: exit code 1, permanent: an error in the program")
     assert told[3] == "  │ line 11"
     assert "Probably: the module pandas is missing in the environment that ran this replica" in "\n".join(told)
@@ -93,14 +93,16 @@ def test_a_job_that_failed_without_a_replica_tells_the_words_of_its_condition() 
     )
     seen = progress(status=JobStatus(phase=Phase.FAILED, conditions=(condition,), completed=at(5)))
 
-    assert list(failed(ending(seen), plain)) == ["Failed  digits after 5.0 s: it ran longer than activeDeadlineSeconds"]
+    assert list(failed(ending(seen), plain)) == [
+        "Failed  digits after 14.2 s: it ran longer than activeDeadlineSeconds"
+    ]
 
 
 def test_hundreds_of_replicas_that_ended_alike_share_a_row() -> None:
     pods = {worker(index): pod(worker(index), ended(1 if index == 7 else 0)) for index in range(200)}
     seen = progress(pods, wished={ReplicaType.WORKER: 200})
 
-    assert [row.split("   ")[0] for row in exit_codes(seen.members)] == [
+    assert [row.split("   ")[0] for row in exit_codes(ending(seen))] == [
         "REPLICA",
         "worker-0 … worker-199 (199 replicas)",
         "worker-7",

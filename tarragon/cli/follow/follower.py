@@ -9,14 +9,16 @@ from contextlib import suppress
 from tarragon.base.clock import Clock
 from tarragon.cli.follow.listening import Listener
 from tarragon.cli.follow.live import Live
-from tarragon.cli.follow.progress import ENDING, Progress, newest, read
+from tarragon.cli.follow.progress import ENDING, FAILED, RUNNING, Progress, newest, read
 from tarragon.cli.jobs import Known, known, pods_of, sighting
 from tarragon.cluster.port import Cluster
 from tarragon.job.model import Replica
 from tarragon.kube.core import Pod
 
 LAST_STATES = 2.0
-"""Seconds in which replicas that end with their job may still show their exit codes."""
+"""Seconds in which replicas that are being ended with their job may still show their exit codes."""
+LAST_FAILURES = 0.5
+"""Seconds in which replicas that still run may fail, too: often all of them meet the same error."""
 
 
 class Follower:
@@ -60,8 +62,8 @@ class Follower:
 
     async def _end(self, live: Live) -> None:
         """Replicas that end together with their job have exit codes and last words, too."""
-        end = self._clock.monotonic() + LAST_STATES
-        while self._is_settling and (left := end - self._clock.monotonic()) > 0:
+        began = self._clock.monotonic()
+        while (left := began + self._patience - self._clock.monotonic()) > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await live.changed()
@@ -70,8 +72,12 @@ class Follower:
             await self._listener.last_words(self._pods)
 
     @property
-    def _is_settling(self) -> bool:
-        return not self.is_gone and any(member.state == ENDING for member in self.progress.members)
+    def _patience(self) -> float:
+        """Seconds after the end in which the replicas' states may still change."""
+        states = set() if self.is_gone else {member.state for member in self.progress.members}
+        if ENDING in states:
+            return LAST_STATES
+        return LAST_FAILURES if RUNNING in states and self.progress.state == FAILED else 0.0
 
     def _look(self, live: Live) -> None:
         found = live.job

@@ -48,8 +48,8 @@ class Member:
 
     @property
     def seconds(self) -> float | None:
-        """How long its container ran, None while it has not ended."""
-        if self.started is None or self.finished is None:
+        """How long its container ran, to the second, None while it has not ended or when it never started."""
+        if self.started is None or self.finished is None or self.started.timestamp() <= 0:
             return None
         return (self.finished - self.started).total_seconds()
 

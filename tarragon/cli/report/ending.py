@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,13 +25,15 @@ SUSPICIOUSLY_SHORT = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """`tails`: the last lines of each replica's log; `said`: how many it wrote, of those whose logs were read.
+    """`took`: seconds from the job's creation to its end; `ran`: those of each replica's last run, as far as known.
 
+    `tails`: the last lines of each replica's log; `said`: how many it wrote, of those whose logs were read.
     `deciding`: whose end was the job's. `python`: the interpreter of the replicas' environment.
     """
 
     progress: Progress
-    now: dt.datetime
+    took: float
+    ran: Mapping[Replica, float] = field(default_factory=dict)
     first_failure: FirstFailure | None = None
     deciding: Sequence[Replica] = ()
     tails: Mapping[Replica, Sequence[str]] = field(default_factory=dict)
@@ -55,8 +56,7 @@ def succeeded(end: Ending, paint: Paint) -> Iterator[str]:
     """`Succeeded  digits in 14.2 s  accuracy 0.957`, and a doubt where nobody said a word."""
     lines = [line for replica in end.deciding for line in end.tails.get(replica, ())]
     told = "".join(f"  {name} {value}" for name, value in numbers(lines))
-    took = elapsed(end.progress.elapsed(end.now))
-    yield f"{paint('Succeeded', STATES['Succeeded'])}  {end.progress.key.name} in {took}{told}"
+    yield f"{paint('Succeeded', STATES['Succeeded'])}  {end.progress.key.name} in {elapsed(end.took)}{told}"
     seconds = silent_seconds(end)
     if seconds is not None:
         who = end.deciding[0] if len(end.deciding) == 1 else "every replica"
@@ -66,23 +66,22 @@ def succeeded(end: Ending, paint: Paint) -> Iterator[str]:
 def silent_seconds(end: Ending) -> float | None:
     """How long the deciding replicas ran, if none of them wrote a line and that was suspiciously short; else None."""
     members = [member for member in end.progress.members if member.replica in end.deciding]
-    ran = [member.seconds for member in members if member.seconds is not None]
+    ran = [seconds for member in members if (seconds := seconds_of(member, end)) is not None]
     is_silent = bool(members) and all(end.said.get(member.replica) == 0 for member in members)
     return max(ran) if is_silent and ran and max(ran) < SUSPICIOUSLY_SHORT else None
 
 
 def failed(end: Ending, paint: Paint) -> Iterator[str]:
     """Who was first, what its exit code means, its last lines, the usual causes, and how all the others ended."""
-    took = elapsed(end.progress.elapsed(end.now))
-    head = f"{paint('Failed', STATES['Failed'])}  {end.progress.key.name} after {took}"
     failure = first_failure(end)
-    yield f"{head}: {end.progress.message}" if end.progress.message else head
+    head = f"{paint('Failed', STATES['Failed'])}  {end.progress.key.name} after {elapsed(end.took)}"
+    yield head if failure is not None or not end.progress.message else f"{head}: {end.progress.message}"
     if failure is not None:
         yield ""
         yield from _about(failure, end, paint)
     if any(member.pod or member.exit_code is not None for member in end.progress.members):
         yield ""
-        yield from exit_codes(end.progress.members)
+        yield from exit_codes(end)
 
 
 def first_failure(end: Ending) -> Failure | None:
@@ -103,14 +102,19 @@ def why(failure: Failure, end: Ending) -> Meaning:
     return meaning(failure.exit_code, failure.reason, end.exit_codes)
 
 
-def exit_codes(members: Sequence[Member]) -> list[str]:
+def seconds_of(member: Member, end: Ending) -> float | None:
+    return end.ran.get(member.replica, member.seconds)
+
+
+def exit_codes(end: Ending) -> list[str]:
     """Of every replica its state, exit code, restarts and time; of hundreds, one row for all that ended alike."""
+    members = end.progress.members
     groups: dict[tuple[str, ...], list[Member]] = {}
     for member in members:
         alike = (member.state, _code(member), str(member.restarts))
         key = alike if len(members) > MOST_ROWS else (*alike, member.name)
         groups.setdefault(key, []).append(member)
-    rows = [(_names(group), *key[:3], _ran(group)) for key, group in groups.items()]
+    rows = [(_names(group), *key[:3], _ran(group, end)) for key, group in groups.items()]
     return table(("REPLICA", "STATE", "EXIT", "RESTARTS", "RAN"), rows)
 
 
@@ -142,8 +146,8 @@ def _names(group: Sequence[Member]) -> str:
     return f"{group[0].name} … {group[-1].name} ({count(len(group), 'replica')})"
 
 
-def _ran(group: Sequence[Member]) -> str:
-    times = [member.seconds for member in group if member.seconds is not None]
+def _ran(group: Sequence[Member], end: Ending) -> str:
+    times = [seconds for member in group if (seconds := seconds_of(member, end)) is not None]
     if not times:
         return "-"
     shortest, longest = elapsed(min(times)), elapsed(max(times))

@@ -40,6 +40,7 @@ _WORDS = MappingProxyType(
         128: "the program ended with a code that is no code",
     }
 )
+_NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,8 @@ def meaning(code: int | None, reason: str, table: ExitCodeTable) -> Meaning:
         return Meaning(words="out of memory: it needed more than its limit, or than there is", kind="out of memory")
     if reason in {"Evicted", "Preempted", "Preempting"}:
         return Meaning(words="the node had to give its place to something else", kind="evicted")
+    if reason in _NOT_STARTED and code is not None:
+        return Meaning(words="its command could not be started", kind=_kind(code, table))
     if code is None:
         return Meaning(words="nobody saw it end: its node or kubelet went away", kind="lost")
     return Meaning(words=words(code), kind=_kind(code, table))
