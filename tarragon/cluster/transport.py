@@ -109,6 +109,8 @@ class Transport:
                     yield chunk
             except TimeoutError as error:
                 raise Silent(_late(self._server, request).status) from error
+            finally:
+                _hang_up(response)
 
     def _session(self, connections: int) -> aiohttp.ClientSession:
         if self._closed:
@@ -165,6 +167,13 @@ class Transport:
                 return f"{url} closed the connection before its answer was complete"
             case _:
                 return f"cannot talk to {url}: {error}"
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """Leave a stream that goes on without waiting for TLS to take leave: the other end may not be listening."""
+    connection = response.connection  # None when the stream has ended: then its connection is already in the pool
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 def _late(server: Server, request: Request) -> Unavailable:
