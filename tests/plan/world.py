@@ -1,15 +1,18 @@
 """A small world in memory for the reconciler: an API that stores, a kubelet and a scheduler that do as they are told.
 
-It applies steps in the order that `Step` promises, with the preconditions that they carry, and may crash between any
-two writes.
+It applies steps in the order that `Step` promises, with the preconditions that they carry; it may crash between any
+two writes, and decide on caches that lag behind.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime as dt
+import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -32,8 +35,8 @@ START = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 NODES = ("node-a", "node-b")
 
 
-class CrashError(Exception):
-    """The operator died here."""
+class ConflictError(Exception):
+    """The API refused a write: what the decision was made on is not what is there."""
 
 
 def manifest(
@@ -67,21 +70,20 @@ class World:
         self.pods: dict[str, dict[str, Any]] = {}
         self.services: dict[str, dict[str, Any]] = {}
         self.created: Counter[str] = Counter()
+        self.replaced: dict[str, set[str]] = {}
+        self.ended_badly: dict[str, set[str]] = {}
         self.deleted_job = False
         self._version = 0
-        self._uids = 0
         self.job = self._stamped(copy.deepcopy(job), uid="job-1")
         self.job["metadata"]["generation"] = 1
+        self._past: list[tuple[Any, Any, Any]] = []
+        self._shown = [0, 0, 0]
+        self._remember()
 
     # ------------------------------------------------------------------------------------------------ the operator
 
     def observed(self) -> Observed:
-        return Observed(
-            object=msgspec.convert(self.job, CustomObject),
-            pods=[msgspec.convert(pod, Pod) for pod in self.pods.values()],
-            services=[msgspec.convert(service, Service) for service in self.services.values()],
-            settings=self.settings,
-        )
+        return self._observed(self.job, self.pods, self.services)
 
     def decide(self) -> Step:
         return decide(self.framework, self.observed(), self.now)
@@ -89,9 +91,25 @@ class World:
     def step(self, writes: int = 10**9) -> Step:
         """Decide once and apply; the operator dies when it wants to write once more than allowed."""
         step = self.decide()
-        for _, write in zip(range(writes), self._writes(step), strict=False):
+        for write in itertools.islice(self._writes(step), writes):
             write()
+        self._forget()
         return step
+
+    def lagging_step(self, behind: int) -> None:
+        """Decide on caches that are some changes behind (never before what they have shown already), and apply.
+
+        Each kind has a cache of its own: the job's is behind on one call, those of pods and services on the next.
+        """
+        now = len(self._past) - 1
+        for kind in range(len(self._shown)):
+            lag = behind if (behind + kind) % 2 else 0
+            self._shown[kind] = max(self._shown[kind], now - lag)
+        job, pods, services = (self._past[shown][kind] for kind, shown in enumerate(self._shown))
+        step = decide(self.framework, self._observed(job, pods, services), self.now)
+        with contextlib.suppress(ConflictError):
+            for write in self._writes(step):
+                write()
 
     def settle(self, rounds: int = 50) -> Step:
         """Until nothing more is to be done now; returns the last, empty step."""
@@ -102,28 +120,50 @@ class World:
             self.bury()
         raise AssertionError(f"does not come to rest: {self.decide()}")
 
-    def _writes(self, step: Step) -> Iterator[Any]:
+    def _observed(self, job: Any, pods: Any, services: Any) -> Observed:
+        return Observed(
+            object=msgspec.convert(job, CustomObject),
+            pods=[msgspec.convert(pod, Pod) for pod in pods.values()],
+            services=[msgspec.convert(service, Service) for service in services.values()],
+            settings=self.settings,
+        )
+
+    def _writes(self, step: Step) -> Iterator[Callable[[], None]]:
+        """In the order that a step promises. Events are kept only when all that goes before them was written."""
         if step.mark is not None:
-            yield lambda: self.patch_job({"metadata": {"annotations": step.mark["metadata"]["annotations"]}})
+            yield partial(self._patch_conditionally, step.mark)
             return
         if step.status is not None:
-            assert step.status["metadata"]["resourceVersion"] == self.job["metadata"]["resourceVersion"]
-            yield lambda: self.patch_job({"status": step.status["status"]})
-        for delete in step.deletes:
-            yield lambda delete=delete: self._delete(delete)
-        for create in step.creates:
-            yield lambda create=create: self._create(create)
-        yield lambda: self.events.extend(step.events)
+            yield partial(self._patch_conditionally, step.status)
+        yield from (partial(self._delete, delete) for delete in step.deletes)
+        yield from (partial(self._create, create) for create in step.creates)
+        yield partial(self.events.extend, step.events)
+
+    def _patch_conditionally(self, patch: Mapping[str, Any]) -> None:
+        if patch["metadata"]["resourceVersion"] != self.job["metadata"]["resourceVersion"]:
+            raise ConflictError
+        metadata = {name: value for name, value in patch["metadata"].items() if name == "annotations"}
+        self.patch_job({**patch, "metadata": metadata})
 
     def _create(self, create: Create) -> None:
         body = copy.deepcopy(dict(create.body))
         store = self.services if create.resource is SERVICES else self.pods
         name = body["metadata"]["name"]
-        assert name not in store, f"{name} is made twice"
-        self.created[name] += store is self.pods
-        store[name] = self._stamped(body, uid=f"uid-{self._next()}")
+        if name in store:
+            self._meet(store[name], body)
+            return
+        found = self._stamped(body, uid=f"uid-{self._next()}")
         if store is self.pods:
-            store[name]["status"] = {"phase": "Pending"}
+            self.created[name] += 1
+            found["status"] = {"phase": "Pending"}
+        store[name] = found
+        self._remember()
+
+    def _meet(self, found: dict[str, Any], body: dict[str, Any]) -> None:
+        """Meeting one of our own that lives is success."""
+        is_ours = found["metadata"].get("ownerReferences") == body["metadata"]["ownerReferences"]
+        if not is_ours or "deletionTimestamp" in found["metadata"]:
+            raise ConflictError
 
     def _delete(self, delete: Delete) -> None:
         if delete.resource is self.framework.resource:
@@ -131,13 +171,25 @@ class World:
             return
         store = self.services if delete.resource is SERVICES else self.pods
         found = store.get(delete.key.name)
-        if found is None or found["metadata"]["uid"] != delete.uid:
+        if found is None:
             return
-        assert found["metadata"]["resourceVersion"] == delete.resource_version
+        if found["metadata"]["uid"] != delete.uid or found["metadata"]["resourceVersion"] != delete.resource_version:
+            raise ConflictError
+        if "replaced" in delete.reason:
+            self.replaced.setdefault(delete.key.name, set()).add(delete.uid)
         if store is self.services or found["status"]["phase"] in {"Succeeded", "Failed"}:
             del store[delete.key.name]
+            self._remember()
         else:
             self.delete_pod(delete.key.name)
+
+    def _remember(self) -> None:
+        self._past.append((self.job, dict(self.pods), dict(self.services)))
+
+    def _forget(self) -> None:
+        """An operator that looks at the present never sees the past again."""
+        self._past = self._past[-1:]
+        self._shown = [0, 0, 0]
 
     # ------------------------------------------------------------------------------------------------ everybody else
 
@@ -156,6 +208,7 @@ class World:
 
     def patch_job(self, patch: Mapping[str, Any]) -> None:
         self.job = self._stamped(merged(self.job, patch), uid=self.job["metadata"]["uid"])
+        self._remember()
 
     def edit(self, patch: Mapping[str, Any]) -> None:
         """As a user edits the spec."""
@@ -219,14 +272,17 @@ class World:
         ends = timestamp(self.now + dt.timedelta(seconds=30))
         metadata = {**pod["metadata"], "deletionTimestamp": ends, "deletionGracePeriodSeconds": 30}
         self.pods[name] = self._stamped({**pod, "metadata": metadata}, uid=metadata["uid"])
+        self._remember()
 
     def bury(self) -> None:
         """Pods that were deleted are gone."""
         self.pods = {name: pod for name, pod in self.pods.items() if "deletionTimestamp" not in pod["metadata"]}
+        self._remember()
 
     def vanish(self, name: str) -> None:
         """Gone without a word, as after the forced deletion of a lost node's pods."""
         del self.pods[name]
+        self._remember()
 
     def pass_time(self, seconds: float) -> None:
         self.now += dt.timedelta(seconds=seconds)
@@ -238,6 +294,7 @@ class World:
             self.pods[name] = {**found, "status": {"phase": "Running"}}
         else:
             self.services[name] = found
+        self._remember()
 
     def own_pods(self) -> dict[str, dict[str, Any]]:
         return {name: pod for name, pod in self.pods.items() if pod["metadata"].get("ownerReferences")}
@@ -249,6 +306,9 @@ class World:
     def _set_pod(self, name: str, status: dict[str, Any]) -> None:
         pod = self.pods[name]
         self.pods[name] = self._stamped({**pod, "status": status}, uid=pod["metadata"]["uid"])
+        if status["phase"] == "Failed":
+            self.ended_badly.setdefault(name, set()).add(pod["metadata"]["uid"])
+        self._remember()
 
     def _stamped(self, found: dict[str, Any], uid: str) -> dict[str, Any]:
         created = found["metadata"].get("creationTimestamp", timestamp(self.now))

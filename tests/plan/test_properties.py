@@ -1,0 +1,155 @@
+"""Whatever happens, in whatever order, with crashes and caches that lag: no pod twice, none lost, every end once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tarragon.job.model import RestartPolicy
+from tarragon.job.status import JobStatus
+from tests.plan.world import World, is_idle, manifest
+
+NAMES = ("dist-ps-0", "dist-worker-0", "dist-worker-1", "dist-worker-2")
+
+Action = Callable[[World], None]
+
+
+def on_pod(act: Callable[[World, str], None], *phases: str) -> st.SearchStrategy[Action]:
+    """Something that happens to a pod that is in one of these phases."""
+
+    def happens(name: str) -> Action:
+        def action(world: World) -> None:
+            pod = world.pods.get(name)
+            if pod is not None and pod["status"]["phase"] in phases:
+                act(world, name)
+
+        return action
+
+    return st.sampled_from(NAMES).map(happens)
+
+
+def admit(workers: int) -> Action:
+    def action(world: World) -> None:
+        if world.tarragon and not world.status.phase.is_final and not is_suspended(world):
+            world.admit(PS=1, Worker=workers)
+
+    return action
+
+
+def withdraw(world: World) -> None:
+    if world.status.is_admitted and not world.status.phase.is_final:
+        world.withdraw()
+
+
+def is_suspended(world: World) -> bool:
+    return bool(world.job["spec"]["runPolicy"].get("suspend"))
+
+
+def suspend(flag: bool) -> Action:  # noqa: FBT001 - the value that the field gets
+    return lambda world: world.edit({"runPolicy": {"suspend": flag}})
+
+
+actions: st.SearchStrategy[Action] = st.one_of(
+    on_pod(lambda world, name: world.run(name), "Pending"),
+    on_pod(lambda world, name: world.exit(name, 0), "Running"),
+    on_pod(lambda world, name: world.exit(name, 1), "Running"),
+    on_pod(lambda world, name: world.exit(name, 137), "Running"),
+    on_pod(lambda world, name: world.restart_in_place(name, 2), "Running"),
+    on_pod(lambda world, name: world.disrupt(name), "Pending", "Running"),
+    on_pod(lambda world, name: world.delete_pod(name), "Pending", "Running", "Failed", "Succeeded"),
+    on_pod(lambda world, name: world.vanish(name), "Pending", "Running"),
+    st.just(World.bury),
+    st.integers(1, 3).map(admit),
+    st.just(withdraw),
+    st.booleans().map(suspend),
+    st.integers(1, 90).map(lambda seconds: lambda world: world.pass_time(seconds)),
+    st.just(lambda world: world.step()),
+    st.integers(0, 5).map(lambda writes: lambda world: world.step(writes)),
+    st.integers(1, 8).map(lambda behind: lambda world: world.lagging_step(behind)),
+    st.just(lambda world: world.settle()),
+)
+
+
+@dataclass
+class Ghost:
+    """What must never be taken back."""
+
+    before: JobStatus = field(default_factory=JobStatus)
+    made_when_finished: dict[str, int] = field(default_factory=dict)
+
+    def look(self, world: World) -> None:
+        after = world.status
+        assert after.finished >= self.before.finished
+        assert total(after) >= total(self.before)
+        if self.before.phase.is_final:
+            assert after.phase is self.before.phase
+            assert after.completed == self.before.completed
+        for replica in after.finished:
+            name = f"dist-{replica}"
+            assert world.created[name] == self.made_when_finished.setdefault(name, world.created[name])
+        self.before = after
+
+
+def total(status: JobStatus) -> int:
+    return sum(record.total for record in status.restarts.values())
+
+
+def start(policy: RestartPolicy, run_policy: dict[str, object]) -> World:
+    world = World(
+        manifest({"PS": 1, "Worker": 2}, policy=policy.value, run_policy=run_policy, **{"max-instances": 3})  # type: ignore[arg-type]
+    )
+    world.settle()
+    world.admit(PS=1, Worker=2)
+    world.settle()
+    return world
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.sampled_from(RestartPolicy),
+    st.fixed_dictionaries({}, optional={"backoffLimit": st.integers(0, 3), "cleanPodPolicy": st.just("Running")}),
+    st.lists(actions, max_size=30),
+)
+def test_no_pod_twice_none_lost_every_end_counted_once(
+    policy: RestartPolicy, run_policy: dict[str, object], story: list[Action]
+) -> None:
+    world = start(policy, run_policy)
+    ghost = Ghost()
+    for act in story:
+        act(world)
+        ghost.look(world)
+    at_rest(world)
+    ghost.look(world)
+
+    for name in NAMES:
+        record = world.status.restarts.get(world.replica(name))
+        replaced, bad = len(world.replaced.get(name, ())), len(world.ended_badly.get(name, ()))
+        assert replaced <= (record.count if record is not None else 0) <= bad
+    everything_that_should_be_is(world)
+
+
+def at_rest(world: World) -> None:
+    """Settled, with all back-offs waited for."""
+    world.bury()
+    for _ in range(5):
+        step = world.settle()
+        if step.wake_at is None:
+            return
+        world.pass_time(max(0.0, (step.wake_at - world.now).total_seconds()))
+    assert is_idle(world.decide())
+
+
+def everything_that_should_be_is(world: World) -> None:
+    status = world.status
+    pods = {name for name, pod in world.pods.items() if pod["status"]["phase"] in {"Pending", "Running"}}
+    if status.phase.is_final or is_suspended(world) or not status.is_admitted or status.admission is None:
+        may_stay = status.phase.is_final and "Running" not in world.job["spec"]["runPolicy"].get("cleanPodPolicy", "")
+        assert not pods or may_stay
+        assert not world.services or not (status.phase.is_final or is_suspended(world))
+        return
+    wanted = {f"dist-{kind.word}-{index}" for kind, count in status.admission.size.items() for index in range(count)}
+    finished = {f"dist-{replica}" for replica in status.finished}
+    assert wanted - finished <= pods <= wanted
