@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 
 import click
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.cli.session import client, require_local
+from tarragon.base.errors import TarragonError
+from tarragon.cli.jobs import all_jobs
+from tarragon.cli.session import require_local
 from tarragon.cli.settings import Command, Settings, home
-from tarragon.cli.words import count
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.port import Selection
-from tarragon.kube.core import PODS
-
-_RUNNING = Selection(fields="status.phase=Running")
+from tarragon.cli.words import count, listed
+from tarragon.cluster.port import EVERYTHING
+from tarragon.localcluster.home import Home
 
 
 @click.command("down", cls=Command)
@@ -22,25 +23,45 @@ _RUNNING = Selection(fields="status.phase=Running")
 def command(settings: Settings) -> None:
     """End the local cluster and all that runs in it. Jobs, logs and volumes stay for the next start."""
     require_local(settings)
-    asyncio.run(_down(SystemClock()))
+    asyncio.run(_down(home(), SystemClock()))
 
 
-async def _down(clock: Clock) -> None:
-    from tarragon.localcluster.daemon import END_PODS, running, stop
+async def _down(place: Home, clock: Clock) -> None:
+    from tarragon.localcluster.daemon import END_PODS, stop
+    from tarragon.localcluster.nodes import end_leftovers
 
-    place = home()
-    server = await running(place)
-    replicas = 0
-    if server is not None:
-        try:
-            async with client(place, server.url) as http:
-                replicas = len((await http.list(PODS, _RUNNING)).items)
-        except ApiError:
-            replicas = 0
+    containers = _running(place)
     ended = await stop(place, clock, END_PODS)
-    if ended is None:
+    if ended is None and place.folder.is_dir():
+        await end_leftovers(place, clock)
+    what = [f"process {ended.pid}"] if ended is not None else []
+    what += [count(containers, "container")] if containers else []
+    if not what:
         click.echo(f"The local cluster in {place.folder} does not run.", err=True)
         return
-    what = f" and {count(replicas, 'pod')}" if replicas else ""
-    click.echo(f"Ended the local cluster in {place.folder}: process {ended.pid}{what}.", err=True)
-    click.echo("Jobs, logs and volumes are kept; the next command that needs it starts it again.", err=True)
+    click.echo(f"Ended the local cluster in {place.folder}: {' and '.join(what)}.", err=True)
+    unfinished = await _unfinished(place)
+    if unfinished:
+        click.echo(f"Not finished, and begun again at the next start: {listed(unfinished)}.", err=True)
+
+
+def _running(place: Home) -> int:
+    """From what lies on the disk, so that those are counted, too, that a killed server has left behind."""
+    from tarragon.localcluster.kubelet.shims import state_of
+
+    runs = [path.parent for path in place.nodes.glob("*/pods/*/runs/*/*/state.json")]
+    states = [state_of(run) for run in runs]
+    return sum(state is not None and not state.has_ended for state in states)
+
+
+async def _unfinished(place: Home) -> Sequence[str]:
+    from tarragon.localcluster.client import OnDisk
+
+    with suppress(TarragonError):
+        stored = OnDisk.open(place.store)
+        try:
+            jobs = await all_jobs(stored, EVERYTHING)
+        finally:
+            stored.close()
+        return [job.name for job in jobs if not job.status.phase.is_final]
+    return []
