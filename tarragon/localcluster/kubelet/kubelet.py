@@ -9,6 +9,7 @@ import os
 import random
 import secrets
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -132,50 +133,71 @@ class Kubelet:
         await pods.synced()
         known = {path.name for path in self._folder.pods.iterdir()}
         present = sorted(pods.objects.values(), key=lambda pod: (pod.metadata.uid not in known, _age(pod)))
+        nursery = _Nursery(ground, pods, group)
         for pod in present:
-            self._begin(ground, pod, group)
+            if pod.metadata.uid in known or _is_wanted(pod):
+                self._begin(nursery, pod)
         for uid in known - {pod.metadata.uid for pod in present}:
-            self._clean_up(ground, uid, group)
+            self._clean_up(nursery, uid)
         await asyncio.to_thread(_end_strays, ground.identity, self._folder)
+        pods.subscribe(lambda _, old, new: self._changed(nursery, old, new))
 
-        def changed(_: Key, old: Pod | None, new: Pod | None) -> None:
+    def _changed(self, nursery: _Nursery, old: Pod | None, new: Pod | None) -> None:
+        pod = new or old
+        if pod is None:
+            return
+        worker = self._workers.get(pod.metadata.uid)
+        if worker is not None:
             if new is None:
-                if old is not None and old.metadata.uid in self._workers:
-                    self._workers[old.metadata.uid].vanish()
-            elif new.metadata.uid in self._workers:
-                self._workers[new.metadata.uid].update(new)
+                worker.vanish()
             else:
-                self._begin(ground, new, group)
+                worker.update(new)
+        elif new is None:
+            self._forget(nursery, pod)
+        elif _is_wanted(new):
+            self._begin(nursery, new)
 
-        pods.subscribe(changed)
-
-    def _begin(self, ground: Ground, pod: Pod, group: asyncio.TaskGroup) -> PodWorker:
+    def _begin(self, nursery: _Nursery, pod: Pod) -> PodWorker:
         uid = pod.metadata.uid
         before = self._workers.get(self._uid_of.get(pod.metadata.key, ""))
-        worker = PodWorker(ground, pod)
+        worker = PodWorker(nursery.ground, pod)
         self._workers[uid] = worker
         self._uid_of[pod.metadata.key] = uid
-        task = group.create_task(worker.run(before), name=f"pod {pod.metadata.key}")
+        task = nursery.group.create_task(worker.run(before), name=f"pod {pod.metadata.key}")
         self._tasks[uid] = task
-        task.add_done_callback(lambda _: self._ended(pod))
+        task.add_done_callback(lambda task: self._ended(nursery, worker, task))
         return worker
 
-    def _clean_up(self, ground: Ground, uid: str, group: asyncio.TaskGroup) -> None:
+    def _clean_up(self, nursery: _Nursery, uid: str) -> None:
         """A pod that was deleted while no kubelet was here."""
         pod = records.load_manifest(self._folder.pod(uid))
         if pod is None or pod.metadata.uid != uid:
             _log.warning("a folder that belongs to no pod is left alone", folder=str(self._folder.pod(uid).path))
             return
-        self._begin(ground, pod, group).vanish()
+        self._begin(nursery, pod).vanish()
 
-    def _ended(self, pod: Pod) -> None:
-        uid = pod.metadata.uid
+    def _forget(self, nursery: _Nursery, pod: Pod) -> None:
+        """A finished pod that nobody cares for any more is gone."""
+        if self._folder.pod(pod.metadata.uid).path.exists():
+            self._begin(nursery, pod).vanish()
+
+    def _ended(self, nursery: _Nursery, worker: PodWorker, task: asyncio.Task[None]) -> None:
+        """What the API said of the pod in the worker's last moments must not be lost."""
+        pod = worker.pod
+        uid, key = pod.metadata.uid, pod.metadata.key
         self._workers.pop(uid, None)
         self._tasks.pop(uid, None)
-        if self._uid_of.get(pod.metadata.key) == uid:
-            del self._uid_of[pod.metadata.key]
+        if self._uid_of.get(key) == uid:
+            del self._uid_of[key]
         self._removed += 1
         self._idle_ports.set()
+        if task.cancelled() or task.exception():
+            return
+        stored = nursery.pods.objects.get(key)
+        if stored is None or stored.metadata.uid != uid:
+            self._forget(nursery, pod)
+        elif _is_wanted(stored):
+            self._begin(nursery, stored)
 
     def _wake(self, run: Path) -> None:
         """A container has started or ended: `<node>/pods/<uid>/runs/<container>/<n>`."""
@@ -227,6 +249,20 @@ async def end_everything(folder: Path, clock: Clock) -> None:
             ended.clear()
         await containers.close()
         await asyncio.to_thread(_end_strays, _identity(node), node)
+
+
+@dataclass(frozen=True, slots=True)
+class _Nursery:
+    """What workers are made from and live in."""
+
+    ground: Ground
+    pods: Cache[Pod]
+    group: asyncio.TaskGroup
+
+
+def _is_wanted(pod: Pod) -> bool:
+    """Somebody must do something for it: a finished pod rests until it is deleted."""
+    return pod.metadata.is_ending or not pod.is_finished
 
 
 def _report(trouble: Trouble) -> None:

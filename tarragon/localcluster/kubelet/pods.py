@@ -68,6 +68,7 @@ class _Stop:
 class PodWorker:
     """Does what is due whenever something has changed: by `update`, `vanish`, `end`, `wake`, or by time.
 
+    A pod that is finished needs no worker until it is deleted: then `run` returns, and another worker ends the story.
     All truth is on the disk and in the API: another kubelet's worker for the same pod goes on where this one was.
     """
 
@@ -115,7 +116,10 @@ class PodWorker:
         await self._reporter.written()
 
     async def run(self, before: PodWorker | None = None) -> None:
-        """Until nothing is left of the pod. `before` is another pod of the same name, whose end is awaited."""
+        """Until nothing is left of the pod, or it is finished and told.
+
+        `before` is another pod of the same name, whose end is awaited first.
+        """
         if before is not None:
             await before._gone.wait()  # noqa: SLF001 - one of us
         reporting = asyncio.create_task(self._reporter.run())
@@ -123,10 +127,12 @@ class PodWorker:
             await self._persistently(self._begin)
             while not self._is_over():
                 await self._persistently(self._step)
-            await self._persistently(self._leave)
+            if self._vanished:
+                await self._persistently(self._leave)
         finally:
             reporting.cancel()
             await asyncio.gather(reporting, return_exceptions=True)
+            self._reporter.give_up()
         self._gone.set()
 
     # ------------------------------------------------------------------------------------------------------------ steps
@@ -181,11 +187,19 @@ class PodWorker:
         wait += [(orders.wake - self._clock.now()).total_seconds()] if orders.wake else []
         if self._is_halted() and not self._track.alive():
             wait += await self._settle()
+            if self._is_at_rest():
+                await self._reporter.written()
+                return
         if not self._is_over():
             await self._wait([*wait, *self._due()])
 
     def _is_over(self) -> bool:
-        return self._vanished and not self._track.alive()
+        if self._track.alive():
+            return False
+        return self._vanished or (self._is_at_rest() and self._reporter.is_done)
+
+    def _is_at_rest(self) -> bool:
+        return self.pod.is_finished and not self.pod.metadata.is_ending and self._settled.is_set()
 
     def _is_halted(self) -> bool:
         ending = self._vanished or self.pod.metadata.is_ending

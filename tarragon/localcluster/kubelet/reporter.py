@@ -49,9 +49,17 @@ class Reporter:
             self._written.clear()
             self._work.set()
 
+    @property
+    def is_done(self) -> bool:
+        return self._written.is_set()
+
     async def written(self) -> None:
         """Return when nothing is left to write."""
         await self._written.wait()
+
+    def give_up(self) -> None:
+        """Nobody writes any more: whoever waits for that need not."""
+        self._written.set()
 
     async def run(self) -> None:
         """For ever, or until the pod is gone."""

@@ -80,6 +80,20 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         return self.phase == "exited"
 
 
+# Before it starts anything, a shim writes that it is starting. No word of it: there was no shim.
+NEVER_BEGUN = State(void=True)
+
+
+def _last_words(folder: Path) -> str:
+    """Of a shim that we have started ourselves and that has not even written that it is starting."""
+    try:
+        lines = (folder / "shim.err").read_text(errors="replace").split("\n")
+    except OSError:
+        lines = []
+    cause = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+    return f"the supervisor of the container could not start: {cause}"
+
+
 def state_of(folder: Path) -> State | None:
     """None before the shim has written anything."""
     return read_json(folder / "state.json", State)
@@ -206,20 +220,22 @@ class Shims:
             os.close(watched.pidfd)
         if watched.is_child:
             _reaped(watched.pid)
-        self._gone(folder)
+            self._gone(folder, State(error=_last_words(folder)))
+        else:
+            self._gone(folder)
 
-    def _gone(self, folder: Path) -> None:
+    def _gone(self, folder: Path, unspoken: State = NEVER_BEGUN) -> None:
         """The shim is no more; either it has said how the container ended, or the container is lost."""
         state = state_of(folder)
         if state and state.has_ended:
             self._changed(folder)
             return
-        burial = self._loop.create_task(self._bury(folder, state))
+        burial = self._loop.create_task(self._bury(folder, state or unspoken))
         self._burials.add(burial)
         burial.add_done_callback(self._burials.discard)
 
-    async def _bury(self, folder: Path, state: State | None) -> None:
-        identity = (state.id if state else "") or identity_in(folder)
+    async def _bury(self, folder: Path, state: State) -> None:
+        identity = state.id or identity_in(folder)
         if identity:
             await asyncio.to_thread(end_marked, f"{shim.MARK}={identity}".encode() + b"\0")
         claim = _claim(folder)
@@ -227,9 +243,8 @@ class Shims:
             self._watch(folder, _found(state_of(folder)))
             return
         finished = int(self._clock.now().timestamp() * 1_000_000_000)
-        # Before it starts anything, a shim writes that it is starting.
-        gone = replace(state or State(void=True), id=identity, phase="exited", lost=True, code=LOST_CODE)
-        gone = replace(gone, finished=finished)
+        code = shim.START_ERROR if state.error else LOST_CODE
+        gone = replace(state, id=identity, phase="exited", lost=not state.error, code=code, finished=finished)
         try:
             write_json(folder / "state.json", gone)
         except OSError:

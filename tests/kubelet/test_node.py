@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tarragon.localcluster.kubelet.admission import Ledger
+from tarragon.localcluster.kubelet.node import this_machine, visible
+from tarragon.localcluster.kubelet.status import Verdict
+from tests.kubelet.builders import container_json, pod
+
+GI = 2**30 * 1000
+FOUND = ["GPU-aa", "GPU-ab", "GPU-b"]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "seen"),
+    [
+        (None, ("GPU-aa", "GPU-ab", "GPU-b")),
+        ("", ()),
+        ("-1", ()),
+        ("0,2", ("GPU-aa", "GPU-b")),
+        ("2, 0", ("GPU-b", "GPU-aa")),
+        ("GPU-b", ("GPU-b",)),
+        ("1,-1,2", ("GPU-ab",)),
+        ("7", ()),
+    ],
+)
+def test_only_gpus_that_the_caller_may_see_are_offered(allowed: str | None, seen: tuple[str, ...]) -> None:
+    assert visible(FOUND, allowed) == seen
+
+
+def test_a_machine_offers_what_this_process_may_use() -> None:
+    offered = this_machine(("GPU-a",))
+
+    assert offered["cpu"] >= 1000
+    assert offered["memory"] >= 2**28 * 1000
+    assert offered["nvidia.com/gpu"] == 1000
+    assert "nvidia.com/gpu" not in this_machine()
+
+
+def asking(name: str, **amounts: Any) -> Any:
+    return pod(
+        name, container_json(resources={"limits": {key.replace("_", "/"): value for key, value in amounts.items()}})
+    )
+
+
+def ledger(*gpus: str) -> Ledger:
+    return Ledger({"cpu": 4000, "memory": 8 * GI, "pods": 3000, "nvidia.com/gpu": len(gpus) * 1000}, {"cpu"}, gpus)
+
+
+def reason(answer: object) -> str:
+    return answer.reason if isinstance(answer, Verdict) else ""
+
+
+def test_pods_are_admitted_until_the_memory_is_promised() -> None:
+    node = ledger()
+
+    assert reason(node.admit(asking("a", memory="5Gi"), [])) == ""
+    assert reason(node.admit(asking("b", memory="4Gi"), [])) == "OutOfmemory"
+    node.release("uid-of-a")
+    assert reason(node.admit(asking("b", memory="4Gi"), [])) == ""
+
+
+def test_only_so_many_pods_are_admitted() -> None:
+    node = ledger()
+    for name in "abc":
+        node.admit(asking(name), [])
+
+    assert reason(node.admit(asking("d"), [])) == "OutOfpods"
+
+
+def test_a_resource_that_the_node_does_not_have_is_short() -> None:
+    assert reason(ledger().admit(asking("a", **{"example.com_tpu": 1}), [])) == "OutOfexample.com/tpu"
+
+
+def test_shares_are_never_short() -> None:
+    assert reason(ledger().admit(asking("a", cpu="20"), [])) == ""
+
+
+def test_containers_of_a_pod_have_gpus_of_their_own_and_init_containers_use_them_before() -> None:
+    one, two = {"resources": {"limits": {"nvidia.com/gpu": 1}}}, {"resources": {"limits": {"nvidia.com/gpu": 2}}}
+    described = pod(
+        "p",
+        container_json(name="a", **one),
+        container_json(name="b", **one),
+        container_json(name="c"),
+        initContainers=[container_json(name="i", **two)],
+    )
+
+    assert ledger("0", "1", "2").admit(described, []) == {"a": ("0",), "b": ("1",), "i": ("0", "1")}
+
+
+def test_gpus_that_are_promised_are_not_given_again() -> None:
+    node = ledger("0", "1")
+    node.promise("before", {}, {"main": ["0"]})
+
+    assert node.admit(asking("a", **{"nvidia.com_gpu": 1}), []) == {"main": ("1",)}
+    assert reason(node.admit(asking("b", **{"nvidia.com_gpu": 1}), [])) in {
+        "OutOfnvidia.com/gpu",
+        "UnexpectedAdmissionError",
+    }
+
+
+def test_a_wish_for_a_gpu_that_is_not_there_is_refused() -> None:
+    answer = ledger("0").admit(asking("a", **{"nvidia.com_gpu": 1}), ["9"])
+
+    assert answer == Verdict(
+        reason="UnexpectedAdmissionError", message="Allocate failed due to 9: no such device on this node"
+    )
+
+
+def test_a_wished_gpu_may_be_shared() -> None:
+    """Who hands out fractions of a GPU gives one to several pods."""
+    node = ledger("0", "1")
+    wish = ["1"]
+
+    assert node.admit(asking("a", **{"nvidia.com_gpu": 1}), wish) == {"main": ("1",)}
+    assert node.admit(asking("b", **{"nvidia.com_gpu": 1}), wish) == {"main": ("1",)}

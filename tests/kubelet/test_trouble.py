@@ -1,0 +1,199 @@
+"""A kubelet whose API, disk or machine does not do what it should."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from tarragon.base.clock import ManualClock
+from tarragon.cluster.errors import Forbidden, unavailable
+from tarragon.cluster.port import EVERYTHING, DeleteOptions, Listing, LogOptions, Selection, WatchEvent
+from tarragon.kube.meta import Key, Resource
+from tests.kubelet.builders import container_json
+from tests.kubelet.waiting import eventually
+from tests.kubelet.world import ANY_POD, Json, World, state, terminated
+
+
+class Line:
+    """The way to the API: it can be cut, it can refuse status writes, and it counts what is written."""
+
+    def __init__(self, world: World) -> None:
+        self._cluster = world.cluster
+        self.is_cut = False
+        self.refuses_status = False
+        self.statuses: list[tuple[str, Json]] = []
+        self._cuts = asyncio.Event()
+
+    def cut(self) -> None:
+        self.is_cut = True
+        self._cuts.set()
+
+    def mend(self) -> None:
+        self.is_cut = False
+        self._cuts.clear()
+
+    def _check(self) -> None:
+        if self.is_cut:
+            raise unavailable("the line is cut")
+
+    async def get(self, resource: Resource[Any], key: Key) -> Any:
+        self._check()
+        return await self._cluster.get(resource, key)
+
+    async def list(self, resource: Resource[Any], selection: Selection = EVERYTHING) -> Listing[Any]:
+        self._check()
+        return await self._cluster.list(resource, selection)
+
+    async def watch(self, resource: Resource[Any], selection: Selection, since: str) -> AsyncIterator[WatchEvent[Any]]:
+        self._check()
+        events = self._cluster.watch(resource, selection, since)
+        cut = asyncio.ensure_future(self._cuts.wait())
+        try:
+            while True:
+                following = asyncio.ensure_future(anext(events))
+                await asyncio.wait({following, cut}, return_when=asyncio.FIRST_COMPLETED)
+                if not following.done():
+                    following.cancel()
+                    await asyncio.gather(following, return_exceptions=True)
+                self._check()
+                yield following.result()
+        finally:
+            cut.cancel()
+
+    async def create(self, resource: Resource[Any], body: Mapping[str, Any]) -> Any:
+        self._check()
+        return await self._cluster.create(resource, body)
+
+    async def patch(self, resource: Resource[Any], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> Any:
+        self._check()
+        if resource.plural == "pods" and subresource == "status":
+            if self.refuses_status:
+                raise Forbidden({"code": 403, "reason": "Forbidden", "message": "no"})
+            self.statuses.append((key.name, dict(patch["status"])))
+        return await self._cluster.patch(resource, key, patch, subresource=subresource)
+
+    async def delete(self, resource: Resource[Any], key: Key, options: DeleteOptions = DeleteOptions()) -> None:  # noqa: B008 - the port's signature
+        self._check()
+        await self._cluster.delete(resource, key, options)
+
+    def pod_log(self, key: Key, options: LogOptions = LogOptions()) -> AsyncIterator[bytes]:  # noqa: B008 - as above
+        return self._cluster.pod_log(key, options)
+
+
+async def test_a_status_is_written_once_for_each_thing_that_has_happened(world: World) -> None:
+    line = Line(world)
+    world.start_kubelet(cluster=line)
+    go = world.folder / "go"
+    await world.run(f"until [ -e {go} ]; do sleep 0.01; done", restartPolicy="Never")
+    await world.phase("Running")
+    go.touch()
+    await world.phase("Succeeded")
+    await world.stop_kubelet()
+    world.start_kubelet(cluster=line)
+    await world.run("true", "other", restartPolicy="Never")
+    await world.phase("Succeeded", "other")
+
+    assert [status["phase"] for name, status in line.statuses if name == "p"] == ["Running", "Succeeded"]
+
+
+async def test_a_status_that_has_changed_in_part_is_written_in_part(world: World) -> None:
+    line = Line(world)
+    world.start_kubelet(cluster=line)
+    await world.run("sleep 0.1", restartPolicy="Never")
+
+    await world.phase("Succeeded")
+
+    assert line.statuses[0][1].keys() >= {"phase", "startTime", "podIP", "containerStatuses", "conditions"}
+    assert line.statuses[-1][1].keys() == {"phase", "containerStatuses", "conditions"}
+
+
+async def test_an_api_that_is_away_changes_nothing_for_the_processes_and_hears_of_it_later(world: World) -> None:
+    clock = ManualClock()
+    line = Line(world)
+    world.start_kubelet(clock, cluster=line)
+    go = world.folder / "go"
+    await world.run(f"echo ready; until [ -e {go} ]; do sleep 0.01; done; exit 8", restartPolicy="Never")
+    await world.says("ready")
+    await world.phase("Running")
+
+    line.cut()
+    go.touch()
+    await eventually(lambda: not world.processes())
+    assert (await world.get())["status"]["phase"] == "Running"
+    line.mend()
+    ended = asyncio.ensure_future(world.phase("Failed"))
+    while not ended.done():
+        clock.advance(1)
+        await asyncio.wait({ended}, timeout=0.02)
+
+    assert terminated(await ended)["exitCode"] == 8
+
+
+async def test_a_conflict_is_answered_by_reading_again_and_the_conditions_of_others_stay(world: World) -> None:
+    world.start_kubelet()
+    go = world.folder / "go"
+    await world.run(f"until [ -e {go} ]; do sleep 0.01; done", restartPolicy="Never")
+    pod = await world.phase("Running")
+    other = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    conditions = [*pod["status"]["conditions"], other]
+
+    await world.cluster.patch(
+        ANY_POD, Key("default", "p"), {"status": {"conditions": conditions}}, subresource="status"
+    )
+    go.touch()
+    pod = await world.phase("Succeeded")
+
+    assert other in pod["status"]["conditions"]
+
+
+async def test_a_pod_that_somebody_else_has_failed_is_ended(world: World) -> None:
+    world.start_kubelet()
+    await world.run("echo ready; while :; do sleep 0.05; done")
+    await world.says("ready")
+
+    evicted = {"status": {"phase": "Failed", "reason": "Evicted"}}
+    await world.cluster.patch(ANY_POD, Key("default", "p"), evicted, subresource="status")
+    pod = await world.until(lambda pod: "terminated" in state(pod))
+
+    assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "Evicted")
+    assert world.processes() == set()
+
+
+async def test_a_status_that_is_refused_is_tried_again_later_and_other_pods_do_not_suffer(world: World) -> None:
+    clock = ManualClock()
+    line = Line(world)
+    world.start_kubelet(clock, cluster=line)
+    line.refuses_status = True
+    done = world.folder / "done"
+    await world.run(f"touch {done}", restartPolicy="Never")
+    await eventually(done.exists)
+
+    line.refuses_status = False
+    ended = asyncio.ensure_future(world.phase("Succeeded"))
+    while not ended.done():
+        clock.advance(1)
+        await asyncio.wait({ended}, timeout=0.02)
+
+
+async def test_a_shim_that_cannot_start_is_a_start_error_with_its_words(world: World) -> None:
+    world.start_kubelet()
+    await world.run("true", "first", restartPolicy="Never")
+    await world.phase("Succeeded", "first")
+    (world.node / "shim.pyc").write_bytes(b"not a program")
+
+    await world.run("true", restartPolicy="Never")
+    pod = await world.phase("Failed")
+
+    assert terminated(pod)["reason"] == "StartError"
+    assert terminated(pod)["message"].startswith("the supervisor of the container could not start: ")
+
+
+async def test_what_the_pod_asks_for_in_vain_is_told(world: World) -> None:
+    world.start_kubelet()
+    fields = {"livenessProbe": {"tcpSocket": {"port": 1}}, "lifecycle": {"preStop": {"exec": {"command": ["x"]}}}}
+    await world.create("p", container_json(**fields), restartPolicy="Never")
+    await world.phase("Succeeded")
+
+    words = "container main: livenessProbe, lifecycle is not carried out by a process node"
+    assert ("NotCarriedOut", words) in await world.events()
