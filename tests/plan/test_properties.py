@@ -98,9 +98,7 @@ def total(status: JobStatus) -> int:
 
 
 def start(policy: RestartPolicy, run_policy: dict[str, object]) -> World:
-    world = World(
-        manifest({"PS": 1, "Worker": 2}, policy=policy.value, run_policy=run_policy, **{"max-instances": 3})  # type: ignore[arg-type]
-    )
+    world = World(manifest({"PS": 1, "Worker": 2}, policy=policy.value, run_policy=run_policy, **{"max-instances": 3}))
     world.settle()
     world.admit(PS=1, Worker=2)
     world.settle()

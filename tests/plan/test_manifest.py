@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import pytest
+
+from tarragon.base.errors import Problem
+from tarragon.plan.manifest import Document, only_job, read_manifest
+
+JOB = "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: a}\nspec: {}\n"
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: scripts}\n"
+
+
+def told(text: str) -> list[str]:
+    return [str(problem) for problem in read_manifest(text).problems]
+
+
+def test_a_job_travels_with_what_it_needs() -> None:
+    documents = read_manifest(f"---\n{CONFIG_MAP}---\n\n---\n{JOB}")
+
+    assert [document.name for document in documents.jobs] == ["TFJob a"]
+    assert [document.name for document in documents.others] == ["ConfigMap scripts"]
+    assert documents.problems == ()
+
+
+def test_a_list_is_taken_apart() -> None:
+    text = "kind: List\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Secret\n  metadata: {name: s}\n"
+
+    assert [document.name for document in read_manifest(text).others] == ["Secret s"]
+
+
+def test_json_is_read_as_well() -> None:
+    job = '{"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "metadata": {"name": "a"}}'
+
+    assert [document.name for document in read_manifest(job).jobs] == ["TFJob a"]
+
+
+FAULTS = [
+    ("", ["the manifest is empty; write a TFJob into it"]),
+    ("# nothing\n---\n", ["the manifest is empty; write a TFJob into it"]),
+    (
+        "a: b: c",
+        [
+            (
+                "line 1: is no YAML: mapping values are not allowed in this context; "
+                "put text that contains a colon in quotes, or check the indentation"
+            )
+        ],
+    ),
+    ("a:\n\t- b", ["line 2: begins with a tab; indent with spaces, as YAML wants it"]),
+    (
+        "a: 'open",
+        ["line 1: is no YAML: found unexpected end of stream; close the quotes and brackets that were opened"],
+    ),
+    (
+        "metadata:\n  name: {{ .Values.name }}\n",
+        ["line 2: is no YAML; it looks like a Helm template; render it first: helm template"],
+    ),
+    ("a: \x00", ["line 1: has a character that text may not have; is it a binary file?"]),
+    ("- a\n- b", ["line 1: must be a Kubernetes object, not a list"]),
+    ("just words", ['line 1: must be a Kubernetes object, not the text "just words"']),
+    (f"{CONFIG_MAP}metadata: {{name: other}}\n", ["line 4: the key metadata is there twice, first in line 3"]),
+    (f"{CONFIG_MAP}data: !python/object {{}}\n", ["line 4: the tag !python/object means nothing here; remove it"]),
+    (
+        f"{JOB}---\n{JOB}",
+        ["line 6: TFJob a is there already, in line 1; rename one of them"],
+    ),
+    (JOB.replace("TFJob", "TFjob"), ["line 2: kind: unknown kind TFjob; did you mean TFJob?"]),
+    (
+        JOB.replace("/v1", "/v1beta3"),
+        ["line 1: apiVersion: no TFJob has the version kubeflow.org/v1beta3; write kubeflow.org/v1beta2"],
+    ),
+    (
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
+        [
+            (
+                "line 2: kind: Deployment is neither a job nor anything that travels with one; "
+                "beside a job there may be ConfigMap, PersistentVolumeClaim, Secret, Service, ServiceAccount"
+            )
+        ],
+    ),
+    (
+        CONFIG_MAP.replace("ConfigMap", "Configmap"),
+        ["line 2: kind: Configmap is neither a job nor anything that travels with one; did you mean ConfigMap?"],
+    ),
+    (CONFIG_MAP.replace("v1", "v2"), ['line 1: apiVersion: no ConfigMap has the text "v2"; write v1']),
+    ("apiVersion: v1\nkind: ConfigMap\n", ["line 1: metadata.name: is missing; give the ConfigMap a name"]),
+    ("spec: {}\n", ["line 1: apiVersion: is missing", "line 1: kind: is missing"]),
+    ("kind: List\nitems: x\n", ['items: must be a list, not the text "x"; begin each item with a dash']),
+    ("kind: List\nitems:\n- 3\n", ["line 3: must be a Kubernetes object, not 3"]),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), FAULTS, ids=[words[0][:60] for _, words in FAULTS])
+def test_what_is_wrong_with_a_file_is_told_with_the_line(text: str, words: list[str]) -> None:
+    assert told(text) == words
+
+
+def test_the_faults_of_several_documents_are_told_at_once() -> None:
+    assert len(told(f"{JOB.replace('TFJob', 'TFjob')}---\n- x\n---\n{CONFIG_MAP}a: 1\na: 2\n")) == 3
+
+
+def test_what_stands_before_a_fault_of_yaml_is_still_read() -> None:
+    documents = read_manifest(f"{JOB}---\na: b: c\n")
+
+    assert len(documents.jobs) == 1
+    assert len(documents.problems) == 1
+
+
+def test_a_problem_of_the_job_is_placed_in_its_line() -> None:
+    text = (
+        f"{CONFIG_MAP}---\napiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata:\n  name: a\nspec:\n  tfReplicaSpecs:\n"
+    )
+    text += (
+        "    Worker:\n      replicas: -1\n      template:\n        spec:\n          containers:\n          - name: x\n"
+    )
+    (job,) = read_manifest(text).jobs
+
+    def line(path: str) -> str:
+        return job.placed(Problem(path, "")).path.partition(":")[0]
+
+    assert line("spec.tfReplicaSpecs.Worker.replicas") == "line 12"
+    assert line("spec.tfReplicaSpecs.Worker.template.spec.containers[0].image") == "line 16"
+    assert line("spec.runPolicy.backoffLimit") == "line 10"
+    assert line("") == "line 5"
+
+
+def test_a_command_for_one_job_wants_exactly_one() -> None:
+    one = only_job(read_manifest(JOB))
+    assert isinstance(one, Document)
+
+    assert str(only_job(read_manifest(CONFIG_MAP))) == "there is no job in the manifest; add a TFJob"
+    two = read_manifest(f"{JOB}---\n{JOB.replace('name: a', 'name: b')}")
+    assert str(only_job(two)) == (
+        "there are 2 jobs in the manifest: TFJob a in line 1, TFJob b in line 6; leave one of them"
+    )
