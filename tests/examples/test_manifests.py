@@ -1,0 +1,115 @@
+"""Every example is a file that a cluster and `tarragon run` take alike."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "tensorflow"
+NAMES = ("multiworker.yaml", "ps-tf1.yaml", "ps.yaml", "single.yaml")
+SHARED = ("digits.py", "evaluate.py", "replica.py")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    claim: Any
+    config_map: Any
+    job: Any
+
+    @property
+    def scripts(self) -> Mapping[str, str]:
+        scripts: Mapping[str, str] = self.config_map["data"]
+        return scripts
+
+    @property
+    def pods(self) -> Sequence[Any]:
+        return [spec["template"]["spec"] for spec in self.job["spec"]["tfReplicaSpecs"].values()]
+
+
+@pytest.fixture(params=NAMES)
+def example(request: pytest.FixtureRequest) -> Example:
+    documents = yaml.safe_load_all((EXAMPLES / request.param).read_text())
+    # In this order: a job that arrives before its claim may be placed where the claim's volume cannot be.
+    claim, config_map, job = documents
+    return Example(claim=claim, config_map=config_map, job=job)
+
+
+def test_there_is_no_example_that_these_tests_do_not_know() -> None:
+    assert sorted(path.name for path in EXAMPLES.glob("*.yaml")) == sorted(NAMES)
+
+
+def test_an_example_is_a_claim_its_scripts_and_one_job(example: Example) -> None:
+    kinds = [
+        (document["apiVersion"], document["kind"]) for document in (example.claim, example.config_map, example.job)
+    ]
+
+    assert kinds == [("v1", "PersistentVolumeClaim"), ("v1", "ConfigMap"), ("kubeflow.org/v1", "TFJob")]
+    assert example.claim["metadata"]["name"] == example.job["metadata"]["name"] + "-models"
+    assert example.config_map["metadata"]["name"] == example.job["metadata"]["name"] + "-scripts"
+
+
+def test_the_scripts_of_an_example_are_python_3_8(example: Example) -> None:
+    assert set(example.scripts) == {"train.py", *SHARED}
+    for name, text in example.scripts.items():
+        ast.parse(text, filename=name, feature_version=(3, 8))
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_shared_script_is_the_same_in_all_examples_and_beside_them(example: Example, name: str) -> None:
+    assert example.scripts[name] == (EXAMPLES / name).read_text(), f"copy {name} into the ConfigMap"
+
+
+def test_the_scripts_take_addresses_from_tf_config_alone_and_download_nothing(example: Example) -> None:
+    for name, text in example.scripts.items():
+        for word in ("127.0.0.1", "localhost", "2222", ".svc", "http:", "https:", "urllib", "requests"):
+            assert word not in text, f"{name} has {word}"
+
+
+def test_every_replica_runs_the_training_script_in_the_stock_image(example: Example) -> None:
+    for pod in example.pods:
+        (container,) = pod["containers"]
+        assert container["name"] == "tensorflow"
+        assert container["image"] == "tensorflow/tensorflow:2.21.0"
+        assert container["command"] == ["python", "-u", "/opt/train/train.py"]
+
+
+def test_every_volume_of_a_replica_is_in_the_same_file_and_mounted(example: Example) -> None:
+    known = [
+        {"configMap": {"name": example.config_map["metadata"]["name"]}},
+        {"persistentVolumeClaim": {"claimName": example.claim["metadata"]["name"]}},
+    ]
+    for pod in example.pods:
+        volumes = {volume["name"]: volume for volume in pod["volumes"]}
+        mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+        assert all({key: volume[key] for key in volume if key != "name"} in known for volume in volumes.values())
+        assert mounts.keys() == volumes.keys()
+        assert mounts["scripts"] == "/opt/train"
+
+
+def test_only_a_replica_that_has_the_model_volume_gets_a_model_folder(example: Example) -> None:
+    for pod in example.pods:
+        (container,) = pod["containers"]
+        paths = {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert ("/models" in paths) == ("/models" in container.get("args", ()))
+
+
+def test_the_training_script_knows_every_option_that_the_job_gives_it(example: Example) -> None:
+    parsed = ast.parse(example.scripts["train.py"])
+    calls = [node for node in ast.walk(parsed) if isinstance(node, ast.Call)]
+    known = {argument.value for call in calls for argument in call.args[:1] if isinstance(argument, ast.Constant)}
+    for pod in example.pods:
+        given = [word for word in pod["containers"][0].get("args", ()) if word.startswith("--")]
+        assert set(given) <= known
+
+
+def test_a_lost_replica_is_started_again(example: Example) -> None:
+    policies = [spec["restartPolicy"] for spec in example.job["spec"]["tfReplicaSpecs"].values()]
+
+    assert set(policies) == {"OnFailure"}
+    assert example.job["spec"]["runPolicy"]["backoffLimit"] >= 3
