@@ -28,6 +28,7 @@ from tarragon.cli.session import cluster
 from tarragon.cli.settings import Settings, home
 from tarragon.cli.style import painter
 from tarragon.cli.terminal import Sink, sink
+from tarragon.cli.tree import reader_went
 from tarragon.cli.words import elapsed, listed
 from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType, SuccessPolicy
@@ -49,6 +50,7 @@ class How(Enum):
     FORCED = "forced"
     TOO_LATE = "too late"
     STUCK = "stuck"
+    UNREAD = "unread"
 
 
 class Attendance:
@@ -90,6 +92,9 @@ class Attendance:
         wanted = (following, counted.first, self._stuck)
         await asyncio.wait(wanted, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         if following.done():
+            # `tarragon run FILE | head`: whoever read the logs has seen enough.
+            if isinstance(following.exception(), BrokenPipeError):
+                return How.UNREAD
             following.result()
             return How.OVER
         if counted.first.done():
@@ -151,6 +156,9 @@ class Attendance:
                 words = f"{self._follower.job.name} has not ended within {elapsed(limit or 0)}; it goes on."
                 self._say(words, MEANWHILE)
                 return UNFINISHED
+            case How.UNREAD:
+                self._say(f"Nobody reads the logs any more; {self._follower.job.name} goes on.", MEANWHILE)
+                return reader_went()
             case How.STUCK:
                 self._say(stuck(self._follower), AFTERWARDS[1:])
                 return CANNOT

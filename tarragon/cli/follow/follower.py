@@ -56,6 +56,8 @@ class Follower:
 
     async def _news(self, live: Live) -> None:
         await live.changed()
+        if self._listener is not None and self._listener.error is not None:
+            raise self._listener.error
         if live.trouble is not None:
             raise live.trouble
         self._look(live)
@@ -93,4 +95,4 @@ class Follower:
             self._is_told = True
             self._progressed(progress)
         if self._listener is not None:
-            self._listener.listen(live.cluster, present)
+            self._listener.listen(live.cluster, present, live.wake)

@@ -37,13 +37,22 @@ class Listener:
         self._said = said
         self._beginning = beginning
         self._tasks: dict[Instance, asyncio.Task[None]] = {}
+        self.error: BaseException | None = None
+        """Why nobody can be told any more: whoever reads our output has gone, or we have a bug."""
 
-    def listen(self, cluster: Cluster, pods: Mapping[Replica, Pod]) -> None:
-        """Begin with every container that has begun since the last call."""
+    def listen(self, cluster: Cluster, pods: Mapping[Replica, Pod], failed: Callable[[], None]) -> None:
+        """Begin with every container that has begun since the last call; `failed` is called when `error` is set."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and task.exception() is not None:
+                self.error = task.exception()
+                failed()
+
         for replica, pod in pods.items():
             for instance in instances(replica, pod, self._main_container):
                 if instance not in self._tasks and not self.book.is_complete(instance):
-                    self._tasks[instance] = asyncio.create_task(self._read(cluster, pod, instance))
+                    task = self._tasks[instance] = asyncio.create_task(self._read(cluster, pod, instance))
+                    task.add_done_callback(ended)
 
     async def last_words(self, pods: Mapping[Replica, Pod]) -> None:
         """Wait for the rest of what the containers that have ended have said."""

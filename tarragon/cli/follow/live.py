@@ -57,6 +57,10 @@ class Live:
     def pods(self) -> Sequence[Pod]:
         return list(self._pods.objects.values())
 
+    def wake(self) -> None:
+        """Something else than the cluster has news."""
+        self._news.set()
+
     async def changed(self) -> None:
         """Return when there is news since the last call, and both have been read whole, or when there is trouble."""
         while True:
