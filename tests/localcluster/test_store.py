@@ -91,6 +91,8 @@ async def test_history_out_of_the_window_is_forgotten_and_the_objects_are_not(tm
         since = api.list(asking.target(CONFIG_MAPS)).resource_version
         for number in range(20):
             await asking.patch(CONFIG_MAPS, "a", {"data": {"x": str(number)}})
+        await asking.create(CONFIG_MAPS, config_map("gone"))
+        await asking.delete(CONFIG_MAPS, "gone")
         await _pass_time(api, clock, 1000)
 
         with pytest.raises(Expired, match="too old resource version"):
