@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -33,11 +33,20 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One value of a manifest. A missing one and null are the same; reading them gives what the caller has for that."""
+    """One value of a manifest. A missing one and null are the same; reading them gives what the caller has for that.
+
+    Of a thousand values that are read hardly one is at fault: its path is put together only then.
+    """
 
     value: Json
-    path: str
+    name: str | int
     notes: Notes
+    parent: Reader | None = None
+
+    @property
+    def path(self) -> str:
+        above = self.parent.path if self.parent is not None else ""
+        return joined(above, self.name) if isinstance(self.name, str) else f"{above}[{self.name}]"
 
     @property
     def is_missing(self) -> bool:
@@ -45,14 +54,16 @@ class Reader:
 
     def is_map(self) -> bool:
         """Whether it is one; anything else but a missing value is a problem."""
-        if not self.is_missing and not isinstance(self.value, Mapping):
+        if isinstance(self.value, dict):
+            return True
+        if not self.is_missing:
             self.problem(f"must be a map of fields, not {described(self.value)}")
-        return isinstance(self.value, Mapping)
+        return False
 
     def field(self, name: str) -> Reader:
         """Missing, too, when this is no map: ask `is_map` once."""
-        found = self.value.get(name) if isinstance(self.value, Mapping) else None
-        return Reader(found, joined(self.path, name), self.notes)
+        found = self.value.get(name) if isinstance(self.value, dict) else None
+        return Reader(found, name, self.notes, self)
 
     def fields(self) -> Iterator[tuple[str, Reader]]:
         """The entries of a map. Nothing of what is none, which is a problem."""
@@ -72,7 +83,7 @@ class Reader:
             self.problem(f"must be a list, not {described(self.value)}", "begin each item with a dash")
             return
         for index, item in enumerate(self.value):
-            yield Reader(item, f"{self.path}[{index}]", self.notes)
+            yield Reader(item, index, self.notes, self)
 
     def text(self, missing: str = "") -> str:
         if self.is_missing:
@@ -123,13 +134,13 @@ class Reader:
         """A map of text to text, such as labels."""
         return {name: value.text() for name, value in self.fields()}
 
-    def only(self, known: Iterable[str]) -> None:
+    def only(self, known: Collection[str]) -> None:
         """Note every field that is none of these."""
-        names = sorted(known)
-        if not isinstance(self.value, Mapping):
+        if not isinstance(self.value, dict):
             return
         for name in self.value:
-            if isinstance(name, str) and name not in names:
+            if name not in known and isinstance(name, str):
+                names = sorted(known)
                 remedy = suggestion(name, names) or (f"known here: {', '.join(names)}" if len(names) <= _FEW else "")
                 self.field(name).note_unknown(remedy)
 

@@ -29,8 +29,9 @@ def creates(scene: Scene, status: JobStatus) -> list[Create]:
         taken = {service.metadata.name for service in scene.observed.services}
         wanted = islice((replica for name, replica in unserved if name not in taken), MOST_CREATES)
         return [Create(resource=SERVICES, body=body) for body in services(plan, wanted)]
-    due = islice((replica for replica in _startable(scene, status) if _is_due(scene, status, replica)), MOST_CREATES)
-    return [Create(resource=PODS, body=body) for body in pods(plan, due)]
+    startable = (replica for replica in _startable(scene, status) if _is_due(scene, status, replica))
+    due = list(islice(startable, MOST_CREATES))
+    return [Create(resource=PODS, body=body) for body in pods(plan, due)] if due else []
 
 
 def deletes(scene: Scene, status: JobStatus) -> list[Delete]:

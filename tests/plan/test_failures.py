@@ -245,6 +245,14 @@ def test_a_worker_that_comes_to_grief_is_tolerated_where_workers_may_come_and_go
     assert world.tarragon["state"] == "Failed"
 
 
+def test_where_all_workers_decide_none_is_tolerated_to_fail() -> None:
+    world = running({"Worker": 2}, enableDynamicWorker=True, successPolicy="AllWorkers")
+    world.exit("dist-worker-1", 1)
+    world.settle()
+
+    assert world.tarragon["state"] == "Failed"
+
+
 def test_an_end_is_an_end() -> None:
     world = running(policy="OnFailure")
     world.exit("dist-worker-0", 0)

@@ -9,7 +9,7 @@ from tarragon.frameworks.plugin import Rule
 from tarragon.frameworks.podrules import POD_RULES
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, Spec
 from tarragon.frameworks.tensorflow.naming import name
-from tarragon.frameworks.tensorflow.wiring import LONGEST, listed_size, tf_config_length
+from tarragon.frameworks.tensorflow.wiring import LONGEST, LONGEST_HOST, listed_size, tf_config_length
 from tarragon.job.model import Replica, ReplicaGroup, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.kube.names import fault_of_label_name
 
@@ -83,6 +83,8 @@ def elastic_bounds(job: TrainingJob) -> Iterator[Problem]:
 
 def tf_config_fits(job: TrainingJob) -> Iterator[Problem]:
     """A longer variable would stop every single container from starting, with words that help nobody."""
+    if sum(listed_size(job, job.wished()).values()) * LONGEST_HOST < LONGEST:
+        return
     length = tf_config_length(job)
     if length > LONGEST:
         yield Problem(

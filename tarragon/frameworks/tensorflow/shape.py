@@ -190,4 +190,4 @@ def _fields(spec: Reader) -> None:
             value.note_unknown(f"move it to spec.{Spec.RUN_POLICY}.{name}")
     known = {Spec.REPLICAS, *FLAT_POLICIES, *NESTED_ONLY, *ELASTIC}
     spec.only({*known, *OF_OTHER_GENERATIONS, *misplaced})
-    spec.field(Spec.RUN_POLICY).only(Policy)
+    spec.field(Spec.RUN_POLICY).only(frozenset(Policy))

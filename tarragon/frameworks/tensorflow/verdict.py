@@ -84,9 +84,12 @@ def is_done(sight: Sight, replica: Replica) -> bool:
 
 
 def _fatal(sight: Sight) -> Iterator[Replica]:
-    """Under enableDynamicWorker workers may come to grief, but for the one that decides."""
+    """Under enableDynamicWorker workers may come to grief, but for those that decide."""
+    job = sight.job
+    all_decide = job.success_policy is SuccessPolicy.ALL_WORKERS and not job.has_chief
+    may_fail = job.sparse_cluster and not all_decide
     for replica, member in sight.members.items():
-        is_tolerated = sight.job.sparse_cluster and replica.type is ReplicaType.WORKER and replica != sight.job.chief
+        is_tolerated = may_fail and replica.type is ReplicaType.WORKER and replica != job.chief
         if member.fate is Fate.FATAL and not is_tolerated:
             yield replica
 

@@ -17,6 +17,8 @@ from tarragon.kube.meta import Json
 VARIABLE = "TF_CONFIG"
 LONGEST = 128 * 1024 - len(f"{VARIABLE}=") - 1
 """Bytes: Linux starts no program with a longer variable than 128 KiB, its name, `=` and end included."""
+LONGEST_HOST = len('"",:65535.svc.') + 2 * 63
+"""Of a replica in a namespace, as TF_CONFIG has it."""
 
 EVERY_CONTAINER = ""
 
