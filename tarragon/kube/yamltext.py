@@ -60,6 +60,8 @@ class _Open:
     key: str | None = None
     key_lines: dict[str, int] = field(default_factory=dict)
     size: int = 1
+    merges: bool = False
+    """Whether the key << was written without quotes; with them it is a key like any other."""
 
 
 def read_yaml(text: str) -> tuple[list[YamlDocument], list[Problem]]:
@@ -126,7 +128,7 @@ class _Builder:
 
     def _end(self, line: int) -> None:
         done = self._open.pop()
-        if isinstance(done.value, dict) and MERGE in done.value:
+        if isinstance(done.value, dict) and done.merges:
             done.value = _with_merged(done.value, line)
         self._put(done.value, done.size, done.line, done.anchor)
 
@@ -159,6 +161,7 @@ class _Builder:
             self._problems.append(Problem(f"line {line}", f"the key {key} is there twice, first in line {first}"))
         top.key_lines[key] = line
         top.key = key
+        top.merges = top.merges or (key == MERGE and event.implicit[0])
 
     def _put(self, value: Json, size: int, line: int, anchor: str | None) -> None:
         if anchor is not None:

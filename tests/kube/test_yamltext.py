@@ -75,6 +75,10 @@ def test_anchors_and_merges_are_followed() -> None:
     assert value(text)["same"] == {"x": 1, "y": 2}
 
 
+def test_a_key_in_quotes_merges_nothing() -> None:
+    assert value("a: {'<<': 3}") == {"a": {"<<": 3}}
+
+
 def bomb(levels: int) -> str:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, levels)]
