@@ -18,6 +18,7 @@ from tarragon.base.errors import TarragonError
 from tarragon.kube.codec import moment, timestamp
 from tarragon.localcluster.home import Home, unusable, write_private
 
+_LOOK_SECONDS = 2.0
 _TRIES = 20
 _PAUSE = 0.05
 """Seconds between tries for the lock: somebody who only looks whether it is free holds it for a moment, too."""
@@ -92,8 +93,29 @@ def is_occupied(home: Home) -> bool:
     return False
 
 
+class Hold:
+    """A home that is held."""
+
+    def __init__(self, home: Home, descriptor: int) -> None:
+        self._lock = home.lock
+        self._descriptor = descriptor
+
+    async def until_lost(self, clock: Clock) -> None:
+        """Return when the lock is not ours any more: somebody has removed the home, or begun another there."""
+        while self._is_ours():
+            await clock.sleep(_LOOK_SECONDS)
+
+    def _is_ours(self) -> bool:
+        try:
+            return os.path.samestat(self._lock.stat(), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True  # a disk that does not answer is no reason to end
+
+
 @asynccontextmanager
-async def occupied(home: Home, clock: Clock) -> AsyncIterator[None]:
+async def occupied(home: Home, clock: Clock) -> AsyncIterator[Hold]:
     """Hold the home. Raises TarragonError, with who holds it, when somebody else does."""
     try:
         descriptor = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -105,7 +127,7 @@ async def occupied(home: Home, clock: Clock) -> AsyncIterator[None]:
         os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "since": timestamp(clock.now())}).encode(), 0)
         # A server that was killed could not take this back.
         home.server.unlink(missing_ok=True)
-        yield
+        yield Hold(home, descriptor)
     finally:
         os.close(descriptor)
 

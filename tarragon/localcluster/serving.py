@@ -9,6 +9,7 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -21,7 +22,10 @@ from tarragon.localcluster.daemon import END_PODS
 from tarragon.localcluster.home import unusable
 from tarragon.localcluster.idle import until_idle
 from tarragon.localcluster.logfile import keep_small
-from tarragon.localcluster.presence import Server, birth, occupied, write_server
+from tarragon.localcluster.presence import Hold, Server, birth, occupied, write_server
+
+_PATIENCE_SECONDS = 5.0
+"""For pods whose folders are gone: how they end can't be recorded any more. Their shims end them all the same."""
 
 log = structlog.get_logger(__name__)
 
@@ -40,21 +44,26 @@ async def serve(
     home = settings.home
     home.prepare()
     faulthandler.enable()
-    async with occupied(home, clock):
-        with _asked_to_end() as asked:
+    with _asked_to_end() as asked:
+        async with occupied(home, clock) as hold:
             cluster = await _unless(asked, LocalCluster.start(settings, clock, companions))
             if cluster is None:
                 return
             try:
                 ready(_announce(settings, cluster, clock))
                 _tune_garbage_collection()
-                how = await _until_the_end(settings, cluster, clock, asked)
-                home.server.unlink(missing_ok=True)
-                if how == END_PODS:
-                    await cluster.end_pods()
+                await _until_the_end(settings, cluster, clock, _Reasons(asked, hold))
             finally:
                 home.server.unlink(missing_ok=True)
                 await cluster.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reasons:
+    """Why a server may end, besides idleness: a signal, and a home that was removed or replaced under it."""
+
+    asked: asyncio.Future[int]
+    hold: Hold
 
 
 async def _unless(asked: asyncio.Future[int], starting: Coroutine[Any, Any, LocalCluster]) -> LocalCluster | None:
@@ -69,27 +78,31 @@ async def _unless(asked: asyncio.Future[int], starting: Coroutine[Any, Any, Loca
     return None
 
 
-async def _until_the_end(
-    settings: Settings, cluster: LocalCluster, clock: Clock, asked: asyncio.Future[int]
-) -> int | None:
-    """The signal that asked us to end, None when we have nothing left to do."""
-    beside = [asyncio.create_task(keep_small(settings.home.log, clock))]
-    waiting: set[asyncio.Future[Any]] = {asked}
+async def _until_the_end(settings: Settings, cluster: LocalCluster, clock: Clock, reasons: _Reasons) -> None:
+    """Return when there is a reason to end, and what it asks for is done."""
+    log_keeper = asyncio.create_task(keep_small(settings.home.log, clock))
+    lost = asyncio.create_task(reasons.hold.until_lost(clock))
+    waiting: set[asyncio.Future[Any]] = {reasons.asked, lost}
     if settings.idle_seconds is not None:
-        idle = asyncio.create_task(until_idle(cluster, clock, settings.idle_seconds))
-        beside.append(idle)
-        waiting.add(idle)
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in beside:
-            task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
-    if asked.done():
-        log.info("asked to end", signal=signal.Signals(asked.result()).name)
-        return asked.result()
-    log.info("nothing to do for a while: ends by itself", seconds=settings.idle_seconds)
-    return None
+        waiting.add(asyncio.create_task(until_idle(cluster, clock, settings.idle_seconds)))
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    beside = [log_keeper, *(task for task in waiting if isinstance(task, asyncio.Task))]
+    was_lost = lost.done()
+    for task in beside:
+        task.cancel()
+    await asyncio.gather(*beside, return_exceptions=True)
+    if was_lost:
+        log.error("the home was removed: ends itself and its pods", home=str(settings.home.folder))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await cluster.end_pods()
+    elif reasons.asked.done():
+        log.info("asked to end", signal=signal.Signals(reasons.asked.result()).name)
+        if reasons.asked.result() == END_PODS:
+            settings.home.server.unlink(missing_ok=True)  # nobody new is to come while the pods end
+            await cluster.end_pods()
+    else:
+        log.info("nothing to do for a while: ends by itself", seconds=settings.idle_seconds)
 
 
 def _announce(settings: Settings, cluster: LocalCluster, clock: Clock) -> Server:

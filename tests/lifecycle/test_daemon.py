@@ -229,7 +229,7 @@ async def test_a_corrupt_store_is_told_to_the_client(home: Home) -> None:
 
 
 async def test_an_idle_server_of_another_version_makes_way(home: Home) -> None:
-    old = await up_of_version("0.0.1", home)
+    old = await up(home, "version=0.0.1")
     new = await up(home)
 
     assert not old.lives()
@@ -237,7 +237,7 @@ async def test_an_idle_server_of_another_version_makes_way(home: Home) -> None:
 
 
 async def test_a_server_of_another_version_with_work_is_not_touched(home: Home) -> None:
-    old = await up_of_version("0.0.1", home)
+    old = await up(home, "version=0.0.1")
     async with client(home, old) as cluster:
         spec = {"containers": [{"name": "main", "image": "busybox"}], "nodeName": "elsewhere"}
         metadata = {"name": "one", "namespace": "default"}
@@ -248,20 +248,6 @@ async def test_a_server_of_another_version_with_work_is_not_touched(home: Home) 
     assert "was started by Tarragon 0.0.1" in refused.value.what
     assert "`tarragon down`" in refused.value.remedy
     assert old.lives()
-
-
-async def up_of_version(version: str, home: Home) -> Server:
-    """What a client of that version would have started."""
-    home.prepare()
-    how = launch(f"version={version}")
-    environment = {**how.environment, "TARRAGON_HOME": str(home.folder)}
-    with home.log.open("ab") as log:
-        process = await asyncio.create_subprocess_exec(*how.command, env=environment, stdout=log, stderr=log)
-    server = await eventually(lambda: read_server(home))
-    assert server.version == version
-    assert process.pid == server.pid
-    await eventually(lambda: is_occupied(home))
-    return server
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, END_PODS], ids=lambda one: one.name)

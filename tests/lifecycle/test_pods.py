@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -129,6 +130,18 @@ async def test_what_a_killed_server_left_running_can_be_ended_without_a_server(h
     terminated = ended.status.container_statuses[0].state.terminated
     assert terminated is not None
     assert terminated.exit_code == 3
+
+
+async def test_a_server_whose_home_is_removed_ends_itself_and_its_pods(home: Home, tmp_path: Path) -> None:
+    server = await up(home, "node=here")
+    async with client(home, server) as cluster:
+        await cluster.create(PODS, pod("one", STEADY, tmp_path))
+    pid, born = await running_process(tmp_path)
+    shutil.rmtree(home.folder)
+
+    await eventually(lambda: not server.lives())
+    assert birth(pid) != born
+    assert (await up(home)).pid != server.pid, "and another one can begin in its place"
 
 
 async def test_pods_of_a_node_that_is_not_wanted_any_more_end_and_go_with_it(home: Home, tmp_path: Path) -> None:
