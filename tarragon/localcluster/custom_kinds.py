@@ -8,6 +8,7 @@ from typing import Any
 from tarragon.kube.codec import decode, timestamp
 from tarragon.localcluster import definitions, refusals
 from tarragon.localcluster.history import Change, Stored
+from tarragon.localcluster.objects import is_same
 from tarragon.localcluster.registry import Registry
 from tarragon.localcluster.requests import Json, WriteOptions
 from tarragon.localcluster.rules.deleting import is_gone, marked
@@ -49,7 +50,9 @@ class CustomKinds:
             metadata["finalizers"] = [*others, definitions.CLEANUP] if remaining else others
             kept = {**thing, "metadata": metadata, "status": {**thing["status"]}}
             definitions.mark_terminating(kept, timestamp(self._writes.now()))
-            return [*changes, self._writes.change(served, kept, before, options)]
+            if not is_same(kept, opened(before, served)):
+                changes.append(self._writes.change(served, kept, before, options))
+            return changes
         metadata.pop("finalizers", None)
         gone = {**thing, "metadata": metadata}
         return [*changes, self._writes.removal(served, gone, before, options), *self._successors(served, gone, options)]

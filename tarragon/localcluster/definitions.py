@@ -268,11 +268,17 @@ def _taken_names(definition: Mapping[str, Any], others: Iterable[Mapping[str, An
 
 def _set_condition(status: Json, said: tuple[str, str, str, str], now: str) -> None:
     kind, value, reason, message = said
-    conditions = [one for one in status.get("conditions") or () if one.get("type") != kind]
-    old = next((one for one in status.get("conditions") or () if one.get("type") == kind), None)
-    since = old["lastTransitionTime"] if old is not None and old["status"] == value else now
+    conditions = list(status.get("conditions") or ())
+    place = next((index for index, one in enumerate(conditions) if one.get("type") == kind), None)
+    since = now
+    if place is not None and conditions[place]["status"] == value:
+        since = conditions[place]["lastTransitionTime"]
     condition = {"type": kind, "status": value, "lastTransitionTime": since, "reason": reason, "message": message}
-    status["conditions"] = [*conditions, condition]
+    if place is None:
+        conditions.append(condition)
+    else:
+        conditions[place] = condition
+    status["conditions"] = conditions
 
 
 def _priority(name: str) -> tuple[int, int, int, int, str]:

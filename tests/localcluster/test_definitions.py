@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon.cluster.errors import ApiError, Invalid, NotFound
+from tarragon.localcluster.registry import PrinterColumn, ScalePaths
+from tests.localcluster.things import CRDS, WIDGETS, Asking, Json, definition, opened, version, widget
+
+NAME = "widgets.example.com"
+
+
+def conditions(thing: Json) -> dict[str, tuple[str, str]]:
+    return {one["type"]: (one["status"], one["reason"]) for one in thing["status"]["conditions"]}
+
+
+async def test_a_definition_makes_its_kind_live_at_once(asking: Asking) -> None:
+    made = await asking.create(CRDS, definition())
+    await asking.create(WIDGETS, widget("a", spec={"x": 1}))
+
+    assert conditions(made) == {
+        "NamesAccepted": ("True", "NoConflicts"),
+        "Established": ("True", "InitialNamesAccepted"),
+    }
+    assert made["status"]["acceptedNames"]["kind"] == "Widget"
+    assert made["status"]["storedVersions"] == ["v1"]
+    assert made["spec"]["names"] | {"singular": "widget", "listKind": "WidgetList"} == made["spec"]["names"]
+    assert asking.names(WIDGETS) == ["a"]
+
+
+async def test_a_kind_lives_on_after_a_restart(tmp_path: Path) -> None:
+    async with opened(tmp_path / "store.db") as api:
+        await Asking(api).create(CRDS, definition())
+        await Asking(api).create(WIDGETS, widget("a"))
+
+    async with opened(tmp_path / "store.db") as api:
+        assert Asking(api).names(WIDGETS) == ["a"]
+
+
+async def test_the_registry_tells_all_that_fronts_need(asking: Asking) -> None:
+    before = asking.api.registry.generation
+    scale = {
+        "specReplicasPath": ".spec.a.replicas",
+        "statusReplicasPath": ".status.n",
+        "labelSelectorPath": ".status.s",
+    }
+    columns = [{"name": "Phase", "type": "string", "jsonPath": ".status.phase", "priority": 1}]
+    first = version(
+        "v1beta1", stored=False, subresources={"status": {}, "scale": scale}, additionalPrinterColumns=columns
+    )
+    await asking.create(CRDS, definition(versions=[first, version("v1")], shortNames=["wd"], categories=["all"]))
+
+    kinds = [kind for kind in asking.api.registry if kind.full_name == NAME]
+    assert asking.api.registry.generation > before
+    assert [kind.version for kind in kinds] == ["v1", "v1beta1"]
+    assert [kind.subresources for kind in kinds] == [(), ("scale", "status")]
+    assert kinds[1].scale == ScalePaths(
+        spec_replicas=("spec", "a", "replicas"), status_replicas=("status", "n"), label_selector=("status", "s")
+    )
+    assert kinds[1].printer_columns == (
+        PrinterColumn(name="Phase", type="string", json_path=".status.phase", priority=1),
+    )
+    assert {(kind.storage_version, kind.short_names, kind.categories) for kind in kinds} == {("v1", ("wd",), ("all",))}
+    assert all(kind.is_custom and kind.openapi for kind in kinds)
+
+
+async def test_versions_come_in_kubernetes_own_order(asking: Asking) -> None:
+    wanted = ["v10", "v2", "v1", "v3beta1", "v1beta2", "v1beta1", "v12alpha1", "v1alpha2", "foo1", "foo10"]
+    shuffled = random.Random(1).sample(wanted, len(wanted))
+    await asking.create(CRDS, definition(versions=[version(name, stored=name == "v1") for name in shuffled]))
+
+    assert [kind.version for kind in asking.api.registry if kind.full_name == NAME] == wanted
+
+
+async def test_a_name_that_is_taken_is_not_accepted_until_it_is_free(asking: Asking) -> None:
+    await asking.create(CRDS, definition())
+    second = await asking.create(CRDS, definition("gadgets", kind="Widget", singular="gadget", listKind="GadgetList"))
+    gadgets = ("example.com", "v1", "gadgets")
+
+    assert conditions(second) == {
+        "NamesAccepted": ("False", "KindConflict"),
+        "Established": ("False", "NotAccepted"),
+    }
+    with pytest.raises(NotFound):
+        asking.target(gadgets)
+
+    await asking.delete(CRDS, NAME)
+
+    assert conditions(asking.get(CRDS, "gadgets.example.com"))["Established"][0] == "True"
+    assert asking.names(gadgets) == []
+
+
+async def test_deleting_a_definition_deletes_its_objects(asking: Asking) -> None:
+    await asking.create(CRDS, definition())
+    await asyncio.gather(*(asking.create(WIDGETS, widget(f"w{number}")) for number in range(5)))
+
+    await asking.delete(CRDS, NAME)
+
+    with pytest.raises(NotFound):
+        asking.target(WIDGETS)
+    await asking.create(CRDS, definition())
+    assert asking.names(WIDGETS) == []
+
+
+async def test_a_definition_waits_for_the_finalizers_of_its_objects(asking: Asking) -> None:
+    await asking.create(CRDS, definition())
+    kept = widget("kept")
+    kept["metadata"]["finalizers"] = ["example.com/later"]
+    await asking.create(WIDGETS, kept)
+    await asking.create(WIDGETS, widget("free"))
+
+    ending = await asking.delete(CRDS, NAME)
+    again = await asking.delete(CRDS, NAME)
+
+    assert conditions(ending)["Terminating"] == ("True", "InstanceDeletionInProgress")
+    assert ending["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
+    assert asking.names(WIDGETS) == ["kept"]
+    assert "deletionTimestamp" in asking.get(WIDGETS, "kept")["metadata"]
+    with pytest.raises(ApiError, match="create not allowed while custom resource definition is terminating") as caught:
+        await asking.create(WIDGETS, widget("new"))
+    assert caught.value.code == 405
+
+    await asking.patch(WIDGETS, "kept", {"metadata": {"finalizers": None}})
+
+    with pytest.raises(NotFound):
+        asking.get(CRDS, NAME)
+    with pytest.raises(NotFound):
+        asking.target(WIDGETS)
+
+
+async def test_a_version_that_is_no_longer_served_is_gone_and_its_objects_are_not(asking: Asking) -> None:
+    await asking.create(CRDS, definition())
+    await asking.create(WIDGETS, widget("a"))
+    old = {**version("v1", stored=False), "served": False}
+
+    changed = await asking.patch(CRDS, NAME, {"spec": {"versions": [version("v2"), old]}})
+
+    with pytest.raises(NotFound):
+        asking.target(WIDGETS)
+    assert asking.get(("example.com", "v2", "widgets"), "a")["apiVersion"] == "example.com/v2"
+    assert changed["status"]["storedVersions"] == ["v1", "v2"]
+    assert changed["metadata"]["generation"] == 2
+
+
+async def test_an_update_that_says_nothing_new_changes_nothing(asking: Asking) -> None:
+    made = await asking.create(CRDS, definition())
+
+    patched = await asking.patch(CRDS, NAME, {"spec": {"scope": "Namespaced"}})
+
+    assert patched == made
+
+
+async def test_a_version_of_which_there_may_be_objects_cannot_be_dropped(asking: Asking) -> None:
+    await asking.create(CRDS, definition())
+
+    with pytest.raises(
+        Invalid, match=r"status.storedVersions\[0\]: Invalid value: \"v1\": must appear in spec.versions"
+    ):
+        await asking.patch(CRDS, NAME, {"spec": {"versions": [version("v2")]}})
+
+
+async def test_a_new_schema_holds_for_the_next_write(asking: Asking) -> None:
+    await asking.create(CRDS, definition())
+    await asking.create(WIDGETS, widget("a", spec={"size": "large"}))
+    strict = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}},
+    }
+
+    await asking.patch(CRDS, NAME, {"spec": {"versions": [version("v1", schema=strict)]}})
+
+    assert asking.get(WIDGETS, "a")["spec"] == {"size": "large"}
+    with pytest.raises(Invalid, match="must be of type integer"):
+        await asking.patch(WIDGETS, "a", {"metadata": {"labels": {"a": "b"}}})
+    assert (await asking.patch(WIDGETS, "a", {"spec": {"size": 3}}))["spec"] == {"size": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scope": "Global"}, 'spec.scope: Unsupported value: "Global"'),
+        ({"versions": []}, "must have exactly one version marked as storage version"),
+        ({"versions": [version("v1"), version("v2")]}, "must have exactly one version marked as storage version"),
+        ({"versions": [{**version("v1"), "schema": None}]}, "schemas are required"),
+        ({"versions": [{**version("v1"), "served": False}]}, "must have at least one version served"),
+        ({"versions": [version("V1")]}, r"spec.versions\[0\].name"),
+        ({"conversion": {"strategy": "Webhook"}}, "spec.conversion.strategy: Unsupported value"),
+        ({"group": "Ex ample"}, "spec.group"),
+        ({"names": {"plural": "widgets", "kind": "two words"}}, "spec.names.kind"),
+        ({"versions": [version("v1", schema={"type": "string"})]}, "must be object at the root"),
+        (
+            {"versions": [version("v1", subresources={"scale": {"specReplicasPath": "spec.x"}})]},
+            "should be a json path under .spec",
+        ),
+        (
+            {"versions": [version("v1", additionalPrinterColumns=[{"name": "x", "type": "colour", "jsonPath": ".a"}])]},
+            'Unsupported value: "colour"',
+        ),
+    ],
+)
+async def test_a_bad_definition_is_invalid(asking: Asking, change: dict[str, Any], message: str) -> None:
+    body = definition()
+    body["spec"] |= change
+
+    with pytest.raises(Invalid, match=message):
+        await asking.create(CRDS, body)
+
+
+async def test_what_a_definition_is_about_cannot_change(asking: Asking) -> None:
+    await asking.create(CRDS, definition())
+
+    for change in ({"scope": "Cluster"}, {"names": {"kind": "Other"}}):
+        with pytest.raises(Invalid, match="field is immutable"):
+            await asking.patch(CRDS, NAME, {"spec": change})
+
+
+async def test_a_scale_that_leads_nowhere_is_an_error_to_read_but_can_be_written(asking: Asking) -> None:
+    scale = {"specReplicasPath": ".spec.workers.replicas", "statusReplicasPath": ".status.replicas"}
+    await asking.create(CRDS, definition(versions=[version("v1", subresources={"scale": scale})]))
+    await asking.create(WIDGETS, widget("a"))
+
+    with pytest.raises(ApiError, match=r'the spec replicas field "\.spec\.workers\.replicas" does not exist') as caught:
+        asking.api.get(asking.target(WIDGETS, "a", "scale"))
+    written = await asking.patch(WIDGETS, "a", {"spec": {"replicas": 3}}, subresource="scale")
+    put = await asking.update(WIDGETS, {"metadata": {"name": "a"}, "spec": {"replicas": 4}}, "scale")
+
+    assert caught.value.code == 500
+    assert (written["spec"], put["spec"]) == ({"replicas": 3}, {"replicas": 4})
+    assert asking.get(WIDGETS, "a")["spec"] == {"workers": {"replicas": 4}}

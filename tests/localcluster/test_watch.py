@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tarragon.base.clock import ManualClock
+from tarragon.cluster.errors import BadRequest, Expired
+from tarragon.localcluster.requests import WatchOptions
+from tarragon.localcluster.store import Window
+from tests.localcluster.things import (
+    CONFIG_MAPS,
+    CRDS,
+    WIDGETS,
+    Asking,
+    config_map,
+    definition,
+    opened,
+    ready,
+    version,
+    widget,
+)
+
+
+async def test_a_watch_without_a_version_begins_with_what_is_there(asking: Asking) -> None:
+    for name in ("b", "a"):
+        await asking.create(CONFIG_MAPS, config_map(name))
+    watch = asking.api.watch(asking.target(CONFIG_MAPS))
+
+    first = await ready(watch)
+    await asking.patch(CONFIG_MAPS, "a", {"data": {"x": "1"}})
+    then = await ready(watch)
+
+    assert [(kind, thing["metadata"]["name"]) for kind, thing in first] == [("ADDED", "a"), ("ADDED", "b")]
+    assert [(kind, thing["metadata"]["name"]) for kind, thing in then] == [("MODIFIED", "a")]
+
+
+async def test_initial_events_end_with_a_marked_bookmark(asking: Asking) -> None:
+    await asking.create(CONFIG_MAPS, config_map("a"))
+    options = WatchOptions(send_initial_events=True, allow_bookmarks=True, resource_version_match="NotOlderThan")
+
+    events = await ready(asking.api.watch(asking.target(CONFIG_MAPS), options))
+
+    assert [kind for kind, _ in events] == ["ADDED", "BOOKMARK"]
+    assert events[1][1]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert (events[1][1]["kind"], events[1][1]["apiVersion"]) == ("ConfigMap", "v1")
+
+
+async def test_a_watch_of_one_name_sees_only_that(asking: Asking) -> None:
+    watch = asking.api.watch(asking.target(CONFIG_MAPS, "b"))
+    for name in ("a", "b", "c"):
+        await asking.create(CONFIG_MAPS, config_map(name))
+
+    assert [thing["metadata"]["name"] for _, thing in await ready(watch)] == ["b"]
+
+
+async def test_bookmarks_come_to_those_who_want_them(asking: Asking) -> None:
+    since = asking.api.list(asking.target(CONFIG_MAPS)).resource_version
+    wanting = asking.api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=since, allow_bookmarks=True))
+    plain = asking.api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=since))
+    reading = asyncio.ensure_future(ready(wanting))
+    silent = asyncio.ensure_future(ready(plain))
+    await asyncio.sleep(0)  # noqa: TID251 - lets both begin to wait
+    made = await asking.create(("", "v1", "namespaces"), {"metadata": {"name": "elsewhere"}})
+
+    await asking.api.tidy()
+    events = await reading
+
+    assert [kind for kind, _ in events] == ["BOOKMARK"]
+    assert events[0][1]["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    assert not silent.done()
+    plain.close()
+    with pytest.raises(StopAsyncIteration):
+        await silent
+
+
+async def test_the_last_bookmark_is_where_a_watch_goes_on(asking: Asking) -> None:
+    watch = asking.api.watch(asking.target(CONFIG_MAPS))
+    await asking.create(CONFIG_MAPS, config_map("a"))
+    await ready(watch)
+    last = watch.bookmark().resource_version
+    await asking.create(CONFIG_MAPS, config_map("b"))
+
+    events = await ready(asking.api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=last)))
+
+    assert [thing["metadata"]["name"] for _, thing in events] == ["b"]
+
+
+async def test_a_reader_that_is_too_slow_is_told_so_and_costs_nobody_memory(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path / "store.db", clock, Window(seconds=300)) as api:
+        asking = Asking(api)
+        since = api.list(asking.target(CONFIG_MAPS)).resource_version
+        watch = api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=since))
+        await asking.create(CONFIG_MAPS, config_map("a"))
+        for number in range(50):
+            await asking.patch(CONFIG_MAPS, "a", {"data": {"x": str(number)}})
+        clock.advance(1000)
+        await api.tidy()
+
+        with pytest.raises(Expired, match="too old resource version"):
+            await ready(watch)
+
+
+async def test_a_reader_that_has_seen_everything_is_not_expired_by_a_compaction(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path / "store.db", clock, Window(seconds=300)) as api:
+        asking = Asking(api)
+        watch = api.watch(asking.target(CONFIG_MAPS))
+        await asking.create(CONFIG_MAPS, config_map("a"))
+        await ready(watch)
+        clock.advance(1000)
+        await api.tidy()
+        await asking.create(CONFIG_MAPS, config_map("b"))
+
+        assert [thing["metadata"]["name"] for _, thing in await ready(watch)] == ["b"]
+
+
+async def test_a_long_replay_comes_in_parts_and_whole(asking: Asking) -> None:
+    since = asking.api.list(asking.target(CONFIG_MAPS)).resource_version
+    await asyncio.gather(*(asking.create(CONFIG_MAPS, config_map(f"c{number}")) for number in range(2_500)))
+    watch = asking.api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=since))
+
+    batches = [await ready(watch) for _ in range(3)]
+
+    assert [len(batch) for batch in batches] == [1_000, 1_000, 500]
+
+
+async def test_a_watch_from_a_version_that_was_never_given_out_is_expired_not_silent(asking: Asking) -> None:
+    with pytest.raises(Expired, match="too large resource version"):
+        asking.api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version="9" * 17))
+
+
+async def test_a_watch_from_a_deleted_cluster_is_expired(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path / "first" / "store.db", clock) as api:
+        await Asking(api).create(CONFIG_MAPS, config_map("a"))
+        since = api.list(Asking(api).target(CONFIG_MAPS)).resource_version
+    clock.advance(60)
+
+    async with opened(tmp_path / "second" / "store.db", clock) as api:
+        with pytest.raises(Expired):
+            api.watch(Asking(api).target(CONFIG_MAPS), WatchOptions(resource_version=since))
+
+
+async def test_a_version_that_is_no_number_is_a_bad_request(asking: Asking) -> None:
+    with pytest.raises(BadRequest, match="invalid syntax"):
+        asking.api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version="-1"))
+
+
+async def test_closing_ends_a_watch_that_waits(asking: Asking) -> None:
+    watch = asking.api.watch(asking.target(CONFIG_MAPS))
+    reading = asyncio.ensure_future(ready(watch))
+    await asyncio.sleep(0)  # noqa: TID251 - lets it begin to wait
+
+    watch.close()
+
+    with pytest.raises(StopAsyncIteration):
+        await reading
+
+
+async def test_closing_the_api_ends_all_watches(tmp_path: Path) -> None:
+    async with opened(tmp_path / "store.db") as api:
+        reading = asyncio.ensure_future(ready(api.watch(Asking(api).target(CONFIG_MAPS))))
+        await asyncio.sleep(0)  # noqa: TID251 - lets it begin to wait
+
+    with pytest.raises(StopAsyncIteration):
+        await reading
+
+
+async def test_a_kind_that_goes_takes_its_watches_with_it_after_its_last_events(asking: Asking) -> None:
+    await asking.create(CRDS, definition())
+    await asking.create(WIDGETS, widget("a"))
+    watch = asking.api.watch(asking.target(WIDGETS))
+    await ready(watch)
+
+    await asking.delete(CRDS, "widgets.example.com")
+    last = await ready(watch)
+
+    assert [kind for kind, _ in last] == ["DELETED"]
+    with pytest.raises(StopAsyncIteration):
+        await ready(watch)
+
+
+async def test_a_kind_that_comes_back_can_be_watched_again(asking: Asking) -> None:
+    await asking.create(CRDS, definition())
+    await asking.delete(CRDS, "widgets.example.com")
+    await asking.create(CRDS, definition())
+    watch = asking.api.watch(asking.target(WIDGETS))
+
+    await asking.create(WIDGETS, widget("a"))
+
+    assert [kind for kind, _ in await ready(watch)] == ["ADDED"]
+
+
+async def test_a_new_version_of_a_kind_does_not_end_its_watches(asking: Asking) -> None:
+    await asking.create(CRDS, definition())
+    watch = asking.api.watch(asking.target(WIDGETS))
+    more = {"spec": {"versions": [version("v1"), version("v1beta1", stored=False)]}}
+
+    await asking.patch(CRDS, "widgets.example.com", more)
+    await asking.create(WIDGETS, widget("a"))
+
+    assert [kind for kind, _ in await ready(watch)] == ["ADDED"]
