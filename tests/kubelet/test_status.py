@@ -3,9 +3,10 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+from tarragon.kube.patch import difference
 from tarragon.localcluster.kubelet.life import Backoff, Course, Life, Outcome, Run, Trouble
 from tarragon.localcluster.kubelet.spec import Pod
-from tarragon.localcluster.kubelet.status import Standing, Verdict, pod_status
+from tarragon.localcluster.kubelet.status import Standing, Verdict, pod_status, relevant
 from tests.kubelet.builders import container_json, pod
 
 NOW = dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)
@@ -164,3 +165,12 @@ def test_conditions_keep_their_time_until_they_change_and_those_of_others_stay()
     assert since["Ready"] == "2026-11-21T10:05:00Z"
     assert since["PodScheduled"] == "2026-01-01T00:00:00Z"
     assert status["conditions"][-1] == {"type": "DisruptionTarget", "status": "True", "reason": "Preempted"}
+
+
+def test_nulls_that_a_server_adds_are_no_difference() -> None:
+    """A real kube-apiserver adds `lastProbeTime: null` to every condition."""
+    status = status_of(pod(), main=RUNNING)
+    conditions = [{"lastProbeTime": None, **each} for each in status["conditions"]]
+    stored = {**status, "conditions": conditions, "qosClass": "BestEffort"}
+
+    assert difference(relevant(stored, status), status) == {}

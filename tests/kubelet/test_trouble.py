@@ -51,13 +51,16 @@ class Line:
         cut = asyncio.ensure_future(self._cuts.wait())
         try:
             while True:
-                following = asyncio.ensure_future(anext(events))
+                following = asyncio.ensure_future(anext(events, None))
                 await asyncio.wait({following, cut}, return_when=asyncio.FIRST_COMPLETED)
                 if not following.done():
                     following.cancel()
                     await asyncio.gather(following, return_exceptions=True)
                 self._check()
-                yield following.result()
+                event = following.result()
+                if event is None:
+                    return
+                yield event
         finally:
             cut.cancel()
 

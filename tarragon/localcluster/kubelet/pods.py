@@ -222,7 +222,9 @@ class PodWorker:
     def _due(self) -> list[float]:
         """Seconds until something of ours is due."""
         deadline = self._deadline()
-        overtime = [stop.due + OVERTIME_SECONDS - self._clock.monotonic() for stop in self._stops.values()]
+        alive = self._track.alive()
+        late = [stop.due + OVERTIME_SECONDS for name, stop in self._stops.items() if name in alive]
+        overtime = [due - self._clock.monotonic() for due in late]
         return ([] if deadline is None else [deadline]) + overtime
 
     async def _wait(self, seconds: list[float]) -> None:

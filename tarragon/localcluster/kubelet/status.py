@@ -216,5 +216,13 @@ def _terminated(outcome: Outcome, identity: str) -> Json:
 
 
 def relevant(status: Mapping[str, Any], fields: Iterable[str]) -> Json:
-    """The part of a stored status that the kubelet has a say in."""
-    return {name: status[name] for name in fields if name in status}
+    """The part of a stored status that the kubelet has a say in, without the nulls that some servers add."""
+    return {name: _without_nulls(status[name]) for name in fields if name in status}
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return value
