@@ -53,7 +53,7 @@ def tensorflow_missing(job: JsonObject, framework: Framework, images: ImageMap) 
         told.add(environment.folder)
         if not has_module(environment, "tensorflow"):
             yield (
-                f"{environment.folder}, which stands for the image {image} here, has no TensorFlow\n"
+                f"warning: {environment.folder}, which stands for the image {image} here, has no TensorFlow\n"
                 f"  {python_of(environment)} -m pip install 'tarragon[tensorflow]'; "
                 f"or name an environment that has it: --env {image}=FOLDER"
             )

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,58 @@ class Ended:
     code: int
     out: str
     err: str
+
+
+class Going:
+    """A command that still runs. Its stderr goes to a file: nobody has to read it for the command to go on."""
+
+    def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as we do
+        self._process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+        )
+        self._told = ""
+
+    @property
+    def err(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read()
+
+    def until(self, word: str) -> None:
+        """Return when it has said so on stdout."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._told += line
+            if word in line:
+                return
+        pytest.fail(f"it ended without saying {word!r}: {self._told}{self.err}")
+
+    @property
+    def is_going(self) -> bool:
+        return self._process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def stop_reading(self) -> None:
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def ended(self) -> Ended:
+        out = self._process.stdout
+        rest = out.read() if out is not None and not out.closed else ""
+        code = self._process.wait(timeout=60)
+        if out is not None:
+            out.close()
+        ended = Ended(code, self._told + rest, self.err)
+        self._errors.close()
+        return ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,16 +88,8 @@ class Shell:
     def command(self, *words: str) -> Sequence[str]:
         return [sys.executable, "-P", "-m", "tarragon", *words]
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self.command(*words),
-            cwd=self.folder,
-            env=self.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *words: str) -> Going:
+        return Going(self.command(*words), self.folder, self.environment())
 
     def __call__(self, *words: str, stdin: str = "") -> Ended:
         ended = subprocess.run(

@@ -1,0 +1,277 @@
+"""`tarragon run` as its users see it: real processes, a real cluster in the background, a home of one's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+from tarragon.localcluster.home import Home
+from tarragon.localcluster.presence import read_server
+from tests.cli.conftest import Shell
+from tests.cli.manifests import command, group, job, python, worker
+
+COUNTS = (
+    "import time\nfor step in range({steps}): print('step', step, flush=True); time.sleep(0.1)\n"
+    "print('done: accuracy=0.95')"
+)
+STUBBORN = (
+    "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('here', flush=True)\ntime.sleep(60)"
+)
+
+
+def kill_the_cluster(shell: Shell) -> None:
+    server = read_server(Home(shell.home))
+    assert server is not None
+    os.kill(server.pid, signal.SIGKILL)
+
+
+def test_a_job_is_trained_with_its_logs_and_its_result(shell: Shell) -> None:
+    ended = shell("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=3), replicas=2)))
+
+    assert ended.code == 0
+    assert {f"[worker-{index}] step {step}" for index in (0, 1) for step in range(3)} < set(ended.out.splitlines())
+    assert re.search(r"^Succeeded  digits in \d+\.\d s  accuracy 0\.95$", ended.out, re.MULTILINE)
+    assert f"tfjob/digits created in default on local ({shell.home})" in ended.err
+    assert re.search(r"^  logs       .*python\S* -m tarragon logs digits$", ended.err, re.MULTILINE)
+
+
+def test_what_the_hints_say_can_be_pasted(shell: Shell) -> None:
+    ended = shell("run", shell.file("job.yaml", worker("digits", "print('hello')")))
+    commands = re.findall(r"^  (?:logs|details|clean up) +(.+)$", ended.err, re.MULTILINE)
+
+    codes = [
+        subprocess.run(line, shell=True, cwd=shell.folder, env=shell.environment(), capture_output=True, check=False)  # noqa: S602
+        for line in commands
+    ]
+
+    assert [done.returncode for done in codes] == [0, 0, 0]
+    assert codes[0].stdout == b"[worker-0] hello\n"
+
+
+def test_a_job_that_fails_tells_who_was_first_and_why(shell: Shell) -> None:
+    ended = shell("run", shell.file("job.yaml", worker("digits", "import pandas_of_nobody")))
+
+    assert ended.code == 100
+    assert "worker-0 failed: exit code 1, permanent: an error in the program" in ended.out
+    assert "  │ ModuleNotFoundError: No module named 'pandas_of_nobody'" in ended.out
+    assert "Probably: the module pandas_of_nobody is missing" in ended.out
+    assert f"{Path(sys.executable).parent}/python -m pip install pandas_of_nobody" in ended.out
+    assert re.search(r"^worker-0   Failed   1      0          \d\.\d s$", ended.out, re.MULTILINE)
+    assert "Traceback" not in ended.err
+
+
+def test_a_script_for_tensorflow_1_is_recognised(shell: Shell) -> None:
+    (shell.folder / "tensorflow.py").write_text("")
+    program = "import tensorflow as tf; tf.placeholder"
+
+    ended = shell("run", shell.file("job.yaml", worker("digits", program)))
+
+    assert ended.code == 100
+    assert "Probably: a script for TensorFlow 1 runs on TensorFlow 2, where placeholder is gone" in ended.out
+
+
+def test_a_command_that_is_not_there(shell: Shell) -> None:
+    ended = shell("run", shell.file("job.yaml", job("digits", Worker=group(command("trian", "--fast")))))
+
+    assert ended.code == 100
+    assert "its command could not be started" in ended.out
+    assert "Probably: there is no command trian" in ended.out
+
+
+def test_a_job_that_said_nothing_is_doubted(shell: Shell) -> None:
+    ended = shell("run", shell.file("job.yaml", job("digits", Worker=group(command("sh", "-c", "false | cat")))))
+
+    assert ended.code == 0
+    assert re.search(
+        r"^warning: worker-0 ended after \d\.\d s with no output; did it train\?$", ended.out, re.MULTILINE
+    )
+
+
+def test_a_gpu_where_there_is_none_is_said_at_once_and_can_be_done_without(shell: Shell) -> None:
+    wants = {"limits": {"nvidia.com/gpu": 1}}
+    name = shell.file("job.yaml", worker("digits", "print('trained')", resources=wants))
+
+    refused = shell("run", name)
+    without = shell("run", name, "--cpu-only")
+
+    assert refused.code == 1
+    assert "Error: tfjob/digits can never start here: " in refused.err
+    assert "nvidia.com/gpu" in refused.err
+    assert "`tarragon run FILE --cpu-only`" in refused.err
+    assert "delete digits" in refused.err
+    assert without.code == 0
+    assert "--cpu-only: without 1 request for GPUs" in without.err
+    assert "[worker-0] trained" in without.out
+
+
+def test_more_memory_than_there_is_can_never_be_had(shell: Shell) -> None:
+    wants = {"limits": {"memory": "900Ti"}}
+
+    ended = shell("run", shell.file("job.yaml", worker("digits", "print(1)", resources=wants)))
+
+    assert ended.code == 1
+    assert "memory" in ended.err
+    assert "--cpu-only" not in ended.err
+
+
+def test_a_job_that_takes_too_long_goes_on_without_us(shell: Shell) -> None:
+    late = shell("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=30))), "--timeout", "1")
+    again = shell("run", "job.yaml")
+    waited = shell("wait", "digits")
+
+    assert late.code == 101
+    assert "tfjob/digits has not ended within 1.0 s; it goes on." in late.err
+    assert again.code == 1
+    assert "Error: tfjob/digits is there already: Running" in again.err
+    assert "logs digits --follow" in again.err
+    assert (waited.code, waited.out.split()[0]) == (0, "Succeeded")
+
+
+def test_a_job_that_has_ended_makes_room_for_the_next_and_keeps_its_logs(shell: Shell) -> None:
+    first = shell("run", shell.file("job.yaml", worker("digits", "print('first')")))
+    second = shell("run", shell.file("job.yaml", worker("digits", "print('second')")))
+
+    assert (first.code, second.code) == (0, 0)
+    assert "(Succeeded) makes room; its logs are kept" in second.err
+    assert shell("logs", "digits").out == "[worker-0] second\n"
+    kept = [path.read_text() for path in Path(shell.home, "node").glob("*/logs/default/*/*/tensorflow/0.log")]
+    assert len(kept) == 2
+
+
+def test_a_job_travels_with_what_it_needs_and_works_where_it_was_called(shell: Shell) -> None:
+    code = {"train.py": "print(open('data.txt').read())"}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "code"}, "data": code}
+    container = command("python", "/opt/code/train.py", volumeMounts=[{"name": "code", "mountPath": "/opt/code"}])
+    training = job("digits", Worker=group(container, volumes=[{"name": "code", "configMap": {"name": "code"}}]))
+    shell.file("data.txt", "from the folder of the caller")
+    name = shell.file("job.yaml", f"{training}\n---\n{json.dumps(config_map)}")
+
+    ended = shell("run", name)
+    again = shell("run", name)
+    deleted = shell("delete", "digits")
+
+    assert "[worker-0] from the folder of the caller" in ended.out
+    assert "configmap/code created" in ended.err
+    assert "configmap/code unchanged" in again.err
+    assert deleted.out == "tfjob/digits deleted\n"
+    assert "also left, as others may use it: ConfigMap code" in deleted.err
+
+
+def test_folders_stand_for_images_and_volumes(shell: Shell) -> None:
+    environment, data = shell.folder / "env", shell.folder / "data"
+    venv.create(environment, symlinks=True)
+    data.mkdir()
+    container = python(
+        "import sys; print(sys.prefix); open('/data/model', 'w').write('trained')",
+        volumeMounts=[{"name": "data", "mountPath": "/data"}],
+    )
+    far = {"name": "data", "nfs": {"server": "far", "path": "/"}}
+    training = job("digits", Worker=group(container, volumes=[far]))
+
+    ended = shell("run", shell.file("job.yaml", training), "--env", "python=env", "--volume", "data=data")
+
+    assert f"[worker-0] {environment}" in ended.out
+    assert (data / "model").read_text() == "trained"
+
+
+def test_an_environment_without_tensorflow_is_named_before_anything_starts(shell: Shell) -> None:
+    environment = shell.folder / "env"
+    venv.create(environment, symlinks=True)
+    training = worker("digits", "print(1)", image="tensorflow/tensorflow:2.21.0")
+
+    ended = shell("run", shell.file("job.yaml", training), "--env", "tensorflow/*=env")
+
+    assert (
+        f"warning: {environment}, which stands for the image tensorflow/tensorflow:2.21.0 here, has no TensorFlow"
+        in (ended.err)
+    )
+    assert f"{environment}/bin/python -m pip install 'tarragon[tensorflow]'" in ended.err
+
+
+def test_ctrl_c_stops_the_job(shell: Shell) -> None:
+    going = shell.start("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=600))))
+    going.until("step 2")
+    going.signal(signal.SIGINT)
+    ended = going.ended()
+
+    assert ended.code == 103
+    assert "Stopping tfjob/digits" in ended.err
+    assert "Stopped tfjob/digits: it is deleted, its logs are kept." in ended.err
+    assert shell("list").err == "No jobs in namespace default; -A shows all\n"
+    assert "[worker-0] step 2" in shell("logs", "digits").out
+
+
+def test_a_second_ctrl_c_waits_for_nobody(shell: Shell) -> None:
+    going = shell.start("run", shell.file("job.yaml", worker("digits", STUBBORN)))
+    going.until("here")
+    going.signal(signal.SIGINT)
+    while "Stopping" not in going.err:
+        assert going.is_going
+    going.signal(signal.SIGINT)
+    ended = going.ended()
+
+    assert ended.code == 130
+    assert "Killed tfjob/digits" in ended.err
+
+
+def test_a_cluster_that_is_killed_is_started_again_and_no_line_is_lost_or_doubled(shell: Shell) -> None:
+    going = shell.start("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=40))))
+    going.until("step 5")
+    kill_the_cluster(shell)
+    going.until("step 20")
+    kill_the_cluster(shell)
+    ended = going.ended()
+
+    assert ended.code == 0
+    steps = [int(step) for step in re.findall(r"^\[worker-0\] step (\d+)$", ended.out, re.MULTILINE)]
+    assert steps == list(range(40))
+    assert len(re.findall(r"The local cluster had ended unexpectedly; it was started again", ended.err)) == 2
+
+
+def test_a_cluster_that_is_ended_on_purpose_is_not_started_again(shell: Shell) -> None:
+    going = shell.start("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=600))))
+    going.until("step 2")
+    down = shell("down")
+    ended = going.ended()
+
+    assert re.search(r"Ended the local cluster in \S+: process \d+ and 1 container\.", down.err)
+    assert "Not finished, and begun again at the next start: tfjob/digits." in down.err
+    assert ended.code == 1
+    assert "Error: the local cluster was ended while tfjob/digits was followed" in ended.err
+    assert read_server(Home(shell.home)) is None
+
+
+def test_whoever_reads_only_the_first_lines_ends_the_following_and_not_the_job(shell: Shell) -> None:
+    going = shell.start("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=600))))
+    going.until("step 2")
+    going.stop_reading()
+    ended = going.ended()
+
+    assert ended.code == 141
+    assert "Nobody reads the logs any more; tfjob/digits goes on." in ended.err
+    assert shell("get", "digits").out.split()[7] == "Running"
+
+
+def test_a_job_that_somebody_deletes_while_it_is_followed(shell: Shell) -> None:
+    going = shell.start("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=600))))
+    going.until("step 2")
+    shell("delete", "digits")
+    ended = going.ended()
+
+    assert ended.code == 103
+    assert "tfjob/digits was deleted by somebody; its logs are kept." in ended.err
+
+
+def test_replicas_that_outlive_their_job_are_named(shell: Shell) -> None:
+    training = job("digits", PS=group(command("sleep", "60")), Worker=group(python("print('done')")))
+
+    ended = shell("run", shell.file("job.yaml", training))
+
+    assert ended.code == 0
+    assert "ps-0 still runs, as cleanPodPolicy is None: deleting the job ends them." in ended.err
