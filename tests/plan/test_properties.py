@@ -105,7 +105,7 @@ def start(policy: RestartPolicy, run_policy: dict[str, object]) -> World:
     return world
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.sampled_from(RestartPolicy),
     st.fixed_dictionaries({}, optional={"backoffLimit": st.integers(0, 3), "cleanPodPolicy": st.just("Running")}),
