@@ -127,12 +127,10 @@ def test_every_part_knows_its_line_and_a_missing_one_that_of_what_is_around_it()
 LINE_ENDS = "\x85\u2028\u2029"
 """PyYAML writes these, and reads them as others."""
 
+texts = st.text(st.characters(codec="utf-8", exclude_characters=LINE_ENDS), max_size=6)
 json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(10**18), 10**18)
-    | st.text(st.characters(codec="utf-8", exclude_characters=LINE_ENDS), max_size=6),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    st.none() | st.booleans() | st.integers(-(10**18), 10**18) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=10,
 )
 
