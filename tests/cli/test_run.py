@@ -11,9 +11,12 @@ import sys
 import venv
 from pathlib import Path
 
+import pytest
+
 from tarragon.localcluster.home import Home
 from tarragon.localcluster.presence import read_server
 from tests.cli.conftest import Shell
+from tests.cli.emulator import SIZES, Emulator
 from tests.cli.manifests import command, group, job, python, worker
 
 COUNTS = (
@@ -275,3 +278,34 @@ def test_replicas_that_outlive_their_job_are_named(shell: Shell) -> None:
 
     assert ended.code == 0
     assert "ps-0 still runs, as cleanPodPolicy is None: deleting the job ends them." in ended.err
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_on_a_terminal_the_replicas_move_below_the_logs_and_leave_only_the_result(
+    shell: Shell, columns: int, lines: int
+) -> None:
+    name = shell.file("job.yaml", worker("digits", COUNTS.format(steps=20), replicas=2))
+    terminal = Emulator(columns, lines)
+    process = subprocess.Popen(
+        shell.command("run", name),
+        cwd=shell.folder,
+        env={**shell.environment(), "TERM": "xterm-256color", "CI": ""},
+        stdin=terminal.stream,
+        stdout=terminal.stream,
+        stderr=terminal.stream,
+    )
+    seen: list[list[str]] = []
+    while process.poll() is None:
+        terminal.wait()
+        seen.append(terminal.rows())
+    last = terminal.rows()
+    terminal.close()
+
+    assert process.returncode == 0
+    moments = ["\n".join(rows) for rows in seen]
+    head = r"step \d+\ndigits  Running  \d+\.\d s  2 of 2 replicas running"
+    below = r"\n  worker-0        Running\n  worker-1        Running$"
+    assert any(re.search(head + below, moment) for moment in moments)
+    assert not any("Running" in row for row in last)
+    assert any(re.match(r"Succeeded  digits in \d+\.\d s  accuracy 0\.95$", row) for row in last)
+    assert [row.split()[0] for row in last[-3:]] == ["logs", "details", "clean"]

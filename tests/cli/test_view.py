@@ -1,14 +1,8 @@
 from __future__ import annotations
 
-import fcntl
 import io
-import os
-import pty
-import struct
-import termios
 from collections.abc import Callable, Iterator, Sequence
 
-import pyte
 import pytest
 
 from tarragon.cli.follow.screen import Screen
@@ -18,41 +12,8 @@ from tarragon.cli.style import colorful, plain
 from tarragon.cli.terminal import Terminal
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, JobStatus, Wait
+from tests.cli.emulator import SIZES, Emulator
 from tests.cli.scenes import BEGIN, at, ended, pod, progress, ps, running, waiting, worker
-
-SIZES = [(80, 24), (200, 50)]
-
-
-class Emulator:
-    """A terminal as a user sees it: what is written to `stream` moves its cursor and fills its cells."""
-
-    def __init__(self, columns: int, lines: int) -> None:
-        self.screen = pyte.Screen(columns, lines)
-        self._parser = pyte.Stream(self.screen)
-        # As a pty does: a line feed also goes back to the first column.
-        self.screen.set_mode(pyte.modes.LNM)
-        self._main, side = pty.openpty()
-        fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        self.stream = os.fdopen(side, "w")
-
-    def rows(self) -> list[str]:
-        """What can be read on it now, without empty rows below."""
-        self.stream.flush()
-        os.set_blocking(self._main, False)
-        try:
-            while data := os.read(self._main, 65536):
-                self._parser.feed(data.decode())
-        except BlockingIOError:
-            pass
-        return "\n".join(row.rstrip() for row in self.screen.display).rstrip().split("\n")
-
-    def resize(self, columns: int, lines: int) -> None:
-        fcntl.ioctl(self.stream.fileno(), termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        self.screen.resize(lines, columns)
-
-    def close(self) -> None:
-        self.stream.close()
-        os.close(self._main)
 
 
 @pytest.fixture

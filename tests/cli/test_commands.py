@@ -1,0 +1,291 @@
+"""The other commands against a real cluster in the background, and without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tarragon.localcluster.home import Home
+from tarragon.localcluster.presence import read_server
+from tests.cli.conftest import Shell
+from tests.cli.manifests import command, group, job, python, worker
+
+WAITS = "import time; print('here', flush=True); time.sleep(60)"
+
+
+def completed(shell: Shell, line: str) -> list[str]:
+    """What bash would offer behind the last word."""
+    words = line.split(" ")
+    asked = {"_TARRAGON_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    return [offer.partition(",")[2] for offer in replace(shell, variables=asked)().out.split()]
+
+
+def test_before_anything_has_run_there_is_nothing_and_nothing_is_started(shell: Shell) -> None:
+    listed = shell("list")
+    missing = shell("get", "digits")
+
+    assert (listed.code, listed.out) == (0, "")
+    assert "There is no local cluster in" in listed.err
+    assert (missing.code, missing.out) == (102, "")
+    assert 'Error: there is no job "digits" in namespace default' in missing.err
+    assert not shell.home.exists()
+    assert shell("down").err.startswith("The local cluster in ")
+
+
+def test_a_job_is_submitted_seen_waited_for_and_deleted(shell: Shell) -> None:
+    submitted = shell("submit", shell.file("job.yaml", worker("digits", "print('hello')", replicas=2)))
+    waited = shell("wait", "@latest")
+    row = shell("list").out.splitlines()
+    wide = shell("list", "-A", "-o", "wide").out.splitlines()
+
+    assert (submitted.code, submitted.out) == (0, "tfjob/digits\n")
+    assert re.match(r"Succeeded  digits after \d+\.\d s", waited.out)
+    assert row[0].split() == ["NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON"]
+    assert row[1].split()[:4] == ["digits", "Succeeded", "0/2", "0"]
+    assert wide[1].split()[:3] == ["default", "digits", "Succeeded"]
+    assert "TFJob   worker 2   local" in wide[1]
+    assert shell("list", "-o", "name").out == shell("get", "tfjob/digits", "-o", "name").out == "tfjob/digits\n"
+    assert json.loads(shell("get", "digits", "-o", "json").out)["kind"] == "TFJob"
+    assert yaml.safe_load(shell("list", "-o", "yaml").out)["items"][0]["metadata"]["name"] == "digits"
+    assert shell("list", "-l", "team=vision").err.startswith("No jobs in namespace default")
+    assert shell("delete", "tfjobs/digits").out == "tfjob/digits deleted\n"
+    assert shell("logs", "digits").out.count("hello") == 2
+
+
+def test_a_name_that_is_nearly_right_is_told_the_nearest(shell: Shell) -> None:
+    shell("run", shell.file("job.yaml", worker("digits", "print(1)")))
+
+    ended = shell("describe", "digit")
+
+    assert ended.code == 102
+    assert ended.err.splitlines()[-1] == "  did you mean digits?"
+    assert shell("wait", "pod/digits").err.splitlines()[0] == "Error: there is no kind of job called pod"
+
+
+def test_what_is_stored_can_be_looked_at_when_no_cluster_runs(shell: Shell) -> None:
+    shell("run", shell.file("job.yaml", worker("digits", "print('hello')")))
+    shell("down")
+
+    listed = shell("list")
+    described = shell("describe", "digits")
+
+    assert "does not run: this is what it has stored last" in listed.err
+    assert listed.out.splitlines()[1].split()[:2] == ["digits", "Succeeded"]
+    assert shell("logs", "digits", "--tail", "1").out == "[worker-0] hello\n"
+    assert shell("wait", "digits").out.startswith("Succeeded  digits")
+    assert "TFJobSucceeded" in described.out
+    assert read_server(Home(shell.home)) is None
+
+
+def test_describe_tells_both_addresses_the_folders_and_the_events(shell: Shell) -> None:
+    tells = "import os, time; print(os.environ['TF_CONFIG'], flush=True); time.sleep(60)"
+    training = job("digits", PS=group(python(tells)), Worker=group(python(tells)))
+    going = shell.start("run", shell.file("job.yaml", training))
+    going.until("[worker-0]")
+
+    told = shell("describe", "digits").out
+
+    found = re.search(r"worker-0 +Running +- +0 +local +(digits-worker-0\.default\.svc:2222) +(127\.0\.0\.1:\d+)", told)
+    assert found is not None
+    assert found[2] in shell("logs", "digits", "--type", "worker").out
+    folder = re.search(r"logs of worker-0 +(\S+)", told)
+    assert folder is not None
+    assert Path(folder[1]).is_dir()
+    assert re.search(r"Normal +TFJobRunning +tfjob/digits", told)
+    going.signal(signal.SIGINT)
+    going.ended()
+
+
+def test_logs_choose_replicas_lines_and_times(shell: Shell) -> None:
+    says = "import os; print('one'); print('two ' + os.environ['HOSTNAME'])"
+    training = job("digits", PS=group(python(says)), Worker=group(python(says), replicas=2))
+    shell("run", shell.file("job.yaml", training))
+    shell("wait", "digits")
+
+    assert shell("logs", "digits", "--replica", "worker-1").out == "[worker-1] one\n[worker-1] two digits-worker-1\n"
+    assert shell("logs", "digits", "--type", "ps", "--no-prefix", "--tail", "1").out == "two digits-ps-0\n"
+    assert len(shell("logs", "digits", "--grep", "^one$").out.splitlines()) == 3
+    assert re.match(r"\[\S+\] \d{4}-\d\d-\d\dT\S+Z one\n", shell("logs", "digits", "--timestamps").out)
+    assert shell("logs", "digits", "--since", "1h").out.count("one") == 3
+    assert shell("logs", "digits", "--replica", "worker-7").code == 102
+    assert shell("logs", "digits", "--grep", "(").code == 2
+    assert shell("logs", "digits", "--previous").out == ""
+
+
+def test_logs_of_a_running_job_are_followed_to_its_end(shell: Shell) -> None:
+    counts = "import time\nfor step in range(20): print('step', step, flush=True); time.sleep(0.1)"
+    shell("submit", shell.file("job.yaml", worker("digits", counts)))
+
+    going = shell.start("logs", "digits", "--follow")
+    going.until("step 3")
+    ended = going.ended()
+
+    assert ended.code == 0
+    assert ended.out == "".join(f"[worker-0] step {step}\n" for step in range(20))
+
+
+def test_the_run_before_a_restart_can_be_read(shell: Shell) -> None:
+    once = (
+        "import os, sys; first = not os.path.exists('ran'); open('ran', 'w')\n"
+        "print('first' if first else 'second'); sys.exit(first)"
+    )
+    restarting = {**group(python(once)), "restartPolicy": "OnFailure"}
+
+    ended = shell("run", shell.file("job.yaml", job("digits", Worker=restarting)))
+
+    assert ended.code == 0
+    assert [line for line in ended.out.splitlines() if line.startswith("[")] == [
+        "[worker-0] first",
+        "[worker-0] second",
+    ]
+    assert shell("logs", "digits", "--previous").out == "[worker-0] first\n"
+
+
+def test_names_are_completed_with_and_without_a_cluster(shell: Shell) -> None:
+    assert completed(shell, "tarragon li") == ["list"]
+    assert completed(shell, "tarragon logs ") == []
+
+    shell("run", shell.file("job.yaml", worker("digits", "print(1)")))
+    running = completed(shell, "tarragon logs d")
+    shell("down")
+
+    assert running == completed(shell, "tarragon logs ") == ["digits"]
+    assert "--follow" in completed(shell, "tarragon logs --f")
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_every_shell_has_its_script(shell: Shell, name: str) -> None:
+    ended = shell("completion", name)
+
+    assert ended.code == 0
+    assert "_TARRAGON_COMPLETE" in ended.out
+
+
+def test_the_kubeconfig_is_one_of_our_own(shell: Shell) -> None:
+    ended = shell("kubeconfig")
+
+    assert ended.out == f"{shell.home}/kubeconfig\n"
+    assert json.loads(Path(ended.out.strip()).read_text())["kind"] == "Config"
+
+
+def test_check_tells_what_is_there_and_what_to_do(shell: Shell) -> None:
+    shell.home.mkdir(mode=0o700)
+    (shell.home / "images.yaml").write_text("tensorflow/*: /nowhere\n")
+
+    ended = shell("check")
+
+    topics = [line.split()[1] for line in ended.out.splitlines() if line.split()[0] in {"ok", "warning", "error"}]
+    assert topics == ["Python", "TensorFlow", "home", "disk", "cluster", "images", "CPUs", "memory", "GPUs", "kubectl"]
+    assert re.search(r"^error +images .*names a folder that is not there$", ended.out, re.MULTILINE)
+    assert ended.code == 1
+
+
+def test_up_serves_in_the_foreground_until_it_is_asked_to_end(shell: Shell) -> None:
+    going = shell.start("up", "--kubeconfig", "here.json", "--node", "name=a,cpu=2,memory=4Gi")
+    going.until("ready")
+    second = shell("up")
+    too_large = shell("run", shell.file("job.yaml", worker("digits", "print(1)", resources={"limits": {"cpu": 3}})))
+    fits = shell("run", shell.file("job.yaml", worker("digits", "print('hello')", resources={"limits": {"cpu": 2}})))
+    going.signal(signal.SIGTERM)
+    ended = going.ended()
+
+    assert re.match(r"ready  https://127\.0\.0\.1:\d+  kubeconfig here\.json\n", ended.out)
+    assert (shell.folder / "here.json").exists()
+    assert second.code == 1
+    assert "Error: a local cluster already runs in" in second.err
+    assert too_large.code == 1
+    assert "3 cpu" in too_large.err
+    assert "[worker-0] hello" in fits.out
+    assert ended.code == 0
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        ("cpu=1,memory=1Gi", "names no node"),
+        ("name=a", "does not say how much cpu and memory"),
+        ("name=a,cpu=much,memory=1Gi", "'much' is no quantity"),
+        ("name=a,cpu=-1,memory=1Gi", "must be 0 or more"),
+        ("a", "is not NAME=VALUE"),
+    ],
+)
+def test_a_node_that_is_described_badly(shell: Shell, node: str, words: str) -> None:
+    ended = shell("up", "--node", node)
+
+    assert ended.code == 2
+    assert words in ended.err
+
+
+def test_a_corrupt_store_is_said_and_left_alone(shell: Shell) -> None:
+    shell.home.mkdir(mode=0o700)
+    (shell.home / "state.db").write_bytes(b"this is no database, by no means" * 200)
+
+    looked = shell("list")
+    started = shell("run", shell.file("job.yaml", worker("digits", "print(1)")))
+
+    for ended in (looked, started):
+        assert ended.code == 1
+        assert "state.db" in ended.err
+        assert "Traceback" not in ended.err
+    assert (shell.home / "state.db").read_bytes().startswith(b"this is no database")
+
+
+def test_a_store_of_a_newer_version_is_said_and_left_alone(shell: Shell) -> None:
+    shell("kubeconfig")
+    shell("down")
+    with sqlite3.connect(shell.home / "state.db") as store:
+        store.execute("PRAGMA user_version = 999")
+    store.close()
+
+    ended = shell("kubeconfig")
+
+    assert ended.code == 1
+    assert "was written by a newer Tarragon" in ended.err
+    assert "upgrade Tarragon" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_down_ends_what_a_killed_cluster_has_left(shell: Shell) -> None:
+    going = shell.start("run", shell.file("job.yaml", worker("digits", WAITS, replicas=2)))
+    going.until("here")
+    server = read_server(Home(shell.home))
+    assert server is not None
+    going.signal(signal.SIGKILL)
+    going.ended()
+    os.kill(server.pid, signal.SIGKILL)
+
+    ended = shell("down")
+
+    assert f"Ended the local cluster in {shell.home}: 2 containers." in ended.err
+    left = subprocess.run(["pgrep", "-f", str(shell.home)], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
+
+
+def test_the_version_says_on_what_it_runs(shell: Shell) -> None:
+    told = json.loads(shell("version", "-o", "json").out)
+
+    assert told["executable"] == sys.executable
+    assert shell("version").out.startswith(f"tarragon {told['version']}, Python ")
+
+
+def test_a_container_that_fails_before_the_main_one_is_heard(shell: Shell) -> None:
+    before = {"name": "fetch", "image": "python:3", "command": ["sh", "-c", "echo no data here; exit 3"]}
+    replica = group(command("echo", "trained"))
+    template = {"spec": {**replica["template"]["spec"], "initContainers": [before]}}
+
+    ended = shell("run", shell.file("job.yaml", job("digits", Worker={"replicas": 1, "template": template})))
+
+    assert ended.code == 100
+    assert "[worker-0] no data here" in ended.out
+    assert "exit code 3" in ended.out
