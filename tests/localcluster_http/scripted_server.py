@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -47,12 +48,12 @@ class Script:
 
 
 @asynccontextmanager
-async def serving(answer: Answer) -> AsyncIterator[Script]:
+async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[Script]:
     script = Script(answer)
     runner = web.ServerRunner(web.Server(script.handle, access_log=None), shutdown_timeout=0.1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    script.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    script.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield script
     finally:
