@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_CLIENT = "tarragon.cluster.http"
+
 
 class Looker(Protocol):
     """The reading half of a Cluster: it is there when no server runs, too."""
@@ -38,7 +42,8 @@ async def cluster(settings: Settings, clock: Clock) -> AsyncIterator[Http]:
 
     require_local(settings)
     place = home()
-    server = await ensure_running(place, clock)
+    # A server takes a while to start; the client library takes a while to import. Both at once.
+    server, _ = await asyncio.gather(ensure_running(place, clock), asyncio.to_thread(import_module, _CLIENT))
     async with client(place, server.url) as http:
         yield http
 

@@ -70,6 +70,14 @@ def test_a_pod_that_vanished_keeps_its_end_or_was_stopped() -> None:
     assert [member.state for member in seen.members] == ["Failed", "Stopped"]
 
 
+def test_a_replica_whose_pod_was_cleaned_up_with_the_job_does_not_wait_any_more() -> None:
+    status = JobStatus(phase=Phase.SUCCEEDED, finished=frozenset({worker(0)}))
+
+    seen = progress(status=status, wished={ReplicaType.PS: 1, ReplicaType.WORKER: 1})
+
+    assert [(member.name, member.state) for member in seen.members] == [("ps-0", "Stopped"), ("worker-0", "Succeeded")]
+
+
 def test_of_two_pods_of_a_replica_the_one_created_last_counts() -> None:
     def born(seconds: float, uid: str) -> Pod:
         return Pod(metadata=ObjectMeta(uid=uid, creation_timestamp=at(seconds)), spec=PodSpec(), status=PodStatus())

@@ -59,14 +59,14 @@ async def _describe(settings: Settings, name: str) -> None:
 
 def _head(job: Known, progress: Progress, now: dt.datetime, paint: Paint) -> Iterator[str]:
     state = paint(progress.state, STATES.get(progress.state, ""))
-    generation = job.dialect.name if job.dialect is not None else "of a generation that is not known"
-    why = reason(job)
+    generation = job.dialect.name if job.dialect is not None else "a generation that is not known"
+    version = job.object.api_version
     facts = [
         ("Name", job.key.name),
         ("Namespace", job.key.namespace),
-        ("Kind", f"{job.framework.kind} {job.object.api_version} ({generation})"),
+        ("Kind", f"{job.framework.kind} {version}" + (f" ({generation})" if generation != version else "")),
         ("State", f"{state}, {elapsed(progress.elapsed(now))} after it was created"),
-        ("Reason", why),
+        ("Reason", reason(job)),
         ("Replicas", replicas(job)),
         ("Created", timestamp(job.born) if job.born else ""),
         ("Started", timestamp(progress.started) if progress.started else ""),

@@ -160,13 +160,7 @@ def _member(seen: Sighting, replica: Replica) -> Member:
     replaced = record.count if record is not None else 0
     pod = seen.pods.get(replica)
     if pod is None:
-        is_finished = replica in seen.status.finished
-        return Member(
-            replica=replica,
-            state=SUCCEEDED if is_finished else WAITING,
-            restarts=replaced,
-            exit_code=0 if is_finished else record.exit_code if record is not None else None,
-        )
+        return _without_pod(seen.status, replica)
     main = main_status(pod, seen.main_container)
     end = _last_end(main)
     is_gone = pod.metadata.uid in seen.gone
@@ -181,6 +175,21 @@ def _member(seen: Sighting, replica: Replica) -> Member:
         pod=pod.metadata.name,
         started=_started(main, end),
         finished=end.finished_at if end is not None else None,
+    )
+
+
+def _without_pod(status: JobStatus, replica: Replica) -> Member:
+    """It has ended for good, was taken away with its job, or is still to come."""
+    record = status.restarts.get(replica)
+    restarts = record.count if record is not None else 0
+    if replica in status.finished:
+        return Member(replica=replica, state=SUCCEEDED, restarts=restarts, exit_code=0)
+    is_over = status.phase.is_final or status.phase is Phase.SUSPENDED
+    return Member(
+        replica=replica,
+        state=STOPPED if is_over else WAITING,
+        restarts=restarts,
+        exit_code=record.exit_code if record is not None else None,
     )
 
 
