@@ -124,8 +124,12 @@ def event_faults(event: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def prepare_claim(claim: Json) -> None:
-    claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+    default_claim(claim, {})
     claim["status"] = {"phase": "Pending"}
+
+
+def default_claim(claim: Json, _: Mapping[str, Any]) -> None:
+    claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
 
 def claim_faults(claim: Mapping[str, Any]) -> Iterator[Fault]:
@@ -208,7 +212,7 @@ def node_faults(node: Mapping[str, Any]) -> Iterator[Fault]:
 
 def _label_namespace(namespace: Json) -> None:
     metadata = namespace["metadata"]
-    metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata["name"]}
+    metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata.get("name", "")}
 
 
 def _service_port_faults(place: str, port: Mapping[str, Any], *, is_alone: bool) -> Iterator[Fault]:

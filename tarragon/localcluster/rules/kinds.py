@@ -77,6 +77,7 @@ _BUILT_IN: Mapping[str, Rules] = {
     "nodes": Rules(prepare_create=core.prepare_node, faults=core.node_faults, keeps_status=True),
     "persistentvolumeclaims": Rules(
         prepare_create=core.prepare_claim,
+        prepare_update=core.default_claim,
         faults=core.claim_faults,
         update_faults=core.claim_update_faults,
         tells_deleted=True,

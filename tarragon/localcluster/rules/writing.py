@@ -100,7 +100,7 @@ def _check_type(served: Served, body: Mapping[str, Any]) -> None:
         if kind != served.kind:
             name = body.get("metadata", {}).get("name", "") if isinstance(body.get("metadata"), dict) else ""
             raise refusals.invalid(served, name, [invalid_value("kind", kind, f"must be {served.kind}")])
-    elif kind not in {None, "", served.kind} or version not in {None, "", served.api_version}:
+    elif kind not in (None, "", served.kind) or version not in (None, "", served.api_version):
         raise refusals.bad_request(
             f"the object provided ({version or served.api_version}, Kind={kind or served.kind}) does not match the "
             f"kind of the resource ({served.api_version}, Kind={served.kind})"

@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tarragon.base.clock import ManualClock
+from tarragon.cluster.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
+from tarragon.cluster.port import DeleteOptions
+from tarragon.kube.codec import decode
+from tarragon.localcluster.objects import is_same
+from tarragon.localcluster.requests import FieldValidation, Patch, PatchType, WriteOptions
+from tests.localcluster.things import (
+    CONFIG_MAPS,
+    CRDS,
+    NAMESPACES,
+    PODS,
+    WIDGETS,
+    Asking,
+    config_map,
+    definition,
+    pod,
+    widget,
+)
+from tests.localcluster.things import version as crd_version
+
+LEASES = ("coordination.k8s.io", "v1", "leases")
+EVENTS = ("", "v1", "events")
+SECRETS = ("", "v1", "secrets")
+DRY = WriteOptions(dry_run=True)
+
+
+async def test_a_dry_run_answers_and_stores_nothing(asking: Asking) -> None:
+    target = asking.target(CONFIG_MAPS)
+    await asking.create(CONFIG_MAPS, config_map("a", x="1"))
+    before = asking.api.list(target)
+
+    made = decode((await asking.api.create(target, config_map("b"), DRY)).object, dict)
+    merge = Patch(PatchType.MERGE, {"data": {"x": "2"}})
+    changed = decode((await asking.api.patch(asking.target(CONFIG_MAPS, "a"), merge, DRY)).object, dict)
+    gone = await asking.api.delete(asking.target(CONFIG_MAPS, "a"), DeleteOptions(), DRY)
+
+    assert made["metadata"]["uid"]
+    assert "resourceVersion" not in made["metadata"]
+    assert changed["data"] == {"x": "2"}
+    assert gone.is_gone
+    assert asking.api.list(target) == before
+
+
+async def test_a_put_replaces_the_whole(asking: Asking) -> None:
+    made = await asking.create(CONFIG_MAPS, config_map("a", x="1", y="2"))
+
+    put = await asking.update(CONFIG_MAPS, config_map("a", x="3"))
+
+    assert put["data"] == {"x": "3"}
+    assert put["metadata"]["uid"] == made["metadata"]["uid"]
+    assert put["metadata"]["creationTimestamp"] == made["metadata"]["creationTimestamp"]
+
+
+async def test_a_put_of_what_was_read_changes_nothing(asking: Asking) -> None:
+    made = await asking.create(PODS, pod("a"))
+
+    assert await asking.update(PODS, made) == made
+
+
+async def test_a_put_of_an_old_version_or_another_uid_is_a_conflict(asking: Asking) -> None:
+    made = await asking.create(CONFIG_MAPS, config_map("a"))
+    await asking.patch(CONFIG_MAPS, "a", {"data": {"x": "1"}})
+
+    with pytest.raises(Conflict, match='Operation cannot be fulfilled on configmaps "a": the object has been modified'):
+        await asking.update(CONFIG_MAPS, made)
+    with pytest.raises(Conflict, match="Precondition failed: UID in precondition: 1234"):
+        await asking.update(CONFIG_MAPS, {"metadata": {"name": "a", "uid": "1234"}})
+
+
+async def test_a_put_of_a_custom_object_must_say_its_version(asking: Asking) -> None:
+    await asking.create(CRDS, definition())
+    await asking.create(WIDGETS, widget("a"))
+
+    with pytest.raises(
+        Invalid, match=r"metadata\.resourceVersion: Invalid value: 0x0: must be specified for an update"
+    ):
+        await asking.update(WIDGETS, widget("a", spec={"x": 1}))
+
+
+async def test_a_put_of_what_is_not_there_is_not_found_but_for_kinds_made_that_way(asking: Asking) -> None:
+    with pytest.raises(NotFound):
+        await asking.update(CONFIG_MAPS, config_map("a"))
+
+    lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
+    written = await asking.api.update(asking.target(LEASES, "l"), lease)
+
+    assert written.created
+    assert asking.names(LEASES) == ["l"]
+
+
+async def test_a_name_on_the_path_wins_over_none_and_clashes_with_another(asking: Asking) -> None:
+    await asking.create(CONFIG_MAPS, config_map("a"))
+
+    put = await asking.api.update(asking.target(CONFIG_MAPS, "a"), {"data": {"x": "1"}})
+    with pytest.raises(BadRequest, match=r"the name of the object \(b\) does not match the name on the URL \(a\)"):
+        await asking.api.update(asking.target(CONFIG_MAPS, "a"), config_map("b"))
+    with pytest.raises(BadRequest, match="the namespace of the provided object does not match"):
+        await asking.create(CONFIG_MAPS, {"metadata": {"name": "c", "namespace": "other"}})
+
+    assert decode(put.object, dict)["data"] == {"x": "1"}
+
+
+@pytest.mark.parametrize(
+    ("validation", "warnings"),
+    [
+        (FieldValidation.WARN, ('unknown field "spec.containers[0].imagee"', 'unknown field "spec.extra"')),
+        (FieldValidation.IGNORE, ()),
+    ],
+)
+async def test_unknown_fields_are_dropped_and_told(
+    asking: Asking, validation: FieldValidation, warnings: tuple[str, ...]
+) -> None:
+    body = pod("a", extra=1)
+    body["spec"]["containers"][0]["imagee"] = "typo"
+
+    written = await asking.api.create(asking.target(PODS), body, WriteOptions(field_validation=validation))
+
+    assert written.warnings == warnings
+    assert "extra" not in decode(written.object, dict)["spec"]
+
+
+async def test_unknown_fields_are_refused_when_validation_is_strict(asking: Asking) -> None:
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"x": {"type": "integer"}}}}}
+    await asking.create(CRDS, definition(versions=[crd_version("v1", schema=schema)]))
+    strict = WriteOptions(field_validation=FieldValidation.STRICT)
+    typo = widget("a", spec={"x": 1, "z": [1]})
+    typo["metadata"]["nmae"] = "b"
+
+    with pytest.raises(
+        BadRequest, match=r'strict decoding error: unknown field "metadata\.nmae", unknown field "spec\.z"'
+    ):
+        await asking.api.create(asking.target(WIDGETS), typo, strict)
+
+    await asking.api.create(asking.target(WIDGETS), widget("a", spec={"x": 1}), strict)
+
+
+async def test_every_writer_is_noted_with_what_it_wrote(asking: Asking, clock: ManualClock) -> None:
+    await asking.create(PODS, pod("a"), field_manager="maker")
+    clock.advance(10)
+    status = Patch(PatchType.MERGE, {"status": {"phase": "Running"}})
+    target = asking.target(PODS, "a", "status")
+    await asking.api.patch(target, status, WriteOptions(field_manager="kubelet"))
+    clock.advance(10)
+    label = Patch(PatchType.MERGE, {"metadata": {"labels": {"a": "b"}}})
+    await asking.api.patch(asking.target(PODS, "a"), label, WriteOptions(field_manager="maker"))
+
+    noted = asking.get(PODS, "a")["metadata"]["managedFields"]
+
+    assert [(one["manager"], one.get("subresource", ""), one["time"], one["fieldsV1"]) for one in noted] == [
+        ("kubelet", "status", "2026-01-01T00:00:10Z", {"f:status": {}}),
+        ("maker", "", "2026-01-01T00:00:20Z", {"f:metadata": {}, "f:spec": {}, "f:status": {}}),
+    ]
+
+
+async def test_nobody_can_forge_who_wrote(asking: Asking) -> None:
+    made = await asking.create(CONFIG_MAPS, config_map("a"), field_manager="me")
+    forged = [{**made["metadata"]["managedFields"][0], "manager": "somebody-else"}]
+
+    patched = await asking.patch(CONFIG_MAPS, "a", {"metadata": {"managedFields": forged}})
+
+    assert [one["manager"] for one in patched["metadata"]["managedFields"]] == ["me"]
+
+
+async def test_nothing_new_comes_into_a_namespace_that_ends(asking: Asking) -> None:
+    await asking.create(NAMESPACES, {"metadata": {"name": "ending"}})
+    target = asking.api.target(CONFIG_MAPS, "ending")
+    await asking.api.create(target, config_map("before"))
+
+    ended = await asking.delete(NAMESPACES, "ending")
+    with pytest.raises(Forbidden, match="because it is being terminated") as caught:
+        await asking.api.create(target, config_map("after"))
+
+    assert ended["status"]["phase"] == "Terminating"
+    assert "deletionGracePeriodSeconds" not in ended["metadata"]
+    assert caught.value.causes[0]["reason"] == "NamespaceTerminating"
+
+
+async def test_a_namespace_is_gone_when_it_is_finalized(asking: Asking) -> None:
+    made = await asking.create(NAMESPACES, {"metadata": {"name": "ending"}})
+    await asking.patch(NAMESPACES, "ending", {"spec": {"finalizers": []}})
+    kept = asking.get(NAMESPACES, "ending")
+    await asking.delete(NAMESPACES, "ending")
+
+    await asking.update(NAMESPACES, {"metadata": {"name": "ending"}, "spec": {"finalizers": []}}, "finalize")
+
+    assert made["spec"]["finalizers"] == kept["spec"]["finalizers"] == ["kubernetes"]
+    assert made["metadata"]["labels"] == {"kubernetes.io/metadata.name": "ending"}
+    with pytest.raises(NotFound):
+        asking.get(NAMESPACES, "ending")
+
+
+async def test_the_first_namespaces_cannot_be_deleted(asking: Asking) -> None:
+    with pytest.raises(Forbidden, match="this namespace may not be deleted"):
+        await asking.delete(NAMESPACES, "default")
+
+
+async def test_a_delete_answers_with_a_status_or_with_the_object(asking: Asking) -> None:
+    made = await asking.create(CONFIG_MAPS, config_map("a"))
+    await asking.create(PODS, pod("p"))
+
+    status = await asking.delete(CONFIG_MAPS, "a")
+    last = await asking.delete(PODS, "p")
+
+    assert (status["kind"], status["status"]) == ("Status", "Success")
+    assert status["details"] == {"name": "a", "kind": "configmaps", "uid": made["metadata"]["uid"]}
+    assert (last["kind"], last["metadata"]["deletionGracePeriodSeconds"]) == ("Pod", 0)
+
+
+async def test_an_immutable_secret_stays_as_it_is(asking: Asking) -> None:
+    await asking.create(SECRETS, {"metadata": {"name": "s"}, "data": {"a": "eA=="}, "immutable": True})
+
+    for change in ({"data": {"a": "eQ=="}}, {"immutable": None}, {"stringData": {"b": "c"}}):
+        with pytest.raises(Invalid, match="field is immutable when `immutable` is set"):
+            await asking.patch(SECRETS, "s", change)
+    with pytest.raises(Invalid, match="type: Invalid value"):
+        await asking.patch(SECRETS, "s", {"type": "other"})
+
+
+async def test_what_is_no_base64_is_a_bad_request(asking: Asking) -> None:
+    with pytest.raises(BadRequest, match="illegal base64 data at input byte"):
+        await asking.create(SECRETS, {"metadata": {"name": "s"}, "data": {"a": "!!"}})
+
+
+async def test_events_are_forgotten_an_hour_after_their_last_write(asking: Asking, clock: ManualClock) -> None:
+    about = {"kind": "Pod", "name": "p", "namespace": "default"}
+    for name in ("old", "renewed"):
+        await asking.create(EVENTS, {"metadata": {"name": name}, "involvedObject": about})
+    clock.advance(3000)
+    await asking.patch(EVENTS, "renewed", {"count": 2})
+    clock.advance(1000)
+
+    await asking.api.tidy()
+
+    assert asking.names(EVENTS) == ["renewed"]
+
+
+async def test_a_method_that_a_subresource_has_not_is_not_allowed(asking: Asking) -> None:
+    await asking.create(PODS, pod("a"))
+
+    for call in (
+        asking.api.update(asking.target(PODS, "a", "binding"), {}),
+        asking.api.create(asking.target(PODS, "a", "status"), {}),
+        asking.api.delete(asking.target(PODS, "a", "status")),
+    ):
+        with pytest.raises(ApiError) as caught:
+            await call
+        assert caught.value.code == 405
+    with pytest.raises(NotFound, match="the server could not find the requested resource"):
+        asking.target(PODS, "a", "scale")
+
+
+async def test_two_creates_of_one_name_at_once_make_one_object(asking: Asking) -> None:
+    outcomes = await asyncio.gather(
+        *(asking.create(CONFIG_MAPS, config_map("a", x=str(number))) for number in range(20)), return_exceptions=True
+    )
+
+    assert sum(isinstance(outcome, dict) for outcome in outcomes) == 1
+    assert asking.get(CONFIG_MAPS, "a") in outcomes
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        (1, 1, True),
+        (1, True, False),
+        ([0], [False], False),
+        ({"a": 1.0}, {"a": 1}, True),
+        ({"a": {}}, {"a": []}, False),
+    ],
+)
+def test_json_equality_tells_numbers_from_truth(left: Any, right: Any, same: bool) -> None:  # noqa: FBT001
+    assert is_same(left, right) is same
