@@ -45,11 +45,12 @@ def _keyword_faults(openapi: Mapping[str, Any], path: str) -> Iterator[Fault]:
                 yield invalid_value(f"{path}.{word}", openapi[word], "is not what this keyword takes")
     if "$ref" in openapi:
         yield forbidden_value(f"{path}.$ref", "$ref is not supported")
+    pattern = openapi.get("pattern")
     try:
-        re.compile(str(openapi.get("pattern") or ""))
+        re.compile(pattern if isinstance(pattern, str) else "")
     except re.error as error:
         words = f"must be a valid regular expression, but isn't: {error}"
-        yield invalid_value(f"{path}.pattern", openapi["pattern"], words)
+        yield invalid_value(f"{path}.pattern", pattern, words)
 
 
 def _branch_faults(openapi: Any, path: str) -> Iterator[Fault]:
@@ -100,6 +101,11 @@ _KEYWORDS: Mapping[str, Callable[[Any], bool]] = {
     "minLength maxLength minItems maxItems minProperties maxProperties": _is_count,
     "enum allOf anyOf oneOf": lambda value: isinstance(value, list),
     "required x-kubernetes-list-map-keys": _is_list_of_text,
+    "pattern format x-kubernetes-list-type x-kubernetes-map-type": lambda value: isinstance(value, str),
+    "nullable exclusiveMinimum exclusiveMaximum": lambda value: isinstance(value, bool),
+    "x-kubernetes-preserve-unknown-fields x-kubernetes-embedded-resource x-kubernetes-int-or-string": (
+        lambda value: isinstance(value, bool)
+    ),
     "properties": lambda value: isinstance(value, Mapping),
     "additionalProperties": lambda value: isinstance(value, Mapping | bool),
 }

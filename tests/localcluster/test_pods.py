@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tarragon.cluster.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
+from tarragon.cluster.port import LogOptions
+from tarragon.localcluster.rules.pods import quality_of_service
+from tarragon.localcluster.shape import MisfitError, fit, shape_of
+from tests.localcluster.things import PODS, Asking, Json, pod
+
+BUDGETS = ("policy", "v1", "poddisruptionbudgets")
+PRIORITIES = ("scheduling.k8s.io", "v1", "priorityclasses")
+
+
+async def test_a_binding_gives_a_pod_its_node_once(asking: Asking) -> None:
+    await asking.create(PODS, pod("a"))
+    target = asking.target(PODS, "a", "binding")
+    binding = {"metadata": {"name": "a", "annotations": {"gpu": "0"}}, "target": {"kind": "Node", "name": "one"}}
+
+    told = await asking.api.create(target, binding)
+    bound = asking.get(PODS, "a")
+
+    assert told.created
+    assert bound["spec"]["nodeName"] == "one"
+    assert bound["metadata"]["annotations"] == {"gpu": "0"}
+    assert [(one["type"], one["status"]) for one in bound["status"]["conditions"]] == [("PodScheduled", "True")]
+    with pytest.raises(Conflict, match='pod a is already assigned to node "one"'):
+        await asking.api.create(target, binding)
+
+
+async def test_a_binding_needs_a_target_and_a_pod(asking: Asking) -> None:
+    await asking.create(PODS, pod("a"))
+
+    with pytest.raises(Invalid, match=r"target\.name: Required value"):
+        await asking.api.create(asking.target(PODS, "a", "binding"), {"target": {"kind": "Node"}})
+    with pytest.raises(NotFound):
+        await asking.api.create(asking.target(PODS, "b", "binding"), {"target": {"name": "one"}})
+
+
+async def running(asking: Asking, name: str, *, ready: str = "True") -> None:
+    body = pod(name, nodeName="one")
+    body["metadata"]["labels"] = {"app": "x"}
+    await asking.create(PODS, body)
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}
+    await asking.patch(PODS, name, {"status": status}, subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("budget", "may_go"),
+    [
+        ({"minAvailable": 3}, False),
+        ({"minAvailable": 2}, True),
+        ({"minAvailable": "67%"}, False),
+        ({"minAvailable": "66%"}, True),
+        ({"maxUnavailable": 0}, False),
+        ({"maxUnavailable": 1}, True),
+        ({"maxUnavailable": "1%"}, True),
+    ],
+)
+async def test_an_eviction_keeps_to_the_disruption_budget(asking: Asking, budget: Json, *, may_go: bool) -> None:
+    for number in range(3):
+        await running(asking, f"p{number}")
+    spec = {"selector": {"matchLabels": {"app": "x"}}, **budget}
+    await asking.create(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
+    eviction = asking.api.create(asking.target(PODS, "p0", "eviction"), {"metadata": {"name": "p0"}})
+
+    if may_go:
+        await eviction
+    else:
+        with pytest.raises(TooManyRequests, match="would violate the pod's disruption budget") as caught:
+            await eviction
+        assert caught.value.causes[0]["reason"] == "DisruptionBudget"
+
+    assert ("deletionTimestamp" in asking.get(PODS, "p0")["metadata"]) is may_go
+
+
+async def test_a_budget_does_not_hold_a_pod_that_has_ended(asking: Asking) -> None:
+    await running(asking, "a")
+    await asking.patch(PODS, "a", {"status": {"phase": "Failed"}}, subresource="status")
+    spec = {"selector": {"matchLabels": {"app": "x"}}, "minAvailable": 1}
+    await asking.create(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
+
+    await asking.api.create(asking.target(PODS, "a", "eviction"), {})
+
+    assert asking.names(PODS) == []
+
+
+async def test_an_eviction_has_delete_options(asking: Asking) -> None:
+    await running(asking, "a")
+    target = asking.target(PODS, "a", "eviction")
+
+    with pytest.raises(Conflict):
+        await asking.api.create(target, {"deleteOptions": {"preconditions": {"uid": "other"}}})
+    await asking.api.create(target, {"deleteOptions": {"gracePeriodSeconds": 7}})
+
+    assert asking.get(PODS, "a")["metadata"]["deletionGracePeriodSeconds"] == 7
+
+
+async def test_a_pod_carries_the_number_of_its_priority_class(asking: Asking) -> None:
+    await asking.create(PRIORITIES, {"metadata": {"name": "high"}, "value": 10, "preemptionPolicy": "Never"})
+
+    made = await asking.create(PODS, pod("a", priorityClassName="high"))
+    plain = await asking.create(PODS, pod("b"))
+
+    assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (10, "Never")
+    assert plain["spec"]["priority"] == 0
+    with pytest.raises(Forbidden, match="no PriorityClass with name nothing was found"):
+        await asking.create(PODS, pod("c", priorityClassName="nothing"))
+
+
+async def test_the_default_priority_class_is_for_pods_that_name_none(asking: Asking) -> None:
+    await asking.create(PRIORITIES, {"metadata": {"name": "usual"}, "value": 5, "globalDefault": True})
+
+    made = await asking.create(PODS, pod("a"))
+
+    assert (made["spec"]["priority"], made["spec"]["priorityClassName"]) == (5, "usual")
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ([{}], "BestEffort"),
+        ([{"requests": {"cpu": "1"}}], "Burstable"),
+        ([{"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}}], "Guaranteed"),
+        ([{"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1024Mi"}}], "Guaranteed"),
+        ([{"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1", "memory": "1Gi"}}, {}], "Burstable"),
+        ([{"limits": {"nvidia.com/gpu": "1"}}], "BestEffort"),
+    ],
+)
+def test_the_quality_of_service_follows_cpu_and_memory(resources: list[Json], expected: str) -> None:
+    assert quality_of_service({"containers": [{"resources": one} for one in resources]}) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "message"),
+    [
+        ({"containers": []}, "spec.containers", "Required value"),
+        ({"restartPolicy": "Sometimes"}, "spec.restartPolicy", "Unsupported value"),
+        (
+            {"terminationGracePeriodSeconds": -1},
+            "spec.terminationGracePeriodSeconds",
+            "must be greater than or equal to 0",
+        ),
+        ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds", "must be between 1 and"),
+        ({"nodeSelector": {"a b": "c"}}, "spec.nodeSelector", "name part must consist of"),
+        ({"hostname": "Not_A_Label"}, "spec.hostname", "a lowercase RFC 1123 label"),
+        ({"volumes": [{"name": "v"}, {"name": "v"}]}, "spec.volumes[1].name", 'Duplicate value: "v"'),
+    ],
+)
+async def test_a_bad_pod_is_told_where(asking: Asking, spec: Json, field: str, message: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        await asking.create(PODS, pod("a", **spec))
+
+    assert [(cause["field"], message in cause["message"]) for cause in caught.value.causes] == [(field, True)]
+
+
+@pytest.mark.parametrize(
+    ("container", "field", "message"),
+    [
+        ({"name": "Upper"}, "name", "a lowercase RFC 1123 label"),
+        ({"image": ""}, "image", "Required value"),
+        ({"imagePullPolicy": "Maybe"}, "imagePullPolicy", "Unsupported value"),
+        ({"ports": [{"containerPort": 70000}]}, "ports[0].containerPort", "must be between 1 and 65535"),
+        ({"env": [{"name": "1=x"}]}, "env[0].name", "a valid environment variable name"),
+        ({"volumeMounts": [{"name": "v", "mountPath": "/x"}]}, "volumeMounts[0].name", "Not found"),
+        (
+            {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}},
+            "resources.requests",
+            "must be less than or equal to cpu limit",
+        ),
+    ],
+)
+async def test_a_bad_container_is_told_where(asking: Asking, container: Json, field: str, message: str) -> None:
+    body = pod("a")
+    body["spec"]["containers"][0] |= container
+
+    with pytest.raises(Invalid) as caught:
+        await asking.create(PODS, body)
+
+    told = [(cause["field"], message in cause["message"]) for cause in caught.value.causes]
+    assert told == [(f"spec.containers[0].{field}", True)]
+
+
+async def test_a_deadline_may_only_come_nearer_and_tolerations_only_grow(asking: Asking) -> None:
+    await asking.create(PODS, pod("a", activeDeadlineSeconds=10, tolerations=[{"key": "a", "operator": "Exists"}]))
+
+    await asking.patch(PODS, "a", {"spec": {"activeDeadlineSeconds": 5}})
+    more = [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}]
+    grown = await asking.patch(PODS, "a", {"spec": {"tolerations": more}})
+
+    assert grown["spec"]["tolerations"] == more
+    forbidden: list[Json] = [{"activeDeadlineSeconds": 6}, {"activeDeadlineSeconds": None}, {"tolerations": []}]
+    for change in forbidden:
+        with pytest.raises(Invalid):
+            await asking.patch(PODS, "a", {"spec": change})
+
+
+async def test_logs_need_a_kubelet_and_a_pod(asking: Asking) -> None:
+    await asking.create(PODS, pod("a"))
+
+    with pytest.raises(Unavailable, match="no kubelet runs in this server"):
+        asking.api.pod_log(asking.target(PODS, "a", "log"))
+    with pytest.raises(NotFound):
+        asking.api.pod_log(asking.target(PODS, "b", "log"))
+
+
+async def test_logs_come_from_whoever_runs_the_kubelet(asking: Asking) -> None:
+    class Logs:
+        async def read(self, pod: Any, options: LogOptions) -> Any:
+            yield f"{pod['metadata']['name']} {options.container}".encode()
+
+    await asking.create(PODS, pod("a"))
+    asking.api.pod_logs = Logs()
+
+    chunks = [one async for one in asking.api.pod_log(asking.target(PODS, "a", "log"), LogOptions(container="main"))]
+
+    assert chunks == [b"a main"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (
+            {"spec": {"containers": "abc"}},
+            "json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container",
+        ),
+        (
+            {"spec": {"containers": [{"ports": [{"containerPort": "x"}]}]}},
+            "into Go struct field ContainerPort.spec.containers.ports.containerPort of type int32",
+        ),
+        (
+            {"metadata": {"labels": {"a": 1}}},
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels.a of type string",
+        ),
+        ({"spec": {"priority": 2**40}}, "of type int32"),
+        ({"spec": {"hostNetwork": "yes"}}, "of type bool"),
+        ({"spec": {"containers": [{"resources": {"limits": {"cpu": "1x"}}}]}}, "quantities must match"),
+        ({"metadata": {"creationTimestamp": "yesterday"}}, 'parsing time "yesterday"'),
+        ({"metadata": {"ownerReferences": [1]}}, "cannot unmarshal number"),
+    ],
+)
+def test_a_wrong_type_is_told_as_gos_decoder_tells_it(body: Json, words: str) -> None:
+    shape = shape_of("", "v1", "Pod")
+    assert shape is not None
+
+    with pytest.raises(MisfitError) as caught:
+        fit(shape, body)
+
+    assert words in str(caught.value)
+
+
+def test_a_shape_drops_nulls_and_what_it_does_not_know_and_writes_quantities_as_text() -> None:
+    shape = shape_of("", "v1", "Pod")
+    assert shape is not None
+    body: Json = {
+        "metadata": {"name": "a", "creationTimestamp": None, "nmae": "b"},
+        "spec": {
+            "containers": [{"name": "a", "env": None, "resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}],
+            "affinity": {"nodeAffinity": {"typo": 1}},
+        },
+    }
+
+    unknown = fit(shape, body)
+
+    assert sorted(unknown) == ["metadata.nmae", "spec.affinity.nodeAffinity.typo"]
+    assert body == {
+        "metadata": {"name": "a"},
+        "spec": {
+            "containers": [{"name": "a", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}],
+            "affinity": {"nodeAffinity": {}},
+        },
+    }
+
+
+async def test_a_pod_of_wrong_types_is_a_bad_request_in_the_servers_words(asking: Asking) -> None:
+    with pytest.raises(BadRequest, match='Pod in version "v1" cannot be handled as a Pod: json: cannot'):
+        await asking.create(PODS, pod("a", nodeName=5))
