@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.cluster.port import Cluster
+from tarragon.cluster.port import Cluster, Selection
 from tarragon.kube.meta import Key
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.apiserver import ApiServer, Front
@@ -31,6 +33,7 @@ from tarragon.localcluster.guard import guarded
 from tarragon.localcluster.home import Home, unusable, write_private
 from tarragon.localcluster.kubelet.node import NodeSettings
 from tarragon.localcluster.kubelet.ports import allotted
+from tarragon.localcluster.kubelet.spec import PODS_TO_RUN
 from tarragon.localcluster.kubelet.translate import Address
 from tarragon.localcluster.nodes import Nodes, Part
 from tarragon.localcluster.requests import ListOptions
@@ -39,7 +42,11 @@ from tarragon.localcluster.scheduler import Scheduler
 Companion = Callable[[Cluster], Coroutine[Any, Any, None]]
 """Something that works in the cluster's process and is given the in-process port. One that runs beside never ends."""
 
-_UNFINISHED = ListOptions(fields="status.phase!=Succeeded,status.phase!=Failed", limit=1)
+_UNFINISHED = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
+_OVERTIME_SECONDS = 30.0
+"""Beyond the longest grace: a kubelet kills a shim that has not ended its container within 20."""
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +115,14 @@ class LocalCluster:
         # Nobody may put new pods into the place of those that end.
         await _end(self._companions)
         await _end(self._controllers)
-        await self._nodes.end_pods()
+        unfinished = await self._client.list(PODS_TO_RUN, _UNFINISHED)
+        grace = max((pod.grace_seconds for pod in unfinished.items), default=0)
+        try:
+            async with asyncio.timeout(grace + _OVERTIME_SECONDS):
+                await self._nodes.end_pods()
+        except (TimeoutError, OSError):
+            # Their shims were told, and end them all the same; what is lost is how.
+            log.exception("not all pods ended in order", pods=len(unfinished.items))
 
     @property
     def client(self) -> Cluster:
@@ -121,7 +135,8 @@ class LocalCluster:
 
     def is_busy(self) -> bool:
         """A pod has not finished, or a client reads a stream."""
-        pods = self._api.list(self._api.target(("", "v1", "pods")), _UNFINISHED)
+        some = ListOptions(fields=_UNFINISHED.fields, limit=1)
+        pods = self._api.list(self._api.target(("", "v1", "pods")), some)
         return bool(pods.items) or self._server.open_streams > 0
 
     def last_request(self) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -137,10 +136,11 @@ async def test_a_server_whose_home_is_removed_ends_itself_and_its_pods(home: Hom
     async with client(home, server) as cluster:
         await cluster.create(PODS, pod("one", STEADY, tmp_path))
     pid, born = await running_process(tmp_path)
-    shutil.rmtree(home.folder)
+    home.folder.rename(tmp_path / "thrown away")
 
     await eventually(lambda: not server.lives())
     assert birth(pid) != born
+    assert "the home was removed" in (tmp_path / "thrown away" / "daemon.log").read_text()
     assert (await up(home)).pid != server.pid, "and another one can begin in its place"
 
 
