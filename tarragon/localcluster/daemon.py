@@ -103,16 +103,6 @@ async def stop(home: Home, clock: Clock, how: signal.Signals = signal.SIGTERM, p
     return server
 
 
-async def down(home: Home, clock: Clock) -> Server | None:
-    """End the server and all its pods, also those that a killed server has left running. None when there was none."""
-    from tarragon.localcluster.nodes import end_leftovers  # noqa: PLC0415 - the kubelet, which only this one needs
-
-    server = await stop(home, clock, END_PODS)
-    if home.nodes.is_dir():
-        await end_leftovers(home, clock)
-    return server
-
-
 async def _make_way(home: Home, server: Server, clock: Clock) -> None:
     """Of another version: an idle one is replaced, one with work is not touched."""
     answer = await _ask(home, server, _UNFINISHED)

@@ -32,7 +32,8 @@ async def _down(place: Home, clock: Clock) -> None:
 
     containers = _running(place)
     ended = await stop(place, clock, END_PODS)
-    if ended is None and place.folder.is_dir():
+    if place.folder.is_dir():
+        # Also after a server that had to be killed.
         await end_leftovers(place, clock)
     what = [f"process {ended.pid}"] if ended is not None else []
     what += [count(containers, "container")] if containers else []
