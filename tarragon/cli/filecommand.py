@@ -23,7 +23,7 @@ class FileCommand(Command):
 
     def __init__(self, *args: object, **facts: object) -> None:
         super().__init__(*args, **facts)
-        self.params += [
+        own = [
             _pairs("--set", assignment, "PATH=VALUE", "change a value: spec.tfReplicaSpecs.Worker.replicas=3", _set),
             _pairs("--env", folder, "IMAGE=FOLDER", "the environment that stands for an image here", _env),
             _pairs("--volume", folder, "NAME=FOLDER", "the folder that stands for a volume here", _volume),
@@ -35,6 +35,9 @@ class FileCommand(Command):
                 callback=_cpu_only,
             ),
         ]
+        for option in own:
+            self.name_variable(option)
+        self.params += own
 
 
 def changes(ctx: click.Context) -> Changes:

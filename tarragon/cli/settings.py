@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tarragon.localcluster.home import Home
 
 LOCAL = "local"
+EVERYWHERE = (
+    "Everywhere: --context NAME, -n NAMESPACE, -v, --color auto|always|never. Every option is a variable, too: "
+    "TARRAGON_NAMESPACE, TARRAGON_RUN_TIMEOUT."
+)
 NAMESPACE_FORM = "lower-case letters, digits and -, at most 63 of them"
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _COLORS: Mapping[str, ColorChoice] = MappingProxyType({"auto": "auto", "always": "always", "never": "never"})
@@ -52,6 +56,19 @@ class Command(click.Command):
     def __init__(self, *args: object, **facts: object) -> None:
         super().__init__(*args, **facts)  # type: ignore[arg-type] # click's own signature, passed on
         self.params += global_options(are_hidden=True)
+        for param in self.params:
+            self.name_variable(param)
+
+    def name_variable(self, param: click.Parameter) -> None:
+        """After the flag, as users see it: TARRAGON_RUN_TIMEOUT for `run --timeout`, whatever we call it inside."""
+        if isinstance(param, click.Option) and param.allow_from_autoenv:
+            flag = max(param.opts, key=len).lstrip("-") if max(map(len, param.opts)) > len("-o") else param.name
+            param.envvar = f"TARRAGON_{self.name}_{flag}".upper().replace("-", "_")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text(EVERYWHERE)
 
 
 def global_options(*, are_hidden: bool = False) -> list[click.Parameter]:

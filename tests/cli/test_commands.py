@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -85,6 +86,20 @@ def test_what_is_stored_can_be_looked_at_when_no_cluster_runs(shell: Shell) -> N
     assert shell("wait", "digits").out.startswith("Succeeded  digits")
     assert "TFJobSucceeded" in described.out
     assert read_server(Home(shell.home)) is None
+
+
+def test_a_list_that_is_watched_has_a_line_for_every_change_and_no_other(shell: Shell) -> None:
+    shell("kubeconfig")
+    watching = shell.start("list", "--watch")
+    shell("run", shell.file("job.yaml", worker("digits", "import time; time.sleep(0.3)")))
+    watching.until("Succeeded")
+    shell("down")
+    ended = watching.ended()
+
+    rows = [line.split() for line in ended.out.splitlines()]
+    assert rows[0][:2] == ["NAME", "STATE"]
+    assert all(before != after for before, after in itertools.pairwise(rows))
+    assert "Error: the cluster has ended while it was watched" in ended.err
 
 
 def test_describe_tells_both_addresses_the_folders_and_the_events(shell: Shell) -> None:

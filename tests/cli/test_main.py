@@ -94,6 +94,27 @@ def test_every_flag_has_a_variable(shell: Shell) -> None:
     assert as_json.out.startswith("{")
 
 
+@pytest.mark.parametrize(
+    ("name", "flag", "variable"),
+    [
+        ("run", "--timeout", "TARRAGON_RUN_TIMEOUT"),
+        ("run", "--cpu-only", "TARRAGON_RUN_CPU_ONLY"),
+        ("submit", "--set", "TARRAGON_SUBMIT_SET"),
+        ("list", "--all-namespaces", "TARRAGON_LIST_ALL_NAMESPACES"),
+        ("list", "--output", "TARRAGON_LIST_OUTPUT"),
+        ("logs", "--follow", "TARRAGON_LOGS_FOLLOW"),
+        ("up", "--node", "TARRAGON_UP_NODE"),
+        ("version", "-o", "TARRAGON_VERSION_OUTPUT"),
+    ],
+)
+def test_the_variable_of_a_flag_is_called_after_it(name: str, flag: str, variable: str) -> None:
+    command = root.get_command(click.Context(root), name)
+
+    assert command is not None
+    options = [param for param in command.params if flag in param.opts]
+    assert [option.envvar for option in options] == [variable]
+
+
 def test_the_local_cluster_has_a_name_too(shell: Shell) -> None:
     assert shell("--context", "local", "list").code == 0
 

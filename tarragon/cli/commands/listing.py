@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import click
 
 from tarragon.base.clock import Clock, SystemClock
+from tarragon.base.errors import TarragonError
 from tarragon.cli.jobs import Known, all_jobs, known
 from tarragon.cli.output import FORMS, TEXTS, as_list, show
 from tarragon.cli.rows import header, row
@@ -86,7 +87,7 @@ async def _watch(wanted: Wanted, clock: Clock) -> None:
             while True:
                 job = await changes.get()
                 if isinstance(job, Unavailable):
-                    raise job
+                    raise TarragonError("the cluster has ended while it was watched") from job
                 _show_change(wanted, job, clock, rows)
         finally:
             for task in tasks:
@@ -95,10 +96,11 @@ async def _watch(wanted: Wanted, clock: Clock) -> None:
 
 def _show_change(wanted: Wanted, job: Known, clock: Clock, rows: dict[Key, Sequence[str]]) -> None:
     is_first = not rows
-    cells = wanted.row(job, clock)
-    rows.pop(job.key, None)
+    cells, before = wanted.row(job, clock), rows.pop(job.key, ())
     rows[job.key] = cells
-    show([wanted.header, *rows.values()], wanted.settings, shown=2 if is_first else 1)
+    age = wanted.header.index("AGE")
+    if [*cells[:age], *cells[age + 1 :]] != [*before[:age], *before[age + 1 :]]:
+        show([wanted.header, *rows.values()], wanted.settings, shown=2 if is_first else 1)
 
 
 def _cache(

@@ -27,10 +27,10 @@ IDLE_SECONDS = 600.0
 @click.command("up", cls=Command)
 @click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="write one here, too")
 @click.option(
-    "--port", type=click.IntRange(1, 65535), help="serve here; the one before, or any that is free, by default"
+    "--port", metavar="N", type=click.IntRange(1, 65535), help="where to serve; by default where it did before"
 )
 @click.option(
-    "--node", "nodes", type=node, multiple=True, metavar="name=NAME,cpu=N,memory=AMOUNT,…", help="strict nodes"
+    "--node", "nodes", metavar="NODE", type=node, multiple=True, help="name=a,cpu=8,memory=16Gi,nvidia.com/gpu=4"
 )
 @click.option("--without-operator", is_flag=True, help="a plain Kubernetes, for an operator of your own")
 @click.option("--background", is_flag=True, hidden=True, help="how other commands start it")
