@@ -124,8 +124,10 @@ def test_more_memory_than_there_is_can_never_be_had(shell: Shell) -> None:
 
 
 def test_a_job_that_takes_too_long_goes_on_without_us(shell: Shell) -> None:
-    late = shell("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=30))), "--timeout", "1")
+    until_told = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.05)"
+    late = shell("run", shell.file("job.yaml", worker("digits", until_told)), "--timeout", "1")
     again = shell("run", "job.yaml")
+    shell.file("go", "")
     waited = shell("wait", "digits")
 
     assert late.code == 101
