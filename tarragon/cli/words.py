@@ -5,13 +5,16 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 
+_TENTH = 0.095
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
 
 
 def elapsed(seconds: float) -> str:
-    """A duration that somebody waits for: `0.4 s`, `14.2 s`, `3 min 20 s`, `2 h 5 min`."""
+    """A duration that somebody waits for: `0.04 s`, `14.2 s`, `3 min 20 s`, `2 h 5 min`."""
+    if 0 < seconds < _TENTH:
+        return f"{seconds:.2f} s"
     tenths = round(max(0.0, seconds) * 10)
     if tenths < _MINUTE * 10:
         return f"{tenths / 10:.1f} s"

@@ -39,7 +39,7 @@ def test_a_job_is_trained_with_its_logs_and_its_result(shell: Shell) -> None:
 
     assert ended.code == 0
     assert {f"[worker-{index}] step {step}" for index in (0, 1) for step in range(3)} < set(ended.out.splitlines())
-    assert re.search(r"^Succeeded  digits in \d+\.\d s  accuracy 0\.95$", ended.out, re.MULTILINE)
+    assert re.search(r"^Succeeded  digits in \d+\.\d+ s  accuracy 0\.95$", ended.out, re.MULTILINE)
     assert f"tfjob/digits created in default on local ({shell.home})" in ended.err
     assert re.search(r"^  logs       .*python\S* -m tarragon logs digits$", ended.err, re.MULTILINE)
 
@@ -65,7 +65,7 @@ def test_a_job_that_fails_tells_who_was_first_and_why(shell: Shell) -> None:
     assert "  │ ModuleNotFoundError: No module named 'pandas_of_nobody'" in ended.out
     assert "Probably: the module pandas_of_nobody is missing" in ended.out
     assert f"{Path(sys.executable).parent}/python -m pip install pandas_of_nobody" in ended.out
-    assert re.search(r"^worker-0   Failed   1      0          \d\.\d s$", ended.out, re.MULTILINE)
+    assert re.search(r"^worker-0   Failed   1      0          \d\.\d+ s$", ended.out, re.MULTILINE)
     assert "Traceback" not in ended.err
 
 
@@ -92,7 +92,7 @@ def test_a_job_that_said_nothing_is_doubted(shell: Shell) -> None:
 
     assert ended.code == 0
     assert re.search(
-        r"^warning: worker-0 ended after \d\.\d s with no output; did it train\?$", ended.out, re.MULTILINE
+        r"^warning: worker-0 ended after \d\.\d+ s with no output; did it train\?$", ended.out, re.MULTILINE
     )
 
 
@@ -305,9 +305,9 @@ def test_on_a_terminal_the_replicas_move_below_the_logs_and_leave_only_the_resul
 
     assert process.returncode == 0
     moments = ["\n".join(rows) for rows in seen]
-    head = r"step \d+\ndigits  Running  \d+\.\d s  2 of 2 replicas running"
+    head = r"step \d+\ndigits  Running  \d+\.\d+ s  2 of 2 replicas running"
     below = r"\n  worker-0        Running\n  worker-1        Running$"
     assert any(re.search(head + below, moment) for moment in moments)
     assert not any("Running" in row for row in last)
-    assert any(re.match(r"Succeeded  digits in \d+\.\d s  accuracy 0\.95$", row) for row in last)
+    assert any(re.match(r"Succeeded  digits in \d+\.\d+ s  accuracy 0\.95$", row) for row in last)
     assert [row.split()[0] for row in last[-3:]] == ["logs", "details", "clean"]

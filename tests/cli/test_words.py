@@ -10,7 +10,9 @@ from tarragon.cli.words import age, count, elapsed, listed, table
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        (0.04, "0.0 s"),
+        (0.04, "0.04 s"),
+        (0.098, "0.1 s"),
+        (0, "0.0 s"),
         (14.24, "14.2 s"),
         (59.96, "1 min 0 s"),
         (200, "3 min 20 s"),

@@ -28,6 +28,7 @@ _GIB = 2**30
 _A_REPLICA = 0.5
 """GiB of memory that a TensorFlow process takes (measured)."""
 _ENOUGH_DISK = 2
+_SOME_PORTS = 50
 _COLORS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
@@ -64,6 +65,7 @@ def _findings(place: Home) -> Iterator[Finding]:
     yield _images(place)
     yield _cpus()
     yield _memory()
+    yield _ports()
     yield _gpus()
     yield _kubectl()
 
@@ -156,6 +158,19 @@ def _available_memory() -> int | None:
         return None
     facts = dict(line.split(":", 1) for line in lines if ":" in line)
     return int(facts["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in facts else None
+
+
+def _ports() -> Finding:
+    """A look at a few of them: each replica needs one."""
+    from tarragon.localcluster.kubelet.claims import candidates, is_free
+
+    among = candidates()
+    some = among[:: max(1, len(among) // _SOME_PORTS)][:_SOME_PORTS]
+    free = sum(map(is_free, some))
+    text = f"{free} of {len(some)} free, of those tried between {among[0]} and {among[-1]}"
+    if free < len(some) // 2:
+        return Finding("warning", "ports", text, "end what holds them (`ss -ltnp`): each replica needs one")
+    return Finding("ok", "ports", text)
 
 
 def _gpus() -> Finding:
