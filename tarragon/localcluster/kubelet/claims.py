@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tarragon.base.errors import TarragonError
+from tarragon.localcluster.kubelet.files import unlock
 
 FIRST_PORT, LAST_PORT = 20000, 29999
 NOBODY = Path(os.devnull)
@@ -47,11 +48,11 @@ class Claims:
         """For as long as it takes to claim ports and write them down at home."""
         name = f"lock-{os.getuid()}"
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _OPEN, 0o600, dir_fd=self._folder)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(descriptor)
+            unlock(descriptor)
 
     def take(self, port: int) -> bool:
         """Whether it is ours now and nobody listens there."""

@@ -1,7 +1,8 @@
-"""Small files that are always whole: written beside and renamed, read as the type that is expected."""
+"""Small files that are always whole: written beside and renamed, read as the type that is expected; and locks."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,3 +31,17 @@ def read_json(path: Path, model: type[T]) -> T | None:
         return msgspec.json.decode(path.read_bytes(), type=model)
     except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
         return None
+
+
+def try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def unlock(descriptor: int) -> None:
+    """And close. A child that is just being started shares all descriptors for a moment, and would hold the lock."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import random
 import secrets
@@ -20,8 +19,9 @@ from tarragon.cluster.port import Cluster, Selection
 from tarragon.cluster.reflector import Cache, Trouble
 from tarragon.kube.core import SERVICES, Service
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet import kept, records, shim, shims
+from tarragon.localcluster.kubelet import kept, mounts, records, shim, shims
 from tarragon.localcluster.kubelet.admission import Ledger
+from tarragon.localcluster.kubelet.files import try_lock, unlock
 from tarragon.localcluster.kubelet.launch import Launcher
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.node import NodeSettings, Registration
@@ -32,6 +32,7 @@ from tarragon.localcluster.kubelet.recorder import Recorder
 from tarragon.localcluster.kubelet.shims import Shims
 from tarragon.localcluster.kubelet.spec import PODS_TO_RUN, Pod
 from tarragon.localcluster.kubelet.status import Verdict
+from tarragon.localcluster.kubelet.track import RUBBISH, discard
 
 UPKEEP_SECONDS = 12 * 3600.0
 PRUNE_EVERY = 50
@@ -130,8 +131,12 @@ class Kubelet:
 
     async def _follow(self, ground: Ground, pods: Cache[Pod], group: asyncio.TaskGroup) -> None:
         """Pods that were here before come first: what they hold must be known before anybody new is admitted."""
+        for rubbish in self._folder.pods.glob(f"{RUBBISH}*"):
+            await asyncio.to_thread(mounts.remove, rubbish)
+        await asyncio.to_thread(_end_strays, ground.identity, self._folder)
         await pods.synced()
-        known = {path.name for path in self._folder.pods.iterdir()}
+        # From here to `subscribe` nothing is awaited: what changed in between would never be heard of.
+        known = self._uids_on_the_disk()
         present = sorted(pods.objects.values(), key=lambda pod: (pod.metadata.uid not in known, _age(pod)))
         nursery = _Nursery(ground, pods, group)
         for pod in present:
@@ -139,8 +144,10 @@ class Kubelet:
                 self._begin(nursery, pod)
         for uid in known - {pod.metadata.uid for pod in present}:
             self._clean_up(nursery, uid)
-        await asyncio.to_thread(_end_strays, ground.identity, self._folder)
         pods.subscribe(lambda _, old, new: self._changed(nursery, old, new))
+
+    def _uids_on_the_disk(self) -> set[str]:
+        return {path.name for path in self._folder.pods.iterdir() if not path.name.startswith(RUBBISH)}
 
     def _changed(self, nursery: _Nursery, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
@@ -172,9 +179,9 @@ class Kubelet:
         """A pod that was deleted while no kubelet was here."""
         pod = records.load_manifest(self._folder.pod(uid))
         if pod is None or pod.metadata.uid != uid:
-            _log.warning("a folder that belongs to no pod is left alone", folder=str(self._folder.pod(uid).path))
-            return
-        self._begin(nursery, pod).vanish()
+            discard(self._folder.pod(uid).path)  # nothing was ever started there
+        else:
+            self._begin(nursery, pod).vanish()
 
     def _forget(self, nursery: _Nursery, pod: Pod) -> None:
         """A finished pod that nobody cares for any more is gone."""
@@ -209,7 +216,7 @@ class Kubelet:
         await services.synced()
         services.subscribe(lambda _key, _old, new: self._idle_ports.set() if new is None else None)
         alive = f"{self._settings.name}/"
-        known = {path.name for path in self._folder.pods.iterdir()}
+        known = self._uids_on_the_disk()
         ports.keep_users(lambda user: not user.startswith(alive) or user.removeprefix(alive) in known)
         self._idle_ports.set()
         while True:
@@ -295,15 +302,13 @@ def _end_strays(identity: str, folder: NodeFolder) -> None:
 @contextlib.contextmanager
 def _locked(folder: NodeFolder) -> Iterator[None]:
     descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not try_lock(descriptor):
         os.close(descriptor)
         raise TarragonError(
             f"another kubelet already runs this node ({folder.path})",
             remedy="end it first, or give this one another --name",
-        ) from None
+        )
     try:
         yield
     finally:
-        os.close(descriptor)
+        unlock(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -11,6 +12,8 @@ from pathlib import Path
 from tarragon.localcluster.kubelet.errors import CannotStart
 from tarragon.localcluster.kubelet.expansion import expand
 from tarragon.localcluster.kubelet.spec import Container, VolumeMount
+
+_TRIES = 5
 
 
 class OutOfBounds(Exception):
@@ -63,14 +66,22 @@ def _expanded(expression: str, variables: Mapping[str, str]) -> str:
 
 def remove(folder: Path) -> None:
     """A folder with all that containers have left there, even where they have taken away permissions."""
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        return
-    except PermissionError:
-        for root, folders, _ in os.walk(folder):
-            for name in folders:
-                below = Path(root, name)
+    for _ in range(_TRIES):
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:  # somebody else removes it, too; what is still there may be left to us
+            if not folder.exists():
+                return
+        except OSError:  # no permission; or a process that was just killed has added something in its last moment
+            _permit(folder)
+        else:
+            return
+
+
+def _permit(folder: Path) -> None:
+    for root, folders, _ in os.walk(folder):
+        for name in folders:
+            below = Path(root, name)
+            with contextlib.suppress(OSError):
                 if not below.is_symlink():
                     below.chmod(stat.S_IRWXU)
-        shutil.rmtree(folder, ignore_errors=True)

@@ -144,6 +144,7 @@ class PodWorker:
                 return await step()
             except OSError as error:
                 _log.error("the kubelet cannot keep its records", pod=str(self.pod.metadata.key), error=str(error))
+                self._tell("Warning", "Failed", f"Error: the kubelet cannot keep its records: {error.strerror}")
                 await self._clock.sleep(FULL_DISK_PAUSE)
 
     async def _begin(self) -> None:

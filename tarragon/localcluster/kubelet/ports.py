@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.localcluster.kubelet.claims import Claims, candidates, is_free
-from tarragon.localcluster.kubelet.files import read_json, write_json
+from tarragon.localcluster.kubelet.files import read_json, unlock, write_json
 from tarragon.localcluster.kubelet.translate import Address
 
 IDLE_LIMIT = 1000
@@ -166,8 +166,8 @@ class PortBook:
     def _own_lock(self) -> Iterator[None]:
         """For a home that two users share: root and its owner, say."""
         descriptor = os.open(self._folder / "ports.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(descriptor)
+            unlock(descriptor)

@@ -585,7 +585,8 @@ def main(folder: str) -> int:
     os.umask(0o022)
     with contextlib.suppress(PermissionError):  # it leads a session already
         os.setsid()
-    lock = os.open(os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    place = os.path.join(folder, "lock")
+    lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -594,6 +595,8 @@ def main(folder: str) -> int:
         return 3  # a kubelet came first and has given this container up
     with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
         spec = json.load(file)
+    if not os.path.samestat(os.fstat(lock), os.stat(place)):
+        return 3  # given up and removed, and what is here now is another attempt, which has a shim of its own
     spec["env"][MARK] = spec["id"]
     Supervisor(folder, spec).run()
     return 0

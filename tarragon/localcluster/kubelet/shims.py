@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import py_compile
 import select
@@ -26,7 +25,7 @@ from msgspec.structs import replace
 
 from tarragon.base.clock import Clock
 from tarragon.localcluster.kubelet import shim
-from tarragon.localcluster.kubelet.files import read_json, write_json
+from tarragon.localcluster.kubelet.files import read_json, try_lock, unlock, write_json
 
 LOG_BYTES = 10 * 2**20
 """Of one log file; there are two of them for each run of a container."""
@@ -182,7 +181,7 @@ class Shims:
             return
         claim = _claim(folder)
         if claim is not None:
-            os.close(claim)
+            unlock(claim)
             self._gone(folder)
             return
         self._watch(folder, _found(state))
@@ -204,7 +203,7 @@ class Shims:
             claim = _claim(folder)
             ended = claim is not None
             if claim is not None:
-                os.close(claim)
+                unlock(claim)
         if ended:
             self._ended(folder)
             return
@@ -234,14 +233,24 @@ class Shims:
         self._burials.add(burial)
         burial.add_done_callback(self._burials.discard)
 
-    async def _bury(self, folder: Path, state: State) -> None:
-        identity = state.id or identity_in(folder)
-        if identity:
-            await asyncio.to_thread(end_marked, f"{shim.MARK}={identity}".encode() + b"\0")
+    async def _bury(self, folder: Path, unspoken: State) -> None:
         claim = _claim(folder)
         if claim is None:  # a shim that was slow to start has come to life after all
             self._watch(folder, _found(state_of(folder)))
             return
+        try:
+            # From here on no shim can begin, and what is written now is the last that one has written.
+            state = state_of(folder) or unspoken
+            if not state.has_ended:
+                await self._declare_lost(folder, state)
+        finally:
+            unlock(claim)
+        self._changed(folder)
+
+    async def _declare_lost(self, folder: Path, state: State) -> None:
+        identity = state.id or identity_in(folder)
+        if identity:
+            await asyncio.to_thread(end_marked, f"{shim.MARK}={identity}".encode() + b"\0")
         finished = int(self._clock.now().timestamp() * 1_000_000_000)
         code = shim.START_ERROR if state.error else LOST_CODE
         gone = replace(state, id=identity, phase="exited", lost=not state.error, code=code, finished=finished)
@@ -249,8 +258,6 @@ class Shims:
             write_json(folder / "state.json", gone)
         except OSError:
             self._unrecorded[folder] = gone
-        os.close(claim)
-        self._changed(folder)
 
     def stop(self, folder: Path, grace: float) -> None:
         """SIGTERM now, SIGKILL to all that is left after `grace` seconds. A second stop can only shorten the first."""
@@ -322,14 +329,12 @@ def _reaped(pid: int) -> bool:
 
 
 def _claim(folder: Path) -> int | None:
-    """The folder's lock, held until the descriptor is closed; None while a shim has it."""
+    """The folder's lock, held until it is unlocked; None while a shim has it."""
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    if try_lock(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 class _Spec(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from tarragon.localcluster.kubelet.shims import LOST_CODE, Shims, State
 from tarragon.localcluster.kubelet.spec import Container, Pod
 
 MESSAGE_BYTES = 4096
+RUBBISH = ".removed-"
 KEPT_RUNS = 2
 """The present one and the previous one, with their logs."""
 
@@ -113,7 +115,7 @@ class Track:
         folder = self.folder.run(container.name, number)
         state = self._shims.state(folder)
         if state and state.void:
-            mounts.remove(folder)
+            discard(folder)  # the next attempt has the same folder, and this one's shim may only just be starting
             runs.pop()
             return []
         seen = self._read(container, number)
@@ -142,20 +144,20 @@ class Track:
         runs = self._runs[name]
         runs.append(Run(number=self.next_number(name), identity=identity))
         for old in runs[:-KEPT_RUNS]:
-            mounts.remove(self.folder.run(name, old.number))
+            discard(self.folder.run(name, old.number))
             self._logs.forget(name, old.number)
         self._runs[name] = runs[-KEPT_RUNS:]
 
     def give_up(self, name: str) -> None:
         """The run that was begun could not be started at all."""
         run = self._runs[name].pop()
-        mounts.remove(self.folder.run(name, run.number))
+        discard(self.folder.run(name, run.number))
 
     def forget(self) -> None:
         """Everything but the logs."""
         if not self.is_foreign:
             self._write_facts(removed=self._clock.now().timestamp())
-        mounts.remove(self.folder.path)
+        discard(self.folder.path)
 
     def _life(self, name: str, troubles: Mapping[str, Trouble]) -> Life:
         runs, known = self._runs[name], self.record.container(name)
@@ -214,6 +216,14 @@ class Track:
                 folder = self.folder.run(status["name"], int(status.get("restartCount") or 0))
                 folder.mkdir(mode=0o700, parents=True)
                 write_json(folder / "state.json", _remembered(identity, status, self._clock))
+
+
+def discard(folder: Path) -> None:
+    """Away at one stroke: whoever is killed while removing it leaves rubbish, not half a pod."""
+    rubbish = folder.with_name(f"{RUBBISH}{folder.name}")
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(rubbish)
+    mounts.remove(rubbish)
 
 
 def _remembered(identity: str, status: Mapping[str, object], clock: Clock) -> State:

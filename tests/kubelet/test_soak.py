@@ -1,0 +1,109 @@
+"""Random deaths by the hundred: of programs, of shims, of the kubelet, of pods."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+
+from tarragon.cluster.errors import NotFound
+from tarragon.localcluster.kubelet.ports import allotted
+from tarragon.localcluster.kubelet.shims import State, state_of
+from tests.kubelet.waiting import eventually
+from tests.kubelet.world import World, state
+
+PODS = 8
+
+
+class Fate:
+    """Something happens at every step; `begun` counts in files how often each pod has run."""
+
+    def __init__(self, world: World, dice: random.Random) -> None:
+        self.world = world
+        self.dice = dice
+        self.names: list[str] = []
+        self.made = 0
+
+    async def step(self) -> None:
+        while len(self.names) < PODS:
+            await self.create()
+        deed: Callable[[], Awaitable[None]] = self.dice.choice(
+            [self.create, self.kill_program, self.kill_program, self.kill_shim, self.restart_kubelet, self.delete]
+        )
+        await deed()
+
+    async def create(self) -> None:
+        name = f"p{self.made}"
+        self.made += 1
+        begun, pause = self.world.folder / f"begun-{name}", self.dice.choice(["0", "0.05", "0.3", "1000"])
+        script = f"echo begun >> {begun}; setsid sleep 1000 & sleep {pause}; exit {self.dice.randrange(3)}"
+        env = [{"name": "PEER", "value": f"{name}.default.svc:2222"}]
+        await self.world.run(
+            script, name, restartPolicy="Never", container={"env": env}, terminationGracePeriodSeconds=1
+        )
+        self.names.append(name)
+
+    async def kill_program(self) -> None:
+        if (told := await self._some()) and told.main:
+            _kill(told.main.pid)
+
+    async def kill_shim(self) -> None:
+        if (told := await self._some()) and told.shim:
+            _kill(told.shim.pid)
+
+    async def restart_kubelet(self) -> None:
+        await self.world.stop_kubelet()
+        self.world.start_kubelet()
+
+    async def delete(self) -> None:
+        name = self.names.pop(self.dice.randrange(len(self.names)))
+        with suppress(NotFound):
+            await self.world.delete(name, self.dice.choice([None, 0, 1]))
+
+    async def _some(self) -> State | None:
+        """The state of the container of some pod, if it lives."""
+        name = self.dice.choice(self.names)
+        uid = (await self.world.get(name))["metadata"]["uid"]
+        told = state_of(self.world.node / "pods" / uid / "runs/main/0")
+        return told if told and not told.has_ended else None
+
+
+def folders_left(world: World) -> list[str]:
+    return [path.name for path in (world.node / "pods").iterdir()]
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(5))
+async def test_whatever_dies_every_run_is_counted_once_and_nothing_is_left_over(world: World, seed: int) -> None:
+    fate = Fate(world, random.Random(seed))
+    world.start_kubelet()
+
+    for _ in range(150):
+        await fate.step()
+    for name in fate.names:
+        with suppress(NotFound):
+            if (await world.get(name))["status"].get("phase") in {None, "Pending", "Running"}:
+                await world.until(lambda pod: pod["status"].get("phase") != "Pending", name)
+                told = state_of(world.node / "pods" / (await world.get(name))["metadata"]["uid"] / "runs/main/0")
+                if told and told.main and not told.has_ended:
+                    _kill(told.main.pid)
+        pod = await world.until(lambda pod: pod["status"].get("phase") in {"Succeeded", "Failed"}, name)
+        assert "exitCode" in state(pod)["terminated"]
+
+    for name in fate.names:
+        await world.delete(name)
+    await eventually(lambda: world.processes() == set())
+    await eventually(lambda: folders_left(world) == [])
+    await eventually(lambda: allotted(world.folder / "node") == {})
+    for begun in world.folder.glob("begun-*"):
+        assert begun.read_text() in {"", "begun\n"}  # who is killed early has opened the file at most
