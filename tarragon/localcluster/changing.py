@@ -9,7 +9,6 @@ from tarragon.localcluster import refusals
 from tarragon.localcluster.creating import Creates, may_be_made_by_update
 from tarragon.localcluster.custom_kinds import DEFINITIONS, CustomKinds
 from tarragon.localcluster.deleting import Deletes
-from tarragon.localcluster.faults import Fault
 from tarragon.localcluster.history import Change, Stored
 from tarragon.localcluster.objects import in_version, is_same
 from tarragon.localcluster.patching import patched
@@ -116,9 +115,7 @@ def _refuse_vague_update(served: Served, wanted: Json, stored: Stored) -> None:
         words = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {found}"
         raise refusals.conflict(served, stored.key[1], words)
     if rules_of(served).needs_version and not metadata.get("resourceVersion"):
-        message = "Invalid value: 0x0: must be specified for an update"
-        fault = Fault("metadata.resourceVersion", "FieldValueInvalid", message)
-        raise refusals.invalid(served, stored.key[1], [fault])
+        raise refusals.vague_update(served, stored.key[1])
 
 
 def _refuse_other_version(served: Served, wanted: Json, stored: Stored) -> None:

@@ -83,13 +83,10 @@ def accept_names(definition: Json, others: Iterable[Mapping[str, Any]], now: str
     """Write, in place, whether the names are free, and so whether the kind is served. `others` are all other ones."""
     wanted = definition["spec"]["names"]
     taken = _taken_names(definition, others)
-    clash = next((word for word in ("plural", "singular", "kind", "listKind") if wanted[word] in taken), "")
-    short = next((name for name in wanted.get("shortNames") or () if name in taken), "")
     status = definition["status"]
-    if clash or short:
-        title = clash[:1].upper() + clash[1:] if clash else "ShortNames"
-        name = wanted[clash] if clash else short
-        _set_condition(status, ("NamesAccepted", "False", f"{title}Conflict", f'"{name}" is already in use'), now)
+    if clash := _clash(wanted, taken):
+        reason, name = clash
+        _set_condition(status, ("NamesAccepted", "False", reason, f'"{name}" is already in use'), now)
         if not is_established(definition):
             _set_condition(status, ("Established", "False", "NotAccepted", "not all names are accepted"), now)
         return
@@ -264,6 +261,18 @@ def _taken_names(definition: Mapping[str, Any], others: Iterable[Mapping[str, An
         taken |= {accepted[word] for word in _NAME_WORDS if accepted.get(word)}
         taken |= set(accepted.get("shortNames") or ())
     return taken
+
+
+def _clash(wanted: Mapping[str, Any], taken: set[str]) -> tuple[str, str] | None:
+    """The reason and the name of a conflict; of several the last is told, as a kube-apiserver does."""
+    candidates = [
+        ("PluralConflict", wanted["plural"]),
+        ("SingularConflict", wanted["singular"]),
+        *(("ShortNamesConflict", name) for name in wanted.get("shortNames") or ()),
+        ("KindConflict", wanted["kind"]),
+        ("ListKindConflict", wanted["listKind"]),
+    ]
+    return next((one for one in reversed(candidates) if one[1] in taken), None)
 
 
 def _set_condition(status: Json, said: tuple[str, str, str, str], now: str) -> None:

@@ -16,6 +16,9 @@ from tarragon.localcluster.rules.kinds import rules_of
 from tarragon.localcluster.served import Served
 from tarragon.localcluster.writes import Decision, Writes, opened
 
+_TOLD = frozenset({"pods", "namespaces", DEFINITIONS})
+"""Kinds whose last state tells that it was deleted. The others vanish as they were when nothing kept them."""
+
 
 class Deletes:
     """The changes that end objects, with all that follows from them."""
@@ -50,7 +53,10 @@ class Deletes:
         thing = opened(stored, served)
         refuse_precondition(served, thing, options)
         ended = marked(served, thing, options, self._writes.now())
-        changes = self.ending(served, ended, stored, writing)
+        if is_gone(ended) and not thing["metadata"].get("deletionTimestamp") and served.full_name not in _TOLD:
+            changes = self._going(served, thing, stored, writing)
+        else:
+            changes = self.ending(served, ended, stored, writing)
         own = next((change for change in changes if (change.kind, change.key) == (served.full_name, stored.key)), None)
         if own is not None and own.is_gone and not rules_of(served).tells_deleted:
             status = refusals.success(served, stored.key[1], str(thing["metadata"]["uid"]))
@@ -63,8 +69,12 @@ class Deletes:
         if served.full_name == DEFINITIONS:
             return self._custom_kinds.definition_end(served, thing, before, writing)
         if is_gone(thing):
-            removal = self._writes.removal(served, thing, before, writing)
-            return [removal, *self._custom_kinds.after_removal(served, [removal], writing)]
+            return self._going(served, thing, before, writing)
         if thing == opened(before, served):
             return []
         return [self._writes.change(served, thing, before, writing)]
+
+    def _going(self, served: Served, last: Json, before: Stored, writing: WriteOptions) -> list[Change]:
+        """It goes, and with it a definition of which it was the last object."""
+        removal = self._writes.removal(served, last, before, writing)
+        return [removal, *self._custom_kinds.after_removal(served, [removal], writing)]

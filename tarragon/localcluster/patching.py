@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import jsonpatch
@@ -16,6 +17,21 @@ from tarragon.localcluster.shape import shape_of
 from tarragon.localcluster.strategic import StrategicError, strategically_merged
 
 _MOST_OPERATIONS = 10_000
+
+
+class _Replace(jsonpatch.ReplaceOperation):
+    """A kube-apiserver's `replace` also sets a key that is not there yet; clients rely on it."""
+
+    def apply(self, obj: Any) -> Any:
+        place, part = self.pointer.to_last(obj)
+        if part is not None and isinstance(place, dict) and "value" in self.operation:
+            place[part] = self.operation["value"]
+            return obj
+        return super().apply(obj)
+
+
+class _JsonPatch(jsonpatch.JsonPatch):
+    operations = MappingProxyType({**jsonpatch.JsonPatch.operations, "replace": _Replace})
 
 
 def patched(served: Served, thing: Json, patch: Patch) -> Json:
@@ -46,7 +62,7 @@ def _json_patched(thing: Json, operations: Any) -> Json:
         words = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {count}"
         raise refusals.failure(413, "RequestEntityTooLarge", words)
     try:
-        result = jsonpatch.JsonPatch(operations).apply(thing, in_place=True)
+        result = _JsonPatch(operations).apply(thing, in_place=True)
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError, ValueError) as error:
         message = "the server rejected our request due to an error in our request"
         raise refusals.failure(422, "Invalid", message, {"causes": [{"message": str(error)}]}) from error

@@ -21,7 +21,7 @@ def failure(code: int, reason: str, message: str, details: dict[str, Any] | None
         "metadata": {},
         "status": "Failure",
         "message": message,
-        "reason": reason,
+        **({"reason": reason} if reason else {}),
         "code": code,
     }
     if details is not None:
@@ -113,6 +113,14 @@ def invalid(served: Served, name: str, faults: Sequence[Fault]) -> ApiError:
     """422 with all faults at once."""
     qualified = f"{served.kind}.{served.group}" if served.group else served.kind
     return _invalid(qualified, served.group, served.kind, name, faults)
+
+
+def vague_update(served: Served, name: str) -> ApiError:
+    """A PUT that does not say which version it changes. Here a real server names the resource, not the kind."""
+    fault = Fault(
+        "metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0x0: must be specified for an update"
+    )
+    return _invalid(served.full_name, served.group, served.plural, name, [fault])
 
 
 def invalid_options(kind: str, faults: Sequence[Fault]) -> ApiError:

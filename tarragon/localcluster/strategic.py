@@ -29,12 +29,13 @@ def strategically_merged(shape: Shape, target: Any, patch: Mapping[str, Any]) ->
     if patch.get(_PATCH) == "delete":
         return {}
     base = _retained(dict(target) if isinstance(target, Mapping) else {}, patch)
+    before = dict(base)
     for name, change in patch.items():
-        if name.startswith(_DELETE):
-            _delete_from_list(base, name.removeprefix(_DELETE), change)
-        elif not name.startswith("$"):
+        _delete_from_list(base, name, change)
+    for name, change in patch.items():
+        if not name.startswith("$"):
             _merge_field(shape.below(name), base, name, change)
-    _set_order(shape, base, patch)
+    _set_order(shape, base, before, patch)
     return base
 
 
@@ -48,11 +49,20 @@ def _retained(base: Json, patch: Mapping[str, Any]) -> Json:
     return {name: value for name, value in base.items() if name in kept}
 
 
-def _set_order(shape: Shape, base: Json, patch: Mapping[str, Any]) -> None:
+def _set_order(shape: Shape, base: Json, before: Json, patch: Mapping[str, Any]) -> None:
+    """Bring merged lists into the order that is asked for, or else that of the patch.
+
+    As a kube-apiserver 1.20 does it, but for patches that also delete: there its order depends on a shared slice.
+    """
     for name, order in patch.items():
         field = name.removeprefix(_ORDER)
-        if field != name and isinstance(base.get(field), list):
-            base[field] = _ordered(shape.below(field), base[field], order)
+        if name.startswith("$") and field == name:
+            continue
+        if field == name and f"{_ORDER}{name}" in patch:
+            continue
+        below = shape.below(field)
+        if "merge" in below.strategies and isinstance(base.get(field), list) and isinstance(order, list):
+            base[field] = _ordered(below.merge_key, base[field], before.get(field) or [], order)
 
 
 def _merge_field(shape: Shape, base: Json, name: str, change: Any) -> None:
@@ -77,7 +87,8 @@ def _merged_list(shape: Shape, old: Any, change: Sequence[Any]) -> list[Any]:
     before = list(old) if isinstance(old, list) else []
     is_replaced = any(isinstance(one, Mapping) and one.get(_PATCH) == "replace" for one in change)
     if is_replaced or "merge" not in shape.strategies:
-        return [_plain(one) for one in change if not (isinstance(one, Mapping) and set(one) == {_PATCH})]
+        directives = [one for one in change if isinstance(one, Mapping) and one.get(_PATCH) in ("delete", "replace")]
+        return [_plain(one) for one in change if one not in directives]
     if not shape.merge_key:
         return before + [one for one in change if one not in before]
     return _merged_by_key(shape, before, change)
@@ -106,31 +117,30 @@ def _place(elements: Sequence[Any], key: str, wanted: Any) -> int | None:
     return next(found, None)
 
 
-def _delete_from_list(base: Json, field: str, values: Any) -> None:
-    if isinstance(base.get(field), list) and isinstance(values, list):
+def _delete_from_list(base: Json, name: str, values: Any) -> None:
+    """Before anything is merged: what a patch takes out and puts in again stays."""
+    field = name.removeprefix(_DELETE)
+    if field != name and isinstance(base.get(field), list) and isinstance(values, list):
         base[field] = [one for one in base[field] if one not in values]
 
 
-def _ordered(shape: Shape, elements: list[Any], order: Any) -> list[Any]:
-    """The elements that the order names, as it names them; the others stay behind the one they followed."""
-    if not isinstance(order, list):
-        return elements
-    key = shape.merge_key
+def _ordered(key: str, elements: list[Any], before: list[Any], order: list[Any]) -> list[Any]:
+    """What the order names stands as it says; the rest keeps its place among what was there, behind what is new."""
 
-    def mark(element: Any) -> Any:
-        return element.get(key) if key and isinstance(element, Mapping) else element
+    def mark(element: Any) -> str:
+        return repr(element.get(key) if key and isinstance(element, Mapping) else element)
 
-    ranks = {_hashable(mark(one)): rank for rank, one in enumerate(order)}
-    ranked: list[tuple[int, int, Any]] = []
-    last = -1
-    for index, element in enumerate(elements):
-        last = ranks.get(_hashable(mark(element)), last)
-        ranked.append((last, index, element))
-    return [element for _, _, element in sorted(ranked, key=lambda one: one[:2])]
-
-
-def _hashable(mark: Any) -> Any:
-    return mark if isinstance(mark, str | int | float | bool | None) else repr(mark)
+    wanted = {mark(one): rank for rank, one in enumerate(order)}
+    earlier = {mark(one): rank for rank, one in enumerate(before)}
+    named = sorted((one for one in elements if mark(one) in wanted), key=lambda one: wanted[mark(one)])
+    rest = [one for one in elements if mark(one) not in wanted]
+    result: list[Any] = []
+    for element in named:
+        place = earlier.get(mark(element))
+        while place is not None and rest and earlier.get(mark(rest[0]), place) < place:
+            result.append(rest.pop(0))
+        result.append(element)
+    return result + rest
 
 
 def _plain(value: Any) -> Any:

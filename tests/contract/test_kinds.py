@@ -211,6 +211,30 @@ async def test_a_scale_reads_and_writes_the_objects_own_fields(
     assert read["metadata"]["generation"] == 2
 
 
+@pytest.mark.parametrize(
+    ("replicas", "message"),
+    [
+        (
+            {"a": 1},
+            "0: .status.replicas accessor error: map[a:1] is of the type map[string]interface {}, expected int64",
+        ),
+        ([1, "x"], "0: .status.replicas accessor error: [1 x] is of the type []interface {}, expected int64"),
+        (-1, "-1: should be a non-negative integer"),
+    ],
+)
+async def test_what_a_scale_points_to_must_be_a_number_on_every_write(
+    cluster: Cluster, namespace: str, gadgets: Gadgets, replicas: object, message: str
+) -> None:
+    await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas=1))
+
+    patch = {"status": {"replicas": replicas}}
+    with pytest.raises(Invalid) as caught:
+        await cluster.patch(gadgets, Key(namespace, "a"), patch, subresource="status")
+
+    told = [(cause["field"], cause["message"]) for cause in caught.value.causes]
+    assert told == [(".status.replicas", f"Invalid value: {message}")]
+
+
 async def test_an_object_is_read_in_every_served_version(cluster: Cluster, namespace: str, gadgets: Gadgets) -> None:
     key, other = Key(namespace, "a"), older(gadgets)
     await cluster.create(gadgets, gadget(gadgets, namespace, "a", replicas=1))

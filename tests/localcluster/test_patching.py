@@ -29,7 +29,7 @@ def test_lists_of_objects_merge_by_their_key() -> None:
     patch = containers({"name": "a", "env": [{"name": "Y", "value": "2"}, {"name": "X", "value": "3"}]})
 
     assert merged(target, patch) == containers(
-        {"name": "a", "image": "1", "env": [{"name": "X", "value": "3"}, {"name": "Y", "value": "2"}]},
+        {"name": "a", "image": "1", "env": [{"name": "Y", "value": "2"}, {"name": "X", "value": "3"}]},
         {"name": "b", "image": "2"},
     )
 
@@ -70,9 +70,9 @@ def test_every_list_has_its_own_key() -> None:
     result = merged(target, patch)
 
     container = result["spec"]["containers"][0]
-    assert [owner["uid"] for owner in result["metadata"]["ownerReferences"]] == ["1", "2"]
-    assert result["metadata"]["finalizers"] == ["x", "y"]
-    assert container["ports"] == [{"containerPort": 1, "name": "one"}, {"containerPort": 2}]
+    assert [owner["uid"] for owner in result["metadata"]["ownerReferences"]] == ["2", "1"]
+    assert result["metadata"]["finalizers"] == ["y", "x"]
+    assert container["ports"] == [{"containerPort": 2}, {"containerPort": 1, "name": "one"}]
     assert container["volumeMounts"] == [{"mountPath": "/a", "name": "v", "readOnly": True}]
     assert container["command"] == ["new"]
     assert result["spec"]["tolerations"] == [{"key": "b"}]
@@ -123,19 +123,25 @@ def test_values_are_taken_out_of_a_set() -> None:
     assert sorted(result["metadata"]["finalizers"]) == ["b", "d"]
 
 
-def test_an_order_is_kept() -> None:
-    target = containers({"name": "a"}, {"name": "b"}, {"name": "c"})
-    order = {
-        "spec": {
-            "$setElementOrder/containers": [{"name": "c"}, {"name": "a"}],
-            "containers": [{"name": "c", "image": "x"}],
-        }
-    }
+@pytest.mark.parametrize(
+    ("before", "patch", "order", "after"),
+    [  # as a kube-apiserver 1.20 answered
+        ("Ready", "Foo", None, "Foo Ready"),
+        ("a b", "a c", None, "a c b"),
+        ("a b c", "c", None, "a b c"),
+        ("a b c", "c a", None, "b c a"),
+        ("a b c", "c", "c a", "b c a"),
+        ("a b c", "d", "a d", "a d b c"),
+    ],
+)
+def test_an_order_is_kept(before: str, patch: str, order: str | None, after: str) -> None:
+    wanted: Json = {"containers": [{"name": name, "image": "x"} for name in patch.split()]}
+    if order is not None:
+        wanted["$setElementOrder/containers"] = [{"name": name} for name in order.split()]
 
-    names = [one["name"] for one in merged(target, order)["spec"]["containers"]]
+    result = merged(containers(*({"name": name} for name in before.split())), {"spec": wanted})
 
-    assert names.index("c") < names.index("a")
-    assert sorted(names) == ["a", "b", "c"]
+    assert [one["name"] for one in result["spec"]["containers"]] == after.split()
 
 
 def test_lists_that_merge_nowhere_are_replaced() -> None:
@@ -174,6 +180,15 @@ async def test_server_side_apply_is_refused_with_what_to_do_instead(asking: Aski
         await asking.patch(PODS, "a", {}, PatchType.APPLY)
 
     assert caught.value.code == 415
+
+
+async def test_a_json_patch_replaces_also_what_is_not_there(asking: Asking) -> None:
+    await asking.create(CONFIG_MAPS, config_map("a"))
+
+    operations = [{"op": "replace", "path": "/metadata/labels", "value": {"a": "b"}}]
+    patched = await asking.patch(CONFIG_MAPS, "a", operations, PatchType.JSON)
+
+    assert patched["metadata"]["labels"] == {"a": "b"}
 
 
 async def test_a_json_patch_does_its_operations_in_order(asking: Asking) -> None:

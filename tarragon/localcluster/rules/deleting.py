@@ -17,6 +17,8 @@ ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 _PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 _FINISHED = frozenset({"Succeeded", "Failed"})
+_EMPTIED_FIRST = frozenset({"namespaces", "customresourcedefinitions.apiextensions.k8s.io"})
+"""Kinds that stay until what they hold is gone: a delete marks them with the time and nothing else."""
 
 
 def refuse_precondition(served: Served, thing: Mapping[str, Any], options: DeleteOptions) -> None:
@@ -52,9 +54,10 @@ def marked(served: Served, thing: Json, options: DeleteOptions, now: dt.datetime
     if served.full_name == "pods":
         _set_grace(metadata, _pod_grace(thing, options), now)
     elif not metadata.get("deletionTimestamp"):
-        _begin(metadata, now)
-        if served.full_name != "namespaces":
+        metadata["deletionTimestamp"] = timestamp(now)
+        if served.full_name not in _EMPTIED_FIRST:
             metadata["deletionGracePeriodSeconds"] = 0
+            _raise_generation(metadata)
     return result
 
 
@@ -99,8 +102,9 @@ def _pod_grace(pod: Mapping[str, Any], options: DeleteOptions) -> int:
 def _set_grace(metadata: Json, grace: int, now: dt.datetime) -> None:
     """Grace may be shortened by a second delete, never lengthened."""
     if not metadata.get("deletionTimestamp"):
-        _begin(metadata, now + dt.timedelta(seconds=grace))
+        metadata["deletionTimestamp"] = timestamp(now + dt.timedelta(seconds=grace))
         metadata["deletionGracePeriodSeconds"] = grace
+        _raise_generation(metadata)
         return
     before = int(metadata.get("deletionGracePeriodSeconds") or 0)
     if grace < before:
@@ -109,7 +113,6 @@ def _set_grace(metadata: Json, grace: int, now: dt.datetime) -> None:
         metadata["deletionGracePeriodSeconds"] = grace
 
 
-def _begin(metadata: Json, when: dt.datetime) -> None:
-    metadata["deletionTimestamp"] = timestamp(when)
+def _raise_generation(metadata: Json) -> None:
     if metadata.get("generation"):
         metadata["generation"] += 1

@@ -10,6 +10,7 @@ from tarragon.localcluster import managed_fields, refusals
 from tarragon.localcluster.faults import Fault, invalid_value
 from tarragon.localcluster.rules import metadata as metadata_rules
 from tarragon.localcluster.rules.kinds import Rules, rules_of
+from tarragon.localcluster.rules.scale import scale_faults
 from tarragon.localcluster.served import Served
 from tarragon.localcluster.shape import MisfitError, fit, metadata_shape, shape_of
 
@@ -121,7 +122,8 @@ def _in_custom_shape(served: Served, body: Json) -> list[str]:
 def _faults(served: Served, rules: Rules, thing: Mapping[str, Any]) -> list[Fault]:
     faults = list(metadata_rules.faults_of(thing["metadata"], rules.name_fault))
     if served.schema is not None:
-        return faults + served.schema.validate(thing)
+        faults += served.schema.validate(thing)
+        return faults + (list(scale_faults(served.scale, thing)) if served.scale is not None else [])
     faults += metadata_rules.finalizer_faults(thing["metadata"])
     return faults + list(rules.faults(thing))
 
