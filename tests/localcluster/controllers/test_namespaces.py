@@ -36,7 +36,6 @@ async def test_an_empty_namespace_goes_at_once(world: World) -> None:
     await world.create(NAMESPACES, "team")
     await world.delete(NAMESPACES, "team")
 
-    await world.there()
     await world.gone("namespaces/team")
 
 

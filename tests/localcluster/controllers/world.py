@@ -116,7 +116,8 @@ class World:
                         task.result()
 
     async def gone(self, *whats: str) -> None:
-        await self.until(lambda: not any(what in self.objects for what in whats))
+        """Return when each of them has been deleted since the world began, which may be already."""
+        await self.until(lambda: set(whats) <= set(self.deleted()))
 
     async def there(self, *whats: str) -> None:
         await self.until(lambda: all(what in self.objects for what in whats))
