@@ -25,14 +25,14 @@ class CustomKinds:
         self._writes = writes
         self._store = writes.store
         self._registry = registry
+        self._endings: dict[str, tuple[int, bool]] = {}
         self._store.applied = self._applied
         for stored in self._store.shelf(DEFINITIONS).objects.values():
             self._serve(_content(stored))
 
     def refuse_creation(self, served: Served) -> None:
         """Raise 405 while the kind's definition is being deleted."""
-        stored = self._definition_of(served)
-        if stored is not None and _content(stored)["metadata"].get("deletionTimestamp"):
+        if self._is_ending(served):
             message = "create not allowed while custom resource definition is terminating"
             details = {"group": served.group, "kind": served.plural}
             raise refusals.failure(405, "MethodNotAllowed", message, details)
@@ -60,11 +60,9 @@ class CustomKinds:
     def after_removal(self, served: Served, removed: Iterable[Change], options: WriteOptions) -> list[Change]:
         """The changes that end a definition whose last object goes by these removals."""
         stored = self._definition_of(served)
-        if stored is None:
+        if stored is None or not self._is_ending(served):
             return []
         definition = _content(stored)
-        if not definition["metadata"].get("deletionTimestamp"):
-            return []
         going = {change.key for change in removed}
         if any(one.key not in going for one in self._store.latest_of(served.full_name)):
             return []
@@ -127,6 +125,17 @@ class CustomKinds:
 
     def _definition_of(self, served: Served) -> Stored | None:
         return self._store.latest(DEFINITIONS, ("", served.full_name)) if served.is_custom else None
+
+    def _is_ending(self, served: Served) -> bool:
+        """Asked on every create and delete of a custom object, so a definition is read once a revision."""
+        stored = self._definition_of(served)
+        if stored is None:
+            return False
+        revision, is_ending = self._endings.get(served.full_name, (0, False))
+        if revision != stored.revision:
+            is_ending = bool(_content(stored)["metadata"].get("deletionTimestamp"))
+            self._endings[served.full_name] = (stored.revision, is_ending)
+        return is_ending
 
     def _definition_kind(self) -> Served:
         kind = self._registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
