@@ -47,7 +47,8 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 """What each kind can be selected by beside its name and namespace, as kube-apiserver has it."""
 
-_BOOLEANS = frozenset({"spec.hostNetwork", "spec.unschedulable"})
+_STEPS = {kind: tuple(tuple(path.split(".")) for path in paths) for kind, paths in FIELDS.items()}
+_BOOLEANS = frozenset({("spec", "hostNetwork"), ("spec", "unschedulable")})
 """An absent one reads as false."""
 
 
@@ -58,7 +59,7 @@ def index(kind: str, thing: Mapping[str, Any]) -> tuple[Mapping[str, str], tuple
     """
     labels = (thing.get("metadata") or {}).get("labels")
     kept = {name: sys.intern(str(value)) for name, value in labels.items()} if labels else _NO_LABELS
-    return kept, tuple(sys.intern(_text(thing, path)) for path in FIELDS.get(kind, ()))
+    return kept, tuple([_text(thing, steps) for steps in _STEPS.get(kind, ())])
 
 
 def matcher(kind: str, labels: str, fields: str) -> Matcher:
@@ -84,12 +85,12 @@ def matcher(kind: str, labels: str, fields: str) -> Matcher:
     return selects
 
 
-def _text(thing: Any, path: str) -> str:
+def _text(thing: Any, steps: tuple[str, ...]) -> str:
     value = thing
-    for step in path.split("."):
-        value = value.get(step) if isinstance(value, Mapping) else None
-    if path == "source":  # an event's source is an object; its component is what is meant
-        value = (value.get("component") if isinstance(value, Mapping) else None) or thing.get("reportingComponent")
-    if path in _BOOLEANS:
+    for step in steps:
+        value = value.get(step) if isinstance(value, dict) else None
+    if steps == ("source",):  # an event's source is an object; its component is what is meant
+        value = (value.get("component") if isinstance(value, dict) else None) or thing.get("reportingComponent")
+    if steps in _BOOLEANS:
         return "true" if value is True else "false"
-    return "" if value is None else str(value)
+    return "" if value is None else sys.intern(str(value))
