@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import secrets
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -372,6 +373,18 @@ async def test_a_shim_that_starts_after_its_container_was_given_up_starts_nothin
 
     assert await late.wait() == 3
     assert not ward.log().exists()
+
+
+async def test_a_container_whose_folder_is_removed_ends_as_nobody_could_end_it_any_more(ward: Ward) -> None:
+    ward.start(*sh(f"{ESCAPEES} echo ready; sleep 1000"))
+    await ward.says("ready")
+    state = await ward.until("running")
+    assert state.shim
+    await ward.shims.close()
+
+    shutil.rmtree(ward.home())
+
+    await eventually(lambda: not ward.left_over() and state.shim and state.shim.pid not in shim.living())
 
 
 async def test_two_shims_never_run_one_container(ward: Ward) -> None:

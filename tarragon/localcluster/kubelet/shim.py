@@ -26,6 +26,7 @@ START_ERROR = 128  # what containerd reports for a command that could not be sta
 CHUNK = 16 * 1024  # containerd cuts longer lines at this size, too
 READ = 64 * 1024
 FLUSH_SECONDS = 0.25  # how long a line without an end (a progress bar) may stay unseen
+LOOK_SECONDS = 5.0  # between two looks whether the folder is still there
 KILL_SECONDS = 10.0  # a process in uninterruptible sleep cannot be killed; do not wait for it for ever
 RECORD = 8 * 1024  # reserved at the start, so that the exit can be recorded on a full disk
 NOTE = 2 * 1024
@@ -162,6 +163,8 @@ class Record:
         for _ in range(600):
             try:
                 return self._finish(text)
+            except FileNotFoundError:
+                return None  # the folder has been removed: nobody wants to know
             except OSError:
                 time.sleep(1)
         return None
@@ -426,6 +429,7 @@ class Supervisor:
         self.stop_wanted = False
         self.was_stopped = False
         self.deadline: float | None = None
+        self.looked = time.monotonic()
         self.streams: list[Stream] = []
         self.wake, wake_end = os.pipe()
         os.set_blocking(self.wake, False)
@@ -488,7 +492,7 @@ class Supervisor:
         self._reap()
 
     def _heed_the_stop(self) -> None:
-        if self.stop_wanted:
+        if self.stop_wanted or self._is_forgotten():
             self.stop_wanted = False
             self._stop()
         if self.deadline is not None and time.monotonic() >= self.deadline:
@@ -496,15 +500,23 @@ class Supervisor:
             for pid in descendants(os.getpid()):
                 kill(pid, signal.SIGKILL)
 
-    def _patience(self) -> float | None:
+    def _patience(self) -> float:
         """Milliseconds until something is due by itself."""
-        seconds = []
+        seconds = [LOOK_SECONDS]
         if any(stream.rest for stream in self.streams):
             seconds.append(FLUSH_SECONDS)
         if self.deadline is not None:
             # After SIGKILL nothing is left but to wait for the kernel; look again now and then.
             seconds.append(max(0.05, self.deadline - time.monotonic()))
-        return min(seconds) * 1000 if seconds else None
+        return min(seconds) * 1000
+
+    def _is_forgotten(self) -> bool:
+        """Somebody has removed the folder: no kubelet will ever ask for this container, or end it."""
+        now = time.monotonic()
+        if self.was_stopped or now < self.looked + LOOK_SECONDS:
+            return False
+        self.looked = now
+        return not os.path.exists(self.record.path)
 
     def _stop(self) -> None:
         try:
