@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from tarragon.cluster.port import EventType, LogOptions
 from tarragon.kube.meta import Key
@@ -145,6 +145,3 @@ class PodLogs(Protocol):
     def read(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
         """Chunks of the container's output. `pod` is the whole object; raises an ApiError (BadRequest, NotFound)."""
         ...
-
-
-Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
