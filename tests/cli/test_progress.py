@@ -78,6 +78,14 @@ def test_a_replica_whose_pod_was_cleaned_up_with_the_job_does_not_wait_any_more(
     assert [(member.name, member.state) for member in seen.members] == [("ps-0", "Stopped"), ("worker-0", "Succeeded")]
 
 
+def test_a_pod_that_was_cleaned_up_before_its_end_was_seen_has_ended_well_all_the_same() -> None:
+    status = JobStatus(phase=Phase.SUCCEEDED, finished=frozenset({worker(0)}))
+
+    seen = progress({worker(0): pod(worker(0))}, status=status, gone=frozenset({"uid-worker-0"}))
+
+    assert (seen.members[0].state, seen.members[0].exit_code) == ("Succeeded", 0)
+
+
 def test_of_two_pods_of_a_replica_the_one_created_last_counts() -> None:
     def born(seconds: float, uid: str) -> Pod:
         return Pod(metadata=ObjectMeta(uid=uid, creation_timestamp=at(seconds)), spec=PodSpec(), status=PodStatus())

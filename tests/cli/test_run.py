@@ -279,7 +279,7 @@ def test_replicas_that_outlive_their_job_are_named(shell: Shell) -> None:
     ended = shell("run", shell.file("job.yaml", training))
 
     assert ended.code == 0
-    assert "ps-0 still runs, as cleanPodPolicy is None: deleting the job ends them." in ended.err
+    assert "ps-0 still runs, as cleanPodPolicy is None; deleting the job ends what is left." in ended.err
 
 
 @pytest.mark.parametrize(("columns", "lines"), SIZES)

@@ -16,6 +16,8 @@ from tarragon.cli.invocation import here
 from tarragon.cli.loading import Loaded, load
 from tarragon.cli.session import require_local
 from tarragon.cli.settings import Settings
+from tarragon.cli.style import painter
+from tarragon.cli.verdict import verdict
 
 
 @click.command("run", cls=FileCommand)
@@ -45,4 +47,6 @@ def command(ctx: click.Context, *, file: str, detach: bool, limit: float | None)
 async def _run(settings: Settings, loaded: Loaded, limit: float | None) -> int:
     clock = SystemClock()
     job = await submitted(settings, loaded, clock)
-    return await Attendance(job, settings, clock).attend(limit)
+    attendance = Attendance(job, settings, clock)
+    how = await attendance.attend(limit)
+    return verdict(attendance, how, limit, painter(colors=settings.terminal().colors_out))

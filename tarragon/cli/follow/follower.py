@@ -60,7 +60,7 @@ class Follower:
             raise self._listener.error
         if live.trouble is not None:
             raise live.trouble
-        self._look(live)
+        await self._look(live)
 
     async def _end(self, live: Live) -> None:
         """Replicas that end together with their job have exit codes and last words, too."""
@@ -69,7 +69,7 @@ class Follower:
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await live.changed()
-            self._look(live)
+            await self._look(live)
         if self._listener is not None:
             await self._listener.last_words(self._pods)
 
@@ -81,12 +81,14 @@ class Follower:
             return LAST_STATES
         return LAST_FAILURES if RUNNING in states and self.progress.state == FAILED else 0.0
 
-    def _look(self, live: Live) -> None:
+    async def _look(self, live: Live) -> None:
         found = live.job
         self.is_gone = found is None
         if found is not None:
             self.job = known(self.job.framework, found)
-        present = newest(pods_of(self.job, live.pods))
+        # The end of a job may be seen before the ends of the replicas that it rests on: two watches keep no order.
+        pods = await live.pods_now() if self.job.status.phase.is_final else live.pods
+        present = newest(pods_of(self.job, pods))
         self._pods |= present
         gone = frozenset(pod.metadata.uid for replica, pod in self._pods.items() if replica not in present)
         progress = read(sighting(self.job, self._pods, gone))

@@ -29,6 +29,7 @@ class Live:
         mine = Selection(namespace=job.key.namespace, fields=f"metadata.name={job.key.name}")
         theirs = Selection(namespace=job.key.namespace, labels=job.selector)
         self._jobs: Cache[CustomObject] = Cache(cluster, job.framework.resource, clock, mine, jitter=jitter)
+        self._theirs = theirs
         self._pods: Cache[Pod] = Cache(cluster, PODS, clock, theirs, jitter=jitter)
 
     @asynccontextmanager
@@ -56,6 +57,10 @@ class Live:
     @property
     def pods(self) -> Sequence[Pod]:
         return list(self._pods.objects.values())
+
+    async def pods_now(self) -> Sequence[Pod]:
+        """Asked for anew: at least as new as everything that was seen before."""
+        return (await self.cluster.list(PODS, self._theirs)).items
 
     def wake(self) -> None:
         """Something else than the cluster has news."""

@@ -159,7 +159,7 @@ def _member(seen: Sighting, replica: Replica) -> Member:
     record = seen.status.restarts.get(replica)
     replaced = record.count if record is not None else 0
     pod = seen.pods.get(replica)
-    if pod is None:
+    if pod is None or (pod.metadata.uid in seen.gone and replica in seen.status.finished):
         return _without_pod(seen.status, replica)
     main = main_status(pod, seen.main_container)
     end = _last_end(main)

@@ -1,0 +1,132 @@
+"""What is said at the end of `run`, and the exit code that goes with it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+import click
+
+from tarragon.cli.attending import Attendance, How
+from tarragon.cli.follow.follower import Follower
+from tarragon.cli.follow.progress import FAILED, RUNNING, SUCCEEDED
+from tarragon.cli.hints import AFTERWARDS, MEANWHILE, hints
+from tarragon.cli.invocation import here
+from tarragon.cli.jobs import Known
+from tarragon.cli.kept import runs_of_job
+from tarragon.cli.local import python_of_job
+from tarragon.cli.overrides import without_gpus
+from tarragon.cli.report.ending import Ending, failed, succeeded
+from tarragon.cli.report.outcome import UNFINISHED, exit_code
+from tarragon.cli.settings import home
+from tarragon.cli.style import Paint
+from tarragon.cli.terminal import Sink, sink
+from tarragon.cli.tree import reader_went
+from tarragon.cli.words import elapsed, listed
+from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5
+from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType, SuccessPolicy
+
+CANNOT = 1
+FORCED = 130
+
+
+def verdict(attended: Attendance, how: How, limit: float | None, paint: Paint) -> int:
+    """The exit code, once it has been said why."""
+    follower = attended.follower
+    name, key = follower.job.name, follower.job.key
+    match how:
+        case How.OVER:
+            return result(attended, paint)
+        case How.STOPPED:
+            _say(f"Stopped {name}: it is deleted, its logs are kept.", hints(here(), key, AFTERWARDS[:1]))
+            return exit_code(follower.progress, follower.job.status, is_gone=True)
+        case How.FORCED:
+            _say(f"Killed {name}: it is deleted, its logs are kept.", hints(here(), key, AFTERWARDS[:1]))
+            return FORCED
+        case How.TOO_LATE:
+            words = f"{name} has not ended within {elapsed(limit or 0)}; it goes on."
+            _say(words, hints(here(), key, MEANWHILE))
+            return UNFINISHED
+        case How.UNREAD:
+            _say(f"Nobody reads the logs any more; {name} goes on.", hints(here(), key, MEANWHILE))
+            return reader_went()
+        case How.STUCK:
+            _say(stuck(follower), hints(here(), key, AFTERWARDS[1:]))
+            return CANNOT
+
+
+def result(attended: Attendance, paint: Paint) -> int:
+    """Of a job that is over: its own result on stdout, all else on stderr."""
+    follower = attended.follower
+    name, state = follower.job.name, follower.progress.state
+    shown: Sequence[tuple[str, str]] = AFTERWARDS
+    if follower.is_gone:
+        words, shown = f"{name} was deleted by somebody; its logs are kept.", AFTERWARDS[:1]
+    elif state in {SUCCEEDED, FAILED}:
+        _print((succeeded if state == SUCCEEDED else failed)(ending(attended), paint))
+        words = left_running(follower)
+    else:
+        words = f"{name} is suspended: nothing of it runs."
+    _say(words, hints(here(), follower.job.key, shown))
+    return exit_code(follower.progress, follower.job.status, is_gone=follower.is_gone)
+
+
+def ending(attended: Attendance) -> Ending:
+    """Everything that is known of a job that has ended."""
+    job, book = attended.follower.job, attended.listener.book
+    runs = runs_of_job(home().nodes, job)
+    return Ending(
+        progress=attended.follower.progress,
+        took=attended.took,
+        ran={run.replica: run.seconds for run in runs if run.seconds is not None},
+        first_failure=job.status.first_failure,
+        deciding=deciding(job),
+        tails=book.tails,
+        said=book.said,
+        exit_codes=job.dialect.exit_codes if job.dialect is not None else SINCE_TRAINING_OPERATOR_1_5,
+        python=python_of_job(job),
+    )
+
+
+def deciding(job: Known) -> Sequence[Replica]:
+    """Whose end is the job's: the chief, worker 0, or all workers where the job says so."""
+    if job.job is None or job.job.chief is None:
+        return ()
+    chief = job.job.chief
+    if job.job.success_policy is SuccessPolicy.ALL_WORKERS and chief.type is ReplicaType.WORKER:
+        return [Replica(ReplicaType.WORKER, index) for index in range(job.wished.get(ReplicaType.WORKER, 1))]
+    return [chief]
+
+
+def stuck(follower: Follower) -> str:
+    """Why it can never start, and what may help."""
+    job, wait = follower.job, follower.progress.wait
+    words = [f"Error: {job.name} can never start here: {wait.message if wait is not None else ''}"]
+    if without_gpus({"spec": job.object.spec})[1]:
+        words.append("  `tarragon run FILE --cpu-only` trains it without the GPUs that it asks for")
+    return "\n".join(words)
+
+
+def left_running(follower: Follower) -> str:
+    """Replicas that go on although the job is over, because it says so; empty where there are none."""
+    job = follower.job.job
+    names = [member.name for member in follower.progress.members if member.state == RUNNING]
+    if job is None or not names or job.run_policy.clean_pods is not CleanPodPolicy.NONE:
+        return ""
+    verb = "runs" if len(names) == 1 else "run"
+    return f"{listed(names)} still {verb}, as cleanPodPolicy is None; deleting the job ends what is left."
+
+
+def _print(lines: Iterable[str]) -> None:
+    """The result goes where the logs went; somebody who looks at a terminal meanwhile sees it, too."""
+    told = list(lines)
+    for line in told:
+        click.echo(line, color=True)
+    if sink(sys.stdout) is not Sink.TERMINAL and sink(sys.stderr) is Sink.TERMINAL:
+        click.echo(told[0], err=True, color=True)
+
+
+def _say(words: str, commands: Iterable[str]) -> None:
+    if words:
+        click.echo(words, err=True)
+    click.echo("\n".join(["", *commands]), err=True)
