@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+
+import pytest
+
+from tarragon.kube.core import PODS
+from tarragon.kube.meta import Key
+from tests.operator.stage import TFJOBS, Stage, group, job
+
+GANG = ("a-ps-0", "a-worker-0", "a-worker-1")
+
+
+async def test_a_job_gets_its_services_and_pods_and_succeeds_with_worker_0(stage: Stage) -> None:
+    await stage.node("n")
+    stage.operator()
+    await stage.submit("a", PS=group(1), Worker=group(2), runPolicy={"cleanPodPolicy": "Running"})
+    await stage.until_pods(*GANG)
+
+    assert set(stage.services()) == set(GANG)
+    worker = stage.pods()["a-worker-1"]["spec"]
+    assert worker["nodeName"] == "n"
+    (config,) = [entry["value"] for entry in worker["containers"][0]["env"] if entry["name"] == "TF_CONFIG"]
+    assert json.loads(config)["task"] == {"type": "worker", "index": 1}
+
+    await stage.all_run(*GANG)
+    await stage.until_state("a", "Running")
+    await stage.plays("a-worker-0", "Succeeded", 0)
+    await stage.until_state("a", "Succeeded")
+    await stage.world.until(lambda: not stage.services())
+    await stage.world.until(lambda: all(stage.pods()[name]["metadata"].get("deletionTimestamp") for name in GANG[:1]))
+    assert Counter(stage.made()) == Counter(GANG)
+    reasons = [condition["reason"] for condition in stage.job("a")["status"]["conditions"]]
+    assert reasons[-1] == "TFJobSucceeded"
+
+
+async def test_a_gang_that_does_not_fit_waits_with_a_reason_and_starts_whole_when_there_is_room(stage: Stage) -> None:
+    await stage.node("small", memory="4Gi")
+    stage.operator()
+    await stage.submit("first", Worker=group(1, memory="3Gi"))
+    await stage.until_pods("first-worker-0")
+    await stage.submit("a", Worker=group(2, memory="2Gi"))
+    await stage.until_state("a", "Waiting")
+    await stage.world.until(lambda: "wait" in stage.admission("a"))
+
+    assert stage.admission("a")["wait"] == {
+        "code": "InsufficientResources",
+        "message": "the gang needs 4Gi memory, short of 3Gi memory",
+    }
+    assert set(stage.pods()) == {"first-worker-0"}
+    await stage.plays("first-worker-0", "Succeeded", 0)
+    await stage.until_state("a", "Starting")
+    await stage.world.until(lambda: {"a-worker-0", "a-worker-1"} <= set(stage.pods()))
+    assert "wait" not in stage.admission("a")
+
+
+async def test_a_job_that_can_never_fit_says_so_and_blocks_nobody(stage: Stage) -> None:
+    await stage.node("n")
+    stage.operator()
+    await stage.submit("gpu", Worker=group(1, **{"nvidia.com_gpu": "1"}))
+    await stage.world.until(lambda: stage.admission("gpu").get("wait", {}).get("code") == "NeverFits")
+    await stage.submit("cpu", Worker=group(1, cpu="1"))
+    await stage.until_pods("cpu-worker-0")
+
+
+async def test_a_failed_replica_is_recorded_before_it_is_replaced_and_counted_once(stage: Stage) -> None:
+    await stage.node("n")
+    stage.operator()
+    await stage.submit("a", Worker=group(2, policy="OnFailure"))
+    await stage.until_pods("a-worker-0", "a-worker-1")
+    await stage.all_run("a-worker-0", "a-worker-1")
+    await stage.until_state("a", "Running")
+    old = stage.pods()["a-worker-1"]["metadata"]["uid"]
+    await stage.plays("a-worker-1", "Failed", 1, "no such file")
+    await stage.world.until(
+        lambda: "restarts" in stage.job("a")["status"]["tarragon"] and stage.state("a") == "Restarting"
+    )
+    await stage.end_pods()
+    await stage.world.until(
+        lambda: "a-worker-1" in stage.pods() and stage.pods()["a-worker-1"]["metadata"]["uid"] != old
+    )
+    await stage.all_run("a-worker-1")
+    await stage.until_state("a", "Running")
+    assert Counter(stage.made()) == {"a-worker-0": 1, "a-worker-1": 2}
+    assert stage.job("a")["status"]["tarragon"]["restarts"]["total"] == 1
+
+
+async def test_a_job_that_is_not_valid_fails_with_its_problems_and_stops_nobody(stage: Stage) -> None:
+    await stage.node("n")
+    stage.operator()
+    await stage.submit("bad", Worker=group(-1) if False else {"replicas": 1, "template": {"spec": {"containers": []}}})
+    await stage.submit("good", Worker=group(1))
+    await stage.until_pods("good-worker-0")
+    await stage.until_state("bad", "Failed")
+    assert any(
+        "spec.tfReplicaSpecs.Worker.template.spec.containers" in told for told in stage.events("TFJobFailedValidation")
+    )
+
+
+async def test_somebody_elses_pod_of_that_name_is_waited_for(stage: Stage) -> None:
+    await stage.node("n")
+    spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}
+    await stage.world.create(PODS, "a-worker-0", spec=spec)
+    stage.operator()
+    await stage.submit("a", Worker=group(1))
+    await stage.world.until(lambda: bool(stage.events("FailedCreatePod")))
+    assert stage.events("FailedCreatePod") == ["pods a-worker-0 is there already; waiting until it is gone"]
+    assert "ownerReferences" not in stage.pods()["a-worker-0"]["metadata"]
+    await stage.world.delete(PODS, "a-worker-0")
+    await stage.end_pods()
+    await stage.world.until(lambda: "ownerReferences" in stage.pods().get("a-worker-0", {}).get("metadata", {}))
+
+
+async def test_a_wish_that_sinks_takes_the_highest_worker_away(stage: Stage) -> None:
+    await stage.node("n")
+    stage.operator()
+    await stage.submit("a", Worker=group(3))
+    names = ("a-worker-0", "a-worker-1", "a-worker-2")
+    await stage.until_pods(*names)
+    await stage.all_run(*names)
+    await stage.until_state("a", "Running")
+    fewer = {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": 2}}}}
+    await stage.world.client.patch(TFJOBS, Key("default", "a"), fewer)
+    await stage.world.until(lambda: "deletionTimestamp" in stage.pods()["a-worker-2"]["metadata"])
+    await stage.end_pods()
+    await stage.until_pods("a-worker-0", "a-worker-1")
+    assert stage.state("a") == "Running"
+
+
+async def test_suspend_gives_everything_back_and_resume_starts_anew(stage: Stage) -> None:
+    await stage.node("n", memory="4Gi")
+    stage.operator()
+    await stage.submit("a", Worker=group(1, memory="3Gi"))
+    await stage.until_pods("a-worker-0")
+    await stage.all_run("a-worker-0")
+    await stage.until_state("a", "Running")
+    await suspend(stage, "a", wanted=True)
+    await stage.until_state("a", "Suspended")
+    await stage.world.until(lambda: "deletionTimestamp" in stage.pods()["a-worker-0"]["metadata"])
+    await stage.end_pods()
+    await stage.submit("b", Worker=group(1, memory="3Gi"))
+    await stage.until_pods("b-worker-0")
+    await suspend(stage, "a", wanted=False)
+    await stage.until_state("a", "Waiting")
+    await stage.plays("b-worker-0", "Succeeded", 0)
+    await stage.world.until(lambda: "a-worker-0" in stage.pods())
+
+
+async def suspend(stage: Stage, name: str, *, wanted: bool) -> None:
+    await stage.world.client.patch(TFJOBS, Key("default", name), {"spec": {"runPolicy": {"suspend": wanted}}})
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_an_operator_that_dies_at_any_moment_makes_no_pod_twice_and_loses_none(stage: Stage, seed: int) -> None:
+    moments = random.Random(seed)
+    await stage.node("n")
+    names = [f"j{number}-{kind}" for number in range(4) for kind in ("ps-0", "worker-0", "worker-1")]
+    for number in range(4):
+        await stage.submit(f"j{number}", PS=group(1), Worker=group(2))
+    for _ in range(15):
+        operator = stage.operator()
+        for _ in range(moments.randrange(1, 400)):
+            await asyncio.wait([operator], timeout=0)
+        await stage.kill(operator)
+    stage.operator()
+    await stage.until_pods(*names)
+    await stage.all_run(*names)
+    for number in range(4):
+        await stage.until_state(f"j{number}", "Running")
+    assert Counter(stage.made()) == Counter(names)
+
+
+async def test_two_operators_at_once_make_no_pod_twice(stage: Stage) -> None:
+    await stage.node("n")
+    stage.operator()
+    stage.operator()
+    for number in range(5):
+        await stage.world.client.create(TFJOBS, job(f"j{number}", PS=group(1), Worker=group(2)))
+    names = [f"j{number}-{kind}" for number in range(5) for kind in ("ps-0", "worker-0", "worker-1")]
+    await stage.until_pods(*names)
+    assert Counter(stage.made()) == Counter(names)
+
+
+async def test_no_node_is_oversold_by_a_hundred_jobs_that_come_at_once(stage: Stage) -> None:
+    await stage.node("n0", cpu="10")
+    await stage.node("n1", cpu="10")
+    stage.operator()
+    for number in range(30):
+        await stage.submit(f"j{number}", Worker=group(2, cpu="3"))
+    await stage.world.until(lambda: len(stage.pods()) == 6)
+    done: set[str] = set()
+    while len(done) < 30:
+        per_node = Counter(
+            pod["spec"]["nodeName"]
+            for pod in stage.pods().values()
+            if pod.get("status", {}).get("phase") != "Succeeded"
+        )
+        assert all(count <= 3 for count in per_node.values())
+        running = sorted(
+            name for name in stage.pods() if name not in done and name.rpartition("-worker-")[0] not in done
+        )
+        first = running[0].rpartition("-worker-")[0]
+        await stage.world.until(lambda first=first: f"{first}-worker-1" in stage.pods())  # type: ignore[misc]
+        await stage.plays(f"{first}-worker-0", "Succeeded", 0)
+        await stage.plays(f"{first}-worker-1", "Succeeded", 0)
+        done.add(first)
+        await stage.until_state(first, "Succeeded")
+        await stage.world.until(lambda: len(stage.pods()) >= min(60, 2 * len(done) + 6))
