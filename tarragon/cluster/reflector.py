@@ -218,6 +218,10 @@ class Index(Generic[T]):
         """In no order. A copy: it stays as it is when the cache moves on."""
         return frozenset(self._keys.get(value, ()))
 
+    def count(self, value: str) -> int:
+        """How many `keys` there would be, without copying them."""
+        return len(self._keys.get(value, ()))
+
     def _follow(self, key: Key, old: T | None, new: T | None) -> None:
         before = set() if old is None else set(self._values_of(old))
         after = set() if new is None else set(self._values_of(new))

@@ -293,7 +293,8 @@ async def test_an_index_follows_the_objects() -> None:
         await settle(scene.clock)
         assert by_parity.keys("odd") == frozenset()
         assert {key.name for key in by_parity.keys("even")} == {"a", "b"}
-        assert len(by_parity.keys("all")) == 2
+        assert by_parity.count("all") == len(by_parity.keys("all")) == 2
+        assert by_parity.count("odd") == 0
 
 
 async def test_a_cache_of_whole_objects_holds_dicts() -> None:

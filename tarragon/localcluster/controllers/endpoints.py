@@ -14,6 +14,7 @@ from tarragon.cluster.port import Cluster
 from tarragon.cluster.reflector import Cache, Index
 from tarragon.kube.core import ENDPOINTS, PODS, SERVICES, Pod, Service, ServicePort
 from tarragon.kube.meta import Key, ObjectMeta, Struct
+from tarragon.localcluster.controllers.selectors import Selectors, Term, terms
 from tarragon.localcluster.controllers.worklist import Worklist
 
 LocalPort = Callable[[Key, int], int | None]
@@ -36,10 +37,10 @@ class EndpointsController:
         self._services = Cache(cluster, SERVICES, clock, jitter=jitter)
         self._pods = Cache(cluster, PODS, clock, jitter=jitter)
         self._endpoints = Cache(cluster, ENDPOINTS.reading(_Endpoints), clock, jitter=jitter)
-        self._services_in = Index(self._services, lambda service: [service.metadata.namespace])
-        self._pods_in = Index(self._pods, lambda pod: [pod.metadata.namespace])
+        self._selectors = Selectors()
+        self._pods_with = Index(self._pods, lambda pod: map(_word, terms(pod.metadata.namespace, pod.metadata.labels)))
         self._worklist: Worklist[Key] = Worklist(clock, jitter)
-        self._services.subscribe(lambda key, _old, _new: self._worklist.add(key))
+        self._services.subscribe(self._follow_service)
         self._pods.subscribe(self._follow_pod)
 
     async def run(self) -> None:
@@ -52,13 +53,16 @@ class EndpointsController:
                 await cache.synced()
             tasks.create_task(self._worklist.run(self._look))
 
+    def _follow_service(self, key: Key, _old: Service | None, new: Service | None) -> None:
+        self._selectors.set(key, new.spec.selector if new is not None else {})
+        self._worklist.add(key)
+
     def _follow_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         before, after = _role(old), _role(new)
         if before == after:
             return
-        for service in self._services_in.keys(key.namespace):
-            selector = self._services.objects[service].spec.selector
-            if any(role and _selects(selector, role[0]) for role in (before, after)):
+        for role in filter(None, (before, after)):
+            for service in self._selectors.selecting(key.namespace, role[0]):
                 self._worklist.add(service)
 
     async def _look(self, key: Key) -> None:
@@ -69,14 +73,20 @@ class EndpointsController:
             await self._write(key, self._subsets(service))
 
     def _subsets(self, service: Service) -> list[dict[str, Any]]:
-        pods = [self._pods.objects[key] for key in sorted(self._pods_in.keys(service.metadata.namespace))]
-        behind = [pod for pod in pods if _is_reachable(pod) and _selects(service.spec.selector, pod.metadata.labels)]
+        behind = [pod for pod in self._selected(service) if _is_reachable(pod)]
         if not behind:
             return []
         ready = [pod for pod in behind if _is_ready(pod)]
         first = (ready or behind)[0]
         ports = [self._port(service.metadata.key, port, first) for port in service.spec.ports]
         return [{"addresses" if ready else "notReadyAddresses": [_address(first)], "ports": ports}]
+
+    def _selected(self, service: Service) -> list[Pod]:
+        """By the rarest of the labels first: then there are few to look at."""
+        selector = service.spec.selector
+        rarest = min(map(_word, terms(service.metadata.namespace, selector)), key=self._pods_with.count)
+        pods = (self._pods.objects[key] for key in sorted(self._pods_with.keys(rarest)))
+        return [pod for pod in pods if selector.items() <= pod.metadata.labels.items()]
 
     def _port(self, service: Key, port: ServicePort, pod: Pod) -> dict[str, Any]:
         local = self._local_port(service, port.port) or _target(port, pod)
@@ -120,8 +130,8 @@ def _is_ready(pod: Pod) -> bool:
     return ready is not None and ready.status == "True"
 
 
-def _selects(selector: dict[str, str], labels: dict[str, str]) -> bool:
-    return bool(selector) and selector.items() <= labels.items()
+def _word(term: Term) -> str:
+    return "/".join(term)
 
 
 def _address(pod: Pod) -> dict[str, Any]:

@@ -15,7 +15,8 @@ Item = TypeVar("Item", bound=Hashable)
 Look = Callable[[Item], Awaitable[float | None]]
 """Looks at one thing; the answer is after how many seconds to look again, None when a change will say so."""
 
-WORKERS = 8
+WORKERS = 32
+"""Writes that are under way together go to the disk together: with few, each waits for a disk turn of its own."""
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 30.0
 

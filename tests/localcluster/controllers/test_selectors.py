@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarragon.kube.meta import Key
+from tarragon.localcluster.controllers.selectors import Selectors
+
+LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"))
+NAMESPACES = st.sampled_from(["one", "two"])
+KEYS = st.builds(Key, NAMESPACES, st.sampled_from("pqr"))
+
+
+@given(steps=st.lists(st.tuples(KEYS, st.none() | LABELS)), namespace=NAMESPACES, labels=LABELS)
+def test_a_pod_finds_the_services_that_select_it_and_no_others(
+    steps: list[tuple[Key, dict[str, str] | None]], namespace: str, labels: dict[str, str]
+) -> None:
+    selectors, plain = Selectors(), dict[Key, dict[str, str]]()
+    for key, selector in steps:
+        if selector is None:
+            selectors.remove(key)
+            plain.pop(key, None)
+        else:
+            selectors.set(key, selector)
+            plain[key] = selector
+
+    expected = {
+        key
+        for key, selector in plain.items()
+        if selector and key.namespace == namespace and selector.items() <= labels.items()
+    }
+    found = selectors.selecting(namespace, labels)
+    assert set(found) == expected
+    assert len(found) == len(expected)
+
+
+def test_few_services_are_looked_at_for_a_replica_of_a_large_job() -> None:
+    class Counted(Selectors):
+        def looked_at(self, labels: dict[str, str]) -> int:
+            return sum(len(self._under.get(("default", name, value), ())) for name, value in labels.items())
+
+    selectors = Counted()
+
+    def labels(job: str, index: int) -> dict[str, str]:
+        return {"group": "kubeflow.org", "job": job, "index": str(index)}
+
+    for index in range(1000):
+        selectors.set(Key("default", f"large-{index}"), labels("large", index))
+        selectors.set(Key("default", f"small-{index}"), labels(f"small-{index}", 0))
+
+    assert selectors.looked_at(labels("large", 500)) < 10
+    assert selectors.looked_at(labels("small-500", 0)) < 10
