@@ -64,7 +64,9 @@ def wait_for(others: list[str]) -> None:
 def meet(others: list[str]) -> None:
     """Wait as above where everybody waits for everybody: our port answers until TensorFlow takes it over."""
     port = int(CLUSTER[TYPE][INDEX].rsplit(":", 1)[1])
-    with socket.create_server(("", port)):
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    with socket.create_server(("", port), family=family, dualstack_ipv6=both):
         wait_for(others)
 
 

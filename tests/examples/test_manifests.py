@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,3 +114,17 @@ def test_a_lost_replica_is_started_again(example: Example) -> None:
 
     assert set(policies) == {"OnFailure"}
     assert example.job["spec"]["runPolicy"]["backoffLimit"] >= 3
+
+
+def test_the_pod_in_the_readme_mounts_what_an_example_makes() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", (EXAMPLES / "README.md").read_text(), re.DOTALL)
+    pod = yaml.safe_load(block)["spec"]
+    claim, config_map, job = yaml.safe_load_all((EXAMPLES / "ps.yaml").read_text())
+
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    assert volumes["scripts"]["configMap"]["name"] == config_map["metadata"]["name"]
+    assert volumes["models"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert (
+        pod["containers"][0]["image"]
+        == job["spec"]["tfReplicaSpecs"]["Chief"]["template"]["spec"]["containers"][0]["image"]
+    )

