@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +20,16 @@ def python_of(environment: Environment) -> str:
         if (environment.programs / name).exists():
             return str(environment.programs / name)
     return "python3"
+
+
+def installer(environment: Environment) -> str:
+    """The beginning of a command that installs something into it. Virtualenvs that uv made have no pip."""
+    python = shlex.quote(python_of(environment))
+    if has_module(environment, "pip"):
+        return f"{python} -m pip install"
+    if shutil.which("uv"):
+        return f"uv pip install --python {python}"
+    return f"{python} -m ensurepip && {python} -m pip install"
 
 
 def has_module(environment: Environment, name: str) -> bool:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tarragon.base.errors import Problem
-from tarragon.cli.environment import calls_python, has_module, python_of
+from tarragon.cli.environment import calls_python, has_module, installer
 from tarragon.cli.jobs import Known
 from tarragon.cli.overrides import templates
 from tarragon.cli.settings import home
@@ -16,7 +16,7 @@ from tarragon.frameworks.plugin import Framework
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.localcluster.home import Home
 from tarragon.localcluster.kubelet.image_file import read_images
-from tarragon.localcluster.kubelet.images import ImageMap, lacks_command
+from tarragon.localcluster.kubelet.images import Environment, ImageMap, lacks_command
 
 WORKDIR = "tarragon.dev/workdir"
 VOLUMES = "tarragon.dev/volumes"
@@ -54,19 +54,19 @@ def tensorflow_missing(job: JsonObject, framework: Framework, images: ImageMap) 
         if not has_module(environment, "tensorflow"):
             yield (
                 f"warning: {environment.folder}, which stands for the image {image} here, has no TensorFlow\n"
-                f"  {python_of(environment)} -m pip install 'tarragon[tensorflow]'; "
+                f"  {installer(environment)} 'tarragon[tensorflow]'; "
                 f"or name an environment that has it: --env {image}=FOLDER"
             )
 
 
-def python_of_job(job: Known) -> str:
-    """The interpreter of the environment that the job's main containers ran in."""
+def environment_of(job: Known) -> Environment:
+    """What the job's main containers ran in."""
     manifest = {"spec": job.object.spec}
     images, _ = image_map(home(), _said_environments(manifest))
     for _, container in _containers(manifest):
         if container.get("name") == job.framework.main_container:
-            return python_of(images.environment(str(container.get("image") or "")))
-    return "python"
+            return images.environment(str(container.get("image") or ""))
+    return images.default
 
 
 def _said_environments(job: JsonObject) -> dict[str, Path]:

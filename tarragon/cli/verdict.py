@@ -8,13 +8,14 @@ from collections.abc import Iterable, Sequence
 import click
 
 from tarragon.cli.attending import Attendance, How
+from tarragon.cli.environment import installer
 from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.progress import FAILED, RUNNING, SUCCEEDED
 from tarragon.cli.hints import AFTERWARDS, MEANWHILE, hints
 from tarragon.cli.invocation import here
 from tarragon.cli.jobs import Known
 from tarragon.cli.kept import runs_of_job
-from tarragon.cli.local import python_of_job
+from tarragon.cli.local import environment_of
 from tarragon.cli.overrides import without_gpus
 from tarragon.cli.report.ending import Ending, failed, succeeded
 from tarragon.cli.report.outcome import UNFINISHED, exit_code
@@ -74,7 +75,7 @@ def result(attended: Attendance, paint: Paint) -> int:
 def ending(attended: Attendance) -> Ending:
     """Everything that is known of a job that has ended."""
     job, book = attended.follower.job, attended.listener.book
-    runs = runs_of_job(home().nodes, job)
+    runs, environment = runs_of_job(home().nodes, job), environment_of(job)
     return Ending(
         progress=attended.follower.progress,
         took=attended.took,
@@ -84,7 +85,8 @@ def ending(attended: Attendance) -> Ending:
         tails=book.tails,
         said=book.said,
         exit_codes=job.dialect.exit_codes if job.dialect is not None else SINCE_TRAINING_OPERATOR_1_5,
-        python=python_of_job(job),
+        environment=str(environment.folder),
+        install=installer(environment),
     )
 
 

@@ -7,15 +7,19 @@ from tarragon.cli.report.exits import meaning, words
 from tarragon.cli.report.numbers import numbers
 from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4
 
-PYTHON = "/envs/tf/bin/python"
+FOLDER = "/envs/tf"
+INSTALL = "uv pip install --python /envs/tf/bin/python"
 
 
 def found(*lines: str, reason: str = "", message: str = "") -> list[str]:
-    return [cause.what for cause in causes(End(lines=lines, reason=reason, message=message, python=PYTHON))]
+    return [
+        cause.what
+        for cause in causes(End(lines=lines, reason=reason, message=message, environment=FOLDER, install=INSTALL))
+    ]
 
 
 def remedy(line: str) -> str:
-    return next(causes(End(lines=[line], python=PYTHON))).remedy
+    return next(causes(End(lines=[line], environment=FOLDER, install=INSTALL))).remedy
 
 
 @pytest.mark.parametrize(
@@ -27,7 +31,7 @@ def remedy(line: str) -> str:
         ("AttributeError: module 'tensorflow._api.v2.train' has no attribute 'AdamOptimizer'", "AdamOptimizer is gone"),
         ("AttributeError: module 'tensorflow' has no attribute 'contrib'", "tf.contrib is gone"),
         ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "tf.contrib is gone"),
-        ("ModuleNotFoundError: No module named 'tensorflow'", "has no TensorFlow (/envs/tf/bin/python)"),
+        ("ModuleNotFoundError: No module named 'tensorflow'", "there is no TensorFlow in /envs/tf, which ran"),
         ("ModuleNotFoundError: No module named 'sklearn.datasets'", "the module sklearn is missing"),
         ("/envs/tf/bin/python: No module named trainer", "the module trainer is missing"),
         (
@@ -63,7 +67,7 @@ def test_a_missing_module_is_one_cause_and_not_two() -> None:
 def test_the_remedy_of_a_missing_module_can_be_pasted(module: str, package: str) -> None:
     line = f"ModuleNotFoundError: No module named '{module}'"
 
-    assert remedy(line).startswith(f"{PYTHON} -m pip install {package};")
+    assert remedy(line).startswith(f"{INSTALL} {package};")
 
 
 def test_one_refused_connection_at_the_start_is_no_cause() -> None:

@@ -64,7 +64,7 @@ def test_a_job_that_fails_tells_who_was_first_and_why(shell: Shell) -> None:
     assert "worker-0 failed: exit code 1, permanent: an error in the program" in ended.out
     assert "  │ ModuleNotFoundError: No module named 'pandas_of_nobody'" in ended.out
     assert "Probably: the module pandas_of_nobody is missing" in ended.out
-    assert f"{Path(sys.executable).parent}/python -m pip install pandas_of_nobody" in ended.out
+    assert re.search(rf"pip install (--python {Path(sys.executable).parent}/python )?pandas_of_nobody", ended.out)
     assert re.search(r"^worker-0   Failed   1      0          \d\.\d+ s$", ended.out, re.MULTILINE)
     assert "Traceback" not in ended.err
 
@@ -196,7 +196,7 @@ def test_an_environment_without_tensorflow_is_named_before_anything_starts(shell
         f"warning: {environment}, which stands for the image tensorflow/tensorflow:2.21.0 here, has no TensorFlow"
         in (ended.err)
     )
-    assert f"{environment}/bin/python -m pip install 'tarragon[tensorflow]'" in ended.err
+    assert re.search(rf"{environment}/bin/python .*'tarragon\[tensorflow\]'", ended.err)
 
 
 def test_ctrl_c_stops_the_job(shell: Shell) -> None:

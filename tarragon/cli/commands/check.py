@@ -16,7 +16,7 @@ from typing import Literal
 import click
 
 from tarragon.base.errors import TarragonError
-from tarragon.cli.environment import has_module
+from tarragon.cli.environment import has_module, installer
 from tarragon.cli.session import require_local
 from tarragon.cli.settings import Command, Settings, home
 from tarragon.cli.style import painter
@@ -79,7 +79,7 @@ def _python() -> Finding:
 
 def _tensorflow() -> Finding:
     if not has_module(own_environment(), "tensorflow"):
-        remedy = f"{sys.executable} -m pip install 'tarragon[tensorflow]', or give images an environment that has it"
+        remedy = f"{installer(own_environment())} 'tarragon[tensorflow]', or give images an environment that has it"
         return Finding("warning", "TensorFlow", "not in the environment that runs tarragon", remedy)
     return Finding("ok", "TensorFlow", f"{_version('tensorflow', 'tensorflow-cpu')} in {sys.prefix}")
 

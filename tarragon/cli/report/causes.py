@@ -10,12 +10,16 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How a replica ended, as far as a cause can be read from it. `python` is the interpreter of its environment."""
+    """How a replica ended, as far as a cause can be read from it.
+
+    `environment` is the folder whose programs it ran; `install` begins a command that installs something there.
+    """
 
     lines: Sequence[str]
     reason: str = ""
     message: str = ""
-    python: str = "python"
+    environment: str = "its environment"
+    install: str = "python -m pip install"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """`what` and `remedy` may use {name}, the pattern's group, {package}, what installs it, and {python}.
+    """`what` and `remedy` may use {name}, the pattern's group, {package} that brings it, {environment} and {install}.
 
     `times`: on how many lines it must stand; one refused connection at the start is nothing.
     """
@@ -66,13 +70,13 @@ _TABLE: Sequence[_Row] = (
     ),
     _Row(
         _MISSING_MODULE + r"(?P<name>tensorflow)\b(?!\.)",
-        "the environment that ran this replica has no TensorFlow ({python})",
-        "{python} -m pip install 'tarragon[tensorflow]'; or name an environment that has it: --env IMAGE=FOLDER",
+        "there is no TensorFlow in {environment}, which ran this replica",
+        "{install} 'tarragon[tensorflow]'; or name an environment that has it: --env IMAGE=FOLDER",
     ),
     _Row(
         _MISSING_MODULE + r"(?!tensorflow\b)(?P<name>\w+)",
-        "the module {name} is missing in the environment that ran this replica ({python})",
-        "{python} -m pip install {package}; if {name} is a file of yours, set workingDir or PYTHONPATH to its folder",
+        "the module {name} is missing in {environment}, which ran this replica",
+        "{install} {package}; if {name} is a file of yours, set workingDir or PYTHONPATH to its folder",
     ),
     _Row(
         r"(?i)address already in use|No address added|Failed to add port to server",
@@ -135,5 +139,6 @@ def causes(end: End) -> Iterator[Cause]:
 
 def _told(row: _Row, match: re.Match[str], end: End) -> Cause:
     name = next((found for found in match.groupdict().values() if found), "")
-    words = {"name": name, "package": _PACKAGES.get(name, name), "python": end.python}
+    package = _PACKAGES.get(name, name)
+    words = {"name": name, "package": package, "environment": end.environment, "install": end.install}
     return Cause(row.what.format(**words).strip(), row.remedy.format(**words))

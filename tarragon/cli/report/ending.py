@@ -28,7 +28,7 @@ class Ending:
     """`took`: seconds from the job's creation to its end; `ran`: those of each replica's last run, as far as known.
 
     `tails`: the last lines of each replica's log; `said`: how many it wrote, of those whose logs were read.
-    `deciding`: whose end was the job's. `python`: the interpreter of the replicas' environment.
+    `deciding`: whose end was the job's. `environment`, `install`: of the replicas, as `causes.End` has them.
     """
 
     progress: Progress
@@ -39,7 +39,8 @@ class Ending:
     tails: Mapping[Replica, Sequence[str]] = field(default_factory=dict)
     said: Mapping[Replica, int] = field(default_factory=dict)
     exit_codes: ExitCodeTable
-    python: str = "python"
+    environment: str = "its environment"
+    install: str = "python -m pip install"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +127,14 @@ def _about(failure: Failure, end: Ending, paint: Paint) -> Iterator[str]:
     yield f"{paint(str(failure.replica), 'bold')}{rank}: {code}, {known.kind}: {known.words}"
     tail = last(end.tails.get(failure.replica) or failure.message.splitlines(), LAST_LINES)
     yield from (f"  {paint('│', 'dim')} {line}" for line in tail)
-    for cause in causes(End(lines=tail, reason=failure.reason, message=failure.message, python=end.python)):
+    known_end = End(
+        lines=tail,
+        reason=failure.reason,
+        message=failure.message,
+        environment=end.environment,
+        install=end.install,
+    )
+    for cause in causes(known_end):
         yield ""
         yield f"{paint('Probably', 'yellow')}: {cause.what}"
         yield f"  {cause.remedy}"
