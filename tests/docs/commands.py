@@ -22,7 +22,12 @@ ELSEWHERE: Mapping[str, str] = MappingProxyType(
 )
 
 # Commands that are meant to fail, with the exit code that the page promises.
-ENDS_WITH: Mapping[str, int] = MappingProxyType({})
+ENDS_WITH: Mapping[str, int] = MappingProxyType(
+    {
+        "sed s/replicas/replcas/ hello.yaml | tarragon validate -": 2,
+        "sed s/hello.py/helo.py/ hello.yaml | tarragon run -": 100,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.docs.markdown import ROOT
+
+PAGE = ROOT / "docs" / "tutorial.md"
+
+
+@pytest.mark.parametrize(("language", "name"), [("yaml", "hello.yaml"), ("python", "hello.py")])
+def test_the_files_beside_the_tutorial_are_those_that_it_shows(language: str, name: str) -> None:
+    shown = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+    assert shown == [(ROOT / "docs" / "tutorial" / name).read_text()]
