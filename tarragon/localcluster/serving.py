@@ -7,6 +7,7 @@ import contextlib
 import faulthandler
 import gc
 import os
+import resource
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ async def serve(
     home = settings.home
     home.prepare()
     faulthandler.enable()
+    _allow_many_files()
     with _asked_to_end() as asked:
         async with occupied(home, clock) as hold:
             cluster = await _unless(asked, LocalCluster.start(settings, clock, companions))
@@ -144,3 +146,10 @@ def _tune_garbage_collection() -> None:
     """Everything that start-up has made stays for good: looking through it again and again costs more than it finds."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+def _allow_many_files() -> None:
+    """One descriptor a container that lives, one a client: the usual soft limit of 1,024 is soon reached."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -125,7 +125,7 @@ class Admitter:
         metadata = candidate.object.metadata
         before = recorded_admission(candidate.object)
         patch = {
-            "metadata": {"resourceVersion": metadata.resource_version, "uid": metadata.uid},
+            "metadata": {"resourceVersion": metadata.resource_version},
             "status": {"tarragon": {"admission": difference(before, admission_fields(admission))}},
         }
         try:
