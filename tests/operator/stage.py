@@ -38,11 +38,13 @@ class Stage:
         """`Worker={...}` as of `group`; everything else of spec under its own name."""
         await self.world.client.create(TFJOBS, job(name, **groups))
 
+    def start_operator(self) -> None:
+        """One more of them, until the end of the test."""
+        self._operators.append(self.operator())
+
     def operator(self) -> asyncio.Task[None]:
-        """One more of them."""
-        task = asyncio.create_task(Operator(self.world.client, self.world.clock, Options(seed=1)).run())
-        self._operators.append(task)
-        return task
+        """One that the test may kill."""
+        return asyncio.create_task(Operator(self.world.client, self.world.clock, Options(seed=1)).run())
 
     async def kill(self, operator: asyncio.Task[None]) -> None:
         operator.cancel()
