@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -45,6 +45,9 @@ async def serve(
     home = settings.home
     home.prepare()
     faulthandler.enable()
+    # The folder where somebody once stood may be deleted or unmounted while we run; the home may not.
+    settings = replace(settings, kubeconfig=settings.kubeconfig and settings.kubeconfig.absolute())
+    os.chdir(home.folder)
     _allow_many_files()
     with _asked_to_end() as asked:
         async with occupied(home, clock) as hold:

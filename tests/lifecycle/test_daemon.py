@@ -57,6 +57,12 @@ async def test_a_server_is_started_in_the_background_and_found_again(home: Home)
         assert (await cluster.get(NAMESPACES, Key("", "default"))).metadata.name == "default"
 
 
+async def test_a_server_does_not_stand_where_its_first_client_stood(home: Home) -> None:
+    server = await up(home)
+
+    assert os.readlink(f"/proc/{server.pid}/cwd") == str(home.folder)  # noqa: PTH115 - not a path of ours
+
+
 async def test_what_was_stored_is_there_after_a_stop_and_after_a_kill(home: Home) -> None:
     server = await up(home)
     async with client(home, server) as cluster:
