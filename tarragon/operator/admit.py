@@ -18,6 +18,7 @@ from tarragon.base.resources import CPU, minus
 from tarragon.cluster.errors import Conflict, NotFound
 from tarragon.cluster.port import Cluster
 from tarragon.frameworks.plugin import Dialect, Framework
+from tarragon.job.conditions import SUSPENDED
 from tarragon.job.encoding import admission_fields, read_status
 from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaGroup, ReplicaType, TrainingJob
 from tarragon.job.status import Admission, JobStatus, Wait
@@ -151,7 +152,7 @@ class Admitter:
             waiting=[
                 Gang(
                     name=candidate.name,
-                    queued=candidate.admission.queued if candidate.admission else candidate.job.created or now,
+                    queued=queued_since(candidate, now),
                     demands=demands(candidate, nodes),
                 )
                 for candidate in candidates
@@ -208,7 +209,7 @@ def candidate_from(framework: Framework, found: CustomObject, settings: Settings
 
 def admission_after(candidate: Candidate, decided: decisions.Decision, now: dt.datetime) -> Admission:
     """What is to stand in the status; equal to what stands there when nothing has changed."""
-    before = candidate.admission or Admission(queued=candidate.job.created or now)
+    before = candidate.admission or Admission(queued=queued_since(candidate, now))
     match decided:
         case decisions.Wait(_, code, message):
             return replace(before, wait=Wait(code=code, message=message))
@@ -216,6 +217,14 @@ def admission_after(candidate: Candidate, decided: decisions.Decision, now: dt.d
             return replace(before, admitted=now, size=size_of(nodes), nodes=nodes, wait=None)
         case decisions.Resize(_, nodes):
             return replace(before, size=size_of(nodes), nodes=nodes)
+
+
+def queued_since(candidate: Candidate, now: dt.datetime) -> dt.datetime:
+    """Since it was created, even if nobody looked at it for a while; a job that was suspended queues anew."""
+    if candidate.admission is not None:
+        return candidate.admission.queued
+    resumed = next((said.changed for said in candidate.status.conditions if said.type == SUSPENDED), None)
+    return resumed or candidate.job.created or now
 
 
 def size_of(nodes: Mapping[Replica, str]) -> Mapping[ReplicaType, int]:
