@@ -13,11 +13,11 @@ from tarragon.base.clock import Clock
 from tarragon.base.resources import Resources, minus, total
 from tarragon.cluster.errors import ApiError
 from tarragon.cluster.port import Cluster
-from tarragon.cluster.reflector import Cache
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import NODES, PODS, Node, Pod, PodCondition
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key
+from tarragon.localcluster.caches import logged_cache
 from tarragon.localcluster.events import Recorder
 from tarragon.localcluster.fit import obstacles, offered, verdict, wanted
 
@@ -49,8 +49,8 @@ class Scheduler:
         self._bind = bind
         self._clock = clock
         self._recorder = Recorder(cluster, clock, NAME)
-        self._pods = Cache(cluster, PODS, clock, jitter=jitter)
-        self._nodes = Cache(cluster, NODES, clock, jitter=jitter)
+        self._pods = logged_cache(cluster, PODS, clock, jitter)
+        self._nodes = logged_cache(cluster, NODES, clock, jitter)
         self._claims: dict[Key, _Claim] = {}
         self._taken: dict[str, Resources] = {}
         self._waiting: dict[Key, Pod] = {}

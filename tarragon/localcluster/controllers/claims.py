@@ -11,9 +11,9 @@ from typing import Any
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import NotFound
 from tarragon.cluster.port import Cluster
-from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import PERSISTENT_VOLUME_CLAIMS
 from tarragon.kube.meta import CustomObject, Key
+from tarragon.localcluster.caches import logged_cache
 from tarragon.localcluster.controllers.worklist import Worklist
 
 
@@ -22,7 +22,7 @@ class ClaimController:
 
     def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
-        self._claims = Cache(cluster, PERSISTENT_VOLUME_CLAIMS.reading(CustomObject), clock, jitter=jitter)
+        self._claims = logged_cache(cluster, PERSISTENT_VOLUME_CLAIMS.reading(CustomObject), clock, jitter)
         self._worklist: Worklist[Key] = Worklist(clock, jitter)
         self._claims.subscribe(self._follow)
 

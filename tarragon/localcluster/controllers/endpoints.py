@@ -11,9 +11,10 @@ from typing import Any
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import AlreadyExists, NotFound
 from tarragon.cluster.port import Cluster
-from tarragon.cluster.reflector import Cache, Index
+from tarragon.cluster.reflector import Index
 from tarragon.kube.core import ENDPOINTS, PODS, SERVICES, Pod, Service, ServicePort
 from tarragon.kube.meta import Key, ObjectMeta, Struct
+from tarragon.localcluster.caches import logged_cache
 from tarragon.localcluster.controllers.selectors import Selectors, Term, terms
 from tarragon.localcluster.controllers.worklist import Worklist
 
@@ -34,9 +35,9 @@ class EndpointsController:
     def __init__(self, cluster: Cluster, local_port: LocalPort, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
         self._local_port = local_port
-        self._services = Cache(cluster, SERVICES, clock, jitter=jitter)
-        self._pods = Cache(cluster, PODS, clock, jitter=jitter)
-        self._endpoints = Cache(cluster, ENDPOINTS.reading(_Endpoints), clock, jitter=jitter)
+        self._services = logged_cache(cluster, SERVICES, clock, jitter)
+        self._pods = logged_cache(cluster, PODS, clock, jitter)
+        self._endpoints = logged_cache(cluster, ENDPOINTS.reading(_Endpoints), clock, jitter)
         self._selectors = Selectors()
         self._pods_with = Index(self._pods, lambda pod: map(_word, terms(pod.metadata.namespace, pod.metadata.labels)))
         self._worklist: Worklist[Key] = Worklist(clock, jitter)

@@ -18,6 +18,7 @@ from tarragon.cluster.port import Cluster, DeleteOptions
 from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import AnyObject, CustomObject, Key, OwnerReference, Resource
+from tarragon.localcluster.caches import logged_cache
 from tarragon.localcluster.controllers.kinds import kind_of
 from tarragon.localcluster.controllers.ownership import FOREGROUND, ORPHAN, Graph, Owned, Vertex
 from tarragon.localcluster.controllers.worklist import Worklist
@@ -58,7 +59,7 @@ class GarbageCollector:
     async def run(self) -> None:
         """For ever. Call it once: another run needs another collector."""
         definitions = CUSTOM_RESOURCE_DEFINITIONS.reading(CustomObject)
-        crds = Cache(self._cluster, definitions, self._clock, jitter=self._jitter)
+        crds = logged_cache(self._cluster, definitions, self._clock, self._jitter)
         async with asyncio.TaskGroup() as tasks:
             caches = [self._watch(kind, tasks) for kind in self._built_in]
             crds.subscribe(lambda _key, old, new: self._follow_definition(old, new, tasks))
@@ -70,7 +71,7 @@ class GarbageCollector:
             tasks.create_task(self._worklist.run(self._look))
 
     def _watch(self, kind: Resource[Owned], tasks: asyncio.TaskGroup) -> Cache[Owned]:
-        cache = Cache(self._cluster, kind, self._clock, jitter=self._jitter)
+        cache = logged_cache(self._cluster, kind, self._clock, self._jitter)
         cache.subscribe(lambda _key, old, new: self._follow(kind, old, new))
         self._watches[kind] = tasks.create_task(cache.run())
         return cache

@@ -10,7 +10,9 @@ from tarragon.localcluster.served import Served
 
 
 def kind_of(definition: CustomObject) -> Resource[AnyObject] | None:
-    """In the version that is stored if that is served, else in any that is. None when no version is."""
+    """In the version that is stored if that is served, else in any that is. None when no version is, or not yet."""
+    if not _is_established(definition.status):
+        return None
     spec: Mapping[str, Any] = definition.spec if isinstance(definition.spec, dict) else {}
     served = [version for version in spec.get("versions") or [] if version.get("served")]
     if not served:
@@ -41,3 +43,8 @@ def listable(kinds: Iterable[Served]) -> list[Resource[AnyObject]]:
             )
             found.setdefault((kind.group, kind.plural), resource)
     return list(found.values())
+
+
+def _is_established(status: Any) -> bool:
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions or ())

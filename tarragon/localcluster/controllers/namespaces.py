@@ -11,9 +11,9 @@ from typing import Any
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import Conflict, NotFound
 from tarragon.cluster.port import Cluster, DeleteOptions, Selection
-from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tarragon.kube.meta import AnyObject, CustomObject, Key, Resource
+from tarragon.localcluster.caches import logged_cache
 from tarragon.localcluster.controllers.kinds import kind_of
 from tarragon.localcluster.controllers.worklist import Worklist
 
@@ -29,7 +29,7 @@ class NamespaceController:
     ) -> None:
         self._cluster = cluster
         self._kinds = [kind for kind in kinds if kind.namespaced]
-        self._namespaces = Cache(cluster, NAMESPACES.reading(CustomObject), clock, jitter=jitter)
+        self._namespaces = logged_cache(cluster, NAMESPACES.reading(CustomObject), clock, jitter)
         self._worklist: Worklist[Key] = Worklist(clock, jitter)
         self._namespaces.subscribe(self._follow)
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import AlreadyExists, NotFound
 from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import NAMESPACES, SERVICE_ACCOUNTS
 from tarragon.kube.meta import AnyObject, Key
+from tarragon.localcluster.caches import logged_cache
 from tarragon.localcluster.controllers.worklist import Worklist
 
 NAME = "default"
@@ -22,9 +22,9 @@ class ServiceAccountController:
 
     def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
-        self._namespaces = Cache(cluster, NAMESPACES, clock, jitter=jitter)
+        self._namespaces = logged_cache(cluster, NAMESPACES, clock, jitter)
         ours = Selection(fields=f"metadata.name={NAME}")
-        self._accounts = Cache(cluster, SERVICE_ACCOUNTS, clock, ours, jitter=jitter)
+        self._accounts = logged_cache(cluster, SERVICE_ACCOUNTS, clock, jitter, ours)
         self._worklist: Worklist[str] = Worklist(clock, jitter)
         self._namespaces.subscribe(self._follow_namespace)
         self._accounts.subscribe(self._follow_account)
