@@ -25,7 +25,13 @@ def configure(form: Form, level: str = "info", stream: TextIO = sys.stderr) -> N
     renderer: Sequence[Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if form == "json"
-        else [structlog.dev.ConsoleRenderer(colors=stream.isatty())]
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=stream.isatty(),
+                # Without the values of local variables: tokens are among them.
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
     )
     structlog.configure(
         processors=[*shared, *renderer],
