@@ -1,0 +1,88 @@
+"""kill -9 of what a job runs on: its programs, their shims, the whole background cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tarragon.cluster.errors import NotFound, Unavailable
+from tarragon.frameworks.tensorflow.framework import TFJOBS
+from tarragon.job.encoding import read_status
+from tarragon.job.status import JobStatus, RestartRecord
+from tarragon.kube.meta import Key
+from tarragon.localcluster.kubelet.shims import State, state_of
+from tarragon.localcluster.presence import birth
+from tests.e2e.watcher import Watcher, a_client, living_server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A job of that name in the cluster of that home, and who has watched its pods from the first."""
+
+    home: Path
+    job: str
+    watcher: Watcher
+
+    def running(self) -> Mapping[str, State]:
+        """The containers that run now, by replica as `worker-0`."""
+        names = {uid: name for _, name, uid in self.watcher.told}
+        found: dict[str, State] = {}
+        for path in self.home.glob("node/*/pods/*/runs/tensorflow/*/state.json"):
+            name = names.get(path.parents[3].name, "")
+            state = state_of(path.parent)
+            if (
+                name.startswith(f"{self.job}-")
+                and state
+                and state.main
+                and birth(state.main.pid)
+                and not state.has_ended
+            ):
+                found[name.removeprefix(f"{self.job}-")] = state
+        return found
+
+    def kill_program(self, replica: str) -> None:
+        state = self.running().get(replica)
+        if state and state.main:
+            kill(state.main.pid)
+
+    def kill_shim(self, replica: str) -> None:
+        state = self.running().get(replica)
+        if state and state.shim:
+            kill(state.shim.pid)
+
+    def kill_cluster(self) -> None:
+        """API server, operator and kubelet at once: they are one process."""
+        if server := living_server(self.home):
+            kill(server.pid)
+
+    async def status(self) -> JobStatus:
+        """Raises Unavailable while no server runs."""
+        async with a_client(self.home) as cluster:
+            job = await cluster.get(TFJOBS, Key("default", self.job))
+            return read_status(job.status)
+
+    async def answers(self) -> bool:
+        with suppress(NotFound, Unavailable, OSError):  # it comes, it comes again
+            await self.status()
+            return living_server(self.home) is not None
+        return False
+
+    def balanced(self, status: JobStatus) -> Mapping[str, RestartRecord]:
+        """Nothing lost, nothing doubled: every pod that was ever made, and every restart in one, is in the status."""
+        said = {str(replica): record for replica, record in status.restarts.items()}
+        made, restarted = self.watcher.added(self.job), self.watcher.restarted(self.job)
+        for replica in made:
+            record = said.setdefault(replica, RestartRecord())
+            assert made[replica] == 1 + record.count, (replica, record, self.watcher.told)
+            assert restarted[replica] == record.in_place, (replica, record, self.watcher.told)
+        assert said.keys() == made.keys()
+        return said
+
+
+def kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

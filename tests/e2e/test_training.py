@@ -1,0 +1,91 @@
+"""`tarragon run` trains every example, and another process finds in the checkpoint what the log has promised."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from tests.cli.conftest import Ended
+from tests.e2e.user import EXAMPLES, PATIENCE, User
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+def log_of(replica: str, ended: Ended) -> Sequence[str]:
+    """Its lines among those of all."""
+    prefix = f"[{replica}] "
+    return [line.removeprefix(prefix) for line in ended.out.splitlines() if line.startswith(prefix)]
+
+
+def only(pattern: str, lines: Sequence[str]) -> re.Match[str]:
+    """The only line that matches as a whole."""
+    (match,) = filter(None, (re.fullmatch(pattern, line) for line in lines))
+    return match
+
+
+def evaluate(folder: str) -> Sequence[str]:
+    """What another process says of the newest checkpoint there."""
+    command = [sys.executable, str(EXAMPLES / "evaluate.py"), folder]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    return run.stdout.splitlines()
+
+
+def trained(user: User, name: str, leader: str) -> Ended:
+    """The example has learned, says so last, and its checkpoint is as good as it says."""
+    ended = user.run(str(EXAMPLES / f"{name}.yaml"))
+    assert ended.code == 0, ended.out + ended.err
+    told = only(rf"Succeeded  digits-{name} in .*  accuracy (\d\.\d+)(  .*)?", ended.out.splitlines())
+    folder = only("checkpoints and TensorBoard files: (.+)", log_of(leader, ended))[1]
+    done = only(r"done: (steps=(\d+) loss=\d\.\d+ accuracy=(\d\.\d+))", log_of(leader, ended))
+    evaluated = only("evaluated: (.+)", evaluate(folder))
+
+    assert re.findall(r"^\d\d:\d\d:\d\dZ  (\w+)$", ended.err, re.MULTILINE)[-1] == "Succeeded"
+    assert float(told[1]) >= 0.95
+    assert told[1] == done[3]
+    assert evaluated[1] == done[1]
+    assert folder.startswith(str(user.home))
+    assert "data: scikit-learn's digits" in log_of(leader, ended)
+    return ended
+
+
+def shares(ended: Ended, leader: str) -> Sequence[int]:
+    """How many steps each worker did, by the count on the parameter server."""
+    return [int(each) for each in re.findall(r":(\d+)", only("steps by worker: (.+)", log_of(leader, ended))[1])]
+
+
+def test_the_demo_trains_and_every_worker_does_its_steps(user: User) -> None:
+    ended = trained(user, "ps", "chief-0")
+
+    assert len(shares(ended, "chief-0")) == 2
+    assert min(shares(ended, "chief-0")) > 0
+    assert sum(shares(ended, "chief-0")) >= 4000
+    for worker in ("worker-0", "worker-1"):
+        assert any(re.match(r"\d+ steps done here", line) for line in log_of(worker, ended))
+    described = user("describe", "digits-ps")
+    assert "Succeeded" in described.out
+    assert str(user.home) in described.out
+
+
+def test_the_example_in_tensorflow_1_style_trains_and_every_worker_does_its_steps(user: User) -> None:
+    ended = trained(user, "ps-tf1", "worker-0")
+
+    # max-instances is 4, so the job is counted for four; this machine may have room for more than the two asked for.
+    working = [share for share in shares(ended, "worker-0") if share]
+    assert len(working) >= 2
+    assert sum(working) >= 6000
+
+
+def test_the_example_with_workers_that_march_together_trains(user: User) -> None:
+    ended = trained(user, "multiworker", "worker-0")
+
+    assert any(re.match(r"step \d|ended with steps=|done: steps=", line) for line in log_of("worker-1", ended))
+
+
+def test_the_example_with_a_single_worker_trains(user: User) -> None:
+    trained(user, "single", "worker-0")
