@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +20,7 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 ROOT = Path(__file__).parent.parent
+OLDEST_KUBECTL = 27
 SHARED_CONTROL_PLANE = ROOT.parent / "shared" / "kubernetes"
 
 
@@ -27,8 +31,19 @@ def lacks_tensorflow() -> str | None:
 
 
 def lacks_kubectl() -> str | None:
-    if shutil.which("kubectl") is None:
-        return "kubectl is not on PATH; on Debian: apt install kubernetes-client"
+    return kubectl_fault()
+
+
+@functools.cache
+def kubectl_fault() -> str | None:
+    """Older ones ask for OpenAPI v2, which the embedded server does not have."""
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        return f"kubectl is not on PATH; any from 1.{OLDEST_KUBECTL} on will do"
+    told = subprocess.run([kubectl, "version", "--client", "-o", "json"], capture_output=True, check=False, timeout=60)
+    minor = int(json.loads(told.stdout)["clientVersion"]["minor"].rstrip("+"))
+    if minor < OLDEST_KUBECTL:
+        return f"{kubectl} is version 1.{minor}; the embedded API wants 1.{OLDEST_KUBECTL} or newer"
     return None
 
 
