@@ -32,6 +32,7 @@ def readers_environment(story: tuple[Command, ...], home: Path) -> dict[str, str
 
 
 @pytest.mark.tensorflow
+@pytest.mark.kubectl
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
