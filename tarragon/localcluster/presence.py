@@ -123,8 +123,9 @@ async def occupied(home: Home, clock: Clock) -> AsyncIterator[Hold]:
         raise unusable(home.folder, error) from error
     try:
         await _lock(descriptor, home, clock)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "since": timestamp(clock.now())}).encode(), 0)
+        with suppress(OSError):  # a full disk: whoever comes second is told less, and `down` must work all the same
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "since": timestamp(clock.now())}).encode(), 0)
         # A server that was killed could not take this back.
         home.server.unlink(missing_ok=True)
         yield Hold(home, descriptor)
