@@ -50,7 +50,7 @@ def test_a_gang_that_fits_starts_whole() -> None:
 def test_a_gang_that_cannot_start_whole_does_not_start_at_all() -> None:
     nodes = [node("a", 4, used=2)]
     (decision,) = fifo(snapshot(nodes, gang("job", demand(nodes, 4))))
-    assert decision == Wait("job", INSUFFICIENT_RESOURCES, f"the gang needs 4m {NVIDIA_GPU}, short of 2m {NVIDIA_GPU}")
+    assert decision == Wait("job", INSUFFICIENT_RESOURCES, f"the gang needs 4m {NVIDIA_GPU}; free are 2m {NVIDIA_GPU}")
 
 
 def test_it_prefers_one_node_and_of_these_the_fullest() -> None:
@@ -80,7 +80,7 @@ def test_who_could_never_run_blocks_nobody() -> None:
     assert waits.code == NEVER_FITS
     assert (
         waits.message
-        == f"no node is large enough for one worker: it asks for 5m {NVIDIA_GPU}, short of 1m {NVIDIA_GPU}"
+        == f"no node is large enough for one worker: it asks for 5m {NVIDIA_GPU}; the node has 4m {NVIDIA_GPU}"
     )
 
 

@@ -88,7 +88,7 @@ def _start(gang: Gang, head: Gang | None, snapshot: Snapshot, ledgers: tuple[Led
         return Wait(gang.name, BEHIND_OTHERS, f"{head.name} came first and waits for resources")
     nodes = place(gang.demands, ledger)
     if nodes is None:
-        return Wait(gang.name, INSUFFICIENT_RESOURCES, _short(gang, [node.free for node in snapshot.nodes]))
+        return Wait(gang.name, INSUFFICIENT_RESOURCES, _short(gang, snapshot))
     return Place(gang.name, nodes)
 
 
@@ -99,20 +99,28 @@ def _never_fits(gang: Gang, snapshot: Snapshot) -> str:
         if demand.minimum and not demand.eligible:
             return f"no node may run a {demand.type.word}: look at its node selector, affinity and tolerations"
     for demand in gang.demands:
-        nearest = [shortage(demand.each, node.capacity) for node in snapshot.nodes if node.name in demand.eligible]
-        lacking = min(nearest, key=_weight, default={})
+        offers = [node.capacity for node in snapshot.nodes if node.name in demand.eligible]
+        nearest = min(offers, key=lambda offer: _weight(shortage(demand.each, offer)), default={})
+        lacking = shortage(demand.each, nearest)
         if demand.minimum and lacking:
-            asked = f"it asks for {_words(demand.each, lacking)}, {_missing_words(lacking)}"
-            return f"no node is large enough for one {demand.type.word}: {asked}"
-    return "the cluster is too small even when it is empty: " + _short(gang, [node.capacity for node in snapshot.nodes])
+            best = "the node has" if len(snapshot.nodes) == 1 else "the roomiest node has"
+            asked, offered = _words(demand.each, lacking), _words(nearest, lacking)
+            return f"no node is large enough for one {demand.type.word}: it asks for {asked}; {best} {offered}"
+    whole = total(node.capacity for node in snapshot.nodes)
+    return f"the cluster is too small even when it is empty: {_compared(gang, whole, 'it has')}"
 
 
-def _short(gang: Gang, amounts: Sequence[Resources]) -> str:
+def _short(gang: Gang, snapshot: Snapshot) -> str:
+    free = total({name: max(0, amount) for name, amount in node.free.items()} for node in snapshot.nodes)
+    return _compared(gang, free, "free are")
+
+
+def _compared(gang: Gang, offer: Resources, there_is: str) -> str:
     wanted = total({name: amount * demand.minimum for name, amount in demand.each.items()} for demand in gang.demands)
-    lacking = shortage(wanted, total({name: max(0, amount) for name, amount in free.items()} for free in amounts))
+    lacking = shortage(wanted, offer)
     if not lacking:
         return f"the gang needs {_words(wanted, wanted)}; there is as much, but not in pieces that are large enough"
-    return f"the gang needs {_words(wanted, lacking)}, {_missing_words(lacking)}"
+    return f"the gang needs {_words(wanted, lacking)}; {there_is} {_words(offer, lacking)}"
 
 
 def _weight(lacking: Resources) -> tuple[int, int]:
@@ -121,12 +129,8 @@ def _weight(lacking: Resources) -> tuple[int, int]:
 
 def _words(amounts: Resources, named: Resources) -> str:
     return ", ".join(
-        f"{_amount(name, amounts[name])} {name}" for name in sorted(named) if name != PODS or len(named) == 1
+        f"{_amount(name, amounts.get(name, 0))} {name}" for name in sorted(named) if name != PODS or len(named) == 1
     )
-
-
-def _missing_words(lacking: Resources) -> str:
-    return "short of " + ", ".join(f"{_amount(name, lacking[name])} {name}" for name in sorted(lacking))
 
 
 def _amount(name: str, milli: int) -> str:
