@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import uvloop
 import yaml
 from rich.console import Console
 from rich.table import Table
@@ -279,7 +278,7 @@ def main() -> None:
     parser.add_argument("--against", type=Path, metavar="KUBECONFIG")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    uvloop.run(serve(options.serve) if options.serve else bench(options))
+    asyncio.run(serve(options.serve) if options.serve else bench(options))
 
 
 if __name__ == "__main__":
