@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -28,7 +28,7 @@ from tarragon.kube.patch import difference
 from tarragon.operator.gather import World
 from tarragon.operator.usage import Usage
 from tarragon.plan.capacity import eligible_nodes, node_capacity, template_request
-from tarragon.plan.desired import is_placed_by
+from tarragon.plan.desired import is_ours, is_placed_by
 from tarragon.plan.intake import intake
 from tarragon.plan.step import Settings
 from tarragon.scheduling import decision as decisions
@@ -98,11 +98,14 @@ class Admitter:
             if (admission := admission_after(candidate, decided, snapshot.now)) != candidate.admission
         ]
         due = [(candidate, admission) for candidate, admission in writes if self._may_tell(candidate, admission)]
-        await asyncio.gather(*(self._write(candidate, admission) for candidate, admission in due))
+        await _all_of(*(self._write(candidate, admission) for candidate, admission in due))
         return RETELL_SECONDS if len(due) < len(writes) else None
 
     def _changed(self, framework: Framework, key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
-        self._follow(framework, key, new)
+        """A watch that lags shows what was there before our own write: that would give away its places again."""
+        known = self._candidates.get((framework.kind, key))
+        if new is None or known is None or not is_before(new, known.object):
+            self._follow(framework, key, new)
 
     def _follow(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
         candidate = None if new is None else candidate_from(framework, new, self._world.settings)
@@ -133,9 +136,12 @@ class Admitter:
             written = await self._cluster.patch(candidate.framework.resource, metadata.key, patch, subresource="status")
         except (Conflict, NotFound):
             return  # The cache will show what has changed, and that starts the next round.
-        self._told[candidate.id] = self._clock.monotonic()
         # Until the cache shows it too, our own write must count, or the next round would sell the same node again.
-        self._follow(candidate.framework, metadata.key, written)
+        # A cache that is ahead is right: after the news that a job is gone, nothing would ever take it away again.
+        shown = self._world.jobs[candidate.framework.kind].objects.get(metadata.key)
+        if shown is not None and shown.metadata.uid == metadata.uid and not is_before(written, shown):
+            self._follow(candidate.framework, metadata.key, written)
+            self._told[candidate.id] = self._clock.monotonic()
 
     def _snapshot(self) -> Snapshot:
         nodes = list(self._world.nodes.objects.values())
@@ -199,12 +205,27 @@ def candidate_from(framework: Framework, found: CustomObject, settings: Settings
     taken = intake(framework, found)
     if taken.job is None or taken.dialect is None or taken.job.run_policy.suspend:
         return None
-    if not is_placed_by(taken.job, settings.scheduler):
+    if not is_ours(taken.job) or not is_placed_by(taken.job, settings.scheduler):
         return None
     status = read_status(found.status)
     if status.phase.is_final:
         return None
     return Candidate(framework=framework, object=found, job=taken.job, dialect=taken.dialect, status=status)
+
+
+async def _all_of(*writes: Coroutine[None, None, None]) -> None:
+    """Raises the first error when all have come to an end: the next round must know what they did."""
+    for ended in await asyncio.gather(*writes, return_exceptions=True):
+        if isinstance(ended, BaseException):
+            raise ended
+
+
+def is_before(left: CustomObject, right: CustomObject) -> bool:
+    """Whether it is an older version of the same object; not of another one that took over its name."""
+    if left.metadata.uid != right.metadata.uid:
+        return False
+    older, newer = left.metadata.resource_version, right.metadata.resource_version
+    return older.isdecimal() and newer.isdecimal() and int(older) < int(newer)
 
 
 def admission_after(candidate: Candidate, decided: decisions.Decision, now: dt.datetime) -> Admission:
@@ -223,8 +244,11 @@ def queued_since(candidate: Candidate, now: dt.datetime) -> dt.datetime:
     """Since it was created, even if nobody looked at it for a while; a job that was suspended queues anew."""
     if candidate.admission is not None:
         return candidate.admission.queued
-    resumed = next((said.changed for said in candidate.status.conditions if said.type == SUSPENDED), None)
-    return resumed or candidate.job.created or now
+    suspension = candidate.status.condition(SUSPENDED)
+    if suspension is None:
+        return candidate.job.created or now
+    # While it still says True, the reconciler has not told yet that the job is resumed, which it just was.
+    return now if suspension.is_true else suspension.changed
 
 
 def size_of(nodes: Mapping[Replica, str]) -> Mapping[ReplicaType, int]:

@@ -6,6 +6,7 @@ import datetime as dt
 
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.model import GENERATION_ANNOTATION
+from tarragon.plan.desired import is_ours
 from tarragon.plan.finish import clean_up, finished
 from tarragon.plan.intake import Intake, intake
 from tarragon.plan.limits import deadline_at, expires_at
@@ -16,9 +17,6 @@ from tarragon.plan.step import Observed, Step
 from tarragon.plan.suspend import resumed, suspended
 from tarragon.plan.upkeep import creates, deletes, wake_for_start
 from tarragon.plan.written import news, precondition, status_patch
-
-OWN_NAMES = frozenset({"", "kubeflow.org/training-operator", "tarragon.dev/tarragon"})
-"""Values of managedBy that leave a job to us. Whoever else is named looks after it alone."""
 
 
 def decide(framework: Framework, observed: Observed, now: dt.datetime) -> Step:
@@ -44,7 +42,7 @@ def unmarked(observed: Observed, taken: Intake) -> Step | None:
 
 
 def left_to_others(seen: Scene) -> Step | None:
-    return Step() if seen.job.run_policy.managed_by not in OWN_NAMES else None
+    return None if is_ours(seen.job) else Step()
 
 
 def going(seen: Scene) -> Step:

@@ -13,6 +13,9 @@ from tarragon.plan.step import Settings
 
 TCP = "TCP"
 
+OWN_NAMES = frozenset({"", "kubeflow.org/training-operator", "tarragon.dev/tarragon"})
+"""Values of managedBy that leave a job to us."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blueprint:
@@ -55,6 +58,11 @@ def in_start_order(framework: Framework, job: TrainingJob, size: Size) -> Iterat
     """Every replica of a gang of that size, the types that others wait for first."""
     order = {kind: position for position, kind in enumerate(framework.start_order)}
     yield from sorted(job.replicas(size), key=lambda replica: (order.get(replica.type, len(order)), replica.index))
+
+
+def is_ours(job: TrainingJob) -> bool:
+    """Whoever else is named in managedBy looks after the job alone."""
+    return job.run_policy.managed_by in OWN_NAMES
 
 
 def is_placed_by(job: TrainingJob, scheduler: str) -> bool:

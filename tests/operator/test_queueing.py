@@ -43,6 +43,13 @@ def test_a_job_that_was_suspended_queues_anew_when_it_is_resumed() -> None:
     assert queued_since(waits, NOON) == TEN
 
 
+def test_a_job_whose_resumption_is_not_told_yet_does_not_count_the_time_it_was_suspended() -> None:
+    waits = candidate(conditions=[condition("Created", "True", NINE), condition("Suspended", "True", TEN)])
+
+    assert waits is not None
+    assert queued_since(waits, NOON) == NOON
+
+
 def test_a_job_at_its_end_takes_no_part() -> None:
     assert candidate(conditions=[condition("Succeeded", "True", TEN)]) is None
 

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tarragon.cluster.errors import Unavailable, unavailable
+from tarragon.cluster.port import EVERYTHING, DeleteOptions
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.job.model import GENERATION_ANNOTATION
+from tarragon.kube.core import PODS
+from tarragon.kube.meta import Key
+from tarragon.operator.admit import Admitter
+from tarragon.operator.gather import World
+from tarragon.plan.step import Settings
+from tarragon.scheduling.policies import POLICIES
+from tests.operator.stage import TFJOBS, Json, Stage, group, job
+
+
+class Network:
+    """The API of the stage, with what may happen on the way to it and back."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.patched: list[str] = []
+        self.answered: list[str] = []
+        self.before_patch: Callable[[Key], Awaitable[None]] = nothing
+        self.after_patch: Callable[[Key], Awaitable[None]] = nothing
+        self.job_events = asyncio.Semaphore(1000)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def patch(self, resource: Any, key: Key, patch: Json, **how: Any) -> Any:
+        self.patched.append(key.name)
+        await self.before_patch(key)
+        written = await self._client.patch(resource, key, patch, **how)
+        self.answered.append(key.name)
+        await self.after_patch(key)
+        return written
+
+    async def watch(self, resource: Any, selection: Any = EVERYTHING, since: str = "") -> AsyncIterator[Any]:
+        async for event in self._client.watch(resource, selection, since):
+            if resource.plural == TFJOBS.plural and event.type != "BOOKMARK":
+                await self.job_events.acquire()
+            yield event
+
+
+async def nothing(_: Key) -> None:
+    return
+
+
+class Scheduler:
+    """The admitting half of an operator, round by round."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.network = Network(stage.world.client)
+        clock = stage.world.clock
+        self.seen = World(self.network, FRAMEWORKS, clock, Settings(), random.Random(1))  # type: ignore[arg-type]
+        self._changed = asyncio.Event()
+        for cache in self.seen.caches:
+            cache.subscribe(lambda *_: self._changed.set())
+        self.admitter = Admitter(self.network, clock, self.seen, POLICIES["fifo"])  # type: ignore[arg-type]
+
+    @property
+    def jobs(self) -> Any:
+        return self.seen.jobs["TFJob"].objects
+
+    async def submit(self, name: str, **spec: Any) -> None:
+        """Marked, as the reconciler has done it by then."""
+        body = job(name, **spec)
+        body["metadata"]["annotations"] = {GENERATION_ANNOTATION: "kubeflow.org/v1"}
+        await self.stage.world.client.create(TFJOBS, body)
+        await self.until(lambda: Key("default", name) in self.jobs)
+
+    async def until(self, claim: Callable[[], bool]) -> None:
+        """The caches see what the stage sees, a moment later."""
+        async with asyncio.timeout(20):
+            while not claim():
+                self._changed.clear()
+                await self._changed.wait()
+
+    def is_admitted(self, name: str) -> bool:
+        return "admitted" in self.stage.admission(name)
+
+
+@asynccontextmanager
+async def a_scheduler(stage: Stage) -> AsyncIterator[Scheduler]:
+    scheduler = Scheduler(stage)
+    tasks = [asyncio.create_task(cache.run()) for cache in scheduler.seen.caches]
+    for cache in scheduler.seen.caches:
+        await cache.synced()
+    try:
+        yield scheduler
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_job_that_goes_while_its_admission_is_written_keeps_no_place(stage: Stage) -> None:
+    await stage.node("n", cpu="1")
+    async with a_scheduler(stage) as scheduler:
+        await scheduler.submit("a", Worker=group(1, cpu="1"))
+
+        async def deleted(key: Key) -> None:
+            await stage.world.client.delete(TFJOBS, key, DeleteOptions())
+            await scheduler.until(lambda: key not in scheduler.jobs)
+
+        scheduler.network.after_patch = deleted
+        await scheduler.admitter.round()
+        scheduler.network.after_patch = nothing
+        await scheduler.submit("b", Worker=group(1, cpu="1"))
+        await scheduler.admitter.round()
+        await stage.world.until(lambda: bool(stage.admission("b")))
+        assert scheduler.is_admitted("b"), stage.admission("b")
+
+
+async def test_a_watch_that_lags_behind_our_own_writes_does_not_undo_them(stage: Stage) -> None:
+    await stage.node("n", cpu="1")
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    await stage.world.create(PODS, "hog", spec={"nodeName": "n", "containers": [container]})
+    async with a_scheduler(stage) as scheduler:
+        network = scheduler.network
+        await scheduler.submit("a", Worker=group(1, cpu="1"))
+        network.job_events = asyncio.Semaphore(0)
+        await scheduler.admitter.round()
+        await stage.world.delete(PODS, "hog")
+        await stage.end_pods()
+        await scheduler.until(lambda: Key("default", "hog") not in scheduler.seen.pods.objects)
+        await scheduler.admitter.round()
+        assert network.patched == ["a", "a"]
+        network.job_events.release()
+        shown = scheduler.jobs[Key("default", "a")].metadata.resource_version
+        await scheduler.until(lambda: scheduler.jobs[Key("default", "a")].metadata.resource_version != shown)
+        await scheduler.admitter.round()
+        assert network.patched == ["a", "a"]
+
+
+async def test_a_round_is_over_when_all_its_writes_are(stage: Stage) -> None:
+    """Else the next one would sell again what is on its way."""
+    await stage.node("n")
+    async with a_scheduler(stage) as scheduler:
+        await scheduler.submit("bad", Worker=group(1))
+        await scheduler.submit("good", Worker=group(1))
+
+        async def no_answer(key: Key) -> None:
+            if key.name == "bad":
+                raise unavailable("no answer")
+
+        scheduler.network.before_patch = no_answer
+        with pytest.raises(Unavailable):
+            await scheduler.admitter.round()
+        assert scheduler.network.answered == ["good"]
+
+
+async def test_a_job_that_somebody_else_manages_takes_no_room(stage: Stage) -> None:
+    await stage.node("n", cpu="1")
+    async with a_scheduler(stage) as scheduler:
+        await scheduler.submit("a", Worker=group(1, cpu="1"), runPolicy={"managedBy": "kueue.x-k8s.io/multikueue"})
+        await scheduler.submit("b", Worker=group(1, cpu="1"))
+        await scheduler.admitter.round()
+        await stage.world.until(lambda: bool(stage.admission("b")))
+        assert scheduler.is_admitted("b"), stage.admission("b")
+        assert not stage.admission("a")
