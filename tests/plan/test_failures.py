@@ -49,6 +49,26 @@ def test_under_never_the_failure_of_any_replica_fails_the_job(name: str) -> None
     assert (world.events[-1].type, world.events[-1].reason) == ("Warning", "TFJobFailed")
 
 
+def test_the_last_words_of_who_was_killed_are_not_told_as_its_reason() -> None:
+    world = running({"Worker": 2})
+    world.exit("dist-worker-1", 137, message="step 7 of 60, loss 0.125")
+    world.settle()
+
+    failed = world.status.condition("Failed")
+    assert failed is not None
+    assert failed.message == "worker-1 was killed (SIGKILL, exit code 137)"
+
+
+def test_of_a_line_that_was_drawn_over_only_what_was_seen_last_is_told() -> None:
+    world = running({"Worker": 2})
+    world.exit("dist-worker-1", 1, message="1/30 [>..]\r30/30 [===] out of data\n")
+    world.settle()
+
+    failed = world.status.condition("Failed")
+    assert failed is not None
+    assert failed.message == "worker-1 failed with exit code 1: 30/30 [===] out of data"
+
+
 def test_g14_a_worker_that_fails_for_good_fails_the_job_though_the_chief_runs() -> None:
     world = running({"Chief": 1, "Worker": 2})
     world.exit("dist-worker-1", 1)

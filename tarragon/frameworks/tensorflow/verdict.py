@@ -5,7 +5,7 @@ The success of whoever decides wins over failures seen in the same pass. A failu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from tarragon.frameworks.plugin import Sight, Verdict
@@ -13,6 +13,9 @@ from tarragon.job.indexes import words
 from tarragon.job.member import End, Ending, Fate, Member
 from tarragon.job.model import Replica, ReplicaType, SuccessPolicy
 from tarragon.job.phase import Phase, Signal
+
+FROM_OUTSIDE: Mapping[int, str] = {130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
+"""Deaths that a program does not bring about itself."""
 
 LAST_WORDS = 400
 """Characters of a failed replica's last line that the condition repeats."""
@@ -115,13 +118,17 @@ def _words(member: Member) -> str:
     if ending.end is End.DISRUPTED:
         return f"was disrupted ({ending.reason})"
     said = _said(ending)
-    lines = [line.strip() for line in ending.message.splitlines() if line.strip()]
+    if ending.exit_code in FROM_OUTSIDE:
+        return said  # What it said last has nothing to do with who killed it.
+    lines = [shown for line in ending.message.splitlines() if (shown := line.rpartition("\r")[2].strip())]
     return f"{said}: {lines[-1][-LAST_WORDS:]}" if lines else said
 
 
 def _said(ending: Ending) -> str:
     if ending.exit_code is None:
         return f"failed ({ending.reason or 'no exit code'})"
+    if ending.exit_code in FROM_OUTSIDE and ending.reason in {"", "Error"}:
+        return f"was killed ({FROM_OUTSIDE[ending.exit_code]}, exit code {ending.exit_code})"
     # Kubernetes' reason for almost every failure is Error, which says nothing.
     why = f" ({ending.reason})" if ending.reason not in {"", "Error"} else ""
     return f"failed with exit code {ending.exit_code}{why}"
