@@ -130,6 +130,25 @@ def test_g13_with_all_workers_wanted_one_alone_does_not_decide() -> None:
     assert world.tarragon["state"] == "Succeeded"
 
 
+def test_workers_that_a_job_can_never_get_are_not_waited_for() -> None:
+    """One that may not grow while it runs ends with those that it has, whatever is wished for later."""
+    world = World(manifest({"Worker": 2}, successPolicy="AllWorkers"))
+    world.settle()
+    world.admit()
+    world.settle()
+    world.run()
+    world.edit({"tfReplicaSpecs": {"Worker": {"replicas": 3}}})
+    world.settle()
+    world.exit("dist-worker-0", 0)
+    world.settle()
+    assert world.tarragon["state"] == "Running"
+
+    world.exit("dist-worker-1", 0)
+    world.settle()
+
+    assert world.tarragon["state"] == "Succeeded"
+
+
 def test_a_chief_decides_whatever_the_workers_do() -> None:
     world = World(manifest({"Chief": 1, "Worker": 1}))
     world.settle()

@@ -30,7 +30,7 @@ def judge(sight: Sight) -> Verdict:
 
 
 def succeeded(sight: Sight) -> Verdict | None:
-    """The chief decides. Without one worker 0 does, or all workers that were wished for (not those of the moment)."""
+    """The chief decides. Without one worker 0 does, or all workers that were wished for and can be had."""
     job = sight.job
     if job.chief is None:
         return None
@@ -38,8 +38,7 @@ def succeeded(sight: Sight) -> Verdict | None:
         if not is_done(sight, job.chief):
             return None
         return Verdict(signal=Signal.SUCCEEDED, message=f"{job.chief} has succeeded")
-    wished = job.wished().get(ReplicaType.WORKER, 0)
-    if all(is_done(sight, Replica(ReplicaType.WORKER, index)) for index in range(wished)):
+    if all(is_done(sight, Replica(ReplicaType.WORKER, index)) for index in range(_most_workers(sight))):
         return Verdict(signal=Signal.SUCCEEDED, message="all workers have succeeded")
     return None
 
@@ -84,6 +83,12 @@ def stalled(sight: Sight) -> Verdict | None:
 def is_done(sight: Sight, replica: Replica) -> bool:
     member = sight.members.get(replica)
     return replica in sight.status.finished or (member is not None and member.fate is Fate.DONE)
+
+
+def _most_workers(sight: Sight) -> int:
+    """An elastic job may still get those that it has not now; any other keeps its size, however the wish may grow."""
+    most = sight.size.get(ReplicaType.WORKER, 0) if sight.job.elastic is None else sight.job.elastic.maximum
+    return min(most, sight.job.wished().get(ReplicaType.WORKER, 0))
 
 
 def _fatal(sight: Sight) -> Iterator[Replica]:
