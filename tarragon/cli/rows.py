@@ -40,7 +40,7 @@ def size(job: Known) -> Mapping[ReplicaType, int]:
 
 
 def restarts(job: Known) -> int:
-    return sum(record.count for record in job.status.restarts.values())
+    return sum(record.total for record in job.status.restarts.values())
 
 
 def replicas(job: Known) -> str:

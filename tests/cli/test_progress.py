@@ -140,3 +140,29 @@ def test_the_time_that_a_job_took_ends_with_it() -> None:
     status = JobStatus(phase=Phase.SUCCEEDED, completed=at(14))
 
     assert progress(status=status).elapsed(at(500)) == 14
+
+
+def test_a_restart_in_place_is_still_counted_when_the_pod_is_gone_and_its_exit_code_is_not_the_last() -> None:
+    record = RestartRecord(in_place=1, uid="uid-worker-1", in_place_of_uid=1, exit_code=137, reason="Error", at=BEGIN)
+    status = JobStatus(phase=Phase.SUCCEEDED, restarts={worker(1): record})
+
+    member = progress(status=status, wished={ReplicaType.WORKER: 2}).members[1]
+
+    assert (member.state, member.exit_code, member.restarts) == ("Stopped", None, 1)
+
+
+def test_a_replica_that_went_on_after_a_restart_has_no_exit_code() -> None:
+    restarted = pod(worker(0), running(), restarts=1, before=ended(137))
+
+    going = progress({worker(0): restarted}).members[0]
+    gone = progress({worker(0): restarted}, gone=frozenset({"uid-worker-0"})).members[0]
+
+    assert (going.state, going.exit_code, going.restarts) == ("Running", None, 1)
+    assert (gone.state, gone.exit_code, gone.restarts) == ("Stopped", None, 1)
+
+
+def test_a_restart_in_place_is_counted_once_in_the_record_and_in_the_pod_together() -> None:
+    record = RestartRecord(count=1, in_place=3, uid="uid-worker-0", in_place_of_uid=1)
+    status = JobStatus(phase=Phase.RUNNING, restarts={worker(0): record})
+
+    assert progress({worker(0): pod(worker(0), restarts=2)}, status=status).members[0].restarts == 5

@@ -10,7 +10,7 @@ from tarragon.job.encoding import state_word
 from tarragon.job.member import main_status
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.status import Condition, JobStatus, Wait
+from tarragon.job.status import Condition, JobStatus, RestartRecord, Wait
 from tarragon.kube.core import ContainerStatus, Pod, Terminated
 from tarragon.kube.meta import Key
 
@@ -29,7 +29,7 @@ _ORDINARY_WAITS = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One replica as a person wants to see it. `exit_code` is that of its last end, None while there was none."""
+    """One replica as a person wants to see it. `exit_code`: how it ended, None while it runs (again)."""
 
     replica: Replica
     state: str = WAITING
@@ -156,8 +156,6 @@ def _place(replica: Replica) -> tuple[int, int]:
 
 
 def _member(seen: Sighting, replica: Replica) -> Member:
-    record = seen.status.restarts.get(replica)
-    replaced = record.count if record is not None else 0
     pod = seen.pods.get(replica)
     if pod is None or (pod.metadata.uid in seen.gone and replica in seen.status.finished):
         return _without_pod(seen.status, replica)
@@ -167,7 +165,7 @@ def _member(seen: Sighting, replica: Replica) -> Member:
     return Member(
         replica=replica,
         state=_when_gone(_state(pod, main)) if is_gone else _state(pod, main),
-        restarts=replaced + (main.restart_count if main is not None else 0),
+        restarts=_restarts(seen.status.restarts.get(replica, RestartRecord()), pod, main),
         exit_code=end.exit_code if end is not None else None,
         reason=_reason(pod, main, end),
         message=_message(pod, main, end),
@@ -178,19 +176,21 @@ def _member(seen: Sighting, replica: Replica) -> Member:
     )
 
 
+def _restarts(record: RestartRecord, pod: Pod, main: ContainerStatus | None) -> int:
+    """The record may be behind the pod; what it has counted of this very pod is not counted again."""
+    counted = record.in_place_of_uid if record.uid == pod.metadata.uid else 0
+    return record.total + max(0, (main.restart_count if main is not None else 0) - counted)
+
+
 def _without_pod(status: JobStatus, replica: Replica) -> Member:
     """It has ended for good, was taken away with its job, or is still to come."""
     record = status.restarts.get(replica)
-    restarts = record.count if record is not None else 0
+    restarts = record.total if record is not None else 0
     if replica in status.finished:
         return Member(replica=replica, state=SUCCEEDED, restarts=restarts, exit_code=0)
+    # The record's exit code is that of a life before the last one.
     is_over = status.phase.is_final or status.phase is Phase.SUSPENDED
-    return Member(
-        replica=replica,
-        state=STOPPED if is_over else WAITING,
-        restarts=restarts,
-        exit_code=record.exit_code if record is not None else None,
-    )
+    return Member(replica=replica, state=STOPPED if is_over else WAITING, restarts=restarts)
 
 
 def _when_gone(state: str) -> str:
@@ -218,9 +218,10 @@ def _container_state(main: ContainerStatus) -> str:
 
 
 def _last_end(main: ContainerStatus | None) -> Terminated | None:
+    """None for one that runs again: how it ended before is not how it ended."""
     if main is None:
         return None
-    return main.state.terminated or main.last_state.terminated
+    return main.state.terminated or (main.last_state.terminated if main.state.running is None else None)
 
 
 def _started(main: ContainerStatus | None, end: Terminated | None) -> dt.datetime | None:

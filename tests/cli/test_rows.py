@@ -1,0 +1,33 @@
+"""A job as one row of `list`."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from tarragon.cli.jobs import Known
+from tarragon.cli.rows import header, row
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.job.phase import Phase
+from tarragon.job.status import JobStatus, RestartRecord
+from tarragon.kube.meta import CustomObject, ObjectMeta
+from tests.cli.scenes import BEGIN, at, worker
+
+NARROW = {"is_wide": False, "names_namespace": False}
+
+
+def a_job(status: JobStatus, *, deleted: dt.datetime | None = None) -> Known:
+    metadata = ObjectMeta(
+        name="digits", namespace="default", uid="u", creation_timestamp=BEGIN, deletion_timestamp=deleted
+    )
+    found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata)
+    return Known(framework=FRAMEWORKS[0], object=found, job=None, dialect=None, status=status)
+
+
+def cell(job: Known, column: str) -> str:
+    return row(job, at(5), **NARROW)[header(**NARROW).index(column)]
+
+
+def test_restarts_in_place_count_as_those_by_a_new_pod_do() -> None:
+    records = {worker(0): RestartRecord(count=2), worker(1): RestartRecord(in_place=1)}
+
+    assert cell(a_job(JobStatus(phase=Phase.RUNNING, restarts=records)), "RESTARTS") == "3"
