@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,9 +51,23 @@ def runs_of_job(nodes: Path, job: Known) -> Sequence[Run]:
     """Of a job that is there: the runs of its own pods, not of those that had its name before it."""
     if job.job is None or job.dialect is None:
         return ()
+    return _runs(pods_of_job(nodes, job), job.dialect, job.job)
+
+
+def pods_of_job(nodes: Path, job: Known) -> Sequence[KeptPod]:
+    """Oldest first, those that are gone among them."""
+    if job.job is None or job.dialect is None:
+        return ()
     born = job.born.timestamp() if job.born is not None else 0.0
-    pods = [pod for pod in _pods(nodes, job.dialect, job.job) if _is_of(pod, job.uid, born)]
-    return _runs(pods, job.dialect, job.job)
+    return [pod for pod in _pods(nodes, job.dialect, job.job) if _is_of(pod, job.uid, born)]
+
+
+def log_folders(nodes: Path, job: Known) -> Mapping[Replica, Path]:
+    """Of each replica the folder of its newest pod that has said anything, also when the pod is gone."""
+    if job.job is None or job.dialect is None:
+        return {}
+    found = {job.dialect.names.replica(job.job, pod.facts.name): pod.folder.path for pod in pods_of_job(nodes, job)}
+    return {replica: path for replica, path in found.items() if replica is not None}
 
 
 def runs_of_name(nodes: Path, wanted: JobName, namespace: str) -> Sequence[Run]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tarragon.cli.follow.progress import order
 from tarragon.cli.jobs import Known
+from tarragon.cli.kept import log_folders
 from tarragon.cli.leftovers import used
 from tarragon.job.model import Replica
 from tarragon.kube.core import Pod
@@ -32,11 +34,10 @@ def folders(place: Home, job: Known, pods: Mapping[Replica, Pod]) -> Iterator[tu
         path = shared.claims / job.key.namespace / name
         if kind == "PersistentVolumeClaim" and path.exists():
             yield f"claim {name}", path
+    for replica, logs in sorted(log_folders(place.nodes, job).items(), key=lambda found: order(found[0])):
+        yield f"logs of {replica}", logs
     for replica, pod in pods.items():
         node = NodeFolder(place.nodes / pod.spec.node_name)
-        logs = node.pod_logs(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
-        if pod.spec.node_name and logs.path.exists():
-            yield f"logs of {replica}", logs.path
         volumes = node.pod(pod.metadata.uid).volumes
         if pod.spec.node_name and volumes.exists():
             yield f"volumes of {replica}", volumes

@@ -121,6 +121,18 @@ def test_describe_tells_both_addresses_the_folders_and_the_events(shell: Shell) 
     going.ended()
 
 
+def test_describe_still_knows_the_replicas_that_were_cleaned_up_with_their_job(shell: Shell) -> None:
+    training = job("digits", PS=group(python(WAITS)), Worker=group(python("print(1)")))
+    shell("run", shell.file("job.yaml", training))
+
+    told = shell("describe", "digits").out
+
+    folder = re.search(r"logs of ps-0 +(\S+)", told)
+    assert folder is not None
+    assert Path(folder[1]).is_dir()
+    assert re.search(r"Started +pod/digits-ps-0", told)
+
+
 def test_logs_choose_replicas_lines_and_times(shell: Shell) -> None:
     says = "import os; print('one'); print('two ' + os.environ['HOSTNAME'])"
     training = job("digits", PS=group(python(says)), Worker=group(python(says), replicas=2))

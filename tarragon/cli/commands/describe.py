@@ -10,8 +10,10 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli.arguments import complete_job
+from tarragon.cli.events import in_order, of_job, when
 from tarragon.cli.follow.progress import Progress, newest, read
 from tarragon.cli.jobs import Known, find, pods_of, sighting
+from tarragon.cli.kept import pods_of_job
 from tarragon.cli.places import addresses, folders
 from tarragon.cli.rows import reason, replicas
 from tarragon.cli.session import Looker, looking
@@ -20,7 +22,7 @@ from tarragon.cli.style import STATES, Paint, painter
 from tarragon.cli.words import age, elapsed, table
 from tarragon.cluster.port import Selection
 from tarragon.job.model import Replica
-from tarragon.kube.codec import moment, timestamp
+from tarragon.kube.codec import timestamp
 from tarragon.kube.core import EVENTS, PODS, Pod
 from tarragon.kube.meta import Json, JsonObject
 
@@ -103,10 +105,9 @@ def _members(job: Known, progress: Progress) -> Sequence[str]:
 
 async def _events(looker: Looker, job: Known, pods: Mapping[Replica, Pod]) -> Sequence[JsonObject]:
     """About the job and its pods, the oldest first."""
-    uids = {job.uid, *(pod.metadata.uid for pod in pods.values())}
+    uids = {pod.metadata.uid for pod in pods.values()} | {pod.facts.uid for pod in pods_of_job(home().nodes, job)}
     listing = await looker.list(EVENTS.reading(dict), Selection(namespace=job.key.namespace))
-    mine = [event for event in listing.items if (event.get("involvedObject") or {}).get("uid") in uids]
-    return sorted(mine, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+    return in_order(of_job(listing.items, job, uids))
 
 
 def _told(events: Sequence[JsonObject], now: dt.datetime) -> Sequence[str]:
@@ -116,7 +117,7 @@ def _told(events: Sequence[JsonObject], now: dt.datetime) -> Sequence[str]:
         about: Json = event.get("involvedObject") or {}
         rows.append(
             (
-                age(_moment(event), now) + (f" ({times} times)" if times > 1 else ""),
+                age(when(event), now) + (f" ({times} times)" if times > 1 else ""),
                 str(event.get("type", "")),
                 str(event.get("reason", "")),
                 f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}",
@@ -124,10 +125,3 @@ def _told(events: Sequence[JsonObject], now: dt.datetime) -> Sequence[str]:
             )
         )
     return table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), rows) if rows else ()
-
-
-def _moment(event: JsonObject) -> dt.datetime | None:
-    try:
-        return moment(str(event.get("lastTimestamp") or event.get("eventTime") or ""))
-    except ValueError:
-        return None

@@ -108,7 +108,7 @@ def read(seen: Sighting) -> Progress:
         created=seen.created,
         started=status.started,
         completed=status.completed,
-        members=tuple(_member(seen, replica) for replica in sorted(_replicas(seen), key=_place)),
+        members=tuple(_member(seen, replica) for replica in sorted(_replicas(seen), key=order)),
     )
 
 
@@ -151,7 +151,8 @@ def _replicas(seen: Sighting) -> set[Replica]:
     return wanted | seen.pods.keys() | seen.status.finished
 
 
-def _place(replica: Replica) -> tuple[int, int]:
+def order(replica: Replica) -> tuple[int, int]:
+    """To sort by: first the types as people name them, then the indices."""
     return list(ReplicaType).index(replica.type), replica.index
 
 

@@ -1,0 +1,50 @@
+"""Which events are about a job, and in what order they are told."""
+
+from __future__ import annotations
+
+import json
+
+from tarragon.cli.events import in_order, of_job
+from tarragon.cli.jobs import Known, known
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.kube.codec import decode
+from tarragon.kube.meta import CustomObject, JsonObject
+from tests.cli.manifests import group, job, python
+
+MINE = "uid-of-the-job"
+
+
+def digits() -> Known:
+    body = json.loads(job("digits", PS=group(python("")), Worker=group(python(""))))
+    body["metadata"] |= {"namespace": "default", "uid": MINE, "creationTimestamp": "2026-11-21T12:00:00Z"}
+    return known(FRAMEWORKS[0], decode(json.dumps(body), CustomObject))
+
+
+def event(name: str, second: int = 1, *, uid: str = "another", version: int = 1, kind: str = "Pod") -> JsonObject:
+    return {
+        "metadata": {"resourceVersion": str(version)},
+        "involvedObject": {"kind": kind, "name": name, "uid": uid},
+        "lastTimestamp": f"2026-11-21T12:00:{second:02}Z",
+    }
+
+
+def test_events_of_replicas_whose_pods_are_gone_belong_to_the_job() -> None:
+    gone, own = event("digits-ps-0"), event("digits", uid=MINE, kind="TFJob")
+
+    assert list(of_job([gone, event("digits-two-worker-0"), own, event("other-worker-0")], digits(), set())) == [
+        gone,
+        own,
+    ]
+
+
+def test_events_of_an_earlier_job_of_that_name_do_not() -> None:
+    before = event("digits-ps-0")
+    before["lastTimestamp"] = "2026-11-21T11:59:59Z"
+
+    assert list(of_job([before, event("digits", uid="former", kind="TFJob")], digits(), set())) == []
+
+
+def test_events_are_told_oldest_first_and_within_a_second_as_they_were_written() -> None:
+    late, second, first = event("a", 5, version=3), event("b", 2, version=10), event("c", 2, version=9)
+
+    assert in_order([late, second, first]) == [first, second, late]
