@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
@@ -61,14 +62,12 @@ async def record(cluster: Cluster, clock: Clock, event: Event, component: str = 
     try:
         await cluster.create(EVENTS, body)
     except AlreadyExists:
-        try:
+        with suppress(ApiError):
             told = await cluster.get(_COUNTED, key)
             count = int(told.get("count") or 1) + 1
             await cluster.patch(_COUNTED, key, {"count": count, "lastTimestamp": timestamp(clock.now())})
-        except (NotFound, Conflict):
-            return
-    except (Invalid, NotFound):
-        # The namespace is ending, or the name is one that events may not have: nobody would read it.
+    except ApiError:
+        # No permission, a quota, a namespace that is ending, a server that is busy with more important things.
         return
 
 
