@@ -134,3 +134,20 @@ def test_a_disk_that_fills_up_stops_nothing_that_runs_and_when_there_is_room_the
     assert re.search("disk|space", refused.err), refused.err
     assert trained.code == 0, trained.err
     assert "[worker-0] trained" in trained.out
+
+
+@pytest.mark.slow
+def test_on_a_full_disk_everything_that_runs_can_still_be_ended(owner: User, tiny_disk: Path) -> None:
+    name = owner.file("job.yaml", worker("digits", "print('here', flush=True); import time; time.sleep(1000)"))
+    at_once = "spec.tfReplicaSpecs.Worker.template.spec.terminationGracePeriodSeconds=0"
+    going = owner.start("run", name, "--set", at_once)
+    going.until("here")
+    fill(tiny_disk)
+
+    # The server waits half a minute for room to write down how the containers have ended.
+    down = owner("down")
+    going.ended()
+
+    assert down.code == 0, down.err
+    assert "Ended the local cluster" in down.err
+    assert not owner.processes()

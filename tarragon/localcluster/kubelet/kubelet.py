@@ -246,7 +246,8 @@ async def end_everything(folder: Path, clock: Clock) -> None:
         return
     ended = asyncio.Event()
     with _locked(node):
-        containers = Shims(shims.program_in(folder), clock, lambda _: ended.set())
+        # Nothing is started, so the program may be missing: a full disk could not take it.
+        containers = Shims(folder / shims.PROGRAM, clock, lambda _: ended.set())
         runs = [path.parent for path in node.pods.glob("*/runs/*/*/spec.json")]
         for run in runs:
             containers.find(run)

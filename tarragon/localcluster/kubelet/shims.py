@@ -33,6 +33,8 @@ LOST_CODE = 137
 LOOK_SECONDS = 0.1
 """Between two looks at a shim that cannot be waited for: on systems without pidfd, and while it is just starting."""
 PATIENCE_SECONDS = 10.0
+PROGRAM = "shim.pyc"
+"""The shim, compiled, in the folder of a node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,7 @@ def state_of(folder: Path) -> State | None:
 
 def program_in(folder: Path) -> Path:
     """The shim compiled into a file of the node: it starts faster, and an upgrade of the package does not touch it."""
-    target = folder / "shim.pyc"
+    target = folder / PROGRAM
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     py_compile.compile(shim.__file__, cfile=str(target), doraise=True, invalidation_mode=mode)
     return target
