@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.errors import TarragonError
-from tarragon.cli.follow.progress import Sighting
+from tarragon.cli.follow.progress import STOPPING, Sighting, state
 from tarragon.cli.session import Looker
 from tarragon.cluster.errors import NotFound
 from tarragon.cluster.port import Selection
@@ -63,6 +63,13 @@ class Known:
     @property
     def born(self) -> dt.datetime | None:
         return self.object.metadata.creation_timestamp
+
+    @property
+    def state(self) -> str:
+        """The one word for people."""
+        if self.object.metadata.is_ending and not self.status.phase.is_final:
+            return STOPPING
+        return state(self.status)
 
     @property
     def name(self) -> str:
@@ -160,6 +167,7 @@ def sighting(job: Known, pods: Mapping[Replica, Pod], gone: frozenset[str] = fro
         kind=job.framework.kind,
         created=job.born,
         status=job.status,
+        state=job.state,
         wished=job.wished,
         main_container=job.framework.main_container,
         pods=pods,

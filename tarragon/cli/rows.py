@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 
-from tarragon.cli.follow.progress import last_condition, state, wait
+from tarragon.cli.follow.progress import STOPPING, last_condition, wait
 from tarragon.cli.jobs import Known
 from tarragon.cli.words import age
 from tarragon.job.model import ReplicaType
@@ -21,7 +21,7 @@ def header(*, is_wide: bool, names_namespace: bool) -> Sequence[str]:
 
 
 def row(job: Known, now: dt.datetime, *, is_wide: bool, names_namespace: bool) -> Sequence[str]:
-    cells = [job.key.name, state(job.status), ready(job), str(restarts(job)), age(job.born, now)]
+    cells = [job.key.name, job.state, ready(job), str(restarts(job)), age(job.born, now)]
     if is_wide:
         cells += [job.framework.kind, replicas(job), nodes(job)]
     where = [job.key.namespace] if names_namespace else []
@@ -56,6 +56,8 @@ def nodes(job: Known) -> str:
 
 def reason(job: Known) -> str:
     """Why it does not go on; empty where nobody would ask."""
+    if job.state == STOPPING:
+        return ""
     waits = wait(job.status)
     if waits is not None:
         return f"{waits.code}: {waits.message}"

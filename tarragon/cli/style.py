@@ -22,10 +22,13 @@ STATES = MappingProxyType(
         "Restarting": "yellow",
         "Suspended": "yellow",
         "Ending": "yellow",
+        "Stopping": "yellow",
+        "Interrupted": "yellow",
         "Running": "cyan",
         "Succeeded": "green",
         "Failed": "red",
         "Stopped": "dim",
+        "Deleted": "dim",
     }
 )
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.ending import delete
-from tarragon.cli.follow.progress import state, wait
+from tarragon.cli.follow.progress import wait
 from tarragon.cli.hints import spelled
 from tarragon.cli.invocation import here
 from tarragon.cli.jobs import Known, known
@@ -71,7 +71,7 @@ async def put_job(cluster: Cluster, framework: Framework, body: JsonObject, cloc
         if not former.status.phase.is_final and (waits is None or waits.code != NEVER_FITS):
             raise still_there(former) from None
         since = age(former.born, clock.now())
-        note(f"{former.name} of {since} ago ({state(former.status)}) makes room; its logs are kept")
+        note(f"{former.name} of {since} ago ({former.state}) makes room; its logs are kept")
         await delete(cluster, former, clock)
         created = await cluster.create(resource, body)
     job = known(framework, created)
@@ -82,7 +82,7 @@ async def put_job(cluster: Cluster, framework: Framework, body: JsonObject, cloc
 def still_there(job: Known) -> TarragonError:
     """The words for somebody who starts a job a second time."""
     program = here()
-    word = state(job.status)
+    word = job.state
     if job.status.phase is Phase.SUSPENDED:
         remedy = f"delete it first: {spelled(program, job.key, 'delete')}"
     else:

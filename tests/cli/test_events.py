@@ -38,8 +38,7 @@ def test_events_of_replicas_whose_pods_are_gone_belong_to_the_job() -> None:
 
 
 def test_events_of_an_earlier_job_of_that_name_do_not() -> None:
-    before = event("digits-ps-0")
-    before["lastTimestamp"] = "2026-11-21T11:59:59Z"
+    before = {**event("digits-ps-0"), "lastTimestamp": "2026-11-21T11:59:59Z"}
 
     assert list(of_job([before, event("digits", uid="former", kind="TFJob")], digits(), set())) == []
 

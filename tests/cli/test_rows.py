@@ -7,8 +7,9 @@ import datetime as dt
 from tarragon.cli.jobs import Known
 from tarragon.cli.rows import header, row
 from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.status import JobStatus, RestartRecord
+from tarragon.job.status import Admission, JobStatus, RestartRecord
 from tarragon.kube.meta import CustomObject, ObjectMeta
 from tests.cli.scenes import BEGIN, at, worker
 
@@ -23,6 +24,11 @@ def a_job(status: JobStatus, *, deleted: dt.datetime | None = None) -> Known:
     return Known(framework=FRAMEWORKS[0], object=found, job=None, dialect=None, status=status)
 
 
+def going(ready: int = 2) -> JobStatus:
+    admission = Admission(queued=BEGIN, admitted=BEGIN, size={ReplicaType.WORKER: 2})
+    return JobStatus(phase=Phase.RUNNING, ready=ready, admission=admission)
+
+
 def cell(job: Known, column: str) -> str:
     return row(job, at(5), **NARROW)[header(**NARROW).index(column)]
 
@@ -31,3 +37,8 @@ def test_restarts_in_place_count_as_those_by_a_new_pod_do() -> None:
     records = {worker(0): RestartRecord(count=2), worker(1): RestartRecord(in_place=1)}
 
     assert cell(a_job(JobStatus(phase=Phase.RUNNING, restarts=records)), "RESTARTS") == "3"
+
+
+def test_a_job_that_was_deleted_and_is_still_there_is_stopping() -> None:
+    assert cell(a_job(going(), deleted=at(3)), "STATE") == "Stopping"
+    assert cell(a_job(JobStatus(phase=Phase.SUCCEEDED), deleted=at(3)), "STATE") == "Succeeded"

@@ -24,6 +24,9 @@ FAILED = "Failed"
 STOPPED = "Stopped"
 """It did not end by itself: it was ended because the job was over, or somebody deleted its pod."""
 
+STOPPING = "Stopping"
+"""Of a job: it was deleted, and its replicas are ending."""
+
 _ORDINARY_WAITS = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 
@@ -82,12 +85,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """What `read` looks at. `pods`: of each replica the newest one, also after it has `gone` (by uid)."""
+    """What `read` looks at. `pods`: of each replica the newest one, also after it has `gone` (by uid).
+
+    `state`: the job's, where more is known of it than its status says.
+    """
 
     key: Key
     kind: str
     created: dt.datetime | None
     status: JobStatus
+    state: str = ""
     wished: Mapping[ReplicaType, int]
     main_container: str
     pods: Mapping[Replica, Pod] = field(default_factory=dict)
@@ -101,7 +108,7 @@ def read(seen: Sighting) -> Progress:
     return Progress(
         key=seen.key,
         kind=seen.kind,
-        state=state(status),
+        state=seen.state or state(status),
         reason=condition.reason if condition is not None else "",
         message=condition.message if condition is not None else "",
         wait=wait(status),
