@@ -170,10 +170,20 @@ class Admitter:
                     demands=demands(candidate, nodes),
                     nodes=candidate.admission.nodes,
                     elastic=candidate.job.elastic is not None,
+                    homeless=self._homeless(candidate, candidate.admission),
                 )
                 for candidate in candidates
                 if candidate.admission is not None and candidate.is_admitted
             ],
+        )
+
+    def _homeless(self, candidate: Candidate, admission: Admission) -> frozenset[Replica]:
+        """A node that is only not ready may come back, and its pods with it; one that was deleted does not."""
+        there = self._world.nodes.objects
+        return frozenset(
+            replica
+            for replica, node in admission.nodes.items()
+            if Key("", node) not in there and replica not in candidate.status.finished
         )
 
     def _reservations(self) -> Mapping[str, Mapping[str, int]]:

@@ -54,6 +54,8 @@ class RunningGang:
     nodes: Mapping[Replica, str]
     elastic: bool
     """Whether it may grow without a restart."""
+    homeless: frozenset[Replica] = frozenset()
+    """Those whose node is no more: they need another place, or they never run again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

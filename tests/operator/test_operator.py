@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.kube.core import PODS
+from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tests.operator.stage import TFJOBS, Stage, group, job
 
@@ -214,3 +214,18 @@ def has_made(stage: Stage, pods: int) -> bool:
 
 def has_ended(pod: Mapping[str, Any]) -> bool:
     return bool(pod.get("status", {}).get("phase") == "Succeeded")
+
+
+async def test_a_replica_whose_node_is_gone_starts_anew_on_another(stage: Stage) -> None:
+    await stage.node("n0", cpu="2")
+    stage.start_operator()
+    await stage.submit("a", Worker=group(2, cpu="1"))
+    names = ("a-worker-0", "a-worker-1")
+    await stage.until_pods(*names)
+    await stage.all_run(*names)
+    await stage.until_state("a", "Running")
+    await stage.world.delete(NODES, "n0")
+    await stage.node("n1", cpu="2")
+    await stage.world.until(lambda: all("deletionTimestamp" in pod["metadata"] for pod in stage.pods().values()))
+    await stage.end_pods()
+    await stage.world.until(lambda: [pod["spec"]["nodeName"] for pod in stage.pods().values()] == ["n1", "n1"])

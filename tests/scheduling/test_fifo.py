@@ -133,6 +133,21 @@ def test_a_rigid_gang_does_not_grow() -> None:
     assert fifo(snapshot(nodes, running=[running])) == []
 
 
+def test_a_replica_whose_node_is_gone_gets_another_before_anybody_starts() -> None:
+    nodes = [node("b", 2)]
+    held = {Replica(WORKER, 0): "b", Replica(WORKER, 1): "gone"}
+    lost = RunningGang(
+        name="lost",
+        demands=(demand(nodes, 2),),
+        nodes=held,
+        elastic=False,
+        homeless=frozenset({Replica(WORKER, 1)}),
+    )
+    decisions = fifo(snapshot([node("b", 2, used=1)], gang("job", demand(nodes, 1)), running=[lost]))
+    assert decisions[0] == Resize("lost", {Replica(WORKER, 0): "b", Replica(WORKER, 1): "b"})
+    assert isinstance(decisions[1], Wait)
+
+
 def test_two_gangs_of_48_on_64_gpus_never_deadlock() -> None:
     nodes = [node(f"n{index:02}", 4) for index in range(16)]
     decisions = fifo(snapshot(nodes, gang("one", demand(nodes, 48)), gang("two", demand(nodes, 48))))

@@ -23,13 +23,14 @@ from tarragon.scheduling.snapshot import Demand, Gang, RunningGang, Snapshot
 
 
 def fifo(snapshot: Snapshot) -> Sequence[Decision]:
-    """Wishes that have sunk are granted at once, then gangs start in order of queue time, then running ones may grow.
+    """Wishes that have sunk are granted at once, and who lost a node gets another; then gangs start in order of queue
+    time, then running ones may grow.
 
     A gang that could not run on the empty cluster blocks nobody.
     """
     ledger = Ledger.of_free(snapshot.nodes)
     empty = Ledger.of_capacity(snapshot.nodes)
-    decisions: list[Decision] = [resize for gang in snapshot.running if (resize := shrunk(gang)) is not None]
+    decisions: list[Decision] = [resize for gang in snapshot.running if (resize := kept(gang, ledger)) is not None]
     head: Gang | None = None
     for gang in sorted(snapshot.waiting, key=lambda gang: gang.order):
         decision = _start(gang, head, snapshot, (ledger, empty))
@@ -37,11 +38,11 @@ def fifo(snapshot: Snapshot) -> Sequence[Decision]:
             head = gang
         decisions.append(decision)
     if head is None:
-        shrinking = {decision.gang for decision in decisions if isinstance(decision, Resize)}
+        changing = {decision.gang for decision in decisions if isinstance(decision, Resize)}
         decisions += [
             resize
             for gang in snapshot.running
-            if gang.name not in shrinking and (resize := grown(gang, ledger)) is not None
+            if gang.name not in changing and (resize := grown(gang, ledger)) is not None
         ]
     return decisions
 
@@ -51,6 +52,19 @@ def shrunk(gang: RunningGang) -> Resize | None:
     wish = {demand.type: demand.wish for demand in gang.demands}
     kept = {replica: node for replica, node in gang.nodes.items() if replica.index < wish.get(replica.type, 0)}
     return Resize(gang.name, kept) if len(kept) < len(gang.nodes) else None
+
+
+def kept(gang: RunningGang, ledger: Ledger) -> Resize | None:
+    """Without what the wish does away with, and with other places for those whose node is gone, if there are any."""
+    shrinking = shrunk(gang)
+    nodes = gang.nodes if shrinking is None else shrinking.nodes
+    demands = {demand.type: demand for demand in gang.demands}
+    homeless = [(replica, demands[replica.type]) for replica in sorted(gang.homeless & nodes.keys())]
+    if not homeless:
+        return shrinking
+    housed = {replica: node for replica, node in nodes.items() if replica not in gang.homeless}
+    found = extend(homeless, ledger, near=housed)
+    return Resize(gang.name, {**nodes, **found}) if found else shrinking
 
 
 def grown(gang: RunningGang, ledger: Ledger) -> Resize | None:
