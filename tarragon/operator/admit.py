@@ -83,9 +83,11 @@ class Admitter:
         self._usage = Usage(world.pods)
         self._candidates: dict[JobId, Candidate] = {}
         self._told: dict[JobId, float] = {}
+        self._demands: dict[JobId, Sequence[Demand]] = {}
         for kind, cache in world.jobs.items():
             framework = world.frameworks[kind]
             cache.subscribe(partial(self._changed, framework))
+        world.nodes.subscribe(self._node_changed)
 
     async def round(self) -> float | None:
         """Decide once and write what has changed. Seconds until a wait has to be told again, or None."""
@@ -107,7 +109,20 @@ class Admitter:
         if new is None or known is None or not is_before(new, known.object):
             self._follow(framework, key, new)
 
+    def _node_changed(self, _: Key, old: Node | None, new: Node | None) -> None:
+        """Heartbeats change nothing of who may run there."""
+        if traits(old) != traits(new):
+            self._demands.clear()
+
+    def _demanded(self, candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Demand]:
+        """Reading the templates and asking every node is dear; between two rounds few jobs change, and fewer nodes."""
+        known = self._demands.get(candidate.id)
+        if known is None:
+            known = self._demands[candidate.id] = demands(candidate, nodes)
+        return known
+
     def _follow(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
+        self._demands.pop((framework.kind, key), None)
         candidate = None if new is None else candidate_from(framework, new, self._world.settings)
         if candidate is None:
             self._candidates.pop((framework.kind, key), None)
@@ -159,7 +174,7 @@ class Admitter:
                 Gang(
                     name=candidate.name,
                     queued=queued_since(candidate, now),
-                    demands=demands(candidate, nodes),
+                    demands=self._demanded(candidate, nodes),
                 )
                 for candidate in candidates
                 if not candidate.is_admitted
@@ -167,7 +182,7 @@ class Admitter:
             running=[
                 RunningGang(
                     name=candidate.name,
-                    demands=demands(candidate, nodes),
+                    demands=self._demanded(candidate, nodes),
                     nodes=candidate.admission.nodes,
                     elastic=candidate.job.elastic is not None,
                     homeless=self._homeless(candidate, candidate.admission),
@@ -291,6 +306,11 @@ def least_and_wish(job: TrainingJob, group: ReplicaGroup) -> tuple[int, int]:
         return wish, wish
     wish = min(max(wish, job.elastic.minimum), job.elastic.maximum)
     return min(job.elastic.minimum, wish), wish
+
+
+def traits(node: Node | None) -> object:
+    """What of a node decides who may run there."""
+    return None if node is None else (node.is_ready, node.spec, node.metadata.labels)
 
 
 def node_state(node: Node, held: Sequence[Mapping[str, int]]) -> NodeState:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,7 +17,9 @@ from tarragon.kube.meta import Key
 from tarragon.operator.admit import Admitter
 from tarragon.operator.gather import World
 from tarragon.plan.step import Settings
+from tarragon.scheduling.decision import Decision
 from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.snapshot import Snapshot
 from tests.operator.stage import TFJOBS, Json, Stage, group, job
 
 
@@ -66,6 +68,10 @@ class Scheduler:
         for cache in self.seen.caches:
             cache.subscribe(lambda *_: self._changed.set())
         self.admitter = Admitter(self.network, clock, self.seen, POLICIES["fifo"])  # type: ignore[arg-type]
+
+    @property
+    def nodes(self) -> Any:
+        return self.seen.nodes.objects
 
     @property
     def jobs(self) -> Any:
@@ -168,3 +174,38 @@ async def test_a_job_that_somebody_else_manages_takes_no_room(stage: Stage) -> N
         await stage.world.until(lambda: bool(stage.admission("b")))
         assert scheduler.is_admitted("b"), stage.admission("b")
         assert not stage.admission("a")
+
+
+async def test_a_round_thinks_anew_only_about_what_has_changed(stage: Stage) -> None:
+    """A thousand jobs on a thousand nodes took eight seconds a round, and every pod that comes or goes begins one."""
+    await stage.node("n")
+    async with a_scheduler(stage) as scheduler:
+        await scheduler.submit("a", Worker=group(1, cpu="100"))
+        seen: list[Snapshot] = []
+
+        def policy(snapshot: Snapshot) -> Sequence[Decision]:
+            seen.append(snapshot)
+            return ()
+
+        admitter = Admitter(scheduler.network, stage.world.clock, scheduler.seen, policy)  # type: ignore[arg-type]
+        await admitter.round()
+        await admitter.round()
+        assert seen[1].waiting[0].demands is seen[0].waiting[0].demands
+
+        await stage.node("m")
+        await scheduler.until(lambda: any(key.name == "m" and node.is_ready for key, node in scheduler.nodes.items()))
+        await admitter.round()
+        assert [demand.eligible for demand in seen[2].waiting[0].demands] == [{"m", "n"}]
+
+        await stage.world.client.patch(TFJOBS, Key("default", "a"), wish(2))
+        await scheduler.until(lambda: scheduler.jobs[Key("default", "a")].spec == job("a", **spec_of(2))["spec"])
+        await admitter.round()
+        assert [demand.wish for demand in seen[3].waiting[0].demands] == [2]
+
+
+def spec_of(replicas: int) -> Json:
+    return {"Worker": group(replicas, cpu="100")}
+
+
+def wish(replicas: int) -> Json:
+    return {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": replicas}}}}
