@@ -46,7 +46,7 @@ def ended(follower: Follower) -> TarragonError:
     return TarragonError(
         f"the local cluster was ended while {follower.job.name} was followed",
         why="somebody called `tarragon down`, or ended `tarragon up`",
-        remedy=f"`tarragon up` or any command starts it again; then `tarragon logs --follow {key.name}`",
+        remedy=f"`tarragon up` starts it again and the job goes on; then `tarragon logs --follow {key.name}`",
     )
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tarragon.base.errors import TarragonError
-from tarragon.cli.follow.progress import STOPPING, Sighting, state
-from tarragon.cli.session import Looker
+from tarragon.cli.follow.progress import INTERRUPTED, STOPPING, Sighting, state
+from tarragon.cli.session import Looker, is_store
 from tarragon.cluster.errors import NotFound
 from tarragon.cluster.port import Selection
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.encoding import read_status
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
+from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
@@ -51,6 +52,8 @@ class Known:
     job: TrainingJob | None
     dialect: Dialect | None
     status: JobStatus
+    is_stored: bool = False
+    """It was read from what a cluster has stored that does not run."""
 
     @property
     def key(self) -> Key:
@@ -69,6 +72,8 @@ class Known:
         """The one word for people."""
         if self.object.metadata.is_ending and not self.status.phase.is_final:
             return STOPPING
+        if self.is_stored and not self.status.phase.is_final and self.status.phase is not Phase.SUSPENDED:
+            return INTERRUPTED
         return state(self.status)
 
     @property
@@ -119,9 +124,10 @@ async def find(looker: Looker, text: str, namespace: str) -> Known:
         return latest(await all_jobs(looker, Selection(namespace=namespace), wanted.frameworks), namespace)
     for framework in wanted.frameworks:
         try:
-            return known(framework, await looker.get(framework.resource, Key(namespace, wanted.name)))
+            found = known(framework, await looker.get(framework.resource, Key(namespace, wanted.name)))
         except NotFound:
             continue
+        return replace(found, is_stored=is_store(looker))
     raise no_such_job(wanted.name, namespace, await all_jobs(looker, Selection(namespace=namespace)))
 
 
@@ -130,7 +136,9 @@ async def all_jobs(
 ) -> Sequence[Known]:
     """By namespace and name."""
     found = [
-        known(framework, each) for framework in frameworks for each in (await _listed(looker, framework, selection))
+        replace(known(framework, each), is_stored=is_store(looker))
+        for framework in frameworks
+        for each in (await _listed(looker, framework, selection))
     ]
     return sorted(found, key=lambda job: (job.key, job.framework.kind))
 

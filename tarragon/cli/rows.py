@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from tarragon.cli.follow.progress import STOPPING, last_condition, wait
+from tarragon.cli.follow.progress import INTERRUPTED, STOPPING, last_condition, wait
 from tarragon.cli.jobs import Known
 from tarragon.cli.words import age
 from tarragon.job.model import ReplicaType
@@ -13,6 +14,21 @@ from tarragon.job.phase import Phase
 
 HEADER = ("NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON")
 WIDE = ("NAME", "STATE", "READY", "RESTARTS", "AGE", "KIND", "REPLICAS", "NODES", "REASON")
+
+
+LEAST = MappingProxyType({"NAMESPACE": 10, "NAME": 20, "STATE": 11, "READY": 5, "KIND": 6, "REPLICAS": 28, "NODES": 12})
+"""Characters that a column has at least where later rows are not known yet."""
+
+
+def least(header: Sequence[str]) -> Sequence[str]:
+    """A row that makes the columns wide enough for what usually comes."""
+    return [" " * LEAST.get(column, 0) for column in header]
+
+
+def deleted(cells: Sequence[str], header: Sequence[str]) -> Sequence[str]:
+    """The last row of a job that is not there any more."""
+    last = {"STATE": "Deleted", "READY": "-", "REASON": ""}
+    return [last.get(column, cell) for column, cell in zip(header, cells, strict=True)]
 
 
 def header(*, is_wide: bool, names_namespace: bool) -> Sequence[str]:
@@ -30,7 +46,8 @@ def row(job: Known, now: dt.datetime, *, is_wide: bool, names_namespace: bool) -
 
 def ready(job: Known) -> str:
     """`3/4`: replicas that run now, of those that are to."""
-    return f"{job.status.ready}/{sum(size(job).values())}"
+    running = 0 if job.state == INTERRUPTED else job.status.ready
+    return f"{running}/{sum(size(job).values())}"
 
 
 def size(job: Known) -> Mapping[ReplicaType, int]:
@@ -56,8 +73,8 @@ def nodes(job: Known) -> str:
 
 def reason(job: Known) -> str:
     """Why it does not go on; empty where nobody would ask."""
-    if job.state == STOPPING:
-        return ""
+    if job.state in {STOPPING, INTERRUPTED}:
+        return "goes on when the cluster starts" if job.state == INTERRUPTED else ""
     waits = wait(job.status)
     if waits is not None:
         return f"{waits.code}: {waits.message}"

@@ -72,6 +72,13 @@ async def looking(settings: Settings) -> AsyncIterator[Looker]:
             stored.close()
 
 
+def is_store(looker: object) -> bool:
+    """Whether it tells what was stored last, by a cluster that does not run."""
+    from tarragon.localcluster.client import OnDisk
+
+    return isinstance(looker, OnDisk)
+
+
 @asynccontextmanager
 async def watching(settings: Settings) -> AsyncIterator[Http]:
     """The cluster, which must be running: where nothing runs there is nothing to wait for."""

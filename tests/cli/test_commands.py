@@ -102,6 +102,40 @@ def test_a_list_that_is_watched_has_a_line_for_every_change_and_no_other(shell: 
     assert "Error: the cluster has ended while it was watched" in ended.err
 
 
+def test_a_list_that_is_watched_lines_up_whatever_comes_and_tells_what_is_deleted(shell: Shell) -> None:
+    shell("kubeconfig")
+    watching = shell.start("list", "--watch")
+    shell("run", shell.file("job.yaml", worker("digits", "")))
+    shell("run", shell.file("longer.yaml", worker("digits-longer-name", "")))
+    shell("delete", "digits")
+    watching.until("Deleted")
+    shell("down")
+    ended = watching.ended()
+
+    lines = ended.out.splitlines()
+    assert {line[lines[0].index("STATE") - 1] for line in lines} == {" "}
+    assert all(line[lines[0].index("STATE")] != " " for line in lines)
+    assert lines[-1].split()[:2] == ["digits", "Deleted"]
+
+
+def test_a_job_whose_cluster_was_ended_is_interrupted_and_goes_on_with_it(shell: Shell) -> None:
+    shell("submit", shell.file("job.yaml", worker("digits", WAITS, replicas=2)))
+    going = shell.start("logs", "digits", "--follow")
+    going.until("here")
+    shell("down")
+    remedy = going.ended().err
+
+    row = shell("list").out.splitlines()[1]
+
+    assert row.split()[:3] == ["digits", "Interrupted", "0/2"]
+    assert row.endswith("goes on when the cluster starts")
+    assert "`tarragon up` starts it again and the job goes on" in remedy
+    assert shell("get", "digits").out.splitlines()[1].split()[:3] == ["digits", "Interrupted", "0/2"]
+    described = shell("describe", "digits").out
+    assert "Interrupted" in described
+    assert "Running   " not in described.partition("REPLICA ")[2].partition("Folders:")[0]
+
+
 def test_describe_tells_both_addresses_the_folders_and_the_events(shell: Shell) -> None:
     tells = "import os, time; print(os.environ['TF_CONFIG'], flush=True); time.sleep(60)"
     training = job("digits", PS=group(python(tells)), Worker=group(python(tells)))

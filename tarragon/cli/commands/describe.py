@@ -11,7 +11,7 @@ import click
 from tarragon.base.clock import SystemClock
 from tarragon.cli.arguments import complete_job
 from tarragon.cli.events import in_order, of_job, when
-from tarragon.cli.follow.progress import Progress, newest, read
+from tarragon.cli.follow.progress import INTERRUPTED, Progress, newest, read
 from tarragon.cli.jobs import Known, find, pods_of, sighting
 from tarragon.cli.kept import pods_of_job
 from tarragon.cli.places import addresses, folders
@@ -45,7 +45,9 @@ async def _describe(settings: Settings, name: str) -> None:
         pods = newest(pods_of(job, listing.items))
         events = await _events(looker, job, pods)
     now = SystemClock().now()
-    progress = read(sighting(job, pods))
+    # Where no cluster runs, none of the pods does, whatever was stored of them.
+    gone = frozenset(pod.metadata.uid for pod in pods.values()) if job.state == INTERRUPTED else frozenset()
+    progress = read(sighting(job, pods, gone))
     paint = painter(colors=settings.terminal().colors_out)
     parts = (
         _head(job, progress, now, paint),

@@ -13,7 +13,7 @@ from tarragon.base.clock import Clock, SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.jobs import Known, all_jobs, known
 from tarragon.cli.output import FORMS, TEXTS, as_list, show
-from tarragon.cli.rows import header, row
+from tarragon.cli.rows import deleted, header, least, row
 from tarragon.cli.session import looking, watching
 from tarragon.cli.settings import Command, Settings
 from tarragon.cluster.errors import Unavailable
@@ -39,6 +39,14 @@ class Wanted:
 
     def row(self, job: Known, clock: Clock) -> Sequence[str]:
         return row(job, clock.now(), is_wide=self.form == "wide", names_namespace=not self.selection.namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a watch has seen of a job."""
+
+    job: Known
+    is_deletion: bool
 
 
 @click.command("list", cls=Command)
@@ -79,38 +87,43 @@ async def _list(wanted: Wanted, clock: Clock) -> None:
 
 async def _watch(wanted: Wanted, clock: Clock) -> None:
     """Rows as they change, the header once. Ends with Ctrl-C, or with the cluster."""
-    changes: asyncio.Queue[Known | Unavailable] = asyncio.Queue()
+    changes: asyncio.Queue[Change | Unavailable] = asyncio.Queue()
     rows: dict[Key, Sequence[str]] = {}
     async with watching(wanted.settings) as cluster:
         tasks = [asyncio.create_task(_cache(cluster, each, wanted, changes).run()) for each in FRAMEWORKS]
+        show([least(wanted.header), wanted.header], wanted.settings, shown=1)
         try:
             while True:
-                job = await changes.get()
-                if isinstance(job, Unavailable):
-                    raise TarragonError("the cluster has ended while it was watched") from job
-                _show_change(wanted, job, clock, rows)
+                change = await changes.get()
+                if isinstance(change, Unavailable):
+                    raise TarragonError("the cluster has ended while it was watched") from change
+                _show_change(wanted, change, clock, rows)
         finally:
             for task in tasks:
                 task.cancel()
 
 
-def _show_change(wanted: Wanted, job: Known, clock: Clock, rows: dict[Key, Sequence[str]]) -> None:
-    is_first = not rows
+def _show_change(wanted: Wanted, change: Change, clock: Clock, rows: dict[Key, Sequence[str]]) -> None:
+    header, job = wanted.header, change.job
     cells, before = wanted.row(job, clock), rows.pop(job.key, ())
+    if change.is_deletion:
+        show([least(header), deleted(cells, header)], wanted.settings, shown=1)
+        return
     rows[job.key] = cells
-    age = wanted.header.index("AGE")
+    age = header.index("AGE")
     if [*cells[:age], *cells[age + 1 :]] != [*before[:age], *before[age + 1 :]]:
-        show([wanted.header, *rows.values()], wanted.settings, shown=2 if is_first else 1)
+        show([least(header), cells], wanted.settings, shown=1)
 
 
 def _cache(
-    cluster: Cluster, framework: Framework, wanted: Wanted, changes: asyncio.Queue[Known | Unavailable]
+    cluster: Cluster, framework: Framework, wanted: Wanted, changes: asyncio.Queue[Change | Unavailable]
 ) -> Cache[CustomObject]:
     cache = Cache(cluster, framework.resource, SystemClock(), wanted.selection, jitter=random.Random())
 
     def changed(_: Key, before: CustomObject | None, after: CustomObject | None) -> None:
-        if after is not None and (before is None or known(framework, before).status != known(framework, after).status):
-            changes.put_nowait(known(framework, after))
+        found = after or before
+        if found is not None:
+            changes.put_nowait(Change(known(framework, found), is_deletion=after is None))
 
     def troubled(trouble: Trouble) -> None:
         if isinstance(trouble.error, Unavailable):

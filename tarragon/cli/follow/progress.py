@@ -26,6 +26,8 @@ STOPPED = "Stopped"
 
 STOPPING = "Stopping"
 """Of a job: it was deleted, and its replicas are ending."""
+INTERRUPTED = "Interrupted"
+"""Of a job that has not ended: its cluster does not run."""
 
 _ORDINARY_WAITS = frozenset({"", "ContainerCreating", "PodInitializing"})
 
@@ -111,7 +113,7 @@ def read(seen: Sighting) -> Progress:
         state=seen.state or state(status),
         reason=condition.reason if condition is not None else "",
         message=condition.message if condition is not None else "",
-        wait=wait(status),
+        wait=wait(status) if seen.state != INTERRUPTED else None,
         created=seen.created,
         started=status.started,
         completed=status.completed,
