@@ -73,6 +73,27 @@ def test_a_name_that_is_nearly_right_is_told_the_nearest(shell: Shell) -> None:
     assert shell("wait", "pod/digits").err.splitlines()[0] == "Error: there is no kind of job called pod"
 
 
+def test_one_name_that_is_wrong_keeps_no_other_job_from_being_deleted(shell: Shell) -> None:
+    shell("run", shell.file("job.yaml", worker("digits", "print(1)")))
+
+    ended = shell("delete", "nope", "digits", "never")
+
+    assert ended.code == 102
+    assert ended.out == "tfjob/digits deleted\n"
+    assert 'Error: there is no job "nope" in namespace default' in ended.err
+    assert 'Error: there is no job "never" in namespace default' in ended.err
+
+
+def test_a_job_that_never_began_promises_no_logs(shell: Shell) -> None:
+    wants = {"limits": {"memory": "900Ti"}}
+    shell("submit", shell.file("job.yaml", worker("digits", "print(1)", resources=wants)))
+
+    ended = shell("delete", "digits")
+
+    assert ended.out == "tfjob/digits deleted\n"
+    assert "logs" not in ended.err
+
+
 def test_what_is_stored_can_be_looked_at_when_no_cluster_runs(shell: Shell) -> None:
     shell("run", shell.file("job.yaml", worker("digits", "print('hello')")))
     shell("down")

@@ -11,34 +11,60 @@ from tarragon.base.clock import Clock, SystemClock
 from tarragon.cli.arguments import complete_job
 from tarragon.cli.ending import delete
 from tarragon.cli.invocation import here
-from tarragon.cli.jobs import Known, find
+from tarragon.cli.jobs import Known, NoSuchJob, find
+from tarragon.cli.kept import runs_of_job
 from tarragon.cli.leftovers import leftovers
 from tarragon.cli.session import cluster, looking
 from tarragon.cli.settings import Command, Settings, home
+from tarragon.cli.told import words
 from tarragon.cli.words import listed
 
 
 @click.command("delete", cls=Command)
 @click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_job)
 @click.pass_obj
-def command(settings: Settings, names: Sequence[str]) -> None:
-    """End a job and take it away. Its logs stay, and so does what others may use, too."""
-    asyncio.run(_delete(settings, names, SystemClock()))
+def command(settings: Settings, names: Sequence[str]) -> int:
+    """End a job and take it away. Its logs stay, and so does what others may use, too.
+
+    \b
+    Exit codes: 0 all are deleted, 102 there was none of a name
+    """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
+    return asyncio.run(_delete(settings, names, SystemClock()))
 
 
-async def _delete(settings: Settings, names: Sequence[str], clock: Clock) -> None:
+async def _delete(settings: Settings, names: Sequence[str], clock: Clock) -> int:
+    """The exit code. One that is not there keeps none of the others."""
+    jobs: dict[str, Known] = {}
+    missing: list[NoSuchJob] = []
     async with looking(settings) as looker:
-        # All are looked up before any is deleted: a misspelled one stops the whole.
-        jobs = [await find(looker, name, settings.namespace) for name in names]
+        for name in names:
+            try:
+                job = await find(looker, name, settings.namespace)
+            except NoSuchJob as error:
+                missing.append(error)
+            else:
+                jobs[job.uid] = job
+    if jobs:
+        await _delete_all(settings, list(jobs.values()), clock)
+    for error in missing:
+        click.echo(words(error), err=True)
+    return NoSuchJob.exit_code if missing else 0
+
+
+async def _delete_all(settings: Settings, jobs: Sequence[Known], clock: Clock) -> None:
     async with cluster(settings, clock) as http:
-        for job in {job.uid: job for job in jobs}.values():
+        for job in jobs:
             click.echo(f"Deleting {job.name} in {job.key.namespace} on local ({home().folder})", err=True)
             await delete(http, job, clock)
             click.echo(f"{job.name} deleted")
-            click.echo(_left(job), err=True)
+            left = _left(job)
+            if left:
+                click.echo(left, err=True)
 
 
 def _left(job: Known) -> str:
+    """What stays; a job that never began has no logs."""
     others = leftovers({"spec": job.object.spec})
-    kept = f"; also left, as others may use it: {listed(others)}" if others else ""
-    return f"Its logs are kept: {here()} logs {job.key.name}{kept}"
+    logs = f"Its logs are kept: {here()} logs {job.key.name}" if runs_of_job(home().nodes, job) else ""
+    also = f"{'also left' if logs else 'Left'}, as others may use it: {listed(others)}" if others else ""
+    return "; ".join(part for part in (logs, also) if part)
