@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,11 @@ def trained(user: User, name: str, leader: str) -> Ended:
     assert evaluated[1] == done[1]
     assert folder.startswith(str(user.home))
     assert "data: scikit-learn's digits" in log_of(leader, ended)
+    steps = [int(match[1]) for line in log_of(leader, ended) if (match := re.match(r"step (\d+) of \d+, loss ", line))]
+    assert steps
+    assert steps == sorted(set(steps))
+    (events,) = Path(folder).glob("events.out.tfevents.*")
+    assert b"accuracy" in events.read_bytes()
     return ended
 
 
@@ -79,6 +85,8 @@ def test_the_example_in_tensorflow_1_style_trains_and_every_worker_does_its_step
     working = [share for share in shares(ended, "worker-0") if share]
     assert len(working) >= 2
     assert sum(working) >= 6000
+    for index, share in enumerate(working):  # each worker has a count of its own, too
+        assert only(r"(\d+) steps done here", log_of(f"worker-{index}", ended))[1] == str(share)
 
 
 def test_the_example_with_workers_that_march_together_trains(user: User) -> None:

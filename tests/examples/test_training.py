@@ -89,7 +89,8 @@ class Trained:
         return model_folder(self.folder, self.name)
 
 
-@pytest.fixture(scope="module", params=sorted(STEPS))
+# `make test` trains all examples with the installed command, in tests/e2e; as bare processes they train in `make soak`.
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.soak) for name in sorted(STEPS)])
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     name: str = request.param
     folder = tmp_path_factory.mktemp(name)
