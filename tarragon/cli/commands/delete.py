@@ -46,8 +46,8 @@ async def _delete(settings: Settings, names: Sequence[str], clock: Clock) -> int
                 jobs[job.uid] = job
     if jobs:
         await _delete_all(settings, list(jobs.values()), clock)
-    for error in missing:
-        click.echo(words(error), err=True)
+    for each in missing:
+        click.echo(words(each), err=True)
     return NoSuchJob.exit_code if missing else 0
 
 
