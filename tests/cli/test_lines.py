@@ -91,6 +91,8 @@ def test_two_lines_of_one_moment_are_two_lines() -> None:
         ("\x1b]0;title\x07text", "text"),
         ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m\x1b[0m"),
         ("bell\x07", "bell"),
+        ("10/10\r\x1b[K", "10/10"),
+        ("a\x1cb\x9bc", "abc"),
     ],
 )
 def test_what_a_program_prints_cannot_move_the_cursor(line: str, seen: str) -> None:

@@ -13,7 +13,7 @@ _NOT_COLORS = re.compile(
     r"\x1b\[[0-9;?]*[@-ln-~]"  # cursor movements and the like: all that end otherwise than in m
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # window titles
     r"|\x1b(?!\[[0-9;]*m)"
-    r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x7f]"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"
 )
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -78,8 +78,8 @@ def stamped(line: str) -> tuple[Stamp, str]:
 
 def shown(line: str, *, colors: bool) -> str:
     """Safe to print between rows that are drawn over: the last state of a progress bar, no cursor movement."""
-    final = next((part for part in reversed(line.split("\r")) if part.strip()), "")
-    harmless = _NOT_COLORS.sub("", final)
+    parts = _NOT_COLORS.sub("", line).split("\r")
+    harmless = next((part for part in reversed(parts) if _COLORS.sub("", part).strip()), "")
     if not colors:
         return _COLORS.sub("", harmless)
     return harmless + "\x1b[0m" if _COLORS.search(harmless) else harmless
