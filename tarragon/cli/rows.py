@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from tarragon.cli.follow.progress import INTERRUPTED, STOPPING, last_condition, wait
 from tarragon.cli.jobs import Known
+from tarragon.cli.report.exits import ended
 from tarragon.cli.words import age
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
@@ -80,7 +81,7 @@ def reason(job: Known) -> str:
         return f"{waits.code}: {waits.message}"
     failure = job.status.first_failure
     if job.status.phase is Phase.FAILED and failure is not None:
-        end = failure.reason if failure.exit_code is None else f"exit code {failure.exit_code}"
+        end = failure.reason if failure.exit_code is None else ended(failure.exit_code)
         return f"{failure.replica}: {end}"
     condition = last_condition(job.status)
     if condition is None or job.status.phase in {Phase.SUCCEEDED, Phase.RUNNING, Phase.CREATED}:

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from tarragon.cli.follow.progress import Progress
 from tarragon.cli.report.ending import Ending, exit_codes, failed, succeeded
-from tarragon.cli.style import plain
+from tarragon.cli.style import colorful, plain
 from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import Condition, FirstFailure, JobStatus
-from tests.cli.scenes import at, ended, pod, progress, worker
+from tests.cli.scenes import at, ended, pod, progress, waiting, worker
 
 TWO = {ReplicaType.WORKER: 2}
 
@@ -78,7 +78,7 @@ def test_the_status_knows_better_who_was_first_than_the_pods_that_are_left() -> 
 
     told = list(failed(replace(ending(finished(1)), first_failure=gone), plain))
 
-    assert "worker-1 failed first: exit code 137, out of memory" in "\n".join(told)
+    assert "worker-1 failed first: killed (SIGKILL, 137), out of memory" in "\n".join(told)
     assert "  │ Killed" in told
 
 
@@ -107,3 +107,31 @@ def test_hundreds_of_replicas_that_ended_alike_share_a_row() -> None:
         "worker-0 … worker-199 (199 replicas)",
         "worker-7",
     ]
+
+
+def test_the_last_lines_are_shown_as_a_terminal_would_leave_them() -> None:
+    lines = {worker(0): ["1/60\r7/60\x1b[K\r", "\x1b[31mlost\x1b[0m"]}
+
+    told = list(failed(ending(finished(1), lines), plain))
+    colored = list(failed(ending(finished(1), lines), colorful))
+
+    assert [line for line in told if "│" in line] == ["  │ 7/60", "  │ lost"]
+    assert "\x1b[31mlost\x1b[0m" in "\n".join(colored)
+
+
+def test_a_replica_that_cannot_start_is_shown_with_the_reason_and_not_as_starting() -> None:
+    pods = {
+        worker(0): pod(worker(0), ended(128, "StartError")),
+        worker(1): pod(worker(1), waiting("CreateContainerConfigError", "no such secret")),
+        worker(2): pod(worker(2), ended(128, "StartError"), ending=True),
+    }
+    seen = progress(pods, status=JobStatus(phase=Phase.FAILED), wished={ReplicaType.WORKER: 3})
+
+    states = [row.split()[1] for row in exit_codes(ending(seen))]
+    assert states == ["STATE", "Failed", "CreateContainerConfigError", "Failed"]
+
+
+def test_who_was_killed_is_not_said_to_have_failed_with_a_code() -> None:
+    told = list(failed(ending(finished(137), {worker(0): ["step 7 of 60"]}), plain))
+
+    assert told[2].startswith("worker-0 failed: killed (SIGKILL, 137), retryable: ended by SIGKILL: ")

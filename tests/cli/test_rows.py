@@ -9,7 +9,7 @@ from tarragon.cli.rows import header, row
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, JobStatus, RestartRecord
+from tarragon.job.status import Admission, FirstFailure, JobStatus, RestartRecord
 from tarragon.kube.meta import CustomObject, ObjectMeta
 from tests.cli.scenes import BEGIN, at, worker
 
@@ -42,3 +42,11 @@ def test_restarts_in_place_count_as_those_by_a_new_pod_do() -> None:
 def test_a_job_that_was_deleted_and_is_still_there_is_stopping() -> None:
     assert cell(a_job(going(), deleted=at(3)), "STATE") == "Stopping"
     assert cell(a_job(JobStatus(phase=Phase.SUCCEEDED), deleted=at(3)), "STATE") == "Succeeded"
+
+
+def test_who_was_killed_is_named_with_the_signal() -> None:
+    killed = FirstFailure(replica=worker(0), exit_code=137, reason="Error", message="step 7 of 60", at=BEGIN)
+
+    assert cell(a_job(JobStatus(phase=Phase.FAILED, first_failure=killed)), "REASON") == (
+        "worker-0: killed (SIGKILL, 137)"
+    )

@@ -9,7 +9,7 @@ from contextlib import suppress
 from tarragon.base.clock import Clock
 from tarragon.cli.follow.listening import Listener
 from tarragon.cli.follow.live import Live
-from tarragon.cli.follow.progress import ENDING, FAILED, RUNNING, Progress, newest, read
+from tarragon.cli.follow.progress import ENDING, FAILED, RUNNING, STARTING, Progress, newest, read
 from tarragon.cli.jobs import Known, known, pods_of, sighting
 from tarragon.cluster.port import Cluster
 from tarragon.job.model import Replica
@@ -17,8 +17,8 @@ from tarragon.kube.core import Pod
 
 LAST_STATES = 2.0
 """Seconds in which replicas that are being ended with their job may still show their exit codes."""
-LAST_FAILURES = 0.5
-"""Seconds in which replicas that still run may fail, too: often all of them meet the same error."""
+LAST_FAILURES = 1.0
+"""Seconds in which replicas that still run or start may fail, too: often all of them meet the same error."""
 
 
 class Follower:
@@ -79,7 +79,7 @@ class Follower:
         states = set() if self.is_gone else {member.state for member in self.progress.members}
         if ENDING in states:
             return LAST_STATES
-        return LAST_FAILURES if RUNNING in states and self.progress.state == FAILED else 0.0
+        return LAST_FAILURES if states & {RUNNING, STARTING} and self.progress.state == FAILED else 0.0
 
     async def _look(self, live: Live) -> None:
         found = live.job

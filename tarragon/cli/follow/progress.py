@@ -211,12 +211,17 @@ def _state(pod: Pod, main: ContainerStatus | None) -> str:
     if pod.status.phase == "Succeeded":
         return SUCCEEDED
     if pod.status.phase == "Failed":
-        return STOPPED if pod.metadata.is_ending else FAILED
+        return STOPPED if pod.metadata.is_ending and not _could_not_start(main) else FAILED
     if pod.metadata.is_ending:
         return ENDING
     if main is None or not pod.spec.node_name:
         return STARTING if pod.spec.node_name else WAITING
     return _container_state(main)
+
+
+def _could_not_start(main: ContainerStatus | None) -> bool:
+    """Then nobody has stopped it, even when it is being taken away."""
+    return main is not None and main.state.terminated is not None and main.state.terminated.reason == "StartError"
 
 
 def _container_state(main: ContainerStatus) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tarragon.cli.follow.lines import last
-from tarragon.cli.follow.progress import FAILED, Member, Progress
+from tarragon.cli.follow.lines import last, shown
+from tarragon.cli.follow.progress import FAILED, STARTING, WAITING, Member, Progress
 from tarragon.cli.report.causes import End, causes
-from tarragon.cli.report.exits import Meaning, meaning
+from tarragon.cli.report.exits import Meaning, ended, meaning
 from tarragon.cli.report.numbers import numbers
-from tarragon.cli.style import STATES, Paint
+from tarragon.cli.style import STATES, Paint, plain
 from tarragon.cli.words import count, elapsed, table
 from tarragon.job.exitcode import ExitCodeTable
 from tarragon.job.model import Replica
@@ -112,7 +112,7 @@ def exit_codes(end: Ending) -> list[str]:
     members = end.progress.members
     groups: dict[tuple[str, ...], list[Member]] = {}
     for member in members:
-        alike = (member.state, _code(member), str(member.restarts))
+        alike = (_state(member), _code(member), str(member.restarts))
         key = alike if len(members) > MOST_ROWS else (*alike, member.name)
         groups.setdefault(key, []).append(member)
     rows = [(_names(group), *key[:3], _ran(group, end)) for key, group in groups.items()]
@@ -121,12 +121,13 @@ def exit_codes(end: Ending) -> list[str]:
 
 def _about(failure: Failure, end: Ending, paint: Paint) -> Iterator[str]:
     known = why(failure, end)
-    code = "no exit code" if failure.exit_code is None else f"exit code {failure.exit_code}"
+    code = ended(failure.exit_code)
     others = len({member.replica for member in end.progress.members if member.state == FAILED} - {failure.replica})
     rank = " failed first" if others else " failed"
     yield f"{paint(str(failure.replica), 'bold')}{rank}: {code}, {known.kind}: {known.words}"
-    tail = last(end.tails.get(failure.replica) or failure.message.splitlines(), LAST_LINES)
-    yield from (f"  {paint('│', 'dim')} {line}" for line in tail)
+    raw = last(end.tails.get(failure.replica) or failure.message.split("\n"), LAST_LINES)
+    yield from (f"  {paint('│', 'dim')} {shown(line, colors=paint is not plain)}" for line in raw)
+    tail = [shown(line, colors=False) for line in raw]
     known_end = End(
         lines=tail,
         reason=failure.reason,
@@ -142,6 +143,11 @@ def _about(failure: Failure, end: Ending, paint: Paint) -> Iterator[str]:
 
 def _ended_at(member: Member) -> float:
     return member.finished.timestamp() if member.finished is not None else float("inf")
+
+
+def _state(member: Member) -> str:
+    """What keeps it from starting, where something does: it is not about to start."""
+    return member.reason if member.state in {STARTING, WAITING} and member.reason else member.state
 
 
 def _code(member: Member) -> str:

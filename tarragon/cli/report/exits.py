@@ -64,6 +64,14 @@ def meaning(code: int | None, reason: str, table: ExitCodeTable) -> Meaning:
     return Meaning(words=words(code), kind=_kind(code, table))
 
 
+def ended(code: int | None) -> str:
+    """`exit code 1`, `killed (SIGKILL, 137)`."""
+    if code is None:
+        return "no exit code"
+    signal = _SIGNALS.get(code - FIRST_SIGNAL)
+    return f"killed ({signal[0]}, {code})" if signal is not None and code != USER_RETRYABLE else f"exit code {code}"
+
+
 def words(code: int) -> str:
     """`ended by SIGKILL: killed from outside …`, for every code there is."""
     if code in _WORDS:
