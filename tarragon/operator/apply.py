@@ -42,9 +42,10 @@ async def apply(
         return
     if step.status is not None:
         await cluster.patch(framework, key, step.status, subresource="status")
-    await asyncio.gather(*(_delete(cluster, delete) for delete in step.deletes))
+    # News come with the status that they are about: once it says so, no later step will tell them again.
     for event in step.events:
         await record(cluster, clock, event)
+    await asyncio.gather(*(_delete(cluster, delete) for delete in step.deletes))
     try:
         await _create_all(cluster, step.creates)
     except Refused as refused:

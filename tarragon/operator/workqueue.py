@@ -10,6 +10,7 @@ K = TypeVar("K")
 
 FIRST_DELAY = 0.05
 LONGEST_DELAY = 300.0
+SOON = 2.0
 
 
 @dataclass(slots=True)
@@ -53,12 +54,17 @@ class WorkQueue(Generic[K]):
         self._release(key)
 
     def failed(self, key: K, now: float, *, at_least: float = 0.0) -> float:
-        """Try again after a delay that doubles with each failure in a row; returns the delay in seconds."""
+        """Try again after a delay that doubles with each failure in a row, but soon if the key has changed meanwhile.
+
+        Returns the delay in seconds.
+        """
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
-        delay = max(at_least, min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(count, 20)))
-        # What is said about the key meanwhile must not cut the back-off short, or a broken job would spin.
-        self._again.pop(key, None)
+        longest = LONGEST_DELAY
+        if self._again.pop(key, None) is not None:
+            # What changed meanwhile may be the cure, but may be our own doing, too: soon, not at once.
+            longest = SOON
+        delay = max(at_least, min(longest, FIRST_DELAY * 2.0 ** min(count, 20)))
         self._release(key)
         self.add(key, now + delay)
         return delay

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.model import GENERATION_ANNOTATION
-from tarragon.plan.desired import is_ours
+from tarragon.kube.meta import Json
+from tarragon.plan.desired import OWN_NAMES
 from tarragon.plan.finish import clean_up, finished
 from tarragon.plan.intake import Intake, intake
 from tarragon.plan.limits import deadline_at, expires_at
@@ -21,14 +23,14 @@ from tarragon.plan.written import news, precondition, status_patch
 
 def decide(framework: Framework, observed: Observed, now: dt.datetime) -> Step:
     """What to do about the job now. Deciding again on the result of the step ends in a step that does nothing."""
-    if observed.object.metadata.is_ending:
-        return Step()  # Its pods and services go with it: they have it as their owner.
+    if observed.object.metadata.is_ending or is_left_to_others(observed.object.spec):
+        return Step()  # Pods and services of a job that ends go with it: they have it as their owner.
     taken = intake(framework, observed.object)
     step = unmarked(observed, taken) or refused(framework, observed, taken, now)
     seen = scene(framework, observed, taken, now)
     if step is not None or seen is None:
         return step or Step()
-    return left_to_others(seen) or finished(seen) or suspended(seen) or resumed(seen) or going(seen)
+    return finished(seen) or suspended(seen) or resumed(seen) or going(seen)
 
 
 def unmarked(observed: Observed, taken: Intake) -> Step | None:
@@ -41,8 +43,11 @@ def unmarked(observed: Observed, taken: Intake) -> Step | None:
     )
 
 
-def left_to_others(seen: Scene) -> Step | None:
-    return None if is_ours(seen.job) else Step()
+def is_left_to_others(spec: Json) -> bool:
+    """As written: a job that we would find invalid may be right for whom it names, and is not ours to mark or fail."""
+    policy = spec.get("runPolicy") if isinstance(spec, Mapping) else None
+    manager = policy.get("managedBy") if isinstance(policy, Mapping) else None
+    return isinstance(manager, str) and manager not in OWN_NAMES
 
 
 def going(seen: Scene) -> Step:

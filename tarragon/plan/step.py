@@ -58,7 +58,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """In this order: mark, status, deletes, creates, events. A failed write ends the step; the next one starts anew.
+    """In this order: mark, status, events, deletes, creates. A failed write ends the step; the next one starts anew.
 
     The status goes first because a failure must be on record before its pod is deleted.
     """

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.operator.workqueue import FIRST_DELAY, LONGEST_DELAY, WorkQueue
+from tarragon.operator.workqueue import FIRST_DELAY, LONGEST_DELAY, SOON, WorkQueue
 
 
 def test_a_key_that_is_added_twice_is_worked_on_once() -> None:
@@ -64,13 +64,19 @@ def test_what_the_server_asks_to_wait_is_waited() -> None:
     assert queue.take(6.9) is None
 
 
-def test_a_change_meanwhile_does_not_cut_the_back_off_short() -> None:
+def test_a_change_meanwhile_cuts_a_long_back_off_short_but_nothing_spins() -> None:
     queue: WorkQueue[str] = WorkQueue()
-    queue.add("a", 0)
-    queue.take(0)
-    queue.add("a", 0)
-    queue.failed("a", 0, at_least=5)
-    assert queue.take(4) is None
+    now = 0.0
+    for _ in range(20):
+        queue.add("a", now)
+        assert queue.take(now) == "a"
+        queue.add("a", now)
+        delay = queue.failed("a", now)
+        assert FIRST_DELAY <= delay <= SOON
+        now += delay
+    queue.take(now)
+    queue.add("a", now)
+    assert queue.failed("a", now, at_least=5) == 5
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.sampled_from(["add", "take", "done"]))))

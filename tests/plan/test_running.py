@@ -311,10 +311,14 @@ def test_the_name_of_our_scheduler_is_a_setting() -> None:
 
 def test_a_job_that_somebody_else_manages_is_left_alone() -> None:
     world = World(manifest({"Worker": 1}, run_policy={"managedBy": "kueue.x-k8s.io/multikueue"}))
-    world.step()
 
-    assert is_idle(world.step())
-    assert "status" not in world.job
+    assert is_idle(world.decide())
+
+
+def test_what_is_wrong_with_somebody_elses_job_is_not_ours_to_say() -> None:
+    world = World(manifest({"Worker": -1}, run_policy={"managedBy": "kueue.x-k8s.io/multikueue"}))
+
+    assert is_idle(world.decide())
 
 
 def test_a_job_that_is_being_deleted_is_left_to_the_garbage_collector() -> None:
