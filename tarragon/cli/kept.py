@@ -70,16 +70,18 @@ def log_folders(nodes: Path, job: Known) -> Mapping[Replica, Path]:
     return {replica: path for replica, path in found.items() if replica is not None}
 
 
-def runs_of_name(nodes: Path, wanted: JobName, namespace: str) -> Sequence[Run]:
-    """Of a job that is deleted: those of the last one that had the name."""
+def runs_of_name(nodes: Path, wanted: JobName, namespace: str) -> Sequence[Sequence[Run]]:
+    """Of every job that had the name, the oldest job first; also of those that are deleted."""
+    pods: dict[str, list[KeptPod]] = {}
+    readers: dict[str, tuple[Dialect, TrainingJob]] = {}
     for framework in wanted.frameworks:
         for dialect in framework.dialects:
             job = _named(framework, dialect, Key(namespace, wanted.name))
-            pods = _pods(nodes, dialect, job)
-            if pods:
-                newest = max(pods, key=lambda pod: pod.facts.created)
-                return _runs([pod for pod in pods if pod.facts.owner == newest.facts.owner], dialect, job)
-    return ()
+            for pod in _pods(nodes, dialect, job):
+                if readers.setdefault(pod.facts.owner, (dialect, job))[0] is dialect:
+                    pods.setdefault(pod.facts.owner, []).append(pod)
+    by_birth = sorted(pods.items(), key=lambda found: found[1][0].facts.created)
+    return [_runs(of_owner, *readers[owner]) for owner, of_owner in by_birth]
 
 
 def lines(runs: Sequence[Run], tail: int | None, since: dt.datetime | None) -> Iterator[Said]:

@@ -12,6 +12,7 @@ from tarragon.cli.follow.progress import wait
 from tarragon.cli.hints import spelled
 from tarragon.cli.invocation import here
 from tarragon.cli.jobs import Known, known
+from tarragon.cli.kept import runs_of_job
 from tarragon.cli.loading import Loaded
 from tarragon.cli.settings import home
 from tarragon.cli.words import age
@@ -70,8 +71,9 @@ async def put_job(cluster: Cluster, framework: Framework, body: JsonObject, cloc
         waits = wait(former.status)
         if not former.status.phase.is_final and (waits is None or waits.code != NEVER_FITS):
             raise still_there(former) from None
+        kept = "; its logs are kept" if runs_of_job(home().nodes, former) else ""
         since = age(former.born, clock.now())
-        note(f"{former.name} of {since} ago ({former.state}) makes room; its logs are kept")
+        note(f"{former.name} of {since} ago ({former.state}) makes room{kept}")
         await delete(cluster, former, clock)
         created = await cluster.create(resource, body)
     job = known(framework, created)

@@ -39,10 +39,10 @@ def verdict(attended: Attendance, how: How, limit: float | None, paint: Paint) -
         case How.OVER:
             return result(attended, paint)
         case How.STOPPED:
-            _say(f"Stopped {name}: it is deleted, its logs are kept.", hints(here(), key, AFTERWARDS[:1]))
+            _say(f"Stopped {name}: it is deleted{_kept(follower.job)}.", _logs(follower.job))
             return exit_code(follower.progress, follower.job.status, is_gone=True)
         case How.FORCED:
-            _say(f"Killed {name}: it is deleted, its logs are kept.", hints(here(), key, AFTERWARDS[:1]))
+            _say(f"Killed {name}: it is deleted{_kept(follower.job)}.", _logs(follower.job))
             return FORCED
         case How.TOO_LATE:
             words = f"{name} has not ended within {elapsed(limit or 0)}; it goes on."
@@ -60,15 +60,15 @@ def result(attended: Attendance, paint: Paint) -> int:
     """Of a job that is over: its own result on stdout, all else on stderr."""
     follower = attended.follower
     name, state = follower.job.name, follower.progress.state
-    shown: Sequence[tuple[str, str]] = AFTERWARDS
     if follower.is_gone:
-        words, shown = f"{name} was deleted by somebody; its logs are kept.", AFTERWARDS[:1]
-    elif state in {SUCCEEDED, FAILED}:
+        _say(f"{name} was deleted by somebody{_kept(follower.job)}.", _logs(follower.job))
+        return exit_code(follower.progress, follower.job.status, is_gone=True)
+    if state in {SUCCEEDED, FAILED}:
         _print((succeeded if state == SUCCEEDED else failed)(ending(attended), paint))
         words = left_running(follower)
     else:
         words = f"{name} is suspended: nothing of it runs."
-    _say(words, hints(here(), follower.job.key, shown))
+    _say(words, hints(here(), follower.job.key, AFTERWARDS))
     return exit_code(follower.progress, follower.job.status, is_gone=follower.is_gone)
 
 
@@ -119,6 +119,15 @@ def left_running(follower: Follower) -> str:
     return f"{listed(names)} still {verb}, as cleanPodPolicy is None; deleting the job ends what is left."
 
 
+def _kept(job: Known) -> str:
+    """One that never began has no logs."""
+    return ", its logs are kept" if runs_of_job(home().nodes, job) else ""
+
+
+def _logs(job: Known) -> Iterable[str]:
+    return hints(here(), job.key, AFTERWARDS[:1]) if _kept(job) else ()
+
+
 def _print(lines: Iterable[str]) -> None:
     """The result goes where the logs went; somebody who looks at a terminal meanwhile sees it, too."""
     told = list(lines)
@@ -131,4 +140,6 @@ def _print(lines: Iterable[str]) -> None:
 def _say(words: str, commands: Iterable[str]) -> None:
     if words:
         click.echo(words, err=True)
-    click.echo("\n".join(["", *commands]), err=True)
+    hinted = list(commands)
+    if hinted:
+        click.echo("\n".join(["", *hinted]), err=True)

@@ -201,7 +201,9 @@ def test_logs_choose_replicas_lines_and_times(shell: Shell) -> None:
     assert shell("logs", "digits", "--since", "1h").out.count("one") == 3
     assert shell("logs", "digits", "--replica", "worker-7").code == 102
     assert shell("logs", "digits", "--grep", "(").code == 2
-    assert shell("logs", "digits", "--previous").out == ""
+    before = shell("logs", "digits", "--previous")
+    assert before.out == ""
+    assert "no replica has been restarted: there is no run before" in before.err
 
 
 def test_logs_of_a_running_job_are_followed_to_its_end(shell: Shell) -> None:
@@ -231,6 +233,23 @@ def test_the_run_before_a_restart_can_be_read(shell: Shell) -> None:
         "[worker-0] second",
     ]
     assert shell("logs", "digits", "--previous").out == "[worker-0] first\n"
+
+
+def test_the_logs_of_earlier_jobs_of_a_name_can_be_read(shell: Shell) -> None:
+    for word in ("first", "second", "third"):
+        shell("run", shell.file("job.yaml", worker("digits", f"print('{word}')")))
+
+    newest = shell("logs", "digits")
+
+    assert newest.out == "[worker-0] third\n"
+    assert "2 earlier runs of digits are kept: `--run 1` reads the oldest" in newest.err
+    assert shell("logs", "digits", "--run", "1").out == "[worker-0] first\n"
+    assert shell("logs", "digits", "--run", "-2").out == "[worker-0] second\n"
+    shell("delete", "digits")
+    assert shell("logs", "digits", "--run", "-1").out == "[worker-0] third\n"
+    too_far = shell("logs", "digits", "--run", "4")
+    assert (too_far.code, too_far.out) == (102, "")
+    assert "3 runs of digits are kept" in too_far.err
 
 
 def test_names_are_completed_with_and_without_a_cluster(shell: Shell) -> None:

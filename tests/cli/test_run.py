@@ -270,7 +270,7 @@ def test_a_job_that_somebody_deletes_while_it_is_followed(shell: Shell) -> None:
     ended = going.ended()
 
     assert ended.code == 103
-    assert "tfjob/digits was deleted by somebody; its logs are kept." in ended.err
+    assert "tfjob/digits was deleted by somebody, its logs are kept." in ended.err
 
 
 def test_replicas_that_outlive_their_job_are_named(shell: Shell) -> None:

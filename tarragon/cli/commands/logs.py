@@ -17,14 +17,16 @@ from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.lines import shown
 from tarragon.cli.follow.listening import Listener
 from tarragon.cli.following import follow
-from tarragon.cli.jobs import Known, NoSuchJob, find, parse
+from tarragon.cli.jobs import JobName, Known, NoSuchJob, find, parse
 from tarragon.cli.kept import Run, Said, lines, runs_of_job, runs_of_name
 from tarragon.cli.session import looking
 from tarragon.cli.settings import Command, Settings, home
 from tarragon.cli.style import REPLICA_TYPES, painter
 from tarragon.cli.terminal import Sink, sink
+from tarragon.cli.words import count
 from tarragon.cluster.port import LogOptions
 from tarragon.job.model import Replica
+from tarragon.kube.meta import Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,8 @@ class Filter:
     tail: int | None = None
     since: float | None = None
     previous: bool = False
+    life: int | None = None
+    """Which of the jobs that had the name, from 1; from the newest if negative."""
     timestamps: bool = False
     prefix: bool = True
     grep: re.Pattern[str] | None = None
@@ -90,6 +94,9 @@ def pattern(text: str) -> re.Pattern[str]:
 @click.option("--grep", type=pattern, metavar="REGEX", help="only lines in which this is found")
 @click.option("-f", "--follow", "follows", is_flag=True, help="go on until the job has ended")
 @click.option("-p", "--previous", is_flag=True, help="of each replica the run before its last restart")
+@click.option(
+    "--run", "life", type=int, metavar="N", help="of an earlier job of that name: 1 is the oldest, -1 the newest"
+)
 @click.option("--timestamps", is_flag=True, help="with the moment of each line")
 @click.option("--prefix/--no-prefix", default=True, help="with or without the replica's name")
 @click.pass_obj
@@ -104,18 +111,22 @@ def command(
     grep: re.Pattern[str] | None,
     follows: bool,
     previous: bool,
+    life: int | None,
     timestamps: bool,
     prefix: bool,
 ) -> None:
     """What the replicas of JOB have said, in order of time; of a deleted job, too."""
     if follows and previous:
         raise click.UsageError("the run before the last restart has ended: there is nothing to follow")
+    if follows and life is not None:
+        raise click.UsageError("--run reads what is kept: there is nothing to follow")
     wanted = Filter(
         replica=replica.lower(),
         type=type.lower(),
         tail=tail,
         since=since,
         previous=previous,
+        life=life,
         timestamps=timestamps,
         prefix=prefix,
         grep=grep,
@@ -132,22 +143,50 @@ async def _logs(settings: Settings, name: str, wanted: Filter, following: Clock 
         except NoSuchJob:
             printer.kept(_kept_of_name(settings, name, wanted))
             return
-    if following is not None and not job.status.phase.is_final:
+    if wanted.life is not None:
+        printer.kept(
+            _said(_life(runs_of_name(home().nodes, _named(job), job.key.namespace), job.key, wanted.life), wanted)
+        )
+    elif following is not None and not job.status.phase.is_final:
         await _follow(job, following, wanted, printer)
     else:
-        printer.kept(_said(runs_of_job(home().nodes, job), wanted))
+        runs = runs_of_job(home().nodes, job)
+        lives = runs_of_name(home().nodes, _named(job), job.key.namespace)
+        _tell_earlier(job.key.name, len(lives) - bool(runs))
+        printer.kept(_said(runs, wanted))
+
+
+def _named(job: Known) -> JobName:
+    return JobName((job.framework,), job.key.name)
 
 
 def _kept_of_name(settings: Settings, name: str, wanted: Filter) -> Iterator[Said]:
     """Of a job that is not there any more. Raises NoSuchJob when nothing was ever heard of it."""
-    runs = runs_of_name(home().nodes, parse(name), settings.namespace)
-    if not runs:
+    named = parse(name)
+    lives = runs_of_name(home().nodes, named, settings.namespace)
+    if not lives:
         raise NoSuchJob(
             f'there is no job "{name}" in namespace {settings.namespace}, and no log of one',
             remedy="`tarragon list -A` shows all there are",
         )
     click.echo(f"{name} is deleted; these logs were kept.", err=True)
-    return _said(runs, wanted)
+    if wanted.life is None:
+        _tell_earlier(named.name, len(lives) - 1)
+    return _said(_life(lives, Key(settings.namespace, named.name), -1 if wanted.life is None else wanted.life), wanted)
+
+
+def _life(lives: Sequence[Sequence[Run]], key: Key, number: int) -> Sequence[Run]:
+    """Raises NoSuchJob for one that is not kept."""
+    if number == 0 or abs(number) > len(lives):
+        kept = f"{count(len(lives), 'run')} of {key.name} {'is' if len(lives) == 1 else 'are'} kept"
+        raise NoSuchJob(f"there is no run {number} of {key.name}", why=kept, remedy="1 is the oldest, -1 the newest")
+    return lives[number - 1 if number > 0 else number]
+
+
+def _tell_earlier(name: str, earlier: int) -> None:
+    if earlier > 0:
+        verb = "is" if earlier == 1 else "are"
+        click.echo(f"{count(earlier, 'earlier run')} of {name} {verb} kept: `--run 1` reads the oldest.", err=True)
 
 
 async def _follow(job: Known, clock: Clock, wanted: Filter, printer: Printer) -> None:
@@ -162,7 +201,12 @@ def _said(runs: Sequence[Run], wanted: Filter) -> Iterator[Said]:
     if runs and not mine:
         known = ", ".join(sorted({str(run.replica) for run in runs}))
         raise NoSuchJob("no replica of the job fits --replica and --type", why=f"there are logs of {known}")
-    return lines(_before_last(mine) if wanted.previous else mine, wanted.tail, since)
+    if not wanted.previous:
+        return lines(mine, wanted.tail, since)
+    before = _before_last(mine)
+    if not before:
+        click.echo("no replica has been restarted: there is no run before its last one to read", err=True)
+    return lines(before, wanted.tail, since)
 
 
 def _before_last(runs: Sequence[Run]) -> Sequence[Run]:
