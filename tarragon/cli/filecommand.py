@@ -24,6 +24,7 @@ class FileCommand(Command):
     def __init__(self, *args: object, **facts: object) -> None:
         super().__init__(*args, **facts)
         own = [
+            click.Option(["-f", "--file", "option"], metavar="FILE", help="the same FILE, as kubectl has it"),
             _pairs("--set", assignment, "PATH=VALUE", "change a value: spec.tfReplicaSpecs.Worker.replicas=3", _set),
             _pairs("--env", folder, "IMAGE=FOLDER", "the environment that stands for an image here", _env),
             _pairs("--volume", folder, "NAME=FOLDER", "the folder that stands for a volume here", _volume),
@@ -38,6 +39,13 @@ class FileCommand(Command):
         for option in own:
             self.name_variable(option)
         self.params += own
+
+
+def one_file(file: str | None, option: str | None) -> str:
+    """FILE as an argument or by -f. Raises UsageError unless it is exactly one of them."""
+    if (file is None) == (option is None):
+        raise click.UsageError("name one FILE")
+    return file or option or ""
 
 
 def changes(ctx: click.Context) -> Changes:

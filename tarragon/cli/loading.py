@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,7 +109,14 @@ def parse(name: str) -> Documents:
 
 
 def refused(name: str, problems: Sequence[Problem]) -> Refused:
-    return Refused(f"{named(name)}: {count(len(problems), 'problem')}", why="\n".join(map(str, problems)))
+    """Those that name a line come first, in the order of the lines."""
+    told = sorted(map(str, problems), key=_line)
+    return Refused(f"{named(name)}: {count(len(problems), 'problem')}", why="\n".join(told))
+
+
+def _line(told: str) -> float:
+    found = re.match(r"line (\d+)\b", told)
+    return int(found[1]) if found else math.inf
 
 
 def changed(job: JsonObject, changes: Changes) -> tuple[JsonObject, list[str]]:

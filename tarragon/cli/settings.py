@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 EVERYWHERE = (
-    "Everywhere: --context NAME, -n NAMESPACE, -v, --color auto|always|never. Every option is a variable, too: "
-    "TARRAGON_NAMESPACE, TARRAGON_RUN_TIMEOUT."
+    "Everywhere: --context NAME, -n NAMESPACE, -v, --color auto|always|never. Every option has a "
+    "variable, too: TARRAGON_NAMESPACE=ml tarragon list."
 )
 NAMESPACE_FORM = "lower-case letters, digits and -, at most 63 of them"
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -50,6 +50,11 @@ Train TFJobs on this machine, as they would train on Kubernetes.
 First: {program} run examples/tensorflow/ps.yaml   Help: {program} COMMAND --help
 """
 
+ELSEWHERE = MappingProxyType(
+    {"stop": "`delete` ends a job, `down` the local cluster", "ps": "`list`", "status": "`list`"}
+)
+"""What other tools call it."""
+
 READER_WENT = 141
 """As the shell reports a program that SIGPIPE ended: `tarragon list | head -1` is no error."""
 
@@ -93,5 +98,6 @@ def reader_went() -> int:
 
 def _unknown(ctx: click.Context, name: str) -> NoReturn:
     near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
-    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(COMMANDS)}"
+    meant = ELSEWHERE.get(name) or (f"`{near[0]}`" if near else "")
+    hint = f"did you mean {meant}?" if meant else f"there are {', '.join(COMMANDS)}"
     raise click.UsageError(f"no such command: {name}; {hint}", ctx)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -230,3 +231,17 @@ def test_an_image_whose_entrypoint_is_known_needs_no_command(shell: Shell) -> No
 
     assert ended.code == 1
     assert "did you mean entrypoint?" in ended.err
+
+
+def test_problems_are_told_in_the_order_of_their_lines(shell: Shell) -> None:
+    text = (
+        "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: digits}\nspec:\n  nobodyKnows: 1\n"
+        "  tfReplicaSpecs:\n    Worker:\n      replicas: -1\n      restartPolicy: Sometimes\n      alsoUnknown: 2\n"
+        "      template: {spec: {containers: [{name: tensorflow, image: a, command: [a]}]}}\n"
+    )
+    name = shell.file("job.yaml", text)
+
+    for command in ("validate", "run"):
+        found = [int(line) for line in re.findall(r"line (\d+)", shell(command, name).err)]
+        assert found == sorted(found)
+        assert len(found) > 2

@@ -155,3 +155,31 @@ def test_a_reader_that_goes_away_is_no_error(shell: Shell) -> None:
     os.close(writing)
 
     assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("stop", "`delete` ends a job, `down` the local cluster"), ("ps", "`list`"), ("status", "`list`")],
+)
+def test_the_words_of_other_tools_lead_to_ours(shell: Shell, word: str, meant: str) -> None:
+    ended = shell(word)
+
+    assert ended.code == 2
+    assert f"no such command: {word}; did you mean {meant}?" in ended.err
+
+
+@pytest.mark.parametrize("name", ["run", "submit"])
+def test_the_file_is_named_by_an_option_too_as_kubectl_has_it(shell: Shell, name: str) -> None:
+    assert "there is no file nowhere.yaml" in shell(name, "-f", "nowhere.yaml").err
+    assert shell(name).code == 2
+    assert "name one FILE" in shell(name, "a.yaml", "-f", "b.yaml").err
+
+
+def test_the_help_of_run_tells_every_exit_code_and_an_option_as_a_variable_that_works(shell: Shell) -> None:
+    told = " ".join(shell("run", "--help").out.split())
+
+    for code in (0, 1, 2, 100, 101, 103, 104, 130, 141):
+        assert re.search(rf"[ ,]{code} [a-z]", told), code
+    assert "TARRAGON_NAMESPACE=ml tarragon list" in told
+    named = replace(shell, variables={"TARRAGON_NAMESPACE": "ml"})
+    assert "in namespace ml" in named("get", "digits").err

@@ -10,7 +10,7 @@ from tarragon.base.clock import SystemClock
 from tarragon.cli.arguments import duration
 from tarragon.cli.attending import Attendance
 from tarragon.cli.commands.submit import submitted
-from tarragon.cli.filecommand import FileCommand, changes
+from tarragon.cli.filecommand import FileCommand, changes, one_file
 from tarragon.cli.hints import MEANWHILE, hints
 from tarragon.cli.invocation import here
 from tarragon.cli.loading import Loaded, load
@@ -21,21 +21,22 @@ from tarragon.cli.verdict import verdict
 
 
 @click.command("run", cls=FileCommand)
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", required=False)
 @click.option("-d", "--detach", is_flag=True, help="only submit it")
 @click.option("--timeout", "limit", type=duration, metavar="DURATION", help="follow it no longer than this: 90, 5m, 2h")
 @click.pass_context
-def command(ctx: click.Context, *, file: str, detach: bool, limit: float | None) -> int:
+def command(ctx: click.Context, *, file: str | None, option: str | None, detach: bool, limit: float | None) -> int:
     """Train the job of FILE, with all it needs, and exit with its result. FILE may be - or a URL.
 
     \b
     Ctrl-C stops the job, a second one kills it.
     Exit codes: 0 succeeded, 1 an error of ours, 2 problems in FILE, 100 failed,
-    101 not finished in time, 103 deleted or suspended, 104 evicted
+    101 not finished in time, 103 deleted or suspended, 104 evicted,
+    130 killed by a second Ctrl-C, 141 nobody reads the logs any more (run | head)
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     settings = ctx.ensure_object(Settings)
     require_local(settings)
-    loaded = load(settings, file, changes(ctx))
+    loaded = load(settings, one_file(file, option), changes(ctx))
     if not detach:
         return asyncio.run(_run(settings, loaded, limit))
     job = asyncio.run(submitted(settings, loaded, SystemClock()))

@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.cli.filecommand import FileCommand, changes
+from tarragon.cli.filecommand import FileCommand, changes, one_file
 from tarragon.cli.hints import MEANWHILE, hints
 from tarragon.cli.invocation import here
 from tarragon.cli.jobs import Known
@@ -18,13 +18,13 @@ from tarragon.cli.submission import submit
 
 
 @click.command("submit", cls=FileCommand)
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="FILE", required=False)
 @click.pass_context
-def command(ctx: click.Context, file: str) -> None:
+def command(ctx: click.Context, *, file: str | None, option: str | None) -> None:
     """Hand the job of FILE to the cluster, with all it needs, and print its name. FILE may be - or a URL."""
     settings = ctx.ensure_object(Settings)
     require_local(settings)
-    job = asyncio.run(submitted(settings, load(settings, file, changes(ctx)), SystemClock()))
+    job = asyncio.run(submitted(settings, load(settings, one_file(file, option), changes(ctx)), SystemClock()))
     click.echo(job.name)
     click.echo("\n".join(hints(here(), job.key, MEANWHILE)), err=True)
 

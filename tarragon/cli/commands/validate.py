@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from tarragon.base.errors import Problem
+from tarragon.cli.filecommand import one_file
 from tarragon.cli.files import named
 from tarragon.cli.loading import parse, refused
 from tarragon.cli.settings import Command
@@ -25,9 +26,7 @@ def command(file: str | None, option: str | None) -> None:
     \b
     Exit codes: 0 fine, 2 problems
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
-    if (file is None) == (option is None):
-        raise click.UsageError("name one FILE")
-    name = file or option or ""
+    name = one_file(file, option)
     documents = parse(name)
     problems = [] if documents.jobs else [Problem("", "there is no job in the manifest", "add one")]
     warnings = []
