@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import heapq
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -80,8 +81,15 @@ def runs_of_name(nodes: Path, wanted: JobName, namespace: str) -> Sequence[Seque
             for pod in _pods(nodes, dialect, job):
                 if readers.setdefault(pod.facts.owner, (dialect, job))[0] is dialect:
                     pods.setdefault(pod.facts.owner, []).append(pod)
-    by_birth = sorted(pods.items(), key=lambda found: found[1][0].facts.created)
-    return [_runs(of_owner, *readers[owner]) for owner, of_owner in by_birth]
+    return [
+        _runs(of_owner, *readers[owner]) for owner, of_owner in sorted(pods.items(), key=lambda found: _birth(found[1]))
+    ]
+
+
+def _birth(pods: Sequence[KeptPod]) -> tuple[float, float]:
+    """Of the first of them. Creations are told in whole seconds only, the beginnings of runs are not."""
+    created = min(pod.facts.created for pod in pods)
+    return created, min((run.started for pod in pods for run in pod.facts.runs if run.started), default=math.inf)
 
 
 def lines(runs: Sequence[Run], tail: int | None, since: dt.datetime | None) -> Iterator[Said]:
