@@ -74,6 +74,7 @@ def pytest_configure() -> None:
     required()
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("tensorflow"):

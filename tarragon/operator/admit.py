@@ -184,7 +184,7 @@ class Admitter:
                     name=candidate.name,
                     demands=self._demanded(candidate, nodes),
                     nodes=candidate.admission.nodes,
-                    elastic=candidate.job.elastic is not None,
+                    elastic=may_grow(candidate),
                     homeless=self._homeless(candidate, candidate.admission),
                 )
                 for candidate in candidates
@@ -274,6 +274,11 @@ def queued_since(candidate: Candidate, now: dt.datetime) -> dt.datetime:
         return candidate.job.created or now
     # While it still says True, the reconciler has not told yet that the job is resumed, which it just was.
     return now if suspension.is_true else suspension.changed
+
+
+def may_grow(candidate: Candidate) -> bool:
+    """Not once a replica has done its work: the job is near its end, and the room that became free is for others."""
+    return candidate.job.elastic is not None and not candidate.status.finished
 
 
 def size_of(nodes: Mapping[Replica, str]) -> Mapping[ReplicaType, int]:

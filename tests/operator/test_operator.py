@@ -133,6 +133,21 @@ async def test_a_wish_that_sinks_takes_the_highest_worker_away(stage: Stage) -> 
     assert stage.state("a") == "Running"
 
 
+async def test_an_elastic_job_does_not_grow_into_the_room_of_its_own_finished_workers(stage: Stage) -> None:
+    await stage.node("n", memory="4Gi")
+    stage.start_operator()
+    limits = {"min-instances": 1, "max-instances": 4}
+    await stage.world.client.create(TFJOBS, job("a", Worker=group(4, memory="2Gi"), **limits))
+    await stage.until_pods("a-worker-0", "a-worker-1")
+    await stage.all_run("a-worker-0", "a-worker-1")
+    await stage.plays("a-worker-1", "Succeeded", 0)
+    await stage.world.until(lambda: "finished" in stage.job("a")["status"]["tarragon"])
+    await stage.submit("b", Worker=group(1, memory="2Gi"))
+    await stage.world.until(lambda: "b-worker-0" in stage.pods())
+    assert stage.admission("a")["size"] == {"Worker": 2}
+    assert set(stage.pods()) == {"a-worker-0", "a-worker-1", "b-worker-0"}
+
+
 async def test_suspend_gives_everything_back_and_resume_starts_anew(stage: Stage) -> None:
     await stage.node("n", memory="4Gi")
     stage.start_operator()
