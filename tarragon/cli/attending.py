@@ -8,14 +8,16 @@ from enum import Enum
 
 from tarragon.base.clock import Clock
 from tarragon.cli.ending import delete, kill
+from tarragon.cli.follow.book import Instance
 from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.listening import LAST_WORDS, Listener
 from tarragon.cli.follow.progress import Progress
 from tarragon.cli.follow.teller import Stage, teller
 from tarragon.cli.following import Interrupts, follow, interrupts
 from tarragon.cli.jobs import Known
+from tarragon.cli.kept import as_written, runs_of_job
 from tarragon.cli.session import cluster
-from tarragon.cli.settings import Settings
+from tarragon.cli.settings import Settings, home
 from tarragon.scheduling.decision import NEVER_FITS
 
 TICK = 0.1
@@ -83,7 +85,16 @@ class Attendance:
             # `tarragon run FILE | head`: whoever read the logs has seen enough.
             return How.UNREAD
         following.result()
+        self._catch_up()
         return How.OVER
+
+    def _catch_up(self) -> None:
+        """Short lives: what pods have said that were gone before they could be asked for it lies on this disk."""
+        job = self.follower.job
+        for run in runs_of_job(home().nodes, job):
+            instance = Instance(run.replica, run.uid, run.container, run.number)
+            if run.container == job.framework.main_container and self.listener.has_missed(instance):
+                self.listener.catch_up(instance, as_written(run))
 
     async def _stop(self, following: asyncio.Task[None], counted: Interrupts) -> How:
         name = self.follower.job.name

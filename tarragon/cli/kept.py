@@ -25,6 +25,7 @@ class Run:
 
     replica: Replica
     container: str
+    number: int
     pod: str
     uid: str
     started: float
@@ -101,6 +102,11 @@ def lines(runs: Sequence[Run], tail: int | None, since: dt.datetime | None) -> I
     return heapq.merge(*streams, key=lambda said: said.stamp)
 
 
+def as_written(run: Run) -> Sequence[str]:
+    """All lines of the run, each with its timestamp."""
+    return [f"{said.moment} {said.text}" for said in _lines([run], None)]
+
+
 def _tail(said: Iterator[Said], tail: int | None) -> Iterable[Said]:
     return said if tail is None else deque(said, maxlen=tail)
 
@@ -145,6 +151,7 @@ def _run(replica: Replica, pod: KeptPod, run: RunFacts) -> Run:
     return Run(
         replica=replica,
         container=run.container,
+        number=run.number,
         pod=pod.facts.name,
         uid=pod.facts.uid,
         started=run.started,

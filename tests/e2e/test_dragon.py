@@ -23,6 +23,7 @@ MEET = """
 import glob, json, os, sys, time
 config = json.loads(os.environ['TF_CONFIG'])
 name = 'here-%d' % config['task']['index']
+print('workers:', len(config['cluster']['worker']))
 with open(name + '~', 'w') as note:
     note.write(str(len(config['cluster']['worker'])))
 os.rename(name + '~', name)
@@ -77,6 +78,10 @@ def test_it_starts_with_as_many_of_its_four_workers_as_there_is_memory_for(
         f"here-{index}": "4" for index in range(workers)
     }
     assert said == f"ps 1, worker {workers}"
+    # The pods go at once with their job, with no time to end: their words must not go with them.
+    assert set(re.findall(r"^\[(\S+)\] workers: 4$", ended.out, re.MULTILINE)) == {
+        f"worker-{index}" for index in range(workers)
+    }
 
 
 def test_where_not_even_the_smallest_of_it_fits_it_says_so(user: User) -> None:

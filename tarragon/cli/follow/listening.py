@@ -37,6 +37,7 @@ class Listener:
         self._said = said
         self._beginning = beginning
         self._tasks: dict[Instance, asyncio.Task[None]] = {}
+        self._refused: set[Instance] = set()
         self.error: BaseException | None = None
         """Why nobody can be told any more: whoever reads our output has gone, or we have a bug."""
 
@@ -59,6 +60,15 @@ class Listener:
         ended = [task for instance, task in self._tasks.items() if has_ended(pods.get(instance.replica), instance)]
         if ended:
             await asyncio.wait(ended, timeout=LAST_WORDS)
+
+    def has_missed(self, instance: Instance) -> bool:
+        """Whether there may be lines of it that were never told."""
+        return instance in self._refused or not self.book.is_complete(instance)
+
+    def catch_up(self, instance: Instance, lines: Sequence[str]) -> None:
+        """Tell what has not been told yet of a log that was read elsewhere, with its timestamps."""
+        self.book.begin(instance)
+        self._hear(instance, lines)
 
     async def stop(self) -> None:
         """Let go of the connections. What was not read to its end is read again by the next `listen`."""
@@ -94,6 +104,8 @@ class Listener:
             # A line that was cut off is dropped: it comes again, whole.
             return False
         except ApiError:
+            # Its pod was gone before we could ask.
+            self._refused.add(instance)
             return True
         self._hear(instance, lines.finish())
         return True
