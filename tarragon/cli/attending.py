@@ -15,7 +15,7 @@ from tarragon.cli.follow.progress import Progress
 from tarragon.cli.follow.teller import Stage, teller
 from tarragon.cli.following import Interrupts, follow, interrupts
 from tarragon.cli.jobs import Known
-from tarragon.cli.kept import as_written, runs_of_job
+from tarragon.cli.kept import as_written, runs_of_job, size
 from tarragon.cli.session import cluster
 from tarragon.cli.settings import Settings, home
 from tarragon.scheduling.decision import NEVER_FITS
@@ -24,6 +24,10 @@ TICK = 0.1
 """Seconds between two drawings: fast enough to look alive, slow enough to cost nothing."""
 SURE = 0.8
 """Seconds that a job must have been unable to start: a cluster that has just begun may not have its nodes yet."""
+
+
+SHORT = 2**20
+"""Bytes. Who has said more than this lived long enough to be asked for it."""
 
 
 class How(Enum):
@@ -89,11 +93,11 @@ class Attendance:
         return How.OVER
 
     def _catch_up(self) -> None:
-        """Short lives: what pods have said that were gone before they could be asked for it lies on this disk."""
+        """Short lives: what was said by those who were gone before they could be asked for it lies on this disk."""
         job = self.follower.job
         for run in runs_of_job(home().nodes, job):
             instance = Instance(run.replica, run.uid, run.container, run.number)
-            if run.container == job.framework.main_container and self.listener.has_missed(instance):
+            if run.container == job.framework.main_container and size(run) <= SHORT:
                 self.listener.catch_up(instance, as_written(run))
 
     async def _stop(self, following: asyncio.Task[None], counted: Interrupts) -> How:

@@ -102,6 +102,11 @@ def lines(runs: Sequence[Run], tail: int | None, since: dt.datetime | None) -> I
     return heapq.merge(*streams, key=lambda said: said.stamp)
 
 
+def size(run: Run) -> int:
+    """Bytes of its newest log file; 0 when there is none."""
+    return run.log.stat().st_size if run.log.exists() else 0
+
+
 def as_written(run: Run) -> Sequence[str]:
     """All lines of the run, each with its timestamp."""
     return [f"{said.moment} {said.text}" for said in _lines([run], None)]

@@ -101,3 +101,20 @@ def test_what_a_program_prints_cannot_move_the_cursor(line: str, seen: str) -> N
 
 def test_without_colors_there_are_none() -> None:
     assert shown("\x1b[31mred\x1b[0m", colors=False) == "red"
+
+
+def test_a_life_that_was_overtaken_by_the_next_one_is_told_late_and_once() -> None:
+    book = LogBook()
+    first_life = ["2026-01-01T10:00:00Z first"]
+    book.new(RUN, ["2026-01-01T10:00:01Z second", "2026-01-01T10:00:02Z third"])
+
+    late = book.overtaken(RUN, first_life)
+    book.begin(RUN)
+
+    assert late == [("2026-01-01T10:00:00Z", "first")]
+    assert book.new(RUN, first_life) == []
+    assert book.overtaken(RUN, ["2026-01-01T10:00:01Z second", "2026-01-01T10:00:02Z third"]) == []
+
+
+def test_where_nothing_was_told_nothing_was_overtaken() -> None:
+    assert LogBook().overtaken(RUN, ["2026-01-01T10:00:00Z first"]) == []

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tarragon.cli.follow.lines import Position, stamped
+from tarragon.cli.follow.lines import Position, Stamp, stamped
 from tarragon.job.model import Replica
 
 _KEPT = 60
@@ -34,6 +34,7 @@ class LogBook:
 
     def __init__(self) -> None:
         self._positions: dict[tuple[str, str], Position] = {}
+        self._firsts: dict[tuple[str, str], Stamp] = {}
         self._begun: set[Instance] = set()
         self._complete: set[Instance] = set()
         self.tails: dict[Replica, deque[str]] = {}
@@ -57,12 +58,27 @@ class LogBook:
     def new(self, instance: Instance, lines: Sequence[str]) -> list[tuple[str, str]]:
         """Those of the lines that were not said before, each with its timestamp as written."""
         position = self._position(instance)
-        fresh = [
-            (line[: len(line) - len(text)].rstrip(), text)
-            for line in lines
-            for stamp, text in [stamped(line)]
-            if position.is_new(stamp)
-        ]
+        fresh = []
+        for line in lines:
+            stamp, text = stamped(line)
+            if position.is_new(stamp):
+                self._firsts.setdefault((instance.uid, instance.container), stamp)
+                fresh.append((line[: len(line) - len(text)].rstrip(), text))
+        return self._told(instance, fresh)
+
+    def overtaken(self, instance: Instance, lines: Sequence[str]) -> list[tuple[str, str]]:
+        """Those of the lines that are older than the first that was said of their container.
+
+        Who asks for the log of a container that restarts just then is answered with the next one.
+        """
+        first = self._firsts.get((instance.uid, instance.container))
+        if first is None:
+            return []
+        stamps = [(line, *stamped(line)) for line in lines]
+        late = [(line[: len(line) - len(text)].rstrip(), text) for line, stamp, text in stamps if stamp < first]
+        return self._told(instance, late)
+
+    def _told(self, instance: Instance, fresh: list[tuple[str, str]]) -> list[tuple[str, str]]:
         self.tails.setdefault(instance.replica, deque(maxlen=_KEPT)).extend(text for _, text in fresh)
         self.said[instance.replica] = self.said.get(instance.replica, 0) + len(fresh)
         return fresh

@@ -37,7 +37,6 @@ class Listener:
         self._said = said
         self._beginning = beginning
         self._tasks: dict[Instance, asyncio.Task[None]] = {}
-        self._refused: set[Instance] = set()
         self.error: BaseException | None = None
         """Why nobody can be told any more: whoever reads our output has gone, or we have a bug."""
 
@@ -61,12 +60,11 @@ class Listener:
         if ended:
             await asyncio.wait(ended, timeout=LAST_WORDS)
 
-    def has_missed(self, instance: Instance) -> bool:
-        """Whether there may be lines of it that were never told."""
-        return instance in self._refused or not self.book.is_complete(instance)
-
     def catch_up(self, instance: Instance, lines: Sequence[str]) -> None:
-        """Tell what has not been told yet of a log that was read elsewhere, with its timestamps."""
+        """Tell what has not been told yet of a log that was read elsewhere, with its timestamps. Oldest run first."""
+        late = self.book.overtaken(instance, lines)
+        if late:
+            self._said(instance.replica, late)
         self.book.begin(instance)
         self._hear(instance, lines)
 
@@ -104,8 +102,6 @@ class Listener:
             # A line that was cut off is dropped: it comes again, whole.
             return False
         except ApiError:
-            # Its pod was gone before we could ask.
-            self._refused.add(instance)
             return True
         self._hear(instance, lines.finish())
         return True
