@@ -694,7 +694,8 @@ async def test_pods_whose_folder_is_gone_are_lost_not_run_again(world: World) ->
     world.start_kubelet()
     pod = await world.phase("Failed")
 
-    assert terminated(pod)["reason"] == "ContainerStatusUnknown"
+    # Its shim may have seen first that the folder is gone, and have ended it: then that is how it ended.
+    assert terminated(pod)["reason"] in {"ContainerStatusUnknown", "Error"}
     assert state(await world.get("done"))["terminated"]["exitCode"] == 0
     await eventually(lambda: not world.processes())
     assert len((world.folder / "starts").read_text().splitlines()) == 2
