@@ -8,12 +8,15 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tools import controlplane
+from tools.controlplane import ControlPlane
 
 # A property must hold however slow or busy the machine is; a time limit would only make its test fail at random.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,7 +24,7 @@ settings.load_profile("any machine")
 
 ROOT = Path(__file__).parent.parent
 OLDEST_KUBECTL = 27
-SHARED_CONTROL_PLANE = ROOT.parent / "shared" / "kubernetes"
+REAL = ("cluster", "real")
 
 
 def lacks_tensorflow() -> str | None:
@@ -47,18 +50,9 @@ def kubectl_fault() -> str | None:
     return None
 
 
-def lacks_control_plane() -> str | None:
-    if os.environ.get("KUBEBUILDER_ASSETS") or SHARED_CONTROL_PLANE.is_dir():
-        return None
-    return (
-        "no real control plane; set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver "
-        "(`go run sigs.k8s.io/controller-runtime/tools/setup-envtest@latest use` fetches one)"
-    )
-
-
 # Marker -> why a test that carries it cannot run on this machine, or None.
 NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
-    {"tensorflow": lacks_tensorflow, "kubectl": lacks_kubectl, "real": lacks_control_plane}
+    {"tensorflow": lacks_tensorflow, "kubectl": lacks_kubectl, "real": controlplane.lacks}
 )
 
 
@@ -77,9 +71,37 @@ def pytest_configure() -> None:
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("tensorflow"):
-            # Each starts several TensorFlow processes: one such test at a time is enough for any machine.
-            item.add_marker(pytest.mark.xdist_group("tensorflow"))
+        if group := group_of(item):
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def group_of(item: pytest.Item) -> str | None:
+    """Tests of one group run in one process, one at a time; the machine is small, and some of them are large."""
+    if item.get_closest_marker("tensorflow"):
+        # Each starts several TensorFlow processes: one such test at a time is enough for any machine.
+        return "tensorflow"
+    if "own_control_plane" in getattr(item, "fixturenames", ()):
+        return "faults"
+    if item.get_closest_marker("real"):
+        # They share one control plane, which takes some seconds to start.
+        return "real"
+    return None
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A real one that all tests of this process share: use a namespace of your own, and leave it running."""
+    plane = ControlPlane.start(tmp_path_factory.mktemp("control-plane"))
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture
+def own_control_plane(tmp_path: Path) -> Iterator[ControlPlane]:
+    """A real one for a single test, which may break it."""
+    plane = ControlPlane.start(tmp_path / "control-plane")
+    yield plane
+    plane.stop()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -91,9 +113,27 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    if item.get_closest_marker("real"):
+        report.user_properties.append(REAL)
     demanded = sorted(marker for marker in required() if item.get_closest_marker(marker))
     if report.skipped and demanded and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         report.outcome = "failed"
         report.longrepr = f"TARRAGON_REQUIRE demands {', '.join(demanded)}, but this test was skipped: {reason}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How much of what was said was said of a real control plane."""
+    counts = {
+        outcome: sum(
+            REAL in map(tuple, getattr(report, "user_properties", ()))
+            for report in terminalreporter.getreports(outcome)
+            if outcome != "passed" or report.when == "call"
+        )
+        for outcome in ("passed", "skipped", "failed", "error")
+    }
+    if any(counts.values()):
+        bad = counts["failed"] + counts["error"]
+        told = f"real cluster: {counts['passed']} passed, {counts['skipped']} skipped"
+        terminalreporter.write_line(told + (f", {bad} failed" if bad else ""))

@@ -1,0 +1,482 @@
+"""A real Kubernetes control plane, thrown away after use: etcd, kube-apiserver, controller-manager and scheduler.
+
+The programs come from KUBEBUILDER_ASSETS (a folder, as setup-envtest makes it), or from ../shared/kubernetes.
+
+    python -m tools.controlplane FOLDER [--plain] [-- FLAG-OF-THE-API-SERVER...]
+
+keeps one running until Ctrl-C and prints the kubeconfig's path. For tests, benches and tries: everybody on this
+machine may speak to its etcd, and a power cut may lose data.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import ctypes
+import datetime as dt
+import fcntl
+import functools
+import http.client
+import ipaddress
+import json
+import os
+import random
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+Json = dict[str, Any]
+
+ROOT = Path(__file__).resolve().parent.parent
+ASSETS = "KUBEBUILDER_ASSETS"
+SHARED = ROOT.parent / "shared" / "kubernetes"
+ADVICE = (
+    f"set {ASSETS} to a folder with etcd and kube-apiserver "
+    "(`go run sigs.k8s.io/controller-runtime/tools/setup-envtest@latest use -p path` fetches one)"
+)
+
+ETCD, API_SERVER, CONTROLLERS, SCHEDULER = "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"
+_ORDER = (ETCD, API_SERVER, CONTROLLERS, SCHEDULER)
+_PATIENCE = 90.0
+_PORTS = range(20_000, 30_000)
+"""Below those that the system gives to anybody who asks for any: a stopped server finds its own free again."""
+_NO_SERVER_PORT_SINCE = 24
+_SERVICES = "10.96.0.0/16"
+_SERVICE_ADDRESS = "10.96.0.1"
+_DIE_WITH_PARENT = 1
+_ITSELF = ["system:apiserver", "system:kube-controller-manager", "system:kube-scheduler", "system:anonymous"]
+# What the control plane does for itself is of no interest to a test, and is most of the traffic.
+_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "users": _ITSELF},
+        {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
+        {"level": "Metadata"},
+    ],
+}
+_IDENTITIES: Mapping[str, tuple[str, Sequence[str]]] = MappingProxyType(
+    {
+        "admin": ("admin", ["system:masters"]),
+        CONTROLLERS: ("system:kube-controller-manager", []),
+        SCHEDULER: ("system:kube-scheduler", []),
+    }
+)
+
+
+class NoControlPlane(Exception):
+    """There are no programs to start one from, or one of them did not come up; the message says what to do."""
+
+
+def lacks() -> str | None:
+    """Why none can be started on this machine, or None."""
+    if os.environ.get(ASSETS) or SHARED.is_dir():
+        return None
+    return f"no real control plane; {ADVICE}"
+
+
+@functools.cache
+def binaries() -> Path:
+    """The folder with the programs; unpacked once a machine, whoever asks first. Raises NoControlPlane."""
+    given = os.environ.get(ASSETS)
+    if given:
+        return Path(given)
+    if not SHARED.is_dir():
+        raise NoControlPlane(ADVICE)
+    place = ROOT / ".tools" / "kubernetes"
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        subprocess.run([SHARED / "unpack.sh", place], check=True, stdout=subprocess.DEVNULL, timeout=300)
+    return place
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class ControlPlane:
+    """Made by `start`, ended by `stop`. Its servers die with the thread that started them, however that ends."""
+
+    def __init__(self, folder: Path, *, full: bool, arguments: Sequence[str]) -> None:
+        self.folder = folder
+        self.kubeconfig = folder / "admin.kubeconfig"
+        self._binaries = binaries()
+        self._full = full and (self._binaries / CONTROLLERS).exists() and (self._binaries / SCHEDULER).exists()
+        self._arguments = arguments
+        ports = iter(_free_ports(3))
+        self._etcd = f"http://127.0.0.1:{next(ports)}"
+        self._etcd_peer = f"http://127.0.0.1:{next(ports)}"
+        self._port = next(ports)
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._authority = _authority()
+
+    @classmethod
+    def start(cls, folder: Path, *, full: bool = True, arguments: Sequence[str] = ()) -> ControlPlane:
+        """Serving when it returns. `full`: with controller-manager and scheduler, where they are at hand.
+
+        `arguments` are further flags of the API server. Raises NoControlPlane.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        made = cls(folder, full=full, arguments=arguments)
+        try:
+            made._prepare()
+            for name in _ORDER:
+                made.start_again(name)
+        except BaseException:
+            made.stop()
+            raise
+        return made
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self._port}"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether controller-manager and scheduler are part of it."""
+        return self._full
+
+    @property
+    def minor(self) -> int:
+        """20 of Kubernetes 1.20.2."""
+        return _minor(self._binaries)
+
+    @property
+    def etcd_url(self) -> str:
+        return self._etcd
+
+    def stop(self) -> None:
+        for name in reversed(_ORDER):
+            self._end(name, signal.SIGTERM)
+
+    def kill(self, name: str) -> None:
+        """One of its servers, with SIGKILL: `kube-apiserver`."""
+        self._end(name, signal.SIGKILL)
+
+    def start_again(self, name: str) -> None:
+        """One that was killed, on the port that it had; it answers when this returns."""
+        if name in {CONTROLLERS, SCHEDULER} and not self._full:
+            return
+        program = self._binaries / name
+        if not program.exists():
+            raise NoControlPlane(f"{program} is not there; {ADVICE}")
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [program, *self._flags(name)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, no lock
+            )
+        if name == ETCD:
+            self._until(name, lambda: b"true" in _fetch(f"{self._etcd}/health"))
+        elif name == API_SERVER:
+            self._until(name, lambda: self.get("/readyz") == b"ok")
+            self._until(name, lambda: bool(self.get("/api/v1/namespaces/default")))
+        elif name == CONTROLLERS:
+            self._until(name, lambda: bool(self.get("/api/v1/namespaces/default/serviceaccounts/default")))
+
+    def user(self, name: str, groups: Sequence[str] = ()) -> Path:
+        """The kubeconfig of one more identity, which may do nothing but what roles give it."""
+        path = self.folder / f"{name.replace(':', '-').replace('/', '-')}.kubeconfig"
+        self._write_kubeconfig(path, name, groups)
+        return path
+
+    def audit(self) -> list[Json]:
+        """Every request so far but the control plane's own, as audit events of level Metadata, in order."""
+        path = self.folder / "audit.log"
+        if not path.exists():
+            return []
+        text, end, _ = path.read_text().rpartition("\n")
+        return [json.loads(line) for line in (text + end).splitlines()]
+
+    def compact(self) -> None:
+        """Make etcd forget all history, as it does by itself every five minutes."""
+        revision = self._ask_etcd("kv/range", {"key": base64.b64encode(b"none").decode()})["header"]["revision"]
+        self._ask_etcd("kv/compaction", {"revision": revision, "physical": True})
+
+    def get(self, path: str) -> bytes:
+        """What the API server answers to its administrator; nothing when it can't be reached or refuses."""
+        trust = ssl.create_default_context(cafile=self._file("ca.crt"))
+        trust.load_cert_chain(self._file("admin.crt"), self._file("admin.key"))
+        return _fetch(self.url + path, trust=trust)
+
+    def _prepare(self) -> None:
+        server = _issue(self._authority, API_SERVER, (), is_server=True)
+        admin = _issue(self._authority, *_IDENTITIES["admin"])
+        for name, pair in {"ca": self._authority, "server": server, "admin": admin}.items():
+            _write(self._file(f"{name}.crt"), pair.certificate)
+            _write(self._file(f"{name}.key"), pair.key)
+        _write(self._file("accounts.key"), _pem(ec.generate_private_key(ec.SECP256R1())))
+        _write(self._file("policy.yaml"), yaml.safe_dump(_POLICY).encode())
+        for name, (user, groups) in _IDENTITIES.items():
+            self._write_kubeconfig(self.folder / f"{name}.kubeconfig", user, groups)
+
+    def _write_kubeconfig(self, path: Path, user: str, groups: Sequence[str]) -> None:
+        pair = _issue(self._authority, user, groups)
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {
+                    "name": "test",
+                    "cluster": {"server": self.url, "certificate-authority-data": _text(self._authority.certificate)},
+                }
+            ],
+            "users": [
+                {
+                    "name": user,
+                    "user": {
+                        "client-certificate-data": _text(pair.certificate),
+                        "client-key-data": _text(pair.key),
+                    },
+                }
+            ],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user, "namespace": "default"}}],
+            "current-context": "test",
+        }
+        _write(str(path), yaml.safe_dump(config, sort_keys=False).encode())
+
+    def _flags(self, name: str) -> list[str]:
+        flags: Mapping[str, Sequence[str]] = {
+            ETCD: self._etcd_flags(),
+            API_SERVER: self._api_server_flags(),
+            CONTROLLERS: self._controller_flags(),
+            SCHEDULER: self._common_flags(SCHEDULER),
+        }
+        return list(flags[name])
+
+    def _etcd_flags(self) -> Sequence[str]:
+        return [
+            f"--data-dir={self.folder / 'etcd'}",
+            "--name=t",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+            f"--listen-client-urls={self._etcd}",
+            f"--advertise-client-urls={self._etcd}",
+            f"--listen-peer-urls={self._etcd_peer}",
+            f"--initial-advertise-peer-urls={self._etcd_peer}",
+            f"--initial-cluster=t={self._etcd_peer}",
+        ]
+
+    def _api_server_flags(self) -> Sequence[str]:
+        # Nobody makes service accounts without the controllers, and pods would wait for theirs.
+        without = [] if self._full else ["--disable-admission-plugins=ServiceAccount"]
+        return [
+            f"--etcd-servers={self._etcd}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={self._port}",
+            f"--tls-cert-file={self._file('server.crt')}",
+            f"--tls-private-key-file={self._file('server.key')}",
+            f"--client-ca-file={self._file('ca.crt')}",
+            "--authorization-mode=Node,RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self._file('accounts.key')}",
+            f"--service-account-signing-key-file={self._file('accounts.key')}",
+            f"--service-cluster-ip-range={_SERVICES}",
+            f"--kubelet-client-certificate={self._file('admin.crt')}",
+            f"--kubelet-client-key={self._file('admin.key')}",
+            "--kubelet-preferred-address-types=InternalIP",
+            "--allow-privileged=true",
+            f"--audit-policy-file={self._file('policy.yaml')}",
+            f"--audit-log-path={self.folder / 'audit.log'}",
+            *without,
+            *self._arguments,
+        ]
+
+    def _controller_flags(self) -> Sequence[str]:
+        return [
+            *self._common_flags(CONTROLLERS),
+            "--use-service-account-credentials=true",
+            f"--service-account-private-key-file={self._file('accounts.key')}",
+            f"--root-ca-file={self._file('ca.crt')}",
+            f"--cluster-signing-cert-file={self._file('ca.crt')}",
+            f"--cluster-signing-key-file={self._file('ca.key')}",
+        ]
+
+    def _common_flags(self, name: str) -> Sequence[str]:
+        insecure = ["--port=0"] if self.minor < _NO_SERVER_PORT_SINCE else []
+        return [
+            f"--kubeconfig={self.folder / name}.kubeconfig",
+            "--leader-elect=false",
+            "--secure-port=0",
+            *insecure,
+        ]
+
+    def _file(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def _until(self, name: str, answers: Callable[[], bool]) -> None:
+        end = time.monotonic() + _PATIENCE
+        while not answers():
+            if self._running[name].poll() is not None or time.monotonic() > end:
+                log = (self.folder / f"{name}.log").read_text(errors="replace").splitlines()
+                raise NoControlPlane(f"{name} did not come up; its last words:\n" + "\n".join(log[-20:]))
+            time.sleep(0.05)
+
+    def _end(self, name: str, number: signal.Signals) -> None:
+        process = self._running.pop(name, None)
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _ask_etcd(self, path: str, body: Json) -> Json:
+        answer: Json = json.loads(_fetch(f"{self._etcd}/v3/{path}", json.dumps(body).encode()))
+        return answer
+
+
+def _fetch(url: str, body: bytes | None = None, *, trust: ssl.SSLContext | None = None) -> bytes:
+    """Nothing when there is no answer, or a refusal."""
+    # No proxy: the address is this machine's own.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
+    try:
+        with opener.open(urllib.request.Request(url, data=body), timeout=10) as response:  # noqa: S310 - http(s), ours
+            read: bytes = response.read()
+            return read
+    except (OSError, http.client.HTTPException):
+        return b""
+
+
+@functools.cache
+def _minor(folder: Path) -> int:
+    told = subprocess.run([folder / API_SERVER, "--version"], capture_output=True, text=True, check=True, timeout=60)
+    found = re.search(r"v1\.(\d+)", told.stdout)
+    if found is None:
+        raise NoControlPlane(f"{folder / API_SERVER} does not say its version: {told.stdout!r}")
+    return int(found[1])
+
+
+def _free_ports(count: int) -> list[int]:
+    held: list[socket.socket] = []
+    dice = random.Random()
+    try:
+        while len(held) < count:
+            try:
+                held.append(socket.create_server(("127.0.0.1", dice.choice(_PORTS))))
+            except OSError:  # taken
+                continue
+        return [one.getsockname()[1] for one in held]
+    finally:
+        for one in held:
+            one.close()
+
+
+def _die_with_parent() -> None:
+    """Linux only: elsewhere a killed test run leaves its servers behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+
+
+def _authority() -> _Pair:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
+    certificate = (
+        _unsigned(name, name, key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return _Pair(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
+
+
+def _issue(authority: _Pair, name: str, groups: Sequence[str], *, is_server: bool = False) -> _Pair:
+    signer = serialization.load_pem_private_key(authority.key, None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)  # noqa: S101 - we have made it
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name(
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups),
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+        ]
+    )
+    issuer = x509.load_pem_x509_certificate(authority.certificate).subject
+    usage = ExtendedKeyUsageOID.SERVER_AUTH if is_server else ExtendedKeyUsageOID.CLIENT_AUTH
+    names: list[x509.GeneralName] = [
+        *(x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", _SERVICE_ADDRESS)),
+        *(x509.DNSName(host) for host in ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")),
+    ]
+    request = _unsigned(subject, issuer, key).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+    if is_server:
+        request = request.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    certificate = request.sign(signer, hashes.SHA256())
+    return _Pair(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
+
+
+def _unsigned(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(days=30))
+    )
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    # The old form: kube-controller-manager 1.20 reads no other for an elliptic curve's key.
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _write(path: str, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    given, flags = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where its state, certificates and logs go")
+    parser.add_argument("--plain", action="store_true", help="without controller-manager and scheduler")
+    asked = parser.parse_args(given)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        plane = ControlPlane.start(asked.folder.absolute(), full=not asked.plain, arguments=flags)
+    except NoControlPlane as error:
+        sys.exit(f"controlplane: {error}")
+    print(f"ready  {plane.url}  export KUBECONFIG={plane.kubeconfig}", flush=True)
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        plane.stop()
+
+
+if __name__ == "__main__":
+    main()
