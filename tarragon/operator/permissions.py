@@ -1,0 +1,155 @@
+"""Everything that the operator asks of a Kubernetes API, verb by verb, each with its reason.
+
+The roles in deploy/ are written from this table, and `tarragon check` asks about it. A test runs the operator under
+exactly these permissions and fails for one that is missing and for one that is never used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.plugin import Framework
+from tarragon.kube.core import EVENTS, LEASES, NODES, PODS, SERVICES
+from tarragon.kube.meta import Json, Resource
+
+LEASE_NAME = "tarragon"
+"""Of the Lease that the leader holds, in the operator's own namespace."""
+
+
+class Scope(Enum):
+    """Where a permission is needed, and so in which role it stands."""
+
+    CLUSTER = "cluster"
+    """For kinds that live outside of namespaces. An installation for some namespaces does without."""
+    JOBS = "jobs"
+    """In every namespace whose jobs are kept."""
+    HOME = "home"
+    """In the namespace that the operator itself runs in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permission:
+    """`resource` is as roles write it, a subresource after a slash; without `names` it holds for all objects."""
+
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    scope: Scope
+    reason: str
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """May I do this one thing? `namespace` is empty for all of them, `name` for every object."""
+
+    permission: Permission
+    verb: str
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        where = f" in {self.namespace}" if self.namespace else ""
+        kind = self.permission.resource
+        full = f"{kind}.{self.permission.group}" if self.permission.group else kind
+        return f"{self.verb} {full}{f' {self.name}' if self.name else ''}{where}"
+
+    @property
+    def body(self) -> dict[str, Json]:
+        """A SelfSubjectAccessReview to create; its answer has `status.allowed`."""
+        resource, _, subresource = self.permission.resource.partition("/")
+        asked = {
+            "group": self.permission.group,
+            "resource": resource,
+            "subresource": subresource,
+            "verb": self.verb,
+            "namespace": self.namespace,
+            "name": self.name,
+        }
+        return {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {field: value for field, value in asked.items() if value}},
+        }
+
+
+def permissions(frameworks: Sequence[Framework] = FRAMEWORKS) -> tuple[Permission, ...]:
+    """The whole table, in the order in which the roles have it."""
+    return (*(each for framework in frameworks for each in _of_jobs(framework)), *_OF_ALL)
+
+
+def questions(namespaces: Sequence[str], home: str) -> Iterator[Question]:
+    """One for each verb; `namespaces` are those whose jobs are kept, none for all of them."""
+    for permission in permissions():
+        for namespace in _places(permission, namespaces, home):
+            for verb in permission.verbs:
+                for name in permission.names or ("",):
+                    yield Question(permission=permission, verb=verb, namespace=namespace, name=name)
+
+
+def _places(permission: Permission, namespaces: Sequence[str], home: str) -> Sequence[str]:
+    match permission.scope:
+        case Scope.CLUSTER:
+            return [] if namespaces else [""]
+        case Scope.JOBS:
+            return namespaces or [""]
+        case Scope.HOME:
+            return [home]
+
+
+def _of_jobs(framework: Framework) -> Iterator[Permission]:
+    kind = framework.resource
+    yield _needs(kind, ("list", "watch"), "to see every job and each change of it")
+    yield _needs(
+        kind, ("patch",), "to note on a new job, as an annotation, which generation of the API it was written in"
+    )
+    yield _needs(kind, ("delete",), "to remove a finished job when its ttlSecondsAfterFinished is over")
+    yield _needs(
+        kind,
+        ("patch",),
+        "to write the admission, the conditions and the counts; the spec stays the user's",
+        subresource="status",
+    )
+    yield _needs(
+        kind,
+        ("update",),
+        "to own pods and services with blockOwnerDeletion where the admission plugin"
+        " OwnerReferencesPermissionEnforcement is on, as in OpenShift; it allows nothing else, there being no such"
+        " subresource",
+        subresource="finalizers",
+    )
+
+
+def _needs(
+    kind: Resource[Json], verbs: tuple[str, ...], reason: str, scope: Scope = Scope.JOBS, *, subresource: str = ""
+) -> Permission:
+    resource = f"{kind.plural}/{subresource}" if subresource else kind.plural
+    return Permission(group=kind.group, resource=resource, verbs=verbs, scope=scope, reason=reason)
+
+
+_OF_ALL = (
+    _needs(PODS, ("list", "watch"), "to see how each replica fares, and what is free on each node, whoever uses it"),
+    _needs(PODS, ("create", "delete"), "to start replicas, and to end, replace and clean them up"),
+    _needs(SERVICES, ("list", "watch"), "to see which replicas have their names already"),
+    _needs(SERVICES, ("create", "delete"), "to give each replica the name that the others call it by, and to take it"),
+    _needs(EVENTS, ("create",), "to tell people what happens to a job"),
+    _needs(EVENTS, ("get", "patch"), "to count an event that is told again, rather than to tell it twice"),
+    _needs(NODES, ("list", "watch"), "to find places for whole gangs, knowing what every node offers", Scope.CLUSTER),
+    _needs(
+        LEASES,
+        ("create",),
+        "to make the Lease by which operators agree who leads; no role can name what is not there yet",
+        Scope.HOME,
+    ),
+    Permission(
+        group=LEASES.group,
+        resource=LEASES.plural,
+        verbs=("get", "patch"),
+        scope=Scope.HOME,
+        reason="to hold that Lease, to renew it, and to give it back",
+        names=(LEASE_NAME,),
+    ),
+)
