@@ -7,7 +7,10 @@ import datetime as dt
 import heapq
 import itertools
 import time
-from typing import Protocol
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class Clock(Protocol):
@@ -79,3 +82,22 @@ class ManualClock:
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else None
+
+
+async def within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
+    """What the work returns or raises; after that many of the clock's seconds it is cancelled, with TimeoutError.
+
+    asyncio.timeout has the event loop's own time, which stands still while the machine is suspended.
+    """
+    doing = asyncio.ensure_future(work)
+    bell = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait((doing, bell), return_when=asyncio.FIRST_COMPLETED)
+        if doing.done():
+            return doing.result()
+        raise TimeoutError(f"no end after {seconds:g} s")
+    finally:
+        bell.cancel()
+        if not doing.done():
+            doing.cancel()
+            await asyncio.wait((doing,))
