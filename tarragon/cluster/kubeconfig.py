@@ -1,0 +1,202 @@
+"""Kubeconfig files: read as kubectl reads them, several merged into one."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from tarragon.base.errors import TarragonError
+from tarragon.kube.meta import Json
+from tarragon.kube.yamltext import read_yaml
+
+T = TypeVar("T")
+
+
+class _Slice(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """The names are kubectl's: certificate-authority-data."""
+
+
+class Extension(_Slice, frozen=True):
+    name: str = ""
+    extension: Json = None
+
+
+class Cluster(_Slice, frozen=True):
+    server: str = ""
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    tls_server_name: str = ""
+    insecure_skip_tls_verify: bool = False
+    proxy_url: str = ""
+    extensions: tuple[Extension, ...] = ()
+
+
+class Variable(_Slice, frozen=True):
+    name: str = ""
+    value: str = ""
+
+
+class Exec(_Slice, frozen=True, rename="camel"):
+    """A program that says who the user is: client.authentication.k8s.io."""
+
+    api_version: str = ""
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: tuple[Variable, ...] = ()
+    install_hint: str = ""
+    interactive_mode: str = ""
+    provide_cluster_info: bool = False
+
+
+class User(_Slice, frozen=True):
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    token: str = ""
+    token_file: str = msgspec.field(default="", name="tokenFile")
+    username: str = ""
+    password: str = ""
+    exec: Exec | None = None
+    auth_provider: Json = None
+    impersonate: str = msgspec.field(default="", name="as")
+    impersonate_uid: str = msgspec.field(default="", name="as-uid")
+    impersonate_groups: tuple[str, ...] = msgspec.field(default=(), name="as-groups")
+    impersonate_extra: dict[str, tuple[str, ...]] = msgspec.field(default={}, name="as-user-extra")
+
+
+class Context(_Slice, frozen=True):
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+
+
+class _NamedCluster(_Slice, frozen=True):
+    name: str = ""
+    cluster: Cluster = Cluster()
+
+
+class _NamedUser(_Slice, frozen=True):
+    name: str = ""
+    user: User = User()
+
+
+class _NamedContext(_Slice, frozen=True):
+    name: str = ""
+    context: Context = Context()
+
+
+class _File(_Slice, frozen=True):
+    clusters: tuple[_NamedCluster, ...] = ()
+    users: tuple[_NamedUser, ...] = ()
+    contexts: tuple[_NamedContext, ...] = ()
+    current_context: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Several files as one: of each name the first file's entry, and the first current context."""
+
+    clusters: Mapping[str, Cluster] = field(default_factory=dict)
+    users: Mapping[str, User] = field(default_factory=dict)
+    contexts: Mapping[str, Context] = field(default_factory=dict)
+    current_context: str = ""
+
+
+def merged(configs: Iterable[Config]) -> Config:
+    result = Config()
+    for config in configs:
+        result = Config(
+            {**config.clusters, **result.clusters},
+            {**config.users, **result.users},
+            {**config.contexts, **result.contexts},
+            result.current_context or config.current_context,
+        )
+    return result
+
+
+def load(path: Path) -> Config:
+    """Relative paths in the file are relative to its folder. Raises TarragonError, and FileNotFoundError."""
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, str(error)) from error
+    documents, problems = read_yaml(text)
+    if problems:
+        raise _unreadable(path, str(problems[0]))
+    value = documents[0].value if documents else {}
+    try:
+        file = msgspec.convert(_without_nulls(value), _File)
+    except msgspec.ValidationError as error:
+        raise _unreadable(path, str(error)) from error
+    folder = path.absolute().parent
+    return Config(
+        _named(path, "cluster", [(each.name, _cluster_at(folder, each.cluster)) for each in file.clusters]),
+        _named(path, "user", [(each.name, _user_at(folder, each.user)) for each in file.users]),
+        _named(path, "context", [(each.name, each.context) for each in file.contexts]),
+        file.current_context,
+    )
+
+
+def decoded(data: str, what: str) -> bytes:
+    """Of a field that is base64. `what` names it for the error."""
+    try:
+        return b64decode(data, validate=False)
+    except binascii.Error as error:
+        raise TarragonError(f"{what} is not base64", why=str(error)) from error
+
+
+def _without_nulls(value: Json) -> Json:
+    """Go reads null as nothing: a field that is null is a field that is not there."""
+    match value:
+        case dict():
+            return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+        case list():
+            return [_without_nulls(each) for each in value]
+        case _:
+            return value
+
+
+def _named(path: Path, kind: str, entries: list[tuple[str, T]]) -> Mapping[str, T]:
+    found: dict[str, T] = {}
+    for name, entry in entries:
+        if name in found:
+            raise _unreadable(path, f"it has two {kind}s of the name {name!r}")
+        found[name] = entry
+    return found
+
+
+def _cluster_at(folder: Path, cluster: Cluster) -> Cluster:
+    return msgspec.structs.replace(cluster, certificate_authority=_at(folder, cluster.certificate_authority))
+
+
+def _user_at(folder: Path, user: User) -> User:
+    program = user.exec
+    if program is not None and Path(program.command).name != program.command:
+        # A bare name is looked up on PATH, as a shell does.
+        program = msgspec.structs.replace(program, command=_at(folder, program.command))
+    return msgspec.structs.replace(
+        user,
+        client_certificate=_at(folder, user.client_certificate),
+        client_key=_at(folder, user.client_key),
+        token_file=_at(folder, user.token_file),
+        exec=program,
+    )
+
+
+def _at(folder: Path, path: str) -> str:
+    return str(folder / path) if path else ""
+
+
+def _unreadable(path: Path, why: str) -> TarragonError:
+    return TarragonError(
+        f"{path} can't be read as a kubeconfig", why=why, remedy="`kubectl config view` names such faults, too"
+    )
