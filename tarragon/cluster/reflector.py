@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -19,6 +18,7 @@ import msgspec
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import ApiError, BadRequest, Expired, NotFound
 from tarragon.cluster.port import EVERYTHING, Cluster, Listing, Selection, WatchEvent
+from tarragon.cluster.streams import closed_after
 from tarragon.kube.codec import decode
 from tarragon.kube.meta import Key, ObjectMeta, Resource, Struct
 
@@ -159,7 +159,7 @@ class Cache(Generic[T]):
 
     async def _watch(self) -> None:
         began, changes = self._clock.monotonic(), 0
-        async with _closed_after(self._cluster.watch(self._raw, self._selection, self._version)) as events:
+        async with closed_after(self._cluster.watch(self._raw, self._selection, self._version)) as events:
             async for event in events:
                 changes += event.type != "BOOKMARK"
                 self._take(event)
@@ -275,14 +275,3 @@ def _identity(held: Any) -> _Identity | ObjectMeta:
         return msgspec.convert(held["metadata"], _Identity)
     metadata: ObjectMeta = held.metadata
     return metadata
-
-
-@asynccontextmanager
-async def _closed_after(events: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
-    """Without this a watch that nobody reads any more would keep its connection until the garbage collector comes."""
-    try:
-        yield events
-    finally:
-        close = getattr(events, "aclose", None)
-        if close is not None:
-            await close()

@@ -18,6 +18,7 @@ from tarragon.kube.core import Pod, Service
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.admit import Admitter
 from tarragon.operator.gather import World
+from tarragon.operator.meter import Meter, Unmeasured
 from tarragon.operator.reconcile import reconcile
 from tarragon.operator.workqueue import WorkQueue
 from tarragon.plan.step import Settings
@@ -28,6 +29,9 @@ RESYNC_SECONDS = 300.0
 """Every job is looked at this often whatever happens: it covers a wall clock that jumped past a deadline."""
 ROUND_PAUSE = 0.02
 """Seconds in which changes gather before a round of admission, so that a burst of a thousand costs one."""
+
+BUG = "Bug"
+"""What an error is counted as that is none of the API server's."""
 
 JobId = tuple[str, Key]
 log = structlog.get_logger(__name__)
@@ -42,6 +46,7 @@ class Options:
     frameworks: Sequence[Framework] = FRAMEWORKS
     seed: int | None = None
     """For the jitter of back-offs."""
+    meter: Meter = field(default_factory=Unmeasured)
 
 
 async def run(cluster: Cluster, clock: Clock, options: Options = Options()) -> None:
@@ -61,6 +66,8 @@ class Operator:
         self._queue: WorkQueue[JobId] = WorkQueue()
         self._work = asyncio.Event()
         self._round = asyncio.Event()
+        self._meter = options.meter
+        self._meter.attach(self._world, self._queue)
         self._owners = {(framework.resource.group, framework.kind) for framework in options.frameworks}
         self._subscribe()
 
@@ -120,16 +127,20 @@ class Operator:
 
     async def _work_on(self, job: JobId, release: Callable[[], None]) -> None:
         kind, key = job
+        began, failure = self._clock.monotonic(), ""
         try:
             wake_at = await reconcile(self._cluster, self._clock, self._world, kind, key)
         except Conflict as error:
             # The cache is behind: what it will show next decides anew.
+            failure = type(error).__name__
             self._retry(job, error)
         except ApiError as error:
+            failure = type(error).__name__
             log.warning("reconcile", job=str(key), kind=kind, error=str(error))
             self._retry(job, error)
         except Exception:
             # The one place that catches everything: one job that meets a bug must not stop all the others.
+            failure = BUG
             log.exception("reconcile met a bug", job=str(key), kind=kind)
             self._retry(job, None)
         else:
@@ -137,6 +148,7 @@ class Operator:
             if wake_at is not None:
                 self._enqueue(job, max(0.0, (wake_at - self._clock.now()).total_seconds()))
         finally:
+            self._meter.reconciled(kind, self._clock.monotonic() - began, failure)
             release()
             self._work.set()
 
@@ -149,14 +161,18 @@ class Operator:
             await self._until(self._round, pause)
             await self._clock.sleep(ROUND_PAUSE)
             self._round.clear()
+            began, failure = self._clock.monotonic(), ""
             try:
                 pause = await self._admitter.round()
             except ApiError as error:
+                failure = type(error).__name__
                 log.warning("admission", error=str(error))
                 pause = max(1.0, error.retry_after) if not isinstance(error, Unavailable) else 1.0
             except Exception:
+                failure = BUG
                 log.exception("a round of admission met a bug")
                 pause = 10.0
+            self._meter.decided(self._clock.monotonic() - began, failure)
 
     async def _resync(self) -> None:
         while True:

@@ -27,6 +27,15 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         return len(self._due)
 
+    def due(self, now: float) -> int:
+        """How many `take` would give by then. Looks at each: for whoever asks now and then."""
+        return sum(at <= now for at in self._due.values())
+
+    @property
+    def retrying(self) -> int:
+        """How many have failed and not gone well since."""
+        return len(self._failures)
+
     def add(self, key: K, at: float) -> None:
         """Want work at that time, or earlier if that was said before; for a key at work, once more afterwards."""
         if key in self._taken:

@@ -1,0 +1,36 @@
+"""What the operator tells whoever measures it. It works the same when nobody does."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tarragon.kube.meta import Key
+from tarragon.operator.gather import World
+from tarragon.operator.workqueue import WorkQueue
+
+
+class Meter(Protocol):
+    """Must be quick and must not raise. An error is told by its class's name; empty: it went well."""
+
+    def attach(self, world: World, queue: WorkQueue[tuple[str, Key]]) -> None:
+        """Once, before anything else is told, and before the caches run."""
+        ...
+
+    def reconciled(self, kind: str, seconds: float, error: str) -> None: ...
+
+    def decided(self, seconds: float, error: str) -> None:
+        """A round of admission, its writes included."""
+        ...
+
+
+class Unmeasured:
+    """Nobody measures."""
+
+    def attach(self, world: World, queue: WorkQueue[tuple[str, Key]]) -> None:
+        pass
+
+    def reconciled(self, kind: str, seconds: float, error: str) -> None:
+        pass
+
+    def decided(self, seconds: float, error: str) -> None:
+        pass

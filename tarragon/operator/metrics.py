@@ -1,0 +1,273 @@
+"""The operator's numbers as Prometheus reads them; docs/metrics.md is their reference.
+
+Labels are bounded: kinds, phases, resources and codes, never the name of a job, a pod or a namespace.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter as Count
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.counted import Call
+from tarragon.cluster.reflector import Cache, Trouble
+from tarragon.job.encoding import read_status
+from tarragon.job.phase import Phase
+from tarragon.job.status import JobStatus
+from tarragon.kube.meta import CustomObject, Json, JsonObject, Key
+from tarragon.operator.gather import World
+from tarragon.operator.workqueue import WorkQueue
+from tarragon.plan.written import status_of, tarragon_of
+from tarragon.scheduling.decision import BEHIND_OTHERS, INSUFFICIENT_RESOURCES, NEVER_FITS
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+
+NEW = "New"
+"""The phase of a job that the operator has not written to yet."""
+GONE = ""
+PHASES = (NEW, "Waiting", "Starting", *(phase.value for phase in Phase if phase is not Phase.CREATED))
+OTHER = "Other"
+WAITS = (NEVER_FITS, INSUFFICIENT_RESOURCES, BEHIND_OTHERS, OTHER)
+
+_SOON = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_LONG = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+
+_ERAS_OF_TFJOB = {
+    "created": "tf_operator_jobs_created",
+    "deleted": "tf_operator_jobs_deleted",
+    "succeeded": "tf_operator_jobs_successful",
+    "failed": "tf_operator_jobs_failed",
+    "restarted": "tf_operator_jobs_restarted",
+}
+"""What tf-operator 1.0 called the same counts."""
+
+
+class Metrics:
+    """Tells its own registry, not the process's: two operators in one process would count into one another."""
+
+    def __init__(self, clock: Clock, version: str) -> None:
+        self._clock = clock
+        self._leads = False
+        self._registry = registry = CollectorRegistry()
+        self._phases: Count[tuple[str, str]] = Count()
+        self._waits: Count[tuple[str, str]] = Count()
+        self._world: World | None = None
+        self._queue: WorkQueue[tuple[str, Key]] | None = None
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        def histogram(name: str, text: str, *labels: str, buckets: tuple[float, ...] = _SOON) -> Histogram:
+            return Histogram(name, text, labels, buckets=buckets, registry=registry)
+
+        build = Gauge("tarragon_build_info", "Always 1", ("version", "python"), registry=registry)
+        build.labels(version, platform.python_version()).set(1)
+        self._leader = [
+            Gauge("tarragon_is_leader", "1 while this operator is the one that acts", registry=registry),
+            Gauge("tf_operator_is_leader", "As tf-operator called tarragon_is_leader", registry=registry),
+        ]
+        self._queue_time = histogram(
+            "tarragon_job_queue_seconds", "From a job's queueing to its admission", "kind", buckets=_LONG
+        )
+        self._start_time = histogram(
+            "tarragon_job_start_seconds", "From a job's admission to its first Running", "kind", buckets=_LONG
+        )
+        self._reconciles = histogram(
+            "tarragon_reconcile_seconds", "One look at one job, with the writes that followed", "kind"
+        )
+        self._errors = counter(
+            "tarragon_reconcile_errors", "Reconciles that failed and are tried again", "kind", "reason"
+        )
+        self._rounds = histogram("tarragon_admission_round_seconds", "One round of admission, with its writes")
+        self._round_errors = counter("tarragon_admission_errors", "Rounds of admission that failed", "reason")
+        self._calls = histogram(
+            "tarragon_api_call_seconds",
+            "Calls to the API server with one answer; code 0: given up before it came",
+            *("verb", "resource", "code"),
+        )
+        self._watches = counter("tarragon_watches_started", "Watches asked for", "resource")
+        self._watch_ends = counter(
+            "tarragon_watches_ended", "Watches that ended; 200: in good order", "resource", "code"
+        )
+        self._watch_events = counter("tarragon_watch_events", "What watches brought, bookmarks included", "resource")
+        self._troubles = counter(
+            "tarragon_cache_troubles", "Failures to list or watch, and objects that can't be read", "resource"
+        )
+        self._turns = {
+            "created": counter("tarragon_jobs_created", "Jobs seen for the first time", "kind"),
+            "deleted": counter("tarragon_jobs_deleted", "Jobs that are gone", "kind"),
+            "succeeded": counter("tarragon_jobs_succeeded", "Jobs that have succeeded", "kind"),
+            "failed": counter("tarragon_jobs_failed", "Jobs that have failed", "kind"),
+            "restarted": counter("tarragon_jobs_restarted", "Times that a job went on without a lost replica", "kind"),
+        }
+        self._tf_operator = {
+            turn: counter(name, f"As tf-operator called tarragon_jobs_{turn} of TFJobs")
+            for turn, name in _ERAS_OF_TFJOB.items()
+        }
+        registry.register(_Now(self._now))
+        ProcessCollector(registry=registry)
+
+    def text(self) -> bytes:
+        """What /metrics answers, as CONTENT_TYPE."""
+        return generate_latest(self._registry)
+
+    def families(self) -> Iterator[Metric]:
+        """Every metric with its name, type, help and samples."""
+        yield from self._registry.collect()
+
+    def leads(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted
+        """Jobs are counted by the operator that acts: a standby sees them, too, and sums would be doubled."""
+        self._leads = acts
+        for gauge in self._leader:
+            gauge.set(1 if acts else 0)
+
+    # Told by the operator (Meter)
+
+    def attach(self, world: World, queue: WorkQueue[tuple[str, Key]]) -> None:
+        self._world = world
+        self._queue = queue
+        for kind, cache in world.jobs.items():
+            cache.subscribe(partial(self._job_changed, kind))
+        for each in world.caches:
+            each.on_trouble(self._trouble)
+
+    def reconciled(self, kind: str, seconds: float, error: str) -> None:
+        self._reconciles.labels(kind).observe(seconds)
+        if error:
+            self._errors.labels(kind, error).inc()
+
+    def decided(self, seconds: float, error: str) -> None:
+        self._rounds.observe(seconds)
+        if error:
+            self._round_errors.labels(error).inc()
+
+    # Told by the port (Counter)
+
+    def called(self, call: Call) -> None:
+        self._calls.labels(call.verb, call.resource, str(call.code)).observe(call.seconds)
+
+    def watch_began(self, resource: str) -> None:
+        self._watches.labels(resource).inc()
+
+    def watch_brought(self, resource: str) -> None:
+        self._watch_events.labels(resource).inc()
+
+    def watch_ended(self, resource: str, code: int) -> None:
+        self._watch_ends.labels(resource, str(code)).inc()
+
+    # Jobs
+
+    def _trouble(self, trouble: Trouble) -> None:
+        self._troubles.labels(trouble.resource).inc()
+
+    def _job_changed(self, kind: str, _: Key, old: CustomObject | None, new: CustomObject | None) -> None:
+        before, after = _told(old), _told(new)
+        if before == after:
+            return
+        self._phases[kind, before.phase] -= 1
+        self._phases[kind, after.phase] += 1
+        self._waits[kind, before.wait] -= 1
+        self._waits[kind, after.wait] += 1
+        if self._leads:
+            self._turn(kind, before.phase, after.phase)
+            if old is not None and new is not None:
+                self._times(kind, read_status(old.status), read_status(new.status))
+
+    def _turn(self, kind: str, before: str, after: str) -> None:
+        turns = {
+            "created": before == GONE and after == NEW,
+            "deleted": after == GONE,
+            "succeeded": before not in {GONE, after} and after == Phase.SUCCEEDED,
+            "failed": before not in {GONE, after} and after == Phase.FAILED,
+            "restarted": before not in {GONE, after} and after == Phase.RESTARTING,
+        }
+        for turn, happened in turns.items():
+            if happened:
+                self._turns[turn].labels(kind).inc()
+                if kind == "TFJob":
+                    self._tf_operator[turn].inc()
+
+    def _times(self, kind: str, before: JobStatus, after: JobStatus) -> None:
+        """Of jobs that wait for us. After a restart or a resumption a job may start once more: that counts anew."""
+        admission = after.admission
+        if admission is None or admission.admitted is None:
+            return
+        if not before.is_admitted:
+            self._queue_time.labels(kind).observe((admission.admitted - admission.queued).total_seconds())
+        if before.phase is Phase.CREATED and after.phase is Phase.RUNNING:
+            self._start_time.labels(kind).observe((self._clock.now() - admission.admitted).total_seconds())
+
+    # Read when they are asked for
+
+    def _now(self) -> Iterator[Metric]:
+        jobs = GaugeMetricFamily("tarragon_jobs", "Jobs there are, told by the leader", labels=("kind", "phase"))
+        waiting = GaugeMetricFamily(
+            "tarragon_jobs_waiting", "Jobs that wait for admission, by the code of their wait", labels=("kind", "code")
+        )
+        held = GaugeMetricFamily("tarragon_cache_objects", "Objects held in memory", labels=("resource",))
+        depth = GaugeMetricFamily("tarragon_queue_depth", "Jobs that are due for a reconcile")
+        retrying = GaugeMetricFamily("tarragon_queue_retrying", "Jobs whose last reconcile failed")
+        oldest = GaugeMetricFamily("tarragon_queue_oldest_seconds", "For how long the first of them has been due")
+        if self._world is not None and self._queue is not None:
+            for kind in self._world.jobs if self._leads else ():
+                for phase in PHASES:
+                    jobs.add_metric((kind, phase), self._phases[kind, phase])
+                for code in WAITS:
+                    waiting.add_metric((kind, code), self._waits[kind, code])
+            for cache in self._world.caches:
+                held.add_metric((cache.resource.full_name,), _size(cache))
+            now = self._clock.monotonic()
+            due = self._queue.next_due()
+            depth.add_metric((), self._queue.due(now))
+            retrying.add_metric((), self._queue.retrying)
+            oldest.add_metric((), 0.0 if due is None else max(0.0, now - due))
+        yield from (jobs, waiting, held, depth, retrying, oldest)
+
+
+class _Now(Collector):
+    def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
+        self._collect = collect
+
+    def collect(self) -> Iterator[Metric]:
+        return self._collect()
+
+
+def _size(cache: Cache[Json]) -> int:
+    return len(cache.objects)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What of a job its status tells in words; reading all of it at each change would be dear."""
+
+    phase: str = GONE
+    wait: str = ""
+    admitted: str = ""
+
+
+def _told(job: CustomObject | None) -> _Told:
+    """Users can edit a status: a word that is not among our labels does not become one."""
+    if job is None:
+        return _Told()
+    ours = tarragon_of(status_of(job))
+    state = ours.get("state")
+    admission = _part(ours, "admission")
+    code = _part(admission, "wait").get("code")
+    return _Told(
+        phase=state if state in PHASES else NEW,
+        wait="" if code is None else code if code in WAITS else OTHER,
+        admitted=str(admission.get("admitted", "")),
+    )
+
+
+def _part(fields: JsonObject, name: str) -> JsonObject:
+    found = fields.get(name)
+    return found if isinstance(found, Mapping) else {}
