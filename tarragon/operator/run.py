@@ -11,7 +11,9 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import ApiError, Conflict, Unavailable
+from tarragon.cluster.lease import LeaseLost
 from tarragon.cluster.port import Cluster
+from tarragon.cluster.reflector import Trouble
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import Pod, Service
@@ -66,21 +68,50 @@ class Operator:
         self._queue: WorkQueue[JobId] = WorkQueue()
         self._work = asyncio.Event()
         self._round = asyncio.Event()
+        self._stopping = asyncio.Event()
         self._meter = options.meter
         self._meter.attach(self._world, self._queue)
         self._owners = {(framework.resource.group, framework.kind) for framework in options.frameworks}
         self._subscribe()
 
     async def run(self) -> None:
+        """Alone on its cluster, with nobody to agree with about who leads."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.follow())
+            await self.synced()
+            await self.lead()
+
+    async def follow(self) -> None:
+        """Keep the caches up to date, for ever. Decides and writes nothing."""
         async with asyncio.TaskGroup() as tasks:
             for cache in self._world.caches:
-                cache.on_trouble(lambda trouble: log.warning("watch", trouble=str(trouble)))
+                cache.on_trouble(_tell)
                 tasks.create_task(cache.run())
-            for cache in self._world.caches:
-                await cache.synced()
+
+    async def synced(self) -> None:
+        """Return when all caches are filled."""
+        for cache in self._world.caches:
+            await cache.synced()
+
+    @property
+    def missing(self) -> Sequence[str]:
+        """The kinds whose caches are not filled yet."""
+        return [cache.resource.full_name for cache in self._world.caches if not cache.is_synced]
+
+    async def lead(self) -> None:
+        """Decide and write, until `stop`: then end what has begun. Raises LeaseLost when somebody else leads."""
+        async with asyncio.TaskGroup() as tasks:
+            resync = tasks.create_task(self._resync())
             tasks.create_task(self._dispatch(tasks))
             tasks.create_task(self._rounds())
-            tasks.create_task(self._resync())
+            await self._stopping.wait()
+            resync.cancel()
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._stopping.set()
+        self._work.set()
+        self._round.set()
 
     def _subscribe(self) -> None:
         for kind, cache in self._world.jobs.items():
@@ -114,16 +145,20 @@ class Operator:
         while True:
             await slots.acquire()
             job = await self._next()
+            if job is None:
+                return
             tasks.create_task(self._work_on(job, slots.release))
 
-    async def _next(self) -> JobId:
-        while True:
+    async def _next(self) -> JobId | None:
+        """None when nothing more is to begin."""
+        while not self._stopping.is_set():
             self._work.clear()
             job = self._queue.take(self._clock.monotonic())
             if job is not None:
                 return job
             due = self._queue.next_due()
             await self._until(self._work, None if due is None else due - self._clock.monotonic())
+        return None
 
     async def _work_on(self, job: JobId, release: Callable[[], None]) -> None:
         kind, key = job
@@ -138,6 +173,8 @@ class Operator:
             failure = type(error).__name__
             log.warning("reconcile", job=str(key), kind=kind, error=str(error))
             self._retry(job, error)
+        except LeaseLost:
+            raise
         except Exception:
             # The one place that catches everything: one job that meets a bug must not stop all the others.
             failure = BUG
@@ -159,6 +196,8 @@ class Operator:
         pause: float | None = None
         while True:
             await self._until(self._round, pause)
+            if self._stopping.is_set():
+                return
             await self._clock.sleep(ROUND_PAUSE)
             self._round.clear()
             began, failure = self._clock.monotonic(), ""
@@ -168,6 +207,8 @@ class Operator:
                 failure = type(error).__name__
                 log.warning("admission", error=str(error))
                 pause = max(1.0, error.retry_after) if not isinstance(error, Unavailable) else 1.0
+            except LeaseLost:
+                raise
             except Exception:
                 failure = BUG
                 log.exception("a round of admission met a bug")
@@ -194,3 +235,7 @@ class Operator:
         finally:
             for task in waits:
                 task.cancel()
+
+
+def _tell(trouble: Trouble) -> None:
+    log.warning("watch", trouble=str(trouble))

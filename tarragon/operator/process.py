@@ -1,0 +1,129 @@
+"""The operator as a process: caches warm while it stands by, decisions while it leads, a clean end.
+
+Losing the lease ends the process: what it believed may be past, and a new one knows nothing that is not so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import structlog
+
+from tarragon.base.clock import Clock, within
+from tarragon.cluster.fenced import Fenced
+from tarragon.cluster.lease import Lease
+from tarragon.cluster.port import Cluster
+from tarragon.operator.health import Answer, Routes, serving, verdict
+from tarragon.operator.run import Operator
+from tarragon.operator.settings import ProcessSettings
+
+WAITING_SECONDS = 30.0
+"""How often a process that can't begin says what it waits for."""
+
+NO_ROUTES: Routes = MappingProxyType({})
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """Two ways to one cluster: thousands of writes that queue for a connection must not hold up a renewal."""
+
+    cluster: Cluster
+    election: Cluster
+
+
+class Process:
+    """`run` until told to stop; whoever measures it answers on routes of its own."""
+
+    def __init__(self, doors: Doors, clock: Clock, settings: ProcessSettings) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._is_stopping = False
+        self._lease: Lease | None = None
+        cluster = doors.cluster
+        if settings.claim is not None:
+            jitter = random.Random(settings.options.seed)
+            self._lease = Lease(doors.election, clock, settings.claim, jitter)
+            self._lease.on_trouble(lambda error: log.warning("lease", trouble=str(error)))
+            self._lease.on_holder(self._holder_changed)
+            cluster = Fenced(cluster, self._lease)
+        self._operator = Operator(cluster, clock, settings.options)
+
+    @property
+    def routes(self) -> Routes:
+        """What it answers over HTTP."""
+        return MappingProxyType({"/healthz": self._healthz, "/livez": self._healthz, "/readyz": self._readyz})
+
+    async def run(self, stopping: asyncio.Event, more: Routes = NO_ROUTES) -> None:
+        """Raises LeaseLost, alone or in a group, when another one leads."""
+        async with self._listening({**self.routes, **more}), asyncio.TaskGroup() as tasks:
+            follow = tasks.create_task(self._operator.follow())
+            life = tasks.create_task(self._live())
+            waits = tasks.create_task(self._say_what_is_missing())
+            await stopping.wait()
+            self._is_stopping = True
+            waits.cancel()
+            await self._end(life)
+            follow.cancel()
+
+    async def _live(self) -> None:
+        await self._operator.synced()
+        if self._lease is None:
+            log.info("leading", lease="none")
+            await self._operator.lead()
+            return
+        log.info("ready, standing by", identity=self._lease.identity)
+        await self._lease.acquire()
+        async with asyncio.TaskGroup() as tasks:
+            keeping = tasks.create_task(self._lease.keep())
+            log.info("leading", identity=self._lease.identity)
+            await self._operator.lead()
+            keeping.cancel()
+
+    async def _end(self, life: asyncio.Task[None]) -> None:
+        """Finish what is being written, then let the next one begin."""
+        self._operator.stop()
+        if self._lease is None or self._lease.is_held:
+            log.info("ending: finishing what is being written")
+            try:
+                await within(self._clock, self._settings.grace, asyncio.shield(life))
+            except TimeoutError:
+                log.warning("ending: the last writes did not come to an end", seconds=self._settings.grace)
+        life.cancel()
+        await asyncio.wait((life,))
+        if self._lease is not None:
+            await self._lease.release()
+        log.info("ended")
+
+    async def _say_what_is_missing(self) -> None:
+        while True:
+            await self._clock.sleep(WAITING_SECONDS)
+            if self._operator.missing:
+                log.warning("not ready: waiting for the first list", kinds=list(self._operator.missing))
+
+    @asynccontextmanager
+    async def _listening(self, routes: Routes) -> AsyncIterator[None]:
+        if self._settings.listen is None:
+            yield
+            return
+        async with serving(self._settings.listen, routes) as address:
+            log.info("listening", host=address.host or "all interfaces", port=address.port)
+            yield
+
+    def _holder_changed(self, holder: str) -> None:
+        log.info("lease", holder=holder or "nobody")
+
+    def _healthz(self) -> Answer:
+        return verdict([], 500)
+
+    def _readyz(self) -> Answer:
+        faults = [f"{kind}: not listed yet" for kind in self._operator.missing]
+        if self._is_stopping:
+            faults.append("ending")
+        return verdict(faults, 503)
