@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write deploy/crds/*.yaml: the CustomResourceDefinition of every framework, as the code has it.
+"""Write deploy/crd-*.yaml: the CustomResourceDefinition of every framework, as the code has it.
 
 python tools/make_crds.py [--check]
 """
@@ -15,7 +15,7 @@ import yaml
 
 from tarragon.frameworks.catalog import FRAMEWORKS
 
-FOLDER = Path(__file__).parent.parent / "deploy" / "crds"
+FOLDER = Path(__file__).parent.parent / "deploy"
 HEAD = "# Written by tools/make_crds.py; do not edit.\n"
 
 
@@ -33,7 +33,6 @@ def main(arguments: list[str]) -> int:
         for path in stale:
             print(f"{path} is out of date; run python tools/make_crds.py")
         return 1 if stale else 0
-    FOLDER.mkdir(parents=True, exist_ok=True)
     for path, text in files.items():
         path.write_text(text)
         print(f"{path}: {len(text):,} bytes")
@@ -44,7 +43,7 @@ def rendered() -> Iterator[tuple[Path, str]]:
     for framework in FRAMEWORKS:
         crd = framework.crd()
         text = yaml.dump(crd, Dumper=Plain, sort_keys=False, width=120)
-        yield FOLDER / f"{crd['metadata']['name']}.yaml", HEAD + text
+        yield FOLDER / f"crd-{crd['metadata']['name']}.yaml", HEAD + text
 
 
 if __name__ == "__main__":

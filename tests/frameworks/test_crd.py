@@ -39,7 +39,7 @@ def test_the_file_that_people_apply_is_what_the_code_says() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for framework in FRAMEWORKS:
         name = framework.crd()["metadata"]["name"]
-        assert yaml.safe_load((ROOT / "deploy" / "crds" / f"{name}.yaml").read_text()) == framework.crd()
+        assert yaml.safe_load((ROOT / "deploy" / f"crd-{name}.yaml").read_text()) == framework.crd()
 
 
 def test_every_generation_is_served_with_one_schema_and_v1_is_stored() -> None:
