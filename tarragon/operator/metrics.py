@@ -10,23 +10,34 @@ from collections import Counter as Count
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.counted import Call
-from tarragon.cluster.reflector import Cache, Trouble
+from tarragon.cluster.reflector import Trouble
 from tarragon.job.encoding import read_status
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
-from tarragon.kube.meta import CustomObject, Json, JsonObject, Key
+from tarragon.kube.meta import CustomObject, JsonObject, Key
 from tarragon.operator.gather import World
 from tarragon.operator.workqueue import WorkQueue
 from tarragon.plan.written import status_of, tarragon_of
 from tarragon.scheduling.decision import BEHIND_OTHERS, INSUFFICIENT_RESOURCES, NEVER_FITS
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # half as many series, and nobody asks for them
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -40,88 +51,114 @@ WAITS = (NEVER_FITS, INSUFFICIENT_RESOURCES, BEHIND_OTHERS, OTHER)
 _SOON = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LONG = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 
-_ERAS_OF_TFJOB = {
-    "created": "tf_operator_jobs_created",
-    "deleted": "tf_operator_jobs_deleted",
-    "succeeded": "tf_operator_jobs_successful",
-    "failed": "tf_operator_jobs_failed",
-    "restarted": "tf_operator_jobs_restarted",
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One metric. A counter's name is scraped with `_total` behind it."""
+
+    name: str
+    type: Literal["counter", "gauge", "histogram"]
+    text: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = _SOON
+
+
+BUILD = Definition("tarragon_build_info", "gauge", "Always 1", ("version", "python"))
+LEADER = Definition("tarragon_is_leader", "gauge", "1 while this operator is the one that acts")
+JOBS = Definition("tarragon_jobs", "gauge", "Jobs there are; told by the leader", ("kind", "phase"))
+WAITING = Definition(
+    "tarragon_jobs_waiting", "gauge", "Jobs that wait for admission, by the code of their wait", ("kind", "code")
+)
+QUEUE_TIME = Definition(
+    "tarragon_job_queue_seconds", "histogram", "From a job's queueing to its admission", ("kind",), _LONG
+)
+START_TIME = Definition(
+    "tarragon_job_start_seconds", "histogram", "From a job's admission to its first Running", ("kind",), _LONG
+)
+TURNS = {
+    "created": Definition("tarragon_jobs_created", "counter", "Jobs seen for the first time", ("kind",)),
+    "deleted": Definition("tarragon_jobs_deleted", "counter", "Jobs that are gone", ("kind",)),
+    "succeeded": Definition("tarragon_jobs_succeeded", "counter", "Jobs that have succeeded", ("kind",)),
+    "failed": Definition("tarragon_jobs_failed", "counter", "Jobs that have failed", ("kind",)),
+    "restarted": Definition("tarragon_jobs_restarted", "counter", "Times a job had to restart replicas", ("kind",)),
 }
-"""What tf-operator 1.0 called the same counts."""
+RECONCILES = Definition(
+    "tarragon_reconcile_seconds", "histogram", "One look at one job, with the writes that followed", ("kind",)
+)
+ERRORS = Definition(
+    "tarragon_reconcile_errors", "counter", "Reconciles that failed and are tried again", ("kind", "reason")
+)
+ROUNDS = Definition("tarragon_admission_round_seconds", "histogram", "One round of admission, with its writes")
+ROUND_ERRORS = Definition("tarragon_admission_errors", "counter", "Rounds of admission that failed", ("reason",))
+DEPTH = Definition("tarragon_queue_depth", "gauge", "Jobs that are due for a reconcile")
+OLDEST = Definition("tarragon_queue_oldest_seconds", "gauge", "For how long the first of them has been due")
+RETRYING = Definition("tarragon_queue_retrying", "gauge", "Jobs whose last reconcile failed")
+CALLS = Definition(
+    "tarragon_api_call_seconds",
+    "histogram",
+    "Calls to the API server that have one answer; code 0: given up before it came",
+    ("verb", "resource", "code"),
+)
+WATCHES = Definition("tarragon_watches_started", "counter", "Watches asked for", ("resource",))
+WATCH_ENDS = Definition(
+    "tarragon_watches_ended", "counter", "Watches that have ended; code 200: in good order", ("resource", "code")
+)
+WATCH_EVENTS = Definition("tarragon_watch_events", "counter", "What watches brought, bookmarks included", ("resource",))
+HELD = Definition("tarragon_cache_objects", "gauge", "Objects held in memory", ("resource",))
+TROUBLES = Definition(
+    "tarragon_cache_troubles", "counter", "Failures to list or watch, and objects that can't be read", ("resource",)
+)
+
+# What tf-operator 1.0 called the same, for dashboards that are there already.
+TF_LEADER = Definition("tf_operator_is_leader", "gauge", "As tarragon_is_leader")
+TF_TURNS = {
+    "created": Definition("tf_operator_jobs_created", "counter", "As tarragon_jobs_created_total, of TFJobs"),
+    "deleted": Definition("tf_operator_jobs_deleted", "counter", "As tarragon_jobs_deleted_total, of TFJobs"),
+    "succeeded": Definition("tf_operator_jobs_successful", "counter", "As tarragon_jobs_succeeded_total, of TFJobs"),
+    "failed": Definition("tf_operator_jobs_failed", "counter", "As tarragon_jobs_failed_total, of TFJobs"),
+    "restarted": Definition("tf_operator_jobs_restarted", "counter", "As tarragon_jobs_restarted_total, of TFJobs"),
+}
+
+DEFINITIONS = (
+    *(JOBS, WAITING, QUEUE_TIME, START_TIME, *TURNS.values()),
+    *(RECONCILES, ERRORS, DEPTH, OLDEST, RETRYING, ROUNDS, ROUND_ERRORS),
+    *(CALLS, WATCHES, WATCH_ENDS, WATCH_EVENTS, HELD, TROUBLES),
+    *(LEADER, BUILD, TF_LEADER, *TF_TURNS.values()),
+)
 
 
 class Metrics:
-    """Tells its own registry, not the process's: two operators in one process would count into one another."""
+    """Has a registry of its own, not the process's: two operators in one process would count into one another."""
 
     def __init__(self, clock: Clock, version: str) -> None:
         self._clock = clock
         self._leads = False
-        self._registry = registry = CollectorRegistry()
         self._phases: Count[tuple[str, str]] = Count()
         self._waits: Count[tuple[str, str]] = Count()
         self._world: World | None = None
         self._queue: WorkQueue[tuple[str, Key]] | None = None
-
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, registry=registry)
-
-        def histogram(name: str, text: str, *labels: str, buckets: tuple[float, ...] = _SOON) -> Histogram:
-            return Histogram(name, text, labels, buckets=buckets, registry=registry)
-
-        build = Gauge("tarragon_build_info", "Always 1", ("version", "python"), registry=registry)
-        build.labels(version, platform.python_version()).set(1)
-        self._leader = [
-            Gauge("tarragon_is_leader", "1 while this operator is the one that acts", registry=registry),
-            Gauge("tf_operator_is_leader", "As tf-operator called tarragon_is_leader", registry=registry),
-        ]
-        self._queue_time = histogram(
-            "tarragon_job_queue_seconds", "From a job's queueing to its admission", "kind", buckets=_LONG
-        )
-        self._start_time = histogram(
-            "tarragon_job_start_seconds", "From a job's admission to its first Running", "kind", buckets=_LONG
-        )
-        self._reconciles = histogram(
-            "tarragon_reconcile_seconds", "One look at one job, with the writes that followed", "kind"
-        )
-        self._errors = counter(
-            "tarragon_reconcile_errors", "Reconciles that failed and are tried again", "kind", "reason"
-        )
-        self._rounds = histogram("tarragon_admission_round_seconds", "One round of admission, with its writes")
-        self._round_errors = counter("tarragon_admission_errors", "Rounds of admission that failed", "reason")
-        self._calls = histogram(
-            "tarragon_api_call_seconds",
-            "Calls to the API server with one answer; code 0: given up before it came",
-            *("verb", "resource", "code"),
-        )
-        self._watches = counter("tarragon_watches_started", "Watches asked for", "resource")
-        self._watch_ends = counter(
-            "tarragon_watches_ended", "Watches that ended; 200: in good order", "resource", "code"
-        )
-        self._watch_events = counter("tarragon_watch_events", "What watches brought, bookmarks included", "resource")
-        self._troubles = counter(
-            "tarragon_cache_troubles", "Failures to list or watch, and objects that can't be read", "resource"
-        )
-        self._turns = {
-            "created": counter("tarragon_jobs_created", "Jobs seen for the first time", "kind"),
-            "deleted": counter("tarragon_jobs_deleted", "Jobs that are gone", "kind"),
-            "succeeded": counter("tarragon_jobs_succeeded", "Jobs that have succeeded", "kind"),
-            "failed": counter("tarragon_jobs_failed", "Jobs that have failed", "kind"),
-            "restarted": counter("tarragon_jobs_restarted", "Times that a job went on without a lost replica", "kind"),
-        }
-        self._tf_operator = {
-            turn: counter(name, f"As tf-operator called tarragon_jobs_{turn} of TFJobs")
-            for turn, name in _ERAS_OF_TFJOB.items()
-        }
-        registry.register(_Now(self._now))
-        ProcessCollector(registry=registry)
+        self._registry = CollectorRegistry()
+        self._gauge(BUILD).labels(version, platform.python_version()).set(1)
+        self._leader = [self._gauge(LEADER), self._gauge(TF_LEADER)]
+        self._queue_time = self._histogram(QUEUE_TIME)
+        self._start_time = self._histogram(START_TIME)
+        self._reconciles = self._histogram(RECONCILES)
+        self._errors = self._counter(ERRORS)
+        self._rounds = self._histogram(ROUNDS)
+        self._round_errors = self._counter(ROUND_ERRORS)
+        self._calls = self._histogram(CALLS)
+        self._watches = self._counter(WATCHES)
+        self._watch_ends = self._counter(WATCH_ENDS)
+        self._watch_events = self._counter(WATCH_EVENTS)
+        self._troubles = self._counter(TROUBLES)
+        self._turns = {turn: self._counter(definition) for turn, definition in TURNS.items()}
+        self._tf_turns = {turn: self._counter(definition) for turn, definition in TF_TURNS.items()}
+        self._registry.register(_Now(self._now))
+        ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:
         """What /metrics answers, as CONTENT_TYPE."""
         return generate_latest(self._registry)
-
-    def families(self) -> Iterator[Metric]:
-        """Every metric with its name, type, help and samples."""
-        yield from self._registry.collect()
 
     def leads(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted
         """Jobs are counted by the operator that acts: a standby sees them, too, and sums would be doubled."""
@@ -193,7 +230,7 @@ class Metrics:
             if happened:
                 self._turns[turn].labels(kind).inc()
                 if kind == "TFJob":
-                    self._tf_operator[turn].inc()
+                    self._tf_turns[turn].inc()
 
     def _times(self, kind: str, before: JobStatus, after: JobStatus) -> None:
         """Of jobs that wait for us. After a restart or a resumption a job may start once more: that counts anew."""
@@ -208,14 +245,8 @@ class Metrics:
     # Read when they are asked for
 
     def _now(self) -> Iterator[Metric]:
-        jobs = GaugeMetricFamily("tarragon_jobs", "Jobs there are, told by the leader", labels=("kind", "phase"))
-        waiting = GaugeMetricFamily(
-            "tarragon_jobs_waiting", "Jobs that wait for admission, by the code of their wait", labels=("kind", "code")
-        )
-        held = GaugeMetricFamily("tarragon_cache_objects", "Objects held in memory", labels=("resource",))
-        depth = GaugeMetricFamily("tarragon_queue_depth", "Jobs that are due for a reconcile")
-        retrying = GaugeMetricFamily("tarragon_queue_retrying", "Jobs whose last reconcile failed")
-        oldest = GaugeMetricFamily("tarragon_queue_oldest_seconds", "For how long the first of them has been due")
+        jobs, waiting, held = _family(JOBS), _family(WAITING), _family(HELD)
+        depth, retrying, oldest = _family(DEPTH), _family(RETRYING), _family(OLDEST)
         if self._world is not None and self._queue is not None:
             for kind in self._world.jobs if self._leads else ():
                 for phase in PHASES:
@@ -223,13 +254,28 @@ class Metrics:
                 for code in WAITS:
                     waiting.add_metric((kind, code), self._waits[kind, code])
             for cache in self._world.caches:
-                held.add_metric((cache.resource.full_name,), _size(cache))
+                held.add_metric((cache.resource.full_name,), len(cache.objects))
             now = self._clock.monotonic()
             due = self._queue.next_due()
             depth.add_metric((), self._queue.due(now))
             retrying.add_metric((), self._queue.retrying)
             oldest.add_metric((), 0.0 if due is None else max(0.0, now - due))
         yield from (jobs, waiting, held, depth, retrying, oldest)
+
+    def _counter(self, definition: Definition) -> Counter:
+        return Counter(definition.name, definition.text, definition.labels, registry=self._registry)
+
+    def _gauge(self, definition: Definition) -> Gauge:
+        return Gauge(definition.name, definition.text, definition.labels, registry=self._registry)
+
+    def _histogram(self, definition: Definition) -> Histogram:
+        return Histogram(
+            definition.name, definition.text, definition.labels, buckets=definition.buckets, registry=self._registry
+        )
+
+
+def _family(definition: Definition) -> GaugeMetricFamily:
+    return GaugeMetricFamily(definition.name, definition.text, labels=definition.labels)
 
 
 class _Now(Collector):
@@ -238,10 +284,6 @@ class _Now(Collector):
 
     def collect(self) -> Iterator[Metric]:
         return self._collect()
-
-
-def _size(cache: Cache[Json]) -> int:
-    return len(cache.objects)
 
 
 @dataclass(frozen=True, slots=True)

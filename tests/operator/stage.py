@@ -42,6 +42,10 @@ class Stage:
         """One more of them, until the end of the test."""
         self._operators.append(self.operator())
 
+    def start(self, operator: Operator) -> None:
+        """One that the test has made, until the end of the test."""
+        self._operators.append(asyncio.create_task(operator.run()))
+
     def operator(self) -> asyncio.Task[None]:
         """One that the test may kill."""
         return asyncio.create_task(Operator(self.world.client, self.world.clock, Options(seed=1)).run())
