@@ -16,6 +16,10 @@ class Meter(Protocol):
         """Once, before anything else is told, and before the caches run."""
         ...
 
+    def leads(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted
+        """Whether this operator decides and writes, from now on."""
+        ...
+
     def reconciled(self, kind: str, seconds: float, error: str) -> None: ...
 
     def decided(self, seconds: float, error: str) -> None:
@@ -27,6 +31,9 @@ class Unmeasured:
     """Nobody measures."""
 
     def attach(self, world: World, queue: WorkQueue[tuple[str, Key]]) -> None:
+        pass
+
+    def leads(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted
         pass
 
     def reconciled(self, kind: str, seconds: float, error: str) -> None:

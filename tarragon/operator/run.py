@@ -100,12 +100,16 @@ class Operator:
 
     async def lead(self) -> None:
         """Decide and write, until `stop`: then end what has begun. Raises LeaseLost when somebody else leads."""
-        async with asyncio.TaskGroup() as tasks:
-            resync = tasks.create_task(self._resync())
-            tasks.create_task(self._dispatch(tasks))
-            tasks.create_task(self._rounds())
-            await self._stopping.wait()
-            resync.cancel()
+        self._meter.leads(True)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                resync = tasks.create_task(self._resync())
+                tasks.create_task(self._dispatch(tasks))
+                tasks.create_task(self._rounds())
+                await self._stopping.wait()
+                resync.cancel()
+        finally:
+            self._meter.leads(False)
 
     def stop(self) -> None:
         """Begin nothing more."""

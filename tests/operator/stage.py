@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,9 @@ class Stage:
         """One more of them, until the end of the test."""
         self._operators.append(self.operator())
 
-    def start(self, operator: Operator) -> None:
-        """One that the test has made, until the end of the test."""
-        self._operators.append(asyncio.create_task(operator.run()))
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Of an operator that the test has made, until the end of the test."""
+        self._operators.append(asyncio.create_task(work))
 
     def operator(self) -> asyncio.Task[None]:
         """One that the test may kill."""

@@ -30,7 +30,11 @@ class Measured:
 
     def start(self) -> None:
         options = Options(seed=1, meter=self.metrics)
-        self.stage.start(Operator(self._cluster, self.stage.world.clock, options))
+        self.stage.start(Operator(self._cluster, self.stage.world.clock, options).run())
+
+    def stand_by(self) -> None:
+        options = Options(seed=1, meter=self.metrics)
+        self.stage.start(Operator(self._cluster, self.stage.world.clock, options).follow())
 
     def value(self, name: str, **labels: str) -> float | None:
         for family in text_string_to_metric_families(self.metrics.text().decode()):
@@ -47,7 +51,6 @@ class Measured:
 async def measured(stage: Stage) -> Measured:
     await stage.node("n")
     measured = Measured(stage)
-    measured.metrics.leads(True)
     measured.start()
     return measured
 
@@ -90,9 +93,8 @@ async def test_a_job_that_waits_is_counted_by_the_code_of_its_wait(measured: Mea
 async def test_a_standby_counts_no_jobs_and_the_leader_counts_them_once(stage: Stage) -> None:
     await stage.node("n")
     leader, standby = Measured(stage), Measured(stage)
-    leader.metrics.leads(True)
     leader.start()
-    standby.start()
+    standby.stand_by()
     await stage.submit("a", Worker=group(1))
     await leader.until("tarragon_jobs", 1, kind="TFJob", phase="Starting")
     await standby.until("tarragon_cache_objects", 1, resource="tfjobs.kubeflow.org")
