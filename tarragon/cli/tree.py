@@ -28,6 +28,7 @@ COMMANDS = MappingProxyType(
             ("down", "down"),
             ("kubeconfig", "kubeconfig"),
             ("check", "check"),
+            ("operator", "operator"),
             ("version", "version"),
             ("completion", "completion"),
         )
@@ -45,6 +46,7 @@ Train TFJobs on this machine, as they would train on Kubernetes.
            logs       of all replicas, also of finished jobs
   Change   delete
   Local    up  down  kubeconfig  check
+  Cluster  operator
   More     version  completion
 
 First: {program} run examples/tensorflow/ps.yaml   Help: {program} COMMAND --help
