@@ -6,24 +6,35 @@ Losing the lease ends the process: what it believed may be past, and a new one k
 from __future__ import annotations
 
 import asyncio
+import os
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from types import MappingProxyType
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from types import FrameType, MappingProxyType
 
 import structlog
 
+from tarragon import __version__
 from tarragon.base.clock import Clock, within
+from tarragon.cluster.counted import Counted
 from tarragon.cluster.fenced import Fenced
-from tarragon.cluster.lease import Lease
+from tarragon.cluster.http import Http
+from tarragon.cluster.lease import Lease, LeaseLost
 from tarragon.cluster.port import Cluster
+from tarragon.cluster.transport import Server
+from tarragon.kube.meta import Json
 from tarragon.operator.health import Answer, Routes, serving, verdict
+from tarragon.operator.metrics import CONTENT_TYPE, Metrics
 from tarragon.operator.run import Operator
 from tarragon.operator.settings import ProcessSettings
 
 WAITING_SECONDS = 30.0
 """How often a process that can't begin says what it waits for."""
+
+SIGNALLED = 128
+"""Exit codes above it name a signal, as shells have it."""
 
 NO_ROUTES: Routes = MappingProxyType({})
 
@@ -54,11 +65,16 @@ class Process:
             self._lease.on_holder(self._holder_changed)
             cluster = Fenced(cluster, self._lease)
         self._operator = Operator(cluster, clock, settings.options)
+        self._told_of_leading: list[Callable[[bool], None]] = []
 
     @property
     def routes(self) -> Routes:
         """What it answers over HTTP."""
         return MappingProxyType({"/healthz": self._healthz, "/livez": self._healthz, "/readyz": self._readyz})
+
+    def on_lead(self, handler: Callable[[bool], None]) -> None:
+        """Call `handler` when this process begins to lead, and when it ends."""
+        self._told_of_leading.append(handler)
 
     async def run(self, stopping: asyncio.Event, more: Routes = NO_ROUTES) -> None:
         """Raises LeaseLost, alone or in a group, when another one leads."""
@@ -76,15 +92,24 @@ class Process:
         await self._operator.synced()
         if self._lease is None:
             log.info("leading", lease="none")
-            await self._operator.lead()
+            await self._lead()
             return
         log.info("ready, standing by", identity=self._lease.identity)
         await self._lease.acquire()
         async with asyncio.TaskGroup() as tasks:
             keeping = tasks.create_task(self._lease.keep())
             log.info("leading", identity=self._lease.identity)
-            await self._operator.lead()
+            await self._lead()
             keeping.cancel()
+
+    async def _lead(self) -> None:
+        for handler in self._told_of_leading:
+            handler(True)
+        try:
+            await self._operator.lead()
+        finally:
+            for handler in self._told_of_leading:
+                handler(False)
 
     async def _end(self, life: asyncio.Task[None]) -> None:
         """Finish what is being written, then let the next one begin."""
@@ -127,3 +152,47 @@ class Process:
         if self._is_stopping:
             faults.append("ending")
         return verdict(faults, 503)
+
+
+async def serve(server: Server, clock: Clock, settings: ProcessSettings) -> bool:
+    """Run it against that API server, measured, until SIGTERM or SIGINT. False when it ended as its lease was lost."""
+    dice = random.Random(settings.options.seed)
+    metrics = Metrics(clock, __version__)
+    try:
+        async with Http(server, dice) as cluster, Http(server, dice) as election:
+            doors = Doors(cluster=Counted(cluster, clock, metrics), election=Counted(election, clock, metrics))
+            process = Process(doors, clock, replace(settings, options=replace(settings.options, meter=metrics)))
+            process.on_lead(metrics.leads)
+            with asked_to_end() as stopping:
+                await process.run(stopping, {"/metrics": lambda: Answer(200, metrics.text(), CONTENT_TYPE)})
+    except* LeaseLost as lost:
+        log.error("ended: the lease is lost", reason=str(lost.exceptions[0]))  # noqa: TRY400 - no bug, no traceback
+        is_lost = True
+    else:
+        is_lost = False
+    return not is_lost
+
+
+@contextmanager
+def asked_to_end() -> Iterator[asyncio.Event]:
+    """An event that the first signal sets. The second does not ask: whoever sends it has seen the first do nothing."""
+    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+    before: dict[int, Json] = {}
+
+    def at_once(number: int, _: FrameType | None) -> None:
+        os._exit(SIGNALLED + number)
+
+    def asked(*_: object) -> None:
+        for each in before:
+            # Not the default action, which the first process of a container does not have.
+            signal.signal(each, at_once)
+        loop.call_soon_threadsafe(stopping.set)
+
+    # Not loop.add_signal_handler: a loop that is stuck would never hear the second one.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before[number] = signal.signal(number, asked)
+    try:
+        yield stopping
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)

@@ -1,0 +1,176 @@
+"""`tarragon operator`: keeps the jobs of any Kubernetes cluster, from inside of it or from anywhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tarragon.base.clock import SystemClock
+from tarragon.cli import operating
+from tarragon.cli.settings import LOCAL, Command, Settings, home, is_namespace
+
+if TYPE_CHECKING:
+    from tarragon.cluster.access import Access
+    from tarragon.cluster.lease import Terms
+
+LOST = 1
+"""The exit code of an operator that has lost its lease: whoever started it starts it again."""
+
+
+@click.command("operator", cls=Command)
+@click.option(
+    "--kubeconfig",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="of the cluster; by default KUBECONFIG, ~/.kube/config, or what a pod is given",
+)
+@click.option("--context", metavar="NAME", help="of the kubeconfig; `local` is the embedded cluster")
+@click.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    metavar="N",
+    multiple=True,
+    help="only jobs of this namespace; may be given several times",
+)
+@click.option(
+    "--scheduler",
+    metavar="NAME",
+    default="tarragon",
+    show_default=True,
+    help="jobs with another schedulerName in their pods are placed by that one",
+)
+@click.option("--policy", type=click.Choice(["fifo"]), default="fifo", show_default=True, help="who starts first")
+@click.option(
+    "--cluster-domain", metavar="DOMAIN", help="how names of services end: cluster.local; by default with .svc"
+)
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=True,
+    show_default=True,
+    help="agree by a Lease with other operators about who acts",
+)
+@click.option("--lease-namespace", metavar="N", help="where the Lease is; by default where the operator is")
+@click.option("--lease-name", metavar="NAME", default="tarragon", show_default=True, help="of the Lease")
+@click.option("--identity", metavar="NAME", help="who holds the Lease; must be this process's alone")
+@click.option(
+    "--lease-duration",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=15.0,
+    show_default=True,
+    help="a Lease that is not renewed for so long is anybody's",
+)
+@click.option(
+    "--renew-deadline",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="a leader that could not renew for so long ends",
+)
+@click.option(
+    "--retry-period",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=2.0,
+    show_default=True,
+    help="between two renewals",
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="of /healthz, /readyz and /metrics; by default :8080 in a pod, 127.0.0.1:8080 elsewhere; `off`: nowhere",
+)
+@click.option("--log-format", type=click.Choice(["json", "text"]), help="by default text on a terminal, else json")
+@click.option(
+    "--grace",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=20.0,
+    show_default=True,
+    help="for the writes that have begun, when it is told to end",
+)
+@click.pass_obj
+def command(
+    settings: Settings,
+    *,
+    file: Path | None,
+    context: str | None,
+    namespaces: tuple[str, ...],
+    scheduler: str,
+    policy: str,
+    cluster_domain: str | None,
+    leader_elect: bool,
+    lease_namespace: str | None,
+    lease_name: str,
+    identity: str | None,
+    lease_duration: float,
+    renew_deadline: float,
+    retry_period: float,
+    listen: str | None,
+    log_format: str | None,
+    grace: float,
+) -> None:
+    """Keep the jobs of a Kubernetes cluster until SIGTERM or Ctrl-C.
+
+    Any number of operators may run for one cluster: one acts, the others stand by and take over. One that loses the
+    Lease ends with exit code 1. Runs in a pod, or anywhere else with a kubeconfig.
+    """
+    from tarragon.base import logs
+    from tarragon.cluster.lease import Claim, Terms
+    from tarragon.kube.meta import Key
+    from tarragon.operator.process import serve
+    from tarragon.operator.run import Options
+    from tarragon.operator.settings import ProcessSettings
+    from tarragon.plan.step import Settings as PlanSettings
+    from tarragon.scheduling.policies import POLICIES
+
+    _require_namespaces(namespaces)
+    terms = _sound(Terms(duration=lease_duration, deadline=renew_deadline, retry=retry_period))
+    access = _access(settings, file, context)
+    claim = Claim(
+        key=Key(lease_namespace or operating.lease_namespace(os.environ) or access.namespace, lease_name),
+        identity=identity or operating.identity(os.environ),
+        terms=terms,
+    )
+    domain = operating.cluster_domain(os.environ) if cluster_domain is None else cluster_domain
+    wanted = ProcessSettings(
+        options=Options(settings=PlanSettings(scheduler=scheduler, cluster_domain=domain), policy=POLICIES[policy]),
+        claim=claim if leader_elect else None,
+        listen=operating.listening(listen, os.environ),
+        grace=grace,
+    )
+    form = log_format or ("text" if sys.stderr.isatty() else "json")
+    logs.configure("text" if form == "text" else "json", "debug" if settings.is_verbose else "info", sys.stderr)
+    if not asyncio.run(serve(access.server, SystemClock(), wanted)):
+        raise click.exceptions.Exit(LOST)
+
+
+def _access(settings: Settings, file: Path | None, context: str | None) -> Access:
+    """Flags win, those behind the command over those in front of it."""
+    from tarragon.cluster.access import here
+
+    name = context or settings.context
+    path = file or operating.kubeconfig(os.environ)
+    if name == LOCAL:
+        return here(os.environ, path=path or home().kubeconfig)
+    return here(os.environ, path=path, context=name)
+
+
+def _require_namespaces(names: tuple[str, ...]) -> None:
+    for name in names:
+        if not is_namespace(name):
+            raise click.BadParameter(f"{name!r} is no name of a namespace", param_hint="--namespace")
+
+
+def _sound(terms: Terms) -> Terms:
+    if terms.fault:
+        raise click.UsageError(terms.fault)
+    return terms
