@@ -11,12 +11,12 @@ import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError, BadRequest, Expired, NotFound
+from tarragon.cluster.errors import ApiError, BadRequest, Expired, Forbidden, NotFound
 from tarragon.cluster.port import EVERYTHING, Cluster, Listing, Selection, WatchEvent
 from tarragon.cluster.streams import closed_after
 from tarragon.kube.codec import decode
@@ -56,6 +56,38 @@ class Trouble:
         return f"{self.resource}: {self.error}; next attempt in {self.pause:.1f} s"
 
 
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """The server fails in this way, without a break since that moment of the clock's monotonic seconds."""
+
+    error: ApiError
+    since: float
+
+
+class Live(Protocol[T]):
+    """What readers see of a `Cache`, or of several that are read as one; each method is as described there."""
+
+    @property
+    def resource(self) -> Resource[T]: ...
+
+    @property
+    def objects(self) -> Mapping[Key, T]: ...
+
+    @property
+    def is_synced(self) -> bool: ...
+
+    @property
+    def failing(self) -> Failing | None: ...
+
+    async def synced(self) -> None: ...
+
+    def subscribe(self, handler: Handler[T]) -> None: ...
+
+    def on_trouble(self, handler: Callable[[Trouble], None]) -> None: ...
+
+    async def run(self) -> None: ...
+
+
 class _Identity(Struct, frozen=True):
     name: str = ""
     namespace: str = ""
@@ -88,6 +120,7 @@ class Cache(Generic[T]):
         self._pauses = _Pauses(clock, jitter)
         self._objects: dict[Key, T] = {}
         self._version = ""
+        self._failing: Failing | None = None
         self._synced = asyncio.Event()
         self._handlers: list[Handler[T]] = []
         self._troubled: list[Callable[[Trouble], None]] = []
@@ -101,6 +134,11 @@ class Cache(Generic[T]):
     def is_synced(self) -> bool:
         """Whether a first list has been taken in whole."""
         return self._synced.is_set()
+
+    @property
+    def failing(self) -> Failing | None:
+        """None while the server answers."""
+        return self._failing
 
     async def synced(self) -> None:
         """Return when `is_synced`. Waits for ever if nobody runs `run`."""
@@ -131,13 +169,18 @@ class Cache(Generic[T]):
             except ApiError as error:
                 if isinstance(error, BadRequest) and not self._version:
                     raise
-                if isinstance(error, Expired | NotFound | BadRequest):
+                if isinstance(error, Expired | NotFound | BadRequest | Forbidden):
+                    # Of what was forbidden for a while a new list tells, and at once, that it is allowed again.
                     self._version = ""
                 await self._pause(error)
 
     async def _pause(self, error: ApiError) -> None:
         longest = LONGEST_PAUSE_FOR_A_KIND if isinstance(error, NotFound) else LONGEST_PAUSE
         pause = self._pauses.next(longest, at_least=error.retry_after)
+        # A refusal stands until there is a better answer: silence, or a busy server, takes nothing of it back.
+        known = self._failing
+        if known is None or not isinstance(known.error, type(error) | Forbidden):
+            self._failing = Failing(error, self._clock.monotonic())
         self._report(Trouble(resource=self.resource.full_name, error=error, pause=pause))
         await self._clock.sleep(pause)
 
@@ -145,6 +188,7 @@ class Cache(Generic[T]):
         listing = await self._cluster.list(self._raw, self._selection)
         await self._replace(listing)
         self._version = listing.resource_version
+        self._failing = None
         self._synced.set()
 
     async def _replace(self, listing: Listing[msgspec.Raw]) -> None:
@@ -161,8 +205,10 @@ class Cache(Generic[T]):
         began, changes = self._clock.monotonic(), 0
         async with closed_after(self._cluster.watch(self._raw, self._selection, self._version)) as events:
             async for event in events:
+                self._failing = None
                 changes += event.type != "BOOKMARK"
                 self._take(event)
+        self._failing = None
         if not changes and self._clock.monotonic() - began < SHORTEST_WATCH:
             await self._clock.sleep(self._pauses.next(LONGEST_PAUSE))
 
@@ -209,7 +255,7 @@ class Index(Generic[T]):
     Make it before subscribing handlers that read it: subscribers are called in order.
     """
 
-    def __init__(self, cache: Cache[T], values_of: Callable[[T], Iterable[str]]) -> None:
+    def __init__(self, cache: Live[T], values_of: Callable[[T], Iterable[str]]) -> None:
         self._values_of = values_of
         self._keys: dict[str, set[Key]] = {}
         cache.subscribe(self._follow)

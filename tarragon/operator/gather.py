@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.port import Cluster
-from tarragon.cluster.reflector import Cache, Index
+from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.joined import joined
+from tarragon.cluster.port import Cluster, Selection
+from tarragon.cluster.reflector import Cache, Index, Live
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import NODES, PODS, SERVICES, Node, Pod, Service
-from tarragon.kube.meta import CustomObject, Json, Key
+from tarragon.kube.meta import CustomObject, Json, Key, Resource
 from tarragon.plan.step import Observed, Settings
+
+FORBIDDEN_SECONDS = 60.0
+"""Nodes that may suddenly not be read any more count as last seen for this long: a role may just be made anew."""
+
+T = TypeVar("T")
 
 
 class World:
@@ -21,24 +30,63 @@ class World:
         self, cluster: Cluster, frameworks: Sequence[Framework], clock: Clock, settings: Settings, jitter: random.Random
     ) -> None:
         self.frameworks: Mapping[str, Framework] = {framework.kind: framework for framework in frameworks}
-        self.jobs: Mapping[str, Cache[CustomObject]] = {
-            framework.kind: Cache(cluster, framework.resource, clock, jitter=jitter) for framework in frameworks
+
+        def copy(resource: Resource[T]) -> Live[T]:
+            where = settings.namespaces if resource.namespaced and settings.namespaces else [""]
+            return joined(
+                {each: Cache(cluster, resource, clock, Selection(namespace=each), jitter=jitter) for each in where}
+            )
+
+        self.jobs: Mapping[str, Live[CustomObject]] = {
+            framework.kind: copy(framework.resource) for framework in frameworks
         }
-        self.pods: Cache[Pod] = Cache(cluster, PODS, clock, jitter=jitter)
-        self.services: Cache[Service] = Cache(cluster, SERVICES, clock, jitter=jitter)
-        self.nodes: Cache[Node] = Cache(cluster, NODES, clock, jitter=jitter)
+        self.pods: Live[Pod] = copy(PODS)
+        self.services: Live[Service] = copy(SERVICES)
+        self.nodes: Live[Node] = copy(NODES)
+        self._clock = clock
+        self._nodes_refused = asyncio.Event()
+        self.nodes.on_trouble(lambda trouble: self._nodes_refused.set() if _is_refusal(trouble.error) else None)
         self._pods_of = Index(self.pods, owner_uids)
         self._services_of = Index(self.services, owner_uids)
         self.settings = settings
 
     @property
-    def caches(self) -> Sequence[Cache[Json]]:
-        return [*self.jobs.values(), self.pods, self.services, self.nodes]
+    def caches(self) -> Sequence[Live[Json]]:
+        """Those to run. Of nodes nothing is asked where only some namespaces' pods are seen."""
+        return [*self._necessary, *([] if self.settings.namespaces else [self.nodes])]
 
     @property
-    def is_synced(self) -> bool:
-        """Nothing may be decided before: a pod that is not seen yet would be created again."""
-        return all(cache.is_synced for cache in self.caches)
+    def missing(self) -> Sequence[str]:
+        """Kinds that are still to be listed. Nothing may be decided before: a pod not seen yet would be made again."""
+        missing = [cache for cache in self.caches if not cache.is_synced]
+        return [cache.resource.full_name for cache in missing if cache is not self.nodes or self.places_gangs]
+
+    async def synced(self) -> None:
+        """Return when nothing is `missing`."""
+        for cache in self._necessary:
+            await cache.synced()
+        if self.settings.namespaces:
+            return
+        waits = [asyncio.ensure_future(self.nodes.synced()), asyncio.ensure_future(self._nodes_refused.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    @property
+    def places_gangs(self) -> bool:
+        """Whether we find the places: that takes the whole picture, all nodes and all pods. Else others do."""
+        if self.settings.namespaces:
+            return False
+        failing = self.nodes.failing
+        if failing is None or not _is_refusal(failing.error):
+            return True
+        return self.nodes.is_synced and self._clock.monotonic() - failing.since < FORBIDDEN_SECONDS
+
+    @property
+    def _necessary(self) -> Sequence[Live[Json]]:
+        return [*self.jobs.values(), self.pods, self.services]
 
     def observe(self, kind: str, key: Key) -> Observed | None:
         """One job with everything of its, or None when it is gone."""
@@ -67,3 +115,7 @@ def owner_uids(owned: Pod | Service) -> Iterator[str]:
     owner = owned.metadata.controller
     if owner is not None:
         yield owner.uid
+
+
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, Forbidden)

@@ -90,13 +90,12 @@ class Operator:
 
     async def synced(self) -> None:
         """Return when all caches are filled."""
-        for cache in self._world.caches:
-            await cache.synced()
+        await self._world.synced()
 
     @property
     def missing(self) -> Sequence[str]:
         """The kinds whose caches are not filled yet."""
-        return [cache.resource.full_name for cache in self._world.caches if not cache.is_synced]
+        return self._world.missing
 
     async def lead(self) -> None:
         """Decide and write, until `stop`: then end what has begun. Raises LeaseLost when somebody else leads."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tarragon.base.resources import Resources
-from tarragon.cluster.reflector import Cache
+from tarragon.cluster.reflector import Live
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
 from tarragon.plan.capacity import pod_request
@@ -14,7 +14,7 @@ from tarragon.plan.capacity import pod_request
 class Usage:
     """Sums by node. A pod that is ending still holds what it has; one that has run to its end holds nothing."""
 
-    def __init__(self, pods: Cache[Pod]) -> None:
+    def __init__(self, pods: Live[Pod]) -> None:
         self._held: dict[Key, tuple[str, Resources]] = {}
         self._by_node: dict[str, dict[str, int]] = {}
         pods.subscribe(self._follow)

@@ -21,6 +21,8 @@ class Settings:
     """The component that events and managed fields name."""
     scheduler: str = "tarragon"
     """Jobs that name no other scheduler are placed by us, and wait for their admission."""
+    namespaces: tuple[str, ...] = ()
+    """Those whose jobs are kept; none for all. Who sees only some can't tell what is free: kube-scheduler places."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
