@@ -141,8 +141,9 @@ def command(
         terms=terms,
     )
     domain = operating.cluster_domain(os.environ) if cluster_domain is None else cluster_domain
+    plan = PlanSettings(scheduler=scheduler, cluster_domain=domain, namespaces=tuple(dict.fromkeys(namespaces)))
     wanted = ProcessSettings(
-        options=Options(settings=PlanSettings(scheduler=scheduler, cluster_domain=domain), policy=POLICIES[policy]),
+        options=Options(settings=plan, policy=POLICIES[policy]),
         claim=claim if leader_elect else None,
         listen=operating.listening(listen, os.environ),
         grace=grace,
