@@ -76,7 +76,10 @@ class Cluster(Protocol):
         ...
 
     async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
-        """All pages together."""
+        """All pages together, in the order of namespaces and names.
+
+        Items of built-in kinds do not say their kind and apiVersion, as a real server leaves them out.
+        """
         ...
 
     def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
@@ -88,11 +91,15 @@ class Cluster(Protocol):
         ...
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
-        """The namespace is the body's. Raises AlreadyExists, Invalid, Forbidden."""
+        """The namespace is the body's. Raises AlreadyExists, Invalid, Forbidden (quota, policy, a namespace that ends:
+        then with the cause NamespaceTerminating), NotFound when there is no such namespace or kind."""
         ...
 
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
-        """An RFC 7386 merge patch. With `metadata.resourceVersion` (and uid) in it, it is conditional: Conflict."""
+        """An RFC 7386 merge patch. With `metadata.resourceVersion` in it, it is conditional: Conflict.
+
+        A `metadata.uid` beside it guards against nothing more. Alone, one that is not the object's is Invalid.
+        """
         ...
 
     async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = DeleteOptions()) -> None:
@@ -100,5 +107,8 @@ class Cluster(Protocol):
         ...
 
     def pod_log(self, key: Key, options: LogOptions = LogOptions()) -> AsyncIterator[bytes]:
-        """Chunks of the container's output, not cut at line ends."""
+        """Chunks of the container's output, not cut at line ends; none while no node has the pod.
+
+        Raises NotFound, and BadRequest for a container that the pod has not or that has not started.
+        """
         ...

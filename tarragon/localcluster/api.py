@@ -15,6 +15,7 @@ from tarragon.cluster.port import DeleteOptions, LogOptions
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster import refusals
 from tarragon.localcluster.changing import Changes
+from tarragon.localcluster.containers import container_asked
 from tarragon.localcluster.creating import Creates
 from tarragon.localcluster.custom_kinds import CustomKinds
 from tarragon.localcluster.deleting import Deletes
@@ -171,8 +172,15 @@ class Api:
         return page
 
     def pod_log(self, target: Target, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
-        """GET of pods/log. Raises NotFound without the pod, Unavailable without a kubelet in this process."""
+        """GET of pods/log: nothing of a pod that no node has yet.
+
+        Raises NotFound without the pod, BadRequest for a container it has not, Unavailable without a kubelet in this
+        process.
+        """
         pod = decode(self._reads.get(target).body, dict)
+        container_asked(pod, options.container)
+        if not pod["spec"].get("nodeName"):
+            return _nothing()
         if self.pod_logs is None:
             raise refusals.failure(503, "ServiceUnavailable", "no kubelet runs in this server: it keeps no logs")
         return self.pod_logs.read(pod, options)
@@ -191,6 +199,12 @@ class Api:
     async def close(self) -> None:
         """Commit what is queued, end all watches, let go of the store."""
         await self._store.close()
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    nothing: tuple[bytes, ...] = ()
+    for chunk in nothing:
+        yield chunk
 
 
 def _key(body: bytes) -> ObjectKey:

@@ -15,6 +15,7 @@ from tarragon.localcluster.served import Served
 Json = dict[str, Any]
 
 _OPENING = b'{"apiVersion":"'
+_AFTER_KIND = b',"metadata":'
 _FIRST = ("name", "generateName", "namespace", "uid", "resourceVersion")
 
 
@@ -42,6 +43,11 @@ def in_version(body: bytes, served: Served) -> bytes:
     end = body.index(b'"', len(_OPENING))
     wanted = served.api_version.encode()
     return body if body[len(_OPENING) : end] == wanted else b"%b%b%b" % (_OPENING, wanted, body[end:])
+
+
+def in_list(body: bytes, served: Served) -> bytes:
+    """The bytes as an item of a list. Of built-in kinds an item does not say what it is, the list does: as in Go."""
+    return in_version(body, served) if served.is_custom else b"{" + body[body.index(_AFTER_KIND) + 1 :]
 
 
 def moved(body: bytes, old: int, new: int) -> bytes:

@@ -14,7 +14,7 @@ from tarragon.kube.codec import decode, encode
 from tarragon.localcluster import refusals
 from tarragon.localcluster.faults import Fault, forbidden_value, unsupported
 from tarragon.localcluster.history import ObjectKey, Shelf, Stored
-from tarragon.localcluster.objects import in_version
+from tarragon.localcluster.objects import in_list
 from tarragon.localcluster.requests import ListOptions, Page, Target, WatchOptions
 from tarragon.localcluster.selection import matcher
 from tarragon.localcluster.store import Store
@@ -73,7 +73,7 @@ class Reads:
                 found.append(stored)
         return Page(
             served=target.served,
-            items=[in_version(stored.body, target.served) for stored in found],
+            items=[in_list(stored.body, target.served) for stored in found],
             resource_version=str(place.revision),
             continue_token=_token(place.revision, found[-1].key) if remaining else "",
             remaining=0 if options.labels or options.fields else remaining,

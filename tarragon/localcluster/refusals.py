@@ -35,6 +35,11 @@ def success(served: Served, name: str, uid: str) -> dict[str, Any]:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
+def too_large_to_store() -> ApiError:
+    """In etcd's words, as everybody looks for them."""
+    return failure(500, "", "etcdserver: request is too large")
+
+
 def created_status() -> dict[str, Any]:
     """The Status that answers a binding or an eviction."""
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}

@@ -29,6 +29,8 @@ NO_PRECONDITION = DeleteOptions()
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _LONGEST_PREFIX = 58
+_MOST_BYTES = 3 * 2**19
+"""What etcd takes: an object that is stored here can be stored in any cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class Writes:
         unchanged = before.revision if before is not None else 0
         revision = unchanged if options.dry_run else self.store.next_revision()
         body = encoded(served, thing, revision)
+        if len(body) > _MOST_BYTES and not is_gone:
+            raise refusals.too_large_to_store()
         state = self.store.stored(served.full_name, key, revision, thing, body)
         return Change(served.full_name, key, before, state, is_gone)
 

@@ -1,51 +1,69 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.errors import NotFound
-from tarragon.cluster.port import Cluster
-from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
+from tarragon.cluster.errors import AlreadyExists, Forbidden, NotFound, Unavailable
+from tarragon.cluster.port import Cluster, DeleteOptions
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS
 from tarragon.kube.meta import Key, Resource
-from tests.contract.implementations import IMPLEMENTATIONS
+from tests.contract.implementations import EACH, IMPLEMENTATIONS
+from tests.contract.objects import PATIENCE, Json, pod
 
-Json = dict[str, Any]
 Gadgets = Resource[Json]
 
-PATIENCE = 20.0
 
-
-@pytest.fixture(params=list(IMPLEMENTATIONS))
-async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with IMPLEMENTATIONS[request.param](tmp_path) as made:
+@pytest.fixture(params=EACH)
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    async with IMPLEMENTATIONS[request.param](request) as made:
         yield made
 
 
 @pytest.fixture
-async def namespace(cluster: Cluster) -> str:
-    """One of its own for every test, as the cluster may be shared."""
+async def namespace(request: pytest.FixtureRequest, cluster: Cluster) -> str:
+    """One of its own for every test, as the cluster may be shared. Pods can be created in it."""
     name = f"contract-{uuid.uuid4().hex[:12]}"
     await cluster.create(NAMESPACES, {"metadata": {"name": name}})
+    if request.node.get_closest_marker("real"):
+        async with asyncio.timeout(PATIENCE):
+            await _takes_pods(cluster, name)
     return name
 
 
 @pytest.fixture
 async def gadgets(cluster: Cluster) -> Gadgets:
     """A custom kind of its own, with a schema, a status and a scale, in two versions."""
-    group = f"contract-{uuid.uuid4().hex[:12]}.example.com"
-    await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, definition(group))
+    return await define_gadgets(cluster, f"contract-{uuid.uuid4().hex[:12]}.example.com")
+
+
+async def define_gadgets(cluster: Cluster, group: str) -> Gadgets:
+    """Served when it returns; a former definition of that name may still be on its way out."""
     resource = Resource(group=group, version="v1", plural="gadgets", kind="Gadget", model=dict)
+    clock = SystemClock()
     async with asyncio.timeout(PATIENCE):
-        await _established(cluster, Key("", f"gadgets.{group}"))
+        while not await _is_defined(cluster, group):
+            await clock.sleep(0.05)
         await _served(cluster, resource)
         await _served(cluster, older(resource))
     return resource
+
+
+async def _is_defined(cluster: Cluster, group: str) -> bool:
+    """Defined now, and established; a real server establishes a kind in its own time."""
+    with contextlib.suppress(AlreadyExists):
+        await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, definition(group))
+    try:
+        found = await cluster.get(CUSTOM_RESOURCE_DEFINITIONS.reading(dict), Key("", f"gadgets.{group}"))
+    except NotFound:
+        return False
+    conditions = found.get("status", {}).get("conditions") or []
+    is_established = any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+    return is_established and "deletionTimestamp" not in found["metadata"]
 
 
 def older(resource: Gadgets) -> Gadgets:
@@ -90,15 +108,17 @@ def _version(name: str, *, stored: bool) -> Json:
     }
 
 
-async def _established(cluster: Cluster, key: Key) -> None:
-    whole = CUSTOM_RESOURCE_DEFINITIONS.reading(dict)
+async def _takes_pods(cluster: Cluster, namespace: str) -> None:
+    """A real server refuses pods until a controller has made the namespace's service account and its token."""
     clock = SystemClock()
     while True:
-        found = await cluster.get(whole, key)
-        conditions = found.get("status", {}).get("conditions") or []
-        if any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
-            return
-        await clock.sleep(0.05)  # a real server establishes a kind in its own time
+        try:
+            await cluster.create(PODS, pod(namespace, "first"))
+        except (Forbidden, Unavailable):
+            await clock.sleep(0.02)
+        else:
+            break
+    await cluster.delete(PODS, Key(namespace, "first"), DeleteOptions(grace_seconds=0))
 
 
 async def _served(cluster: Cluster, resource: Gadgets) -> None:

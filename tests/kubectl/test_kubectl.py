@@ -288,7 +288,7 @@ class Said:
 async def test_logs_are_shown_and_followed(kubectl: Kubectl, cluster: Embedded) -> None:
     said = Said()
     cluster.api.pod_logs = said
-    await kubectl("create", "-f", "-", stdin=manifest(pod("p")))
+    await kubectl("create", "-f", "-", stdin=manifest(pod("p", nodeName="laptop")))
 
     assert await kubectl("logs", "p", "--tail=5", "--timestamps") == "first\n"
     assert said.asked[-1].tail_lines == 5

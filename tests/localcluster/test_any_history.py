@@ -186,7 +186,8 @@ class AnyHistory(RuleBasedStateMachine):
 
     def _listed(self, selector: str) -> tuple[str, State]:
         page = self.api.list(Asking(self.api).target(CONFIG_MAPS), ListOptions(labels=selector))
-        things: list[Json] = [decode(item, dict) for item in page.items]
+        what = {"apiVersion": "v1", "kind": "ConfigMap"}  # an item of a list does not say it
+        things: list[Json] = [{**what, **decode(item, dict)} for item in page.items]
         return page.resource_version, {thing["metadata"]["name"]: thing for thing in things}
 
     def _all_catch_up(self, clients: list[Known]) -> None:

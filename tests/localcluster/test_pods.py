@@ -198,7 +198,7 @@ async def test_a_deadline_may_only_come_nearer_and_tolerations_only_grow(asking:
 
 
 async def test_logs_need_a_kubelet_and_a_pod(asking: Asking) -> None:
-    await asking.create(PODS, pod("a"))
+    await asking.create(PODS, pod("a", nodeName="one"))
 
     with pytest.raises(Unavailable, match="no kubelet runs in this server"):
         asking.api.pod_log(asking.target(PODS, "a", "log"))
@@ -211,7 +211,7 @@ async def test_logs_come_from_whoever_runs_the_kubelet(asking: Asking) -> None:
         async def read(self, pod: Any, options: LogOptions) -> Any:
             yield f"{pod['metadata']['name']} {options.container}".encode()
 
-    await asking.create(PODS, pod("a"))
+    await asking.create(PODS, pod("a", nodeName="one"))
     asking.api.pod_logs = Logs()
 
     chunks = [one async for one in asking.api.pod_log(asking.target(PODS, "a", "log"), LogOptions(container="main"))]

@@ -576,14 +576,14 @@ class Container:
 
 async def test_a_log_is_asked_for_in_every_way(cluster: Embedded, wire: Wire) -> None:
     container = cluster.api.pod_logs = Container(b"one\n", b"two\n")
-    await wire("POST", PODS, pod("p"))
+    await wire("POST", PODS, pod("p", nodeName="one"))
 
-    assert await wire("GET", f"{PODS}/p/log?container=c&previous=true&tailLines=3&sinceSeconds=60") == (
+    assert await wire("GET", f"{PODS}/p/log?container=main&previous=true&tailLines=3&sinceSeconds=60") == (
         200,
         "one\ntwo\n",
     )
     asked = container.asked[0]
-    assert (asked.container, asked.previous, asked.tail_lines, asked.since_seconds) == ("c", True, 3, 60)
+    assert (asked.container, asked.previous, asked.tail_lines, asked.since_seconds) == ("main", True, 3, 60)
     assert await wire("GET", f"{PODS}/p/log?limitBytes=6") == (200, "one\ntw")
     await wire("GET", f"{PODS}/p/log?sinceTime=2020-01-01T00:00:00Z")
     assert (container.asked[-1].since_seconds or 0) > 5 * 365 * 86400
@@ -595,7 +595,7 @@ async def test_a_log_is_asked_for_in_every_way(cluster: Embedded, wire: Wire) ->
 
 
 async def test_a_log_that_can_not_be_read_says_why(cluster: Embedded, wire: Wire) -> None:
-    await wire("POST", PODS, pod("p"))
+    await wire("POST", PODS, pod("p", nodeName="one"))
     refusal = BadRequest({"kind": "Status", "code": 400, "reason": "BadRequest", "message": "waiting to start"})
     cluster.api.pod_logs = Container(refusal)
 
@@ -606,7 +606,7 @@ async def test_a_log_that_can_not_be_read_says_why(cluster: Embedded, wire: Wire
 
 async def test_a_follower_who_leaves_is_not_read_for_any_more(cluster: Embedded, wire: Wire) -> None:
     container = cluster.api.pod_logs = Container(b"one\n")
-    await wire("POST", PODS, pod("p"))
+    await wire("POST", PODS, pod("p", nodeName="one"))
     async with wire.session.get(f"{cluster.url}{PODS}/p/log?follow=true") as response:
         assert await response.content.readline() == b"one\n"
 
@@ -615,7 +615,7 @@ async def test_a_follower_who_leaves_is_not_read_for_any_more(cluster: Embedded,
 
 
 async def test_a_bug_is_a_status_for_the_client_and_a_traceback_for_the_log(cluster: Embedded, wire: Wire) -> None:
-    await wire("POST", PODS, pod("p"))
+    await wire("POST", PODS, pod("p", nodeName="one"))
     cluster.api.pod_logs = Container(ZeroDivisionError("secret detail"))
     with structlog.testing.capture_logs() as logs:
         code, value = await wire("GET", f"{PODS}/p/log")

@@ -98,15 +98,35 @@ async def test_a_list_is_read_page_by_page() -> None:
     assert all(asked.query["fieldSelector"] == "spec.nodeName=n" for asked in script.asked)
 
 
-async def test_a_list_whose_pages_are_forgotten_half_way_is_read_whole() -> None:
+async def test_a_list_whose_pages_are_forgotten_again_and_again_is_read_whole() -> None:
     first = {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [pod("a")]}
     whole = {"metadata": {"resourceVersion": "12"}, "items": [pod("a"), pod("b")]}
-    async with talking(in_turn(says(first), says(status(410, "Expired"), 410), says(whole))) as (http, script):
+    forgotten = [says(first), says(status(410, "Expired"), 410)]
+    async with talking(in_turn(*forgotten, *forgotten, says(whole))) as (http, script):
         listing = await http.list(PODS)
 
     assert [each.metadata.name for each in listing.items] == ["a", "b"]
     assert listing.resource_version == "12"
-    assert "limit" not in script.asked[-1].query
+    assert [(each.query.get("limit"), each.query.get("continue")) for each in script.asked] == [
+        ("500", None),
+        ("500", "more"),
+        ("500", None),
+        ("500", "more"),
+        (None, None),
+    ]
+
+
+async def test_pages_that_were_forgotten_are_asked_for_anew_from_the_first_and_nothing_comes_twice() -> None:
+    old = {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [pod("a"), pod("b")]}
+    new = {"metadata": {"resourceVersion": "12", "continue": "newer"}, "items": [pod("a"), pod("c")]}
+    last = {"metadata": {"resourceVersion": "12"}, "items": [pod("d")]}
+    answers = in_turn(says(old), says(status(410, "Expired"), 410), says(new), says(last))
+    async with talking(answers) as (http, script):
+        listing = await http.list(PODS)
+
+    assert [each.metadata.name for each in listing.items] == ["a", "c", "d"]
+    assert listing.resource_version == "12"
+    assert script.asked[-1].query["continue"] == "newer"
 
 
 async def test_an_empty_list_written_as_null_is_empty() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import ApiError, from_status
 from tarragon.cluster.port import LogOptions
+from tarragon.localcluster.containers import container_asked
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.logs import Wanted, follow, read
 from tarragon.localcluster.kubelet.shims import state_of
@@ -26,7 +27,7 @@ class NodeLogs:
     async def read(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
         """Chunks. `pod` is the whole object. Raises BadRequest for a container that has no such log."""
         metadata = pod["metadata"]
-        container = _container(pod, options.container)
+        container = container_asked(pod, options.container)
         status = _status(pod, container)
         logs = self._folder.pod_logs(metadata["namespace"], metadata["name"], metadata["uid"])
         asked = _Asked(pod=metadata["name"], container=container, previous=options.previous)
@@ -60,20 +61,6 @@ class _Asked:
     pod: str
     container: str
     previous: bool
-
-
-def _container(pod: Mapping[str, Any], wanted: str) -> str:
-    spec, name = pod["spec"], pod["metadata"]["name"]
-    mains = [each["name"] for each in spec.get("containers") or []]
-    inits = [each["name"] for each in spec.get("initContainers") or []]
-    if not wanted:
-        if len(mains) == 1:
-            return str(mains[0])
-        choice = f"a container name must be specified for pod {name}, choose one of: [{' '.join(mains)}]"
-        raise bad_request(f"{choice} or one of the init containers: [{' '.join(inits)}]" if inits else choice)
-    if wanted not in mains + inits:
-        raise bad_request(f"container {wanted} is not valid for pod {name}")
-    return wanted
 
 
 def _status(pod: Mapping[str, Any], container: str) -> Mapping[str, Any]:
