@@ -9,7 +9,7 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType, MappingProxyType
@@ -65,16 +65,11 @@ class Process:
             self._lease.on_holder(self._holder_changed)
             cluster = Fenced(cluster, self._lease)
         self._operator = Operator(cluster, clock, settings.options)
-        self._told_of_leading: list[Callable[[bool], None]] = []
 
     @property
     def routes(self) -> Routes:
         """What it answers over HTTP."""
         return MappingProxyType({"/healthz": self._healthz, "/livez": self._healthz, "/readyz": self._readyz})
-
-    def on_lead(self, handler: Callable[[bool], None]) -> None:
-        """Call `handler` when this process begins to lead, and when it ends."""
-        self._told_of_leading.append(handler)
 
     async def run(self, stopping: asyncio.Event, more: Routes = NO_ROUTES) -> None:
         """Raises LeaseLost, alone or in a group, when another one leads."""
@@ -92,24 +87,15 @@ class Process:
         await self._operator.synced()
         if self._lease is None:
             log.info("leading", lease="none")
-            await self._lead()
+            await self._operator.lead()
             return
         log.info("ready, standing by", identity=self._lease.identity)
         await self._lease.acquire()
         async with asyncio.TaskGroup() as tasks:
             keeping = tasks.create_task(self._lease.keep())
             log.info("leading", identity=self._lease.identity)
-            await self._lead()
-            keeping.cancel()
-
-    async def _lead(self) -> None:
-        for handler in self._told_of_leading:
-            handler(True)
-        try:
             await self._operator.lead()
-        finally:
-            for handler in self._told_of_leading:
-                handler(False)
+            keeping.cancel()
 
     async def _end(self, life: asyncio.Task[None]) -> None:
         """Finish what is being written, then let the next one begin."""
@@ -162,7 +148,6 @@ async def serve(server: Server, clock: Clock, settings: ProcessSettings) -> bool
         async with Http(server, dice) as cluster, Http(server, dice) as election:
             doors = Doors(cluster=Counted(cluster, clock, metrics), election=Counted(election, clock, metrics))
             process = Process(doors, clock, replace(settings, options=replace(settings.options, meter=metrics)))
-            process.on_lead(metrics.leads)
             with asked_to_end() as stopping:
                 await process.run(stopping, {"/metrics": lambda: Answer(200, metrics.text(), CONTENT_TYPE)})
     except* LeaseLost as lost:
