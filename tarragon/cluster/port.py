@@ -92,7 +92,8 @@ class Cluster(Protocol):
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
         """The namespace is the body's. Raises AlreadyExists, Invalid, Forbidden (quota, policy, a namespace that ends:
-        then with the cause NamespaceTerminating), NotFound when there is no such namespace or kind."""
+        then with the cause NamespaceTerminating), NotFound when there is no such namespace or kind.
+        """
         ...
 
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
