@@ -12,14 +12,14 @@ from tarragon.job.indexes import MOST, by_type, indexes, ranges, replicas
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.restarts import read_restarts, restart_fields
-from tarragon.job.status import Admission, FirstFailure, JobStatus, Wait
+from tarragon.job.status import Admission, FirstFailure, JobStatus, Obstacle, Retry, Wait
 from tarragon.kube.codec import micro_timestamp, timestamp
 from tarragon.kube.meta import Json
 
 T = TypeVar("T")
 
 LONGEST_MESSAGE = 2048
-"""Characters of a first failure's last words that are kept."""
+"""Characters of a first failure's last words that are kept, and of a refusal's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,12 @@ def tarragon_fields(status: JobStatus, summary: Summary) -> dict[str, Json]:
     }
     if status.finished:
         fields["finished"] = by_type(status.finished)
+    if status.obstacle is not None:
+        fields["obstacle"] = {
+            "since": micro_timestamp(status.obstacle.since),
+            "reason": status.obstacle.reason,
+            "message": status.obstacle.message[:LONGEST_MESSAGE],
+        }
     if status.first_failure is not None:
         fields["failure"] = _failure_fields(status.first_failure)
     return fields
@@ -80,6 +86,8 @@ def admission_fields(admission: Admission) -> dict[str, Json]:
         fields["nodes"] = _placement_fields(admission.nodes)
     if admission.wait is not None:
         fields["wait"] = {"code": admission.wait.code, "message": admission.wait.message}
+    if admission.retry is not None:
+        fields["retry"] = {"count": admission.retry.count, "after": micro_timestamp(admission.retry.after)}
     return fields
 
 
@@ -116,6 +124,7 @@ def recall(raw: Json) -> Recalled:
         restarts=read("restarts", read_restarts, {}),
         finished=read("finished", replicas, frozenset()),
         ready=read("ready", _read_ready, 0),
+        obstacle=read("obstacle", _read_obstacle, None),
         first_failure=read("failure", _read_failure, None),
     )
     return Recalled(status=status, notes=tuple(notes))
@@ -135,6 +144,7 @@ def _placement_fields(nodes: Mapping[Replica, str]) -> dict[str, dict[str, str]]
 def _read_admission(found: Json) -> Admission:
     wait = found.get("wait")
     admitted = found.get("admitted")
+    retry = found.get("retry")
     return Admission(
         queued=_time(found["queued"]),
         admitted=None if admitted is None else _time(admitted),
@@ -146,7 +156,12 @@ def _read_admission(found: Json) -> Admission:
             for index in sorted(indexes(text))
         },
         wait=None if wait is None else Wait(code=str(wait["code"]), message=str(wait.get("message", ""))),
+        retry=None if retry is None else Retry(count=_number(retry["count"]), after=_time(retry["after"])),
     )
+
+
+def _read_obstacle(found: Json) -> Obstacle:
+    return Obstacle(since=_time(found["since"]), reason=str(found["reason"]), message=str(found.get("message", "")))
 
 
 def _failure_fields(failure: FirstFailure) -> dict[str, Json]:

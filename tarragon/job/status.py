@@ -22,6 +22,14 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """A gang whose pods could not be made gave its places back, `count` times in a row; not before `after` again."""
+
+    count: int
+    after: dt.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
     """Who may run, and where. A gang is admitted whole: `nodes` then names a node for every replica of `size`."""
 
@@ -30,6 +38,17 @@ class Admission:
     size: Mapping[ReplicaType, int] = field(default_factory=dict)
     nodes: Mapping[Replica, str] = field(default_factory=dict)
     wait: Wait | None = None
+    """Of an admitted gang: why it does not grow."""
+    retry: Retry | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """What keeps replicas from being made or bound since then, in the words of whoever does not let them."""
+
+    since: dt.datetime
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +126,8 @@ class JobStatus:
     """Replicas that ended well: they are not started again, even when their pods are gone."""
     ready: int = 0
     """Replicas that run at the moment."""
+    obstacle: Obstacle | None = None
+    """The scheduler takes the places of a gang away that does not get over it."""
     first_failure: FirstFailure | None = None
 
     @property

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+
+import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.base.resources import CPU, minus
@@ -21,6 +23,7 @@ from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.conditions import SUSPENDED
 from tarragon.job.encoding import admission_fields, read_status
 from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaGroup, ReplicaType, TrainingJob
+from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, JobStatus, Wait
 from tarragon.kube.core import Node
 from tarragon.kube.meta import CustomObject, JsonObject, Key
@@ -30,7 +33,11 @@ from tarragon.operator.usage import Usage
 from tarragon.plan.capacity import eligible_nodes, node_capacity, template_request
 from tarragon.plan.desired import is_ours, is_placed_by
 from tarragon.plan.intake import intake
+from tarragon.plan.obstacles import unschedulable
+from tarragon.plan.patience import Hold, ends_at, is_resting, revised
+from tarragon.plan.scene import is_of
 from tarragon.plan.step import Settings
+from tarragon.plan.unplaced import is_left, left
 from tarragon.scheduling import decision as decisions
 from tarragon.scheduling.policies import Policy
 from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
@@ -42,6 +49,7 @@ RETELL_SECONDS = 10.0
 """A wait whose code stays is not told anew more often than this, however its amounts change."""
 
 JobId = tuple[str, Key]
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +79,10 @@ class Candidate:
     def is_admitted(self) -> bool:
         return self.admission is not None and self.admission.admitted is not None
 
+    @property
+    def has_retry(self) -> bool:
+        return self.admission is not None and self.admission.retry is not None
+
 
 class Admitter:
     """One round at a time. Between rounds it follows the jobs' cache, so a round costs no reading of manifests."""
@@ -83,6 +95,7 @@ class Admitter:
         self._usage = Usage(world.pods)
         self._candidates: dict[JobId, Candidate] = {}
         self._told: dict[JobId, float] = {}
+        self._places_gangs = True
         self._demands: dict[JobId, Sequence[Demand]] = {}
         for kind, cache in world.jobs.items():
             framework = world.frameworks[kind]
@@ -90,18 +103,80 @@ class Admitter:
         world.nodes.subscribe(self._node_changed)
 
     async def round(self) -> float | None:
-        """Decide once and write what has changed. Seconds until a wait has to be told again, or None."""
-        snapshot = self._snapshot()
+        """Decide once and write what has changed. Seconds until the next round even if nothing changes, or None."""
+        revised = self._revised(self._clock.now())
+        snapshot = self._snapshot({candidate.id for candidate, _ in revised})
         by_name = {candidate.name: candidate for candidate in self._candidates.values()}
-        writes = [
+        writes = revised + [
             (candidate, admission)
-            for decided in self._policy(snapshot)
+            for decided in (self._policy(snapshot) if self._may_place() else ())
             for candidate in [by_name[decided.gang]]
             if (admission := admission_after(candidate, decided, snapshot.now)) != candidate.admission
         ]
+        writes += self._left({candidate.id for candidate, _ in writes}, snapshot.now)
         due = [(candidate, admission) for candidate, admission in writes if self._may_tell(candidate, admission)]
         await _all_of(*(self._write(candidate, admission) for candidate, admission in due))
-        return RETELL_SECONDS if len(due) < len(writes) else None
+        waits = [RETELL_SECONDS] if len(due) < len(writes) else []
+        return min([*waits, *self._patience_left(self._clock.now())], default=None)
+
+    def _revised(self, now: dt.datetime) -> list[tuple[Candidate, Admission]]:
+        """Those whose pods could not be made, or bound, for too long; and those that are over it."""
+        return [
+            (candidate, admission)
+            for candidate in self._candidates.values()
+            if candidate.is_admitted and (candidate.status.obstacle is not None or candidate.has_retry)
+            for admission in [revised(self._hold(candidate), now, self._world.settings.patience)]
+            if admission != candidate.admission
+        ]
+
+    def _patience_left(self, now: dt.datetime) -> Iterator[float]:
+        """Seconds until somebody's patience, or rest, is over."""
+        for candidate in self._candidates.values():
+            admission = candidate.admission
+            if admission is None:
+                continue
+            ends = ends_at(admission, candidate.status.obstacle, self._world.settings.patience)
+            for at in (ends, admission.retry.after if admission.retry is not None else None):
+                if at is not None and at > now:
+                    yield (at - now).total_seconds()
+
+    def _hold(self, candidate: Candidate) -> Hold:
+        assert candidate.admission is not None  # noqa: S101 - of those that are admitted
+        return Hold(
+            admission=candidate.admission,
+            obstacle=candidate.status.obstacle,
+            least={group.type: least_and_wish(candidate.job, group)[0] for group in candidate.job.groups},
+            there={replica for replica in candidate.admission.nodes if self._is_there(candidate, replica)},
+            runs=candidate.status.phase is Phase.RUNNING,
+        )
+
+    def _is_there(self, candidate: Candidate, replica: Replica) -> bool:
+        if replica in candidate.status.finished:
+            return True
+        name = candidate.dialect.names.pod(candidate.job, replica)
+        pod = self._world.pods.objects.get(Key(candidate.job.key.namespace, name))
+        return pod is not None and is_of(pod, candidate.job.uid) and unschedulable(pod) is None
+
+    def _may_place(self) -> bool:
+        """A change is told once, to whoever reads logs; each job that it concerns says so itself."""
+        before, self._places_gangs = self._places_gangs, self._world.places_gangs
+        if before and not self._places_gangs:
+            why = "it keeps the jobs of some namespaces only" if self._world.settings.namespaces else "nodes: forbidden"
+            log.warning("placement is left to kube-scheduler: no gangs, no queue", why=why)
+        elif self._places_gangs and not before:
+            log.info("placement is ours again; jobs that were left to kube-scheduler stay so")
+        return self._places_gangs
+
+    def _left(self, decided: Collection[JobId], now: dt.datetime) -> list[tuple[Candidate, Admission]]:
+        """Jobs that kube-scheduler places: those that were left to it once, and all that there are if we can't place."""
+        return [
+            (candidate, admission)
+            for candidate in self._candidates.values()
+            if candidate.id not in decided and (is_left(candidate.admission) or not self._places_gangs)
+            for before in [candidate.admission or Admission(queued=queued_since(candidate, now))]
+            for admission in [left(before, size_without_us(candidate), now)]
+            if admission != candidate.admission
+        ]
 
     def _changed(self, framework: Framework, key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
         """A watch that lags shows what was there before our own write: that would give away its places again."""
@@ -158,7 +233,7 @@ class Admitter:
             self._follow(candidate.framework, metadata.key, written)
             self._told[candidate.id] = self._clock.monotonic()
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self, left_out: Collection[JobId] = ()) -> Snapshot:
         nodes = list(self._world.nodes.objects.values())
         reserved = self._reservations()
         candidates = sorted(self._candidates.values(), key=lambda candidate: candidate.id)
@@ -177,18 +252,21 @@ class Admitter:
                     demands=self._demanded(candidate, nodes),
                 )
                 for candidate in candidates
-                if not candidate.is_admitted
+                if not candidate.is_admitted and not is_resting(candidate.admission, now)
             ],
             running=[
                 RunningGang(
                     name=candidate.name,
                     demands=self._demanded(candidate, nodes),
                     nodes=candidate.admission.nodes,
-                    elastic=may_grow(candidate),
+                    elastic=may_grow(candidate) and not is_resting(candidate.admission, now),
                     homeless=self._homeless(candidate, candidate.admission),
                 )
                 for candidate in candidates
-                if candidate.admission is not None and candidate.is_admitted
+                if candidate.admission is not None
+                and candidate.is_admitted
+                and not is_left(candidate.admission)
+                and candidate.id not in left_out
             ],
         )
 
@@ -262,7 +340,7 @@ def admission_after(candidate: Candidate, decided: decisions.Decision, now: dt.d
         case decisions.Place(_, nodes):
             return replace(before, admitted=now, size=size_of(nodes), nodes=nodes, wait=None)
         case decisions.Resize(_, nodes):
-            return replace(before, size=size_of(nodes), nodes=nodes)
+            return replace(before, size=size_of(nodes), nodes=nodes, wait=None)
 
 
 def queued_since(candidate: Candidate, now: dt.datetime) -> dt.datetime:
@@ -274,6 +352,14 @@ def queued_since(candidate: Candidate, now: dt.datetime) -> dt.datetime:
         return candidate.job.created or now
     # While it still says True, the reconciler has not told yet that the job is resumed, which it just was.
     return now if suspension.is_true else suspension.changed
+
+
+def size_without_us(candidate: Candidate) -> Mapping[ReplicaType, int]:
+    """As wished; one that runs grows only if it is elastic."""
+    wished = {group.type: least_and_wish(candidate.job, group)[1] for group in candidate.job.groups}
+    if candidate.admission is None or not candidate.is_admitted or may_grow(candidate):
+        return wished
+    return {kind: min(number, candidate.admission.size.get(kind, 0)) for kind, number in wished.items()}
 
 
 def may_grow(candidate: Candidate) -> bool:

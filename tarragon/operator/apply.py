@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
+from http import HTTPStatus
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
+from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, Expired, NotFound, TooManyRequests, Unauthorized
 from tarragon.cluster.port import Cluster, DeleteOptions
 from tarragon.kube import event as events
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import EVENTS
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import AnyObject, CustomObject, JsonObject, Key, Resource
-from tarragon.plan.step import Create, Delete, Step
+from tarragon.plan.step import NAME_TAKEN, REFUSED, Create, Delete, Step
 
 FIRST_BATCH = 4
 LARGEST_BATCH = 64
@@ -24,18 +25,21 @@ _COUNTED = Resource(group="", version="v1", plural="events", kind="Event", model
 
 
 class Refused(Exception):
-    """A quota, a policy or somebody else's object does not let it be made; the job's user should read the words."""
+    """A quota, a policy or somebody else's object does not let it be made; the job's user should read the words.
 
-    def __init__(self, create: Create, error: ApiError) -> None:
+    `reason` is one of plan.step: REFUSED or NAME_TAKEN.
+    """
+
+    def __init__(self, create: Create, error: ApiError, reason: str = REFUSED) -> None:
         super().__init__(str(error))
-        self.reason = f"FailedCreate{create.resource.kind}"
-        self.error = error
+        self.event = f"FailedCreate{create.resource.kind}"
+        self.reason = reason
 
 
 async def apply(
     cluster: Cluster, clock: Clock, framework: Resource[CustomObject], job: CustomObject, step: Step
 ) -> None:
-    """Raises the first ApiError; what was done stays done, and the next step is decided on what is there then."""
+    """Raises the first ApiError, or Refused; what was done stays done, and the next step is decided on what is then."""
     key = job.metadata.key
     if step.mark is not None:
         await cluster.patch(framework, key, step.mark)
@@ -50,10 +54,8 @@ async def apply(
         await _create_all(cluster, step.creates)
     except Refused as refused:
         about = ObjectReference(api_version=job.api_version, kind=job.kind, key=key, uid=job.metadata.uid)
-        await record(
-            cluster, clock, Event(about=about, type="Warning", reason=refused.reason, message=str(refused.error))
-        )
-        raise refused.error from refused
+        await record(cluster, clock, Event(about=about, type="Warning", reason=refused.event, message=str(refused)))
+        raise
 
 
 async def record(cluster: Cluster, clock: Clock, event: Event, component: str = "tarragon") -> None:
@@ -95,8 +97,6 @@ async def _create_all(cluster: Cluster, creates: Iterable[Create]) -> None:
 async def _create(cluster: Cluster, create: Create) -> None:
     try:
         await cluster.create(create.resource, create.body)
-    except (Forbidden, Invalid) as error:
-        raise Refused(create, error) from error
     except AlreadyExists as error:
         metadata: JsonObject = create.body["metadata"]
         found = await cluster.get(
@@ -105,10 +105,27 @@ async def _create(cluster: Cluster, create: Create) -> None:
         owner = found.metadata.controller
         wanted = create.body["metadata"]["ownerReferences"][0]["uid"]
         if owner is None or owner.uid != wanted:
-            raise Refused(create, name_is_taken(create, error)) from error
+            raise Refused(create, name_is_taken(create, error), NAME_TAKEN) from error
         if found.metadata.is_ending:
             # Ours, and on its way out: its name is free in a moment.
             raise name_is_taken(create, error) from error
+    except ApiError as error:
+        if is_refusal(error):
+            raise Refused(create, error) from error
+        raise
+
+
+def is_refusal(error: ApiError) -> bool:
+    """Whether somebody has looked at the object and said no, so that asking again at once is of no use.
+
+    Webhooks choose their code, and one that does not answer is a 500; quotas, limits, roles and namespaces that are
+    ending say 403. Who is not known, who lags behind and who asks too often was not looked at.
+    """
+    if isinstance(error, Unauthorized | AlreadyExists | Conflict | Expired | TooManyRequests):
+        return False
+    return error.code < HTTPStatus.INTERNAL_SERVER_ERROR or (
+        error.code == HTTPStatus.INTERNAL_SERVER_ERROR and "webhook" in str(error)
+    )
 
 
 def name_is_taken(create: Create, error: ApiError) -> Conflict:

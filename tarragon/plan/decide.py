@@ -12,6 +12,7 @@ from tarragon.plan.desired import OWN_NAMES
 from tarragon.plan.finish import clean_up, finished
 from tarragon.plan.intake import Intake, intake
 from tarragon.plan.limits import deadline_at, expires_at
+from tarragon.plan.obstacles import look_again_at
 from tarragon.plan.outcome import outcome
 from tarragon.plan.refuse import refused
 from tarragon.plan.scene import Scene, scene
@@ -60,7 +61,7 @@ def going(seen: Scene) -> Step:
             events=news(seen, status),
             wake_at=expires_at(seen.job, status),
         )
-    wakes = (deadline_at(seen.job, status), wake_for_start(seen, status))
+    wakes = (deadline_at(seen.job, status), wake_for_start(seen, status), look_again_at(seen, status))
     return Step(
         status=status_patch(seen, status),
         deletes=deletes(seen, status),

@@ -13,16 +13,16 @@ from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase, Signal, after
 from tarragon.job.status import FirstFailure, JobStatus, ReplicaCounts
 from tarragon.plan.limits import Limit, reached
+from tarragon.plan.obstacles import obstructed, unobstructed
 from tarragon.plan.records import recorded, settled
 from tarragon.plan.scene import Scene
-from tarragon.plan.upkeep import taken_names
+from tarragon.plan.unplaced import LEFT, WORDS, is_left
 
 Rule = Callable[[Scene, JobStatus], JobStatus]
 
 UNKNOWN_FIELDS = "UnknownFields"
 ADMITTED = "Admitted"
 QUEUED = "Queued"
-NAME_TAKEN = "NameTaken"
 LONGEST_LIST = 8
 
 
@@ -58,9 +58,12 @@ def admitted(scene: Scene, status: JobStatus) -> JobStatus:
     admission = status.admission
     if admission is None or not scene.needs_admission:
         return replace(status, conditions=without_condition(status.conditions, conditions.ADMITTED))
-    if admission.admitted is not None:
+    if is_left(admission):
+        said = Said(conditions.ADMITTED, True, LEFT, WORDS.format(total=sum(admission.size.values())))
+    elif admission.admitted is not None:
         total = sum(admission.size.values())
-        said = Said(conditions.ADMITTED, True, ADMITTED, f"{total} of {total} replicas have their places")
+        held = f"; no more of them: {admission.wait.message}" if admission.wait is not None else ""
+        said = Said(conditions.ADMITTED, True, ADMITTED, f"{total} of {total} replicas have their places{held}")
     elif admission.wait is not None:
         said = Said(conditions.ADMITTED, False, admission.wait.code, admission.wait.message)
     else:
@@ -69,7 +72,9 @@ def admitted(scene: Scene, status: JobStatus) -> JobStatus:
 
 
 def started(scene: Scene, status: JobStatus) -> JobStatus:
-    """Waiting in the queue does not count against activeDeadlineSeconds."""
+    """Waiting in the queue does not count against activeDeadlineSeconds, nor does a start that came to nothing."""
+    if not scene.may_run and status.phase is Phase.CREATED:
+        return replace(status, started=None)
     return replace(status, started=scene.now) if scene.may_run and status.started is None else status
 
 
@@ -86,17 +91,6 @@ def finishes_recorded(scene: Scene, status: JobStatus) -> JobStatus:
 def counted(scene: Scene, status: JobStatus) -> JobStatus:
     counts = {group.type: _counts(scene, status, group.type) for group in scene.job.groups}
     return replace(status, counts=counts, ready=sum(member.runs for member in scene.members.values()))
-
-
-def unblocked(scene: Scene, status: JobStatus) -> JobStatus:
-    """An earlier job of the name may still be on its way out, or somebody may have made a pod by hand."""
-    taken = taken_names(scene, status)
-    if not taken:
-        return replace(status, conditions=without_condition(status.conditions, conditions.BLOCKED))
-    names = ", ".join(taken[:LONGEST_LIST])
-    message = f"the names {names} belong to others; the job waits until they are free"
-    said = Said(conditions.BLOCKED, True, NAME_TAKEN, message)
-    return replace(status, conditions=with_condition(status.conditions, said, scene.now))
 
 
 def judged(scene: Scene, status: JobStatus) -> JobStatus:
@@ -120,7 +114,7 @@ def ended(scene: Scene, status: JobStatus, verdict: Verdict, failure: str) -> Jo
     signal = Signal.FAILED if verdict.signal is None else verdict.signal
     phase = after(status.phase, signal)
     reason = failure if phase is Phase.FAILED else phase.value
-    status = _said(scene, status, phase.value, verdict.message, reason=reason)
+    status = _said(scene, unobstructed(status), phase.value, verdict.message, reason=reason)
     return replace(status, phase=phase, completed=scene.now, first_failure=_first_failure(scene, verdict))
 
 
@@ -132,7 +126,7 @@ RULES: tuple[Rule, ...] = (
     restarts_recorded,
     finishes_recorded,
     counted,
-    unblocked,
+    obstructed,
     judged,
 )
 

@@ -13,6 +13,7 @@ from tarragon.job.model import Replica, TrainingJob
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.event import ObjectReference
+from tarragon.kube.meta import Key
 from tarragon.plan.desired import Blueprint, is_placed_by
 from tarragon.plan.intake import Intake
 from tarragon.plan.step import Observed
@@ -36,8 +37,6 @@ class Scene:
     """The pod of every replica that is to be, if there is one."""
     surplus: Sequence[Pod]
     """Pods of the job that no replica of this size has."""
-    strangers: frozenset[str]
-    """Names of pods and services that are not the job's own."""
 
     @property
     def may_run(self) -> bool:
@@ -54,6 +53,11 @@ class Scene:
     @property
     def own_services(self) -> Sequence[Service]:
         return [service for service in self.observed.services if is_of(service, self.job.uid)]
+
+    def is_anothers(self, name: str, there: Mapping[Key, Pod] | Mapping[Key, Service]) -> bool:
+        """Whether somebody else has something of this name in the job's namespace."""
+        found = there.get(Key(self.job.key.namespace, name))
+        return found is not None and not is_of(found, self.job.uid)
 
     @property
     def blueprint(self) -> Blueprint:
@@ -101,7 +105,6 @@ def scene(framework: Framework, observed: Observed, taken: Intake, now: dt.datet
             for replica, pod in chosen.items()
         },
         surplus=[pod for pod in own if pod.metadata.uid not in uids],
-        strangers=frozenset(_strangers(job, (*observed.pods, *observed.services))),
     )
 
 
@@ -115,10 +118,6 @@ def size_of(job: TrainingJob, status: JobStatus, *, needs_admission: bool) -> Si
 def is_of(owned: Pod | Service, uid: str) -> bool:
     controller = owned.metadata.controller
     return controller is not None and controller.uid == uid
-
-
-def _strangers(job: TrainingJob, found: Iterable[Pod | Service]) -> Iterable[str]:
-    return (each.metadata.name for each in found if not is_of(each, job.uid))
 
 
 def _chosen(job: TrainingJob, dialect: Dialect, size: Size, own: Iterable[Pod]) -> dict[Replica, Pod]:

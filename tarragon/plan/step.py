@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.event import Event
-from tarragon.kube.meta import AnyObject, CustomObject, Json, JsonObject, Key, Resource
+from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
+
+NAME_TAKEN = "NameTaken"
+REFUSED = "Refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,21 +24,34 @@ class Settings:
     """The component that events and managed fields name."""
     scheduler: str = "tarragon"
     """Jobs that name no other scheduler are placed by us, and wait for their admission."""
+    patience: float = 60.0
+    """Seconds that a gang keeps its places while its pods can't be made or bound: a quota, a policy, names that others
+    have. Twice the usual grace period: pods of an earlier job, or a webhook's, have ended and begun by then."""
     namespaces: tuple[str, ...] = ()
     """Those whose jobs are kept; none for all. Who sees only some can't tell what is free: kube-scheduler places."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """One job and everything of its that exists, as the caches show it at this moment.
+class Refusal:
+    """The API server did not let the job's last objects be made; nothing is made before it is tried `again`."""
 
-    Pods and services may be others', too: those whose names the job needs keep it waiting until they are gone.
-    """
+    reason: str
+    """NAME_TAKEN or REFUSED."""
+    message: str
+    again: dt.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """One job and everything of its that exists, as the caches show it at this moment."""
 
     object: CustomObject
     pods: Sequence[Pod]
     services: Sequence[Service]
-    others: Sequence[tuple[Resource[AnyObject], AnyObject]] = ()
+    pods_there: Mapping[Key, Pod] = field(default_factory=dict)
+    services_there: Mapping[Key, Service] = field(default_factory=dict)
+    """Everybody's: names that others have keep the job waiting until they are free."""
+    refusal: Refusal | None = None
     settings: Settings = Settings()
 
 

@@ -8,6 +8,7 @@ from tarragon.job import conditions
 from tarragon.job.conditions import Said, with_condition
 from tarragon.job.phase import Phase, Signal, after
 from tarragon.job.status import JobStatus, ReplicaCounts
+from tarragon.plan.obstacles import unobstructed
 from tarragon.plan.outcome import admitted, created, finishes_recorded, restarts_recorded, understood
 from tarragon.plan.scene import Scene
 from tarragon.plan.step import Step
@@ -51,7 +52,7 @@ def resumed(scene: Scene) -> Step | None:
 
 
 def _suspended(scene: Scene) -> JobStatus:
-    status = replace(scene.before, admission=None)
+    status = unobstructed(replace(scene.before, admission=None))
     for rule in (created, understood, admitted, restarts_recorded, finishes_recorded):
         status = rule(scene, status)
     message = f"{scene.job.kind} {scene.job.key.name} is suspended"

@@ -10,6 +10,7 @@ from tarragon.job.member import Fate, Member
 from tarragon.job.model import Replica
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import PODS, SERVICES, Pod, Service
+from tarragon.kube.meta import Key
 from tarragon.plan.desired import in_start_order, pods, service_names, services
 from tarragon.plan.records import is_recorded, may_start_at
 from tarragon.plan.scene import Scene
@@ -21,16 +22,17 @@ MOST_CREATES = 500
 
 def creates(scene: Scene, status: JobStatus) -> list[Create]:
     """Services before pods: all names that the replicas will ever ask for are there when the first one starts."""
-    if not scene.may_run:
+    if not scene.may_run or _is_held_back(scene):
         return []
     plan = scene.blueprint
     unserved = list(_unserved(scene))
     if unserved:
-        taken = {service.metadata.name for service in scene.observed.services}
+        taken = {service.metadata.name for service in scene.own_services} | set(_taken_services(scene))
         wanted = islice((replica for name, replica in unserved if name not in taken), MOST_CREATES)
         return [Create(resource=SERVICES, body=body) for body in services(plan, wanted)]
-    startable = (replica for replica in _startable(scene, status) if _is_due(scene, status, replica))
-    due = list(islice(startable, MOST_CREATES))
+    if not scene.members and any(_taken_pods(scene, status)):
+        return []  # A gang that can't be whole is not begun.
+    due = list(islice(_due(scene, status), MOST_CREATES))
     return [Create(resource=PODS, body=body) for body in pods(plan, due)] if due else []
 
 
@@ -56,11 +58,14 @@ def wake_for_start(scene: Scene, status: JobStatus) -> dt.datetime | None:
 
 def taken_names(scene: Scene, status: JobStatus) -> Sequence[str]:
     """Names that the job needs and somebody else has."""
-    if not scene.strangers or not scene.may_run:
+    if not scene.may_run:
         return []
-    needed = {name for name, _ in service_names(scene.blueprint)}
-    needed |= {_pod_name(scene, replica) for replica in _missing(scene, status)}
-    return sorted(needed & scene.strangers)
+    return sorted({*_taken_services(scene), *_taken_pods(scene, status)})
+
+
+def is_awaiting_a_pod(scene: Scene, status: JobStatus) -> bool:
+    """Whether a pod that should be there by now is not, or a service that the pods wait for."""
+    return any(_unserved(scene)) or any(_due(scene, status))
 
 
 def delete_pod(pod: Pod, why: str) -> Delete:
@@ -123,8 +128,30 @@ def _missing(scene: Scene, status: JobStatus) -> Iterator[Replica]:
 
 def _startable(scene: Scene, status: JobStatus) -> Iterator[Replica]:
     """A name is not used again while a pod has it, whosever that is."""
-    taken = {pod.metadata.name for pod in scene.observed.pods}
-    return (replica for replica in _missing(scene, status) if _pod_name(scene, replica) not in taken)
+    there, namespace = scene.observed.pods_there, scene.job.key.namespace
+    taken = {pod.metadata.name for pod in scene.own_pods}
+    for replica in _missing(scene, status):
+        name = _pod_name(scene, replica)
+        if name not in taken and Key(namespace, name) not in there:
+            yield replica
+
+
+def _due(scene: Scene, status: JobStatus) -> Iterator[Replica]:
+    return (replica for replica in _startable(scene, status) if _is_due(scene, status, replica))
+
+
+def _taken_services(scene: Scene) -> Iterator[str]:
+    return (name for name, _ in _unserved(scene) if scene.is_anothers(name, scene.observed.services_there))
+
+
+def _taken_pods(scene: Scene, status: JobStatus) -> Iterator[str]:
+    names = (_pod_name(scene, replica) for replica in _missing(scene, status))
+    return (name for name in names if scene.is_anothers(name, scene.observed.pods_there))
+
+
+def _is_held_back(scene: Scene) -> bool:
+    refusal = scene.observed.refusal
+    return refusal is not None and scene.now < refusal.again
 
 
 def _is_due(scene: Scene, status: JobStatus, replica: Replica) -> bool:

@@ -20,7 +20,17 @@ from tarragon.job.encoding import (
 )
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, Condition, FirstFailure, JobStatus, ReplicaCounts, RestartRecord, Wait
+from tarragon.job.status import (
+    Admission,
+    Condition,
+    FirstFailure,
+    JobStatus,
+    Obstacle,
+    ReplicaCounts,
+    RestartRecord,
+    Retry,
+    Wait,
+)
 from tarragon.kube.codec import encode
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
@@ -54,7 +64,9 @@ FULL = JobStatus(
         size={PS: 1, WORKER: 3},
         nodes={Replica(PS, 0): "a", **dict(zip(workers(0, 1, 2), ["a", "b", "a"], strict=True))},
         wait=Wait(code="InsufficientResources", message="short of 2 nvidia.com/gpu"),
+        retry=Retry(count=3, after=NOW + dt.timedelta(minutes=4)),
     ),
+    obstacle=Obstacle(since=NOW, reason="Refused", message="exceeded quota: q"),
     restarts={
         Replica(WORKER, 0): RestartRecord(
             count=2, disruptions=1, in_place=4, uid="u", in_place_of_uid=1, has_ended=True, exit_code=137, at=NOW

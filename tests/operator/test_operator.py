@@ -109,8 +109,8 @@ async def test_somebody_elses_pod_of_that_name_is_waited_for(stage: Stage) -> No
     await stage.world.create(PODS, "a-worker-0", spec=spec)
     stage.start_operator()
     await stage.submit("a", Worker=group(1))
-    await stage.world.until(lambda: bool(stage.events("FailedCreatePod")))
-    assert stage.events("FailedCreatePod") == ["pods a-worker-0 is there already; waiting until it is gone"]
+    await stage.world.until(lambda: bool(stage.events("NameTaken")))
+    assert stage.events("NameTaken") == ["the names a-worker-0 belong to others; the job waits until they are free"]
     assert "ownerReferences" not in stage.pods()["a-worker-0"]["metadata"]
     await stage.world.delete(PODS, "a-worker-0")
     await stage.end_pods()

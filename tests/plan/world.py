@@ -25,11 +25,11 @@ from tarragon.job.status import Admission, JobStatus, Wait
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import SERVICES, Pod, Service
 from tarragon.kube.event import Event
-from tarragon.kube.meta import CustomObject
+from tarragon.kube.meta import CustomObject, Key
 from tarragon.kube.patch import difference, merged
 from tarragon.plan.decide import decide
 from tarragon.plan.intake import intake
-from tarragon.plan.step import Create, Delete, Observed, Settings, Step
+from tarragon.plan.step import Create, Delete, Observed, Refusal, Settings, Step
 
 START = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 NODES = ("node-a", "node-b")
@@ -66,6 +66,7 @@ class World:
         self.framework: Framework = FRAMEWORKS[0]
         self.settings = settings or Settings()
         self.now = START
+        self.refusal: Refusal | None = None
         self.events: list[Event] = []
         self.pods: dict[str, dict[str, Any]] = {}
         self.services: dict[str, dict[str, Any]] = {}
@@ -125,6 +126,9 @@ class World:
             object=msgspec.convert(job, CustomObject),
             pods=[msgspec.convert(pod, Pod) for pod in pods.values()],
             services=[msgspec.convert(service, Service) for service in services.values()],
+            pods_there={Key("n1", name): msgspec.convert(pod, Pod) for name, pod in pods.items()},
+            services_there={Key("n1", name): msgspec.convert(found, Service) for name, found in services.items()},
+            refusal=self.refusal,
             settings=self.settings,
         )
 

@@ -1,0 +1,91 @@
+"""What keeps a job's replicas from being made or bound, in the words of whoever does not let them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+
+from tarragon.job import conditions
+from tarragon.job.conditions import Said, with_condition, without_condition
+from tarragon.job.member import Fate
+from tarragon.job.status import JobStatus, Obstacle
+from tarragon.kube.core import Pod
+from tarragon.plan.scene import Scene
+from tarragon.plan.step import NAME_TAKEN
+from tarragon.plan.upkeep import is_awaiting_a_pod, taken_names
+
+UNSCHEDULABLE = "Unschedulable"
+"""kube-scheduler's own word, and ours for its words."""
+LONGEST_LIST = 8
+NAMES_ARE_LOOKED_AT_SECONDS = 5
+"""Of others' objects no change is told to the job; looking costs no call."""
+
+
+def obstructed(scene: Scene, status: JobStatus) -> JobStatus:
+    """On record since when, so that an operator that dies does not begin to count anew."""
+    if not scene.may_run:
+        return unobstructed(status)
+    known = _known(status)
+    found = _found(scene, status)
+    if found is None:
+        # What was refused last is being tried again, and the pods may be there before they are seen.
+        return status if known is not None and is_awaiting_a_pod(scene, status) else unobstructed(status)
+    reason, message = found
+    since = scene.now if known is None else known.since
+    return replace(
+        status,
+        obstacle=Obstacle(since=since, reason=reason, message=message),
+        conditions=with_condition(status.conditions, Said(conditions.BLOCKED, True, reason, message), scene.now),
+    )
+
+
+def unobstructed(status: JobStatus) -> JobStatus:
+    return replace(status, obstacle=None, conditions=without_condition(status.conditions, conditions.BLOCKED))
+
+
+def look_again_at(scene: Scene, status: JobStatus) -> dt.datetime | None:
+    """When what stands in the way has to be looked at, or tried again, though nothing is told of it."""
+    if status.obstacle is None:
+        return None
+    if status.obstacle.reason == NAME_TAKEN:
+        return scene.now + dt.timedelta(seconds=NAMES_ARE_LOOKED_AT_SECONDS)
+    refusal = scene.observed.refusal
+    return refusal.again if refusal is not None and refusal.again > scene.now else None
+
+
+def _known(status: JobStatus) -> Obstacle | None:
+    """Of the places that the gang has now; an earlier admission's obstacle says nothing of them."""
+    admission, known = status.admission, status.obstacle
+    if known is None or admission is None or admission.admitted is None:
+        return known
+    return known if known.since >= admission.admitted else None
+
+
+def _found(scene: Scene, status: JobStatus) -> tuple[str, str] | None:
+    taken = taken_names(scene, status)
+    if taken:
+        names = ", ".join(taken[:LONGEST_LIST])
+        return NAME_TAKEN, f"the names {names} belong to others; the job waits until they are free"
+    refusal = scene.observed.refusal
+    if refusal is not None and is_awaiting_a_pod(scene, status):
+        return refusal.reason, refusal.message
+    return _unbound(scene)
+
+
+def _unbound(scene: Scene) -> tuple[str, str] | None:
+    """Of pods that kube-scheduler is to bind to the nodes of their places."""
+    if not scene.needs_admission:
+        return None
+    for member in scene.members.values():
+        words = unschedulable(member.pod) if member.fate is Fate.GOES_ON else None
+        if words is not None:
+            return UNSCHEDULABLE, f"pod {member.pod.metadata.name} can't be bound: {words}"
+    return None
+
+
+def unschedulable(pod: Pod) -> str | None:
+    """kube-scheduler's words, when it found no way to bind the pod."""
+    scheduled = pod.condition("PodScheduled")
+    if pod.spec.node_name or scheduled is None or scheduled.status != "False" or scheduled.reason != UNSCHEDULABLE:
+        return None
+    return scheduled.message

@@ -1,0 +1,86 @@
+"""When a gang that can't be made whole gives its places back: half a gang is the waste that gangs exist to prevent."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.status import Admission, Obstacle, Retry, Wait
+
+LONGEST_PAUSE = 600.0
+"""Seconds. Whoever raises a quota does not wait longer than this for the job to notice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """An admitted gang, and which of its replicas are there: made and bound, or done."""
+
+    admission: Admission
+    obstacle: Obstacle | None
+    least: Mapping[ReplicaType, int]
+    """With fewer of a type than this the gang is of no use."""
+    there: Collection[Replica]
+    runs: bool
+
+    @property
+    def is_whole(self) -> bool:
+        return all(replica in self.there for replica in self.admission.nodes)
+
+
+def ends_at(admission: Admission, obstacle: Obstacle | None, patience: float) -> dt.datetime | None:
+    """When a gang that meets an obstacle loses what it holds; None while it meets none."""
+    if obstacle is None or admission.admitted is None or obstacle.since < admission.admitted:
+        return None
+    return obstacle.since + dt.timedelta(seconds=patience)
+
+
+def revised(hold: Hold, now: dt.datetime, patience: float) -> Admission:
+    """The admission as it is to be; equal to what it is while there is still patience, or no obstacle.
+
+    A gang that has its least goes on, without the replicas beyond those that could be made.
+    """
+    admission, obstacle = hold.admission, hold.obstacle
+    if hold.is_whole:
+        is_over = hold.runs and obstacle is None and admission.wait is None
+        return replace(admission, retry=None) if is_over else admission
+    due = ends_at(admission, obstacle, patience)
+    if obstacle is None or due is None or now < due:
+        return admission
+    wait = Wait(code=obstacle.reason, message=obstacle.message)
+    retry = _next(admission.retry, now, patience)
+    if not _is_enough(hold):
+        return Admission(queued=now, wait=wait, retry=retry)
+    nodes = _without_missing_tails(hold)
+    if len(nodes) == len(admission.nodes):
+        return admission
+    size = {kind: sum(replica.type is kind for replica in nodes) for kind in admission.size}
+    return replace(admission, nodes=nodes, size=size, wait=wait, retry=retry)
+
+
+def is_resting(admission: Admission | None, now: dt.datetime) -> bool:
+    """Whether its last try is too short a time ago for the next one."""
+    return admission is not None and admission.retry is not None and now < admission.retry.after
+
+
+def _next(before: Retry | None, now: dt.datetime, patience: float) -> Retry:
+    """It rests for as long as it held its places in vain, then for twice as long, and so on."""
+    count = 1 if before is None else before.count + 1
+    pause = min(patience * 2.0 ** min(count - 1, 20), max(LONGEST_PAUSE, patience))
+    return Retry(count=count, after=now + dt.timedelta(seconds=pause))
+
+
+def _is_enough(hold: Hold) -> bool:
+    return all(sum(replica.type is kind for replica in hold.there) >= number for kind, number in hold.least.items())
+
+
+def _without_missing_tails(hold: Hold) -> Mapping[Replica, str]:
+    """Replicas go from the highest index down, as in every shrink; one that is missing in the middle stays missing."""
+    last: dict[ReplicaType, int] = {}
+    for replica in hold.admission.nodes:
+        if replica in hold.there or replica.index < hold.least.get(replica.type, 0):
+            last[replica.type] = max(last.get(replica.type, -1), replica.index)
+    return {
+        replica: node for replica, node in hold.admission.nodes.items() if replica.index <= last.get(replica.type, -1)
+    }
