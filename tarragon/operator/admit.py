@@ -168,7 +168,7 @@ class Admitter:
         return self._places_gangs
 
     def _left(self, decided: Collection[JobId], now: dt.datetime) -> list[tuple[Candidate, Admission]]:
-        """Jobs that kube-scheduler places: those that were left to it once, and all that there are if we can't place."""
+        """Jobs that kube-scheduler places: those that were left to it once, and all if we can't place."""
         return [
             (candidate, admission)
             for candidate in self._candidates.values()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import ApiError, Conflict, Unavailable
@@ -22,6 +23,7 @@ from tarragon.operator.admit import Admitter
 from tarragon.operator.gather import World
 from tarragon.operator.meter import Meter, Unmeasured
 from tarragon.operator.reconcile import reconcile
+from tarragon.operator.watchdog import LONGEST_PAUSE, Watchdog
 from tarragon.operator.workqueue import WorkQueue
 from tarragon.plan.step import Settings
 from tarragon.scheduling.policies import POLICIES, Policy
@@ -69,6 +71,9 @@ class Operator:
         self._work = asyncio.Event()
         self._round = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._is_leading = False
+        self._work_watch = Watchdog(clock)
+        self._round_watch = Watchdog(clock)
         self._meter = options.meter
         self._meter.attach(self._world, self._queue)
         self._owners = {(framework.resource.group, framework.kind) for framework in options.frameworks}
@@ -99,6 +104,8 @@ class Operator:
 
     async def lead(self) -> None:
         """Decide and write, until `stop`: then end what has begun. Raises LeaseLost when somebody else leads."""
+        self._is_leading = True
+        self._work_watch.start()
         self._meter.leads(True)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -108,7 +115,19 @@ class Operator:
                 await self._stopping.wait()
                 resync.cancel()
         finally:
+            self._is_leading = False
             self._meter.leads(False)
+
+    @property
+    def stuck(self) -> Sequence[str]:
+        """What has not moved for so long that only a new process helps. A standby has nothing to move."""
+        if not self._is_leading:
+            return []
+        found = [*self._work_watch.hanging(), *self._round_watch.hanging()]
+        idle = self._work_watch.idle_since(self._queue.next_due())
+        if self._work_watch.at_work < RECONCILES_AT_ONCE and idle > LONGEST_PAUSE:
+            found.append(f"{len(self._queue)} jobs are queued and none was taken for {idle:.0f} s")
+        return found
 
     def stop(self) -> None:
         """Begin nothing more."""
@@ -122,6 +141,8 @@ class Operator:
         self._world.pods.subscribe(self._owned_changed)
         self._world.services.subscribe(self._owned_changed)
         self._world.nodes.subscribe(lambda _key, _old, _new: self._round.set())
+        # Nodes that can't be read for too long are a reason to place nothing any more.
+        self._world.nodes.on_trouble(lambda _: self._round.set())
 
     def _job_handler(self, kind: str) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
         def changed(key: Key, _: CustomObject | None, __: CustomObject | None) -> None:
@@ -166,22 +187,24 @@ class Operator:
     async def _work_on(self, job: JobId, release: Callable[[], None]) -> None:
         kind, key = job
         began, failure = self._clock.monotonic(), ""
+        self._name_in_logs(kind, key)
         try:
-            wake_at = await reconcile(self._cluster, self._clock, self._world, kind, key)
+            with self._work_watch.work(f"reconcile of {kind} {key}"):
+                wake_at = await reconcile(self._cluster, self._clock, self._world, kind, key)
         except Conflict as error:
             # The cache is behind: what it will show next decides anew.
             failure = type(error).__name__
             self._retry(job, error)
         except ApiError as error:
             failure = type(error).__name__
-            log.warning("reconcile", job=str(key), kind=kind, error=str(error))
+            log.warning("reconcile", error=str(error))
             self._retry(job, error)
         except LeaseLost:
             raise
         except Exception:
             # The one place that catches everything: one job that meets a bug must not stop all the others.
             failure = BUG
-            log.exception("reconcile met a bug", job=str(key), kind=kind)
+            log.exception("reconcile met a bug")
             self._retry(job, None)
         else:
             self._queue.done(job)
@@ -191,6 +214,12 @@ class Operator:
             self._meter.reconciled(kind, self._clock.monotonic() - began, failure)
             release()
             self._work.set()
+
+    def _name_in_logs(self, kind: str, key: Key) -> None:
+        """On every line of this task, whoever writes it."""
+        job = self._world.jobs[kind].objects.get(key)
+        uid = job.metadata.uid if job is not None else ""
+        bind_contextvars(kind=kind, namespace=key.namespace, job=key.name, uid=uid)
 
     def _retry(self, job: JobId, error: ApiError | None) -> None:
         self._queue.failed(job, self._clock.monotonic(), at_least=error.retry_after if error else 0.0)
@@ -205,7 +234,8 @@ class Operator:
             self._round.clear()
             began, failure = self._clock.monotonic(), ""
             try:
-                pause = await self._admitter.round()
+                with self._round_watch.work("a round of admission"):
+                    pause = await self._admitter.round()
             except ApiError as error:
                 failure = type(error).__name__
                 log.warning("admission", error=str(error))
