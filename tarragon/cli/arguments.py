@@ -51,8 +51,27 @@ def folder(text: str) -> tuple[str, Path]:
 
 def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """For the argument JOB of every command: a name, kind/name or @latest."""
-    namespace = ctx.obj.namespace if isinstance(ctx.obj, Settings) else "default"
-    return [name for name in job_names(home(), namespace) if name.startswith(incomplete)]
+    settings = ctx.obj if isinstance(ctx.obj, Settings) else Settings()
+    local = settings.given_namespace or "default"
+    names = job_names(home(), local) if settings.is_local else _of_a_cluster(settings)
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _of_a_cluster(settings: Settings) -> Sequence[str]:
+    import asyncio
+
+    from tarragon.cli.jobs import all_jobs
+    from tarragon.cli.target import target
+    from tarragon.cluster.port import Selection
+
+    async def asked() -> Sequence[str]:
+        where = target(settings)
+        async with asyncio.timeout(PATIENCE), where.looking() as looker:
+            return [job.key.name for job in await all_jobs(looker, Selection(namespace=where.namespace))]
+
+    with suppress(OSError, TimeoutError, TarragonError):
+        return asyncio.run(asked())
+    return []
 
 
 def job_names(place: Home, namespace: str) -> Sequence[str]:

@@ -13,11 +13,11 @@ from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.listening import LAST_WORDS, Listener
 from tarragon.cli.follow.progress import Progress
 from tarragon.cli.follow.teller import Stage, teller
-from tarragon.cli.following import Interrupts, follow, interrupts
+from tarragon.cli.interrupts import Interrupts, interrupts
 from tarragon.cli.jobs import Known
 from tarragon.cli.kept import as_written, runs_of_job, size
-from tarragon.cli.session import cluster
-from tarragon.cli.settings import Settings, home
+from tarragon.cli.target import Target
+from tarragon.cli.terminal import Terminal
 from tarragon.scheduling.decision import NEVER_FITS
 
 TICK = 0.1
@@ -35,6 +35,7 @@ class How(Enum):
 
     OVER = "over"
     STOPPED = "stopped"
+    LEFT = "left"
     FORCED = "forced"
     TOO_LATE = "too late"
     STUCK = "stuck"
@@ -44,10 +45,10 @@ class How(Enum):
 class Attendance:
     """Of one job by one user. `attend` once; what was seen stays in `follower`, what was heard in `listener`."""
 
-    def __init__(self, job: Known, settings: Settings, clock: Clock) -> None:
-        self._settings = settings
+    def __init__(self, job: Known, where: Target, terminal: Terminal, clock: Clock) -> None:
+        self.where = where
         self._clock = clock
-        self._teller = teller(Stage(out=sys.stdout, err=sys.stderr, terminal=settings.terminal(), now=clock.now))
+        self._teller = teller(Stage(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now))
         self.listener = Listener(job.framework.main_container, clock, self._teller.said)
         self.follower = Follower(job, clock, self._progressed, self.listener)
         self.took = 0.0
@@ -66,12 +67,13 @@ class Attendance:
     async def _watch(self, limit: float | None) -> How:
         with interrupts() as counted:
             ticking = asyncio.create_task(self._tick())
-            following = asyncio.create_task(follow(self.follower, self._clock, self._teller.note))
+            following = asyncio.create_task(self.where.follow(self.follower, self._clock, self._teller.note))
             try:
                 wanted = (following, ticking, counted.first, self._stuck)
                 await asyncio.wait(wanted, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
                 if counted.first.done() and not following.done():
-                    return await self._stop(following, counted)
+                    # On a cluster others may count on it, and it needs no terminal to go on.
+                    return await self._stop(following, counted) if self.where.is_local else How.LEFT
                 return self._why(following, ticking)
             finally:
                 tasks = [ticking, following, *([self._doubt] if self._doubt is not None else [])]
@@ -95,7 +97,7 @@ class Attendance:
     def _catch_up(self) -> None:
         """Short lives: what was said by those who were gone before they could be asked for it lies on this disk."""
         job = self.follower.job
-        for run in runs_of_job(home().nodes, job):
+        for run in runs_of_job(self.where.nodes, job):
             instance = Instance(run.replica, run.uid, run.container, run.number)
             if run.container == job.framework.main_container and size(run) <= SHORT:
                 self.listener.catch_up(instance, as_written(run))
@@ -108,16 +110,16 @@ class Attendance:
         if not stopping.done():
             stopping.cancel()
             await asyncio.gather(stopping, return_exceptions=True)
-            async with cluster(self._settings, self._clock) as http:
-                await kill(http, self.follower.job)
+            async with self.where.changing(self._clock) as cluster:
+                await kill(cluster, self.follower.job)
             return How.FORCED
         stopping.result()
         await asyncio.wait((following,), timeout=LAST_WORDS)
         return How.STOPPED
 
     async def _delete(self) -> None:
-        async with cluster(self._settings, self._clock) as http:
-            await delete(http, self.follower.job, self._clock)
+        async with self.where.changing(self._clock) as cluster:
+            await delete(cluster, self.follower.job, self._clock)
 
     async def _tick(self) -> None:
         while True:
@@ -128,7 +130,8 @@ class Attendance:
         self._teller.progressed(progress)
         if progress.is_final and not self.took:
             self.took = self._clock.monotonic() - self._began
-        never_fits = progress.wait is not None and progress.wait.code == NEVER_FITS
+        # A cluster may get more nodes; this machine does not grow.
+        never_fits = self.where.is_local and progress.wait is not None and progress.wait.code == NEVER_FITS
         if never_fits and self._doubt is None:
             self._doubt = asyncio.create_task(self._give_up())
         elif not never_fits and self._doubt is not None:

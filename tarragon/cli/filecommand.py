@@ -28,13 +28,8 @@ class FileCommand(Command):
             _pairs("--set", assignment, "PATH=VALUE", "change a value: spec.tfReplicaSpecs.Worker.replicas=3", _set),
             _pairs("--env", folder, "IMAGE=FOLDER", "the environment that stands for an image here", _env),
             _pairs("--volume", folder, "NAME=FOLDER", "the folder that stands for a volume here", _volume),
-            click.Option(
-                ["--cpu-only"],
-                is_flag=True,
-                help="take the requests for GPUs out of the job",
-                expose_value=False,
-                callback=_cpu_only,
-            ),
+            _flag("--cpu-only", "take the requests for GPUs out of the job", _cpu_only),
+            _flag("--replace", "on a cluster: delete a job of that name that has ended", _replace),
         ]
         for option in own:
             self.name_variable(option)
@@ -67,6 +62,10 @@ def _pairs(
     )
 
 
+def _flag(name: str, text: str, callback: Callable[[click.Context, click.Parameter, object], None]) -> click.Option:
+    return click.Option([name], is_flag=True, help=text, expose_value=False, callback=callback)
+
+
 def _set(ctx: click.Context, _: click.Parameter, value: Pairs) -> None:
     ctx.meta[_KEY] = replace(changes(ctx), values=value)
 
@@ -81,3 +80,7 @@ def _volume(ctx: click.Context, _: click.Parameter, value: Folders) -> None:
 
 def _cpu_only(ctx: click.Context, _: click.Parameter, value: object) -> None:
     ctx.meta[_KEY] = replace(changes(ctx), is_cpu_only=bool(value))
+
+
+def _replace(ctx: click.Context, _: click.Parameter, value: object) -> None:
+    ctx.meta[_KEY] = replace(changes(ctx), is_replacing=bool(value))

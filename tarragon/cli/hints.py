@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tarragon.cli.target import Prompt
 from tarragon.kube.meta import Key
 
 AFTERWARDS = (("logs", "logs"), ("details", "describe"), ("clean up", "delete"))
 MEANWHILE = (("follow", "logs --follow"), ("details", "describe"), ("end it", "delete"))
 
 
-def hints(program: str, key: Key, wanted: Sequence[tuple[str, str]]) -> Iterator[str]:
+def hints(prompt: Prompt, key: Key, wanted: Sequence[tuple[str, str]]) -> Iterator[str]:
     """One line for each (label, command), aligned: `  logs      tarragon logs digits`."""
     width = max((len(label) for label, _ in wanted), default=0)
     for label, command in wanted:
-        yield f"  {label.ljust(width)}   {spelled(program, key, command)}"
+        yield f"  {label.ljust(width)}   {spelled(prompt, key, command)}"
 
 
-def spelled(program: str, key: Key, command: str) -> str:
+def spelled(prompt: Prompt, key: Key, command: str) -> str:
     """`logs --follow` about that job: `tarragon -n research logs digits --follow`."""
-    where = "" if key.namespace in {"", "default"} else f" -n {key.namespace}"
+    where = "" if key.namespace in {"", prompt.namespace} else f" -n {key.namespace}"
     verb, _, options = command.partition(" ")
-    return f"{program}{where} {verb} {key.name}{' ' + options if options else ''}"
+    return f"{prompt.program}{where} {verb} {key.name}{' ' + options if options else ''}"

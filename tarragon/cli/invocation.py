@@ -27,7 +27,8 @@ def here() -> str:
 def _spelled(program: Path, cwd: str, found_on_path: Callable[[str], str | None]) -> str:
     on_path = found_on_path(program.name)
     if on_path is not None and Path(on_path).resolve() == program.resolve() and _same_folder(on_path, program):
-        return program.name
+        # kubectl finds its plugins on PATH.
+        return "kubectl tarragon" if program.name == "kubectl-tarragon" else program.name
     if program.is_relative_to(cwd):
         near = str(program.relative_to(cwd))
         return shlex.quote(near if "/" in near else f"./{near}")

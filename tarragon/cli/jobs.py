@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from tarragon.base.errors import TarragonError
 from tarragon.cli.follow.progress import INTERRUPTED, STOPPING, Sighting, state
-from tarragon.cli.session import Looker, is_store
+from tarragon.cli.target import Looker, is_store
+from tarragon.cli.words import listed
 from tarragon.cluster.errors import NotFound
 from tarragon.cluster.port import Selection
 from tarragon.frameworks.catalog import FRAMEWORKS
@@ -29,6 +30,18 @@ class NoSuchJob(TarragonError):
     """Exit code 102, as scripts know it."""
 
     exit_code = 102
+
+
+class NotInstalled(TarragonError):
+    """The cluster knows none of our kinds."""
+
+    def __init__(self) -> None:
+        kinds = [framework.kind for framework in FRAMEWORKS]
+        verb = "kind {} is" if len(kinds) == 1 else "kinds {} are"
+        super().__init__(
+            f"the {verb.format(listed(kinds))} not installed here",
+            remedy="kubectl apply -k deploy (in tarragon's folder) installs it; it takes a cluster administrator",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +147,18 @@ async def find(looker: Looker, text: str, namespace: str) -> Known:
 async def all_jobs(
     looker: Looker, selection: Selection, frameworks: Sequence[Framework] = FRAMEWORKS
 ) -> Sequence[Known]:
-    """By namespace and name."""
-    found = [
-        replace(known(framework, each), is_stored=is_store(looker))
-        for framework in frameworks
-        for each in (await _listed(looker, framework, selection))
-    ]
+    """By namespace and name. Raises NotInstalled where none of the kinds is served."""
+    found: list[Known] = []
+    missing = 0
+    for framework in frameworks:
+        try:
+            listing = await looker.list(framework.resource, selection)
+        except NotFound:
+            missing += 1
+            continue
+        found += [replace(known(framework, each), is_stored=is_store(looker)) for each in listing.items]
+    if missing == len(frameworks) and not is_store(looker):
+        raise NotInstalled
     return sorted(found, key=lambda job: (job.key, job.framework.kind))
 
 
@@ -147,14 +166,14 @@ def latest(jobs: Iterable[Known], namespace: str) -> Known:
     """The one created last."""
     newest = max(jobs, key=lambda job: (job.born.timestamp() if job.born else 0.0, job.key), default=None)
     if newest is None:
-        raise NoSuchJob(f"there is no job in namespace {namespace}", remedy="`tarragon list -A` shows all there are")
+        raise NoSuchJob(f"there is no job in namespace {namespace}", remedy="`list -A` shows all there are")
     return newest
 
 
 def no_such_job(name: str, namespace: str, jobs: Iterable[Known]) -> NoSuchJob:
     names = sorted({job.key.name for job in jobs})
     near = difflib.get_close_matches(name, names, n=1)
-    remedy = f"did you mean {near[0]}?" if near else "`tarragon list -A` shows all there are"
+    remedy = f"did you mean {near[0]}?" if near else "`list -A` shows all there are"
     return NoSuchJob(f'there is no job "{name}" in namespace {namespace}', remedy=remedy)
 
 
@@ -181,11 +200,3 @@ def sighting(job: Known, pods: Mapping[Replica, Pod], gone: frozenset[str] = fro
         pods=pods,
         gone=gone,
     )
-
-
-async def _listed(looker: Looker, framework: Framework, selection: Selection) -> Sequence[CustomObject]:
-    try:
-        return (await looker.list(framework.resource, selection)).items
-    except NotFound:
-        # The kind is not served (yet): then there are no jobs of it.
-        return ()

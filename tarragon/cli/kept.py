@@ -49,14 +49,14 @@ class Said:
     text: str
 
 
-def runs_of_job(nodes: Path, job: Known) -> Sequence[Run]:
+def runs_of_job(nodes: Path | None, job: Known) -> Sequence[Run]:
     """Of a job that is there: the runs of its own pods, not of those that had its name before it."""
     if job.job is None or job.dialect is None:
         return ()
     return _runs(pods_of_job(nodes, job), job.dialect, job.job)
 
 
-def pods_of_job(nodes: Path, job: Known) -> Sequence[KeptPod]:
+def pods_of_job(nodes: Path | None, job: Known) -> Sequence[KeptPod]:
     """Oldest first, those that are gone among them."""
     if job.job is None or job.dialect is None:
         return ()
@@ -64,7 +64,7 @@ def pods_of_job(nodes: Path, job: Known) -> Sequence[KeptPod]:
     return [pod for pod in _pods(nodes, job.dialect, job.job) if _is_of(pod, job.uid, born)]
 
 
-def log_folders(nodes: Path, job: Known) -> Mapping[Replica, Path]:
+def log_folders(nodes: Path | None, job: Known) -> Mapping[Replica, Path]:
     """Of each replica the folder of its newest pod that has said anything, also when the pod is gone."""
     if job.job is None or job.dialect is None:
         return {}
@@ -72,7 +72,7 @@ def log_folders(nodes: Path, job: Known) -> Mapping[Replica, Path]:
     return {replica: path for replica, path in found.items() if replica is not None}
 
 
-def runs_of_name(nodes: Path, wanted: JobName, namespace: str) -> Sequence[Sequence[Run]]:
+def runs_of_name(nodes: Path | None, wanted: JobName, namespace: str) -> Sequence[Sequence[Run]]:
     """Of every job that had the name, the oldest job first; also of those that are deleted."""
     pods: dict[str, list[KeptPod]] = {}
     readers: dict[str, tuple[Dialect, TrainingJob]] = {}
@@ -131,7 +131,10 @@ def _said(replica: Replica, line: str) -> Said:
     return Said(stamp, replica, line[: len(line) - len(text)].rstrip(), text)
 
 
-def _pods(nodes: Path, dialect: Dialect, job: TrainingJob) -> Sequence[KeptPod]:
+def _pods(nodes: Path | None, dialect: Dialect, job: TrainingJob) -> Sequence[KeptPod]:
+    """None at all of a cluster whose pods run elsewhere."""
+    if nodes is None:
+        return ()
     labels = ",".join(f"{name}={value}" for name, value in dialect.selector(job).items())
     return kept_logs(nodes, job.key.namespace, labels)
 

@@ -14,8 +14,10 @@ import yaml
 from tarragon.base.errors import Problem, TarragonError
 from tarragon.cli.files import Unreadable, named, read
 from tarragon.cli.local import ENVIRONMENTS, VOLUMES, WORKDIR, commands_missing, image_map, tensorflow_missing
+from tarragon.cli.onlyhere import only_here, this_machine
 from tarragon.cli.overrides import annotated, assigned, without_gpus
 from tarragon.cli.settings import NAMESPACE_FORM, Settings, home, is_namespace
+from tarragon.cli.target import Target
 from tarragon.cli.words import count, listed
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
@@ -44,6 +46,7 @@ class Changes:
     is_cpu_only: bool = False
     environments: Mapping[str, Path] = field(default_factory=dict)
     volumes: Mapping[str, Path] = field(default_factory=dict)
+    is_replacing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +57,14 @@ class Loaded:
     job: JsonObject
     others: Sequence[tuple[Resource[CustomObject], JsonObject]]
     notes: Sequence[str]
+    is_replacing: bool = False
 
     @property
     def namespace(self) -> str:
         return str(self.job["metadata"]["namespace"])
 
 
-def load(settings: Settings, name: str, changes: Changes) -> Loaded:
+def load(where: Target, settings: Settings, name: str, changes: Changes) -> Loaded:
     """Raises Refused with all problems, Unreadable, or another TarragonError about this machine."""
     documents = parse(name)
     document = only_job(documents)
@@ -69,20 +73,53 @@ def load(settings: Settings, name: str, changes: Changes) -> Loaded:
     framework = document.framework or FRAMEWORKS[0]
     job, notes = changed(document.manifest, changes)
     taken = intake(framework, job)
+    problems = [*taken.problems, *taken.unknown, *_namespaces(documents, settings)]
+    if problems:
+        raise refused(name, [document.placed(problem) for problem in problems])
+    fitted = _for_this_machine(framework, job, changes) if where.is_local else _for_a_cluster(where, job, changes)
+    if fitted.problems:
+        raise refused(name, [document.placed(problem) for problem in fitted.problems])
+    namespace = str(_metadata(job).get("namespace") or next(iter(_stated(documents)), where.namespace))
+    return Loaded(
+        framework=framework,
+        job=_in_namespace(fitted.job, namespace),
+        others=[_companion(other, namespace) for other in documents.others],
+        notes=[*notes, *_warnings(document, taken), *fitted.notes],
+        is_replacing=changes.is_replacing,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fitted:
+    """A job as the target needs it, and what must be said about it there."""
+
+    job: JsonObject
+    problems: Sequence[Problem] = ()
+    notes: Sequence[str] = ()
+
+
+def _for_this_machine(framework: Framework, job: JsonObject, changes: Changes) -> _Fitted:
     images, faults = image_map(home(), changes.environments)
     if faults:
         raise TarragonError(f"{home().images} can't be used", why="\n".join(map(str, faults)))
-    problems = [*taken.problems, *taken.unknown, *_namespaces(documents, settings)]
-    problems += commands_missing(job, images) if not problems else ()
-    if problems:
-        raise refused(name, [document.placed(problem) for problem in problems])
-    namespace = str(_metadata(job).get("namespace") or next(iter(_stated(documents)), settings.namespace))
-    return Loaded(
-        framework=framework,
-        job=_in_namespace(annotated(job, for_the_kubelet(Path.cwd(), changes)), namespace),
-        others=[_companion(other, namespace) for other in documents.others],
-        notes=[*notes, *_warnings(document, taken), *tensorflow_missing(job, framework, images)],
+    return _Fitted(
+        job=annotated(job, for_the_kubelet(Path.cwd(), changes)),
+        problems=list(commands_missing(job, images)),
+        notes=list(tensorflow_missing(job, framework, images)),
     )
+
+
+def _for_a_cluster(where: Target, job: JsonObject, changes: Changes) -> _Fitted:
+    """Nothing of this machine goes there; who seems to count on it is warned."""
+    notes = [f"warning: {text}" for text in only_here(job, this_machine())]
+    notes += [
+        f"warning: {flag} is about this machine: it changes nothing on {where.name}"
+        for flag, given in (("--env", changes.environments), ("--volume", changes.volumes))
+        if given
+    ]
+    if changes.is_cpu_only:
+        notes.append(f"warning: --cpu-only is meant for machines without GPUs: it holds on {where.name}, too")
+    return _Fitted(job=job, notes=notes)
 
 
 def for_the_kubelet(workdir: Path, changes: Changes) -> dict[str, str]:

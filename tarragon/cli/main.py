@@ -15,6 +15,7 @@ from tarragon.cli.told import bug, is_verbose, words
 from tarragon.cli.tree import Tree, reader_went
 
 INTERRUPTED = 130
+_ORDINARY = Settings()
 
 
 @click.pass_context
@@ -38,10 +39,16 @@ def main() -> NoReturn:
     sys.exit(call(sys.argv[1:]))
 
 
-def call(args: Sequence[str]) -> int:
+def plugin() -> NoReturn:
+    """`kubectl tarragon`: the same commands, about the cluster that kubectl is about."""
+    sys.excepthook = bug
+    sys.exit(call(sys.argv[1:], Settings(is_plugin=True)))
+
+
+def call(args: Sequence[str], settings: Settings = _ORDINARY) -> int:
     """One command line; everything that can be foreseen ends here, the rest is a bug and goes to sys.excepthook."""
     try:
-        code = root.main(args=list(args), prog_name="tarragon", standalone_mode=False, obj=Settings())
+        code = root.main(args=list(args), prog_name=settings.program, standalone_mode=False, obj=settings)
         sys.stdout.flush()
     except TarragonError as error:
         if is_verbose(args):

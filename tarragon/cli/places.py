@@ -11,33 +11,34 @@ from tarragon.cli.kept import log_folders
 from tarragon.cli.leftovers import used
 from tarragon.job.model import Replica
 from tarragon.kube.core import Pod
-from tarragon.localcluster.home import Home
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.ports import allotted
 from tarragon.localcluster.kubelet.translate import Address
 
 
-def addresses(place: Home, job: Known, replica: Replica) -> tuple[str, str]:
+def addresses(nodes: Path | None, job: Known, replica: Replica) -> tuple[str, str]:
     """A replica's service as the job knows it, and what stands for it here; empty where there is none yet."""
     group = job.job.group(replica.type) if job.job is not None else None
     if job.job is None or job.dialect is None or group is None:
         return "", ""
     address = Address(namespace=job.key.namespace, name=job.dialect.names.service(job.job, replica), port=group.port)
-    local = allotted(place.nodes).get(address)
+    local = allotted(nodes).get(address) if nodes is not None else None
     return f"{address.name}.{address.namespace}.svc:{address.port}", f"127.0.0.1:{local}" if local else ""
 
 
-def folders(place: Home, job: Known, pods: Mapping[Replica, Pod]) -> Iterator[tuple[str, Path]]:
-    """(what it is, where it lies), as far as it is there."""
-    shared = NodeFolder(place.nodes / "any")
+def folders(nodes: Path | None, job: Known, pods: Mapping[Replica, Pod]) -> Iterator[tuple[str, Path]]:
+    """(what it is, where it lies), as far as it is there; nothing of a cluster whose pods run elsewhere."""
+    if nodes is None:
+        return
+    shared = NodeFolder(nodes / "any")
     for kind, name in used({"spec": job.object.spec}):
         path = shared.claims / job.key.namespace / name
         if kind == "PersistentVolumeClaim" and path.exists():
             yield f"claim {name}", path
-    for replica, logs in sorted(log_folders(place.nodes, job).items(), key=lambda found: order(found[0])):
+    for replica, logs in sorted(log_folders(nodes, job).items(), key=lambda found: order(found[0])):
         yield f"logs of {replica}", logs
     for replica, pod in pods.items():
-        node = NodeFolder(place.nodes / pod.spec.node_name)
+        node = NodeFolder(nodes / pod.spec.node_name)
         volumes = node.pod(pod.metadata.uid).volumes
         if pod.spec.node_name and volumes.exists():
             yield f"volumes of {replica}", volumes

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 EVERYWHERE = (
-    "Everywhere: --context NAME, -n NAMESPACE, -v, --color auto|always|never. Every option has a "
-    "variable, too: TARRAGON_NAMESPACE=ml tarragon list."
+    "Everywhere: --context NAME, --kubeconfig FILE, -n NAMESPACE, -v, --color auto|always|never. Every option has "
+    "a variable, too: TARRAGON_NAMESPACE=ml tarragon list."
 )
 NAMESPACE_FORM = "lower-case letters, digits and -, at most 63 of them"
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -28,16 +28,27 @@ _COLORS: Mapping[str, ColorChoice] = MappingProxyType({"auto": "auto", "always":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`context`: empty or `local` is the embedded cluster of this home. `given_namespace` is empty where none was."""
+    """`context`, `kubeconfig` and `given_namespace` are empty where none was given.
+
+    `is_plugin`: called as `kubectl tarragon`, where the cluster is kubectl's unless another one is named.
+    """
 
     context: str = ""
+    kubeconfig: str = ""
+    is_plugin: bool = False
     given_namespace: str = ""
     is_verbose: bool = False
     color: ColorChoice = "auto"
 
     @property
-    def namespace(self) -> str:
-        return self.given_namespace or "default"
+    def is_local(self) -> bool:
+        """Whether it is the embedded cluster of this home: `local` always is."""
+        return self.context == LOCAL or not (self.context or self.kubeconfig or self.is_plugin)
+
+    @property
+    def program(self) -> str:
+        """How the help calls us."""
+        return "kubectl tarragon" if self.is_plugin else "tarragon"
 
     def terminal(self) -> Terminal:
         return here(self.color)
@@ -55,7 +66,9 @@ class Command(click.Command):
 
     def __init__(self, *args: object, **facts: object) -> None:
         super().__init__(*args, **facts)  # type: ignore[arg-type] # click's own signature, passed on
-        self.params += global_options(are_hidden=True)
+        taken = {name for param in self.params for name in param.opts}
+        # `up --kubeconfig FILE` writes one: a command's own option goes before the one that all have.
+        self.params += [param for param in global_options(are_hidden=True) if not taken & {*param.opts}]
         for param in self.params:
             self.name_variable(param)
 
@@ -89,7 +102,8 @@ def global_options(*, are_hidden: bool = False) -> list[click.Parameter]:
 
     return [
         option("--context", text="the cluster; `local`, the embedded one, is the default"),
-        option("-n", "--namespace", text="`default` by default"),
+        option("--kubeconfig", text="the file with the contexts; alone, its current context is the cluster"),
+        option("-n", "--namespace", text="the context's own by default"),
         option("-v", "--verbose", text="say more, and show tracebacks"),
         option("--color", text="auto by default", kind=click.Choice(list(_COLORS))),
     ]
@@ -112,6 +126,7 @@ def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None
 _CHANGES: Mapping[str, Callable[[Settings, str], Settings]] = MappingProxyType(
     {
         "context": lambda before, value: replace(before, context=value),
+        "kubeconfig": lambda before, value: replace(before, kubeconfig=value),
         "namespace": lambda before, value: replace(before, given_namespace=value),
         "verbose": lambda before, _: replace(before, is_verbose=True),
         "color": lambda before, value: replace(before, color=_COLORS[value]),

@@ -37,8 +37,8 @@ COMMANDS = MappingProxyType(
 """Name -> the module whose `command` it is."""
 
 FIRST_PAGE = """\
-Usage: tarragon [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
-Train TFJobs on this machine, as they would train on Kubernetes.
+Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
+{where}
 
   Train    run        submit FILE, follow its logs, exit with its result
            submit     submit FILE and return    validate  every problem in FILE
@@ -49,7 +49,8 @@ Train TFJobs on this machine, as they would train on Kubernetes.
   Cluster  operator
   More     version  completion
 
-First: {program} run examples/tensorflow/ps.yaml   Help: {program} COMMAND --help
+First: {program} run examples/tensorflow/ps.yaml
+Help:  {program} COMMAND --help
 """
 
 ELSEWHERE = MappingProxyType(
@@ -86,10 +87,18 @@ class Tree(click.Group):
             # Before click sees it: that would make it an exit code 1, as of a real error.
             raise click.exceptions.Exit(reader_went()) from error
 
-    def get_help(self, ctx: click.Context) -> str:  # noqa: ARG002 - as above
+    def get_help(self, ctx: click.Context) -> str:
         from tarragon.cli.invocation import here
 
-        return FIRST_PAGE.format(program=here()).rstrip()
+        return first_page(here(), ctx.find_root().info_name or "tarragon").rstrip()
+
+
+def first_page(program: str, name: str) -> str:
+    """`name` is how we are called in general, `program` how to call us from here."""
+    where = "Train TFJobs: on this machine by default, on Kubernetes with --context."
+    if name != "tarragon":
+        where = "Train TFJobs on the cluster of kubectl's current context."
+    return FIRST_PAGE.format(program=program, name=name, where=where)
 
 
 def reader_went() -> int:

@@ -12,20 +12,20 @@ from tarragon.cli.environment import installer
 from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.progress import FAILED, RUNNING, SUCCEEDED
 from tarragon.cli.hints import AFTERWARDS, MEANWHILE, hints
-from tarragon.cli.invocation import here
 from tarragon.cli.jobs import Known
 from tarragon.cli.kept import runs_of_job
 from tarragon.cli.local import environment_of
 from tarragon.cli.overrides import without_gpus
 from tarragon.cli.report.ending import Ending, failed, succeeded
 from tarragon.cli.report.outcome import UNFINISHED, exit_code
-from tarragon.cli.settings import home
 from tarragon.cli.style import Paint
+from tarragon.cli.target import Target
 from tarragon.cli.terminal import Sink, sink
 from tarragon.cli.tree import reader_went
 from tarragon.cli.words import elapsed, listed
 from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType, SuccessPolicy
+from tarragon.kube.meta import Key
 
 CANNOT = 1
 FORCED = 130
@@ -33,49 +33,55 @@ FORCED = 130
 
 def verdict(attended: Attendance, how: How, limit: float | None, paint: Paint) -> int:
     """The exit code, once it has been said why."""
-    follower = attended.follower
+    follower, where = attended.follower, attended.where
     name, key = follower.job.name, follower.job.key
     match how:
         case How.OVER:
             return result(attended, paint)
         case How.STOPPED:
-            _say(f"Stopped {name}: it is deleted{_kept(follower.job)}.", _logs(follower.job))
+            _say(f"Stopped {name}: it is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
             return exit_code(follower.progress, follower.job.status, is_gone=True)
         case How.FORCED:
-            _say(f"Killed {name}: it is deleted{_kept(follower.job)}.", _logs(follower.job))
+            _say(f"Killed {name}: it is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
             return FORCED
+        case How.LEFT:
+            _say(f"Left {name} alone: it goes on in {key.namespace} on {where.name}.", _meanwhile(where, key))
+            return UNFINISHED
         case How.TOO_LATE:
             words = f"{name} has not ended within {elapsed(limit or 0)}; it goes on."
-            _say(words, hints(here(), key, MEANWHILE))
+            _say(words, _meanwhile(where, key))
             return UNFINISHED
         case How.UNREAD:
-            _say(f"Nobody reads the logs any more; {name} goes on.", hints(here(), key, MEANWHILE))
+            _say(f"Nobody reads the logs any more; {name} goes on.", _meanwhile(where, key))
             return reader_went()
         case How.STUCK:
-            _say(stuck(follower), hints(here(), key, AFTERWARDS[1:]))
+            _say(stuck(follower), hints(where.prompt, key, AFTERWARDS[1:]))
             return CANNOT
 
 
 def result(attended: Attendance, paint: Paint) -> int:
     """Of a job that is over: its own result on stdout, all else on stderr."""
-    follower = attended.follower
+    follower, where = attended.follower, attended.where
     name, state = follower.job.name, follower.progress.state
     if follower.is_gone:
-        _say(f"{name} was deleted by somebody{_kept(follower.job)}.", _logs(follower.job))
+        _say(f"{name} was deleted by somebody{_kept(where, follower.job)}.", _logs(where, follower.job))
         return exit_code(follower.progress, follower.job.status, is_gone=True)
     if state in {SUCCEEDED, FAILED}:
         _print((succeeded if state == SUCCEEDED else failed)(ending(attended), paint))
         words = left_running(follower)
     else:
         words = f"{name} is suspended: nothing of it runs."
-    _say(words, hints(here(), follower.job.key, AFTERWARDS))
+    _say(words, hints(where.prompt, follower.job.key, AFTERWARDS))
     return exit_code(follower.progress, follower.job.status, is_gone=follower.is_gone)
 
 
 def ending(attended: Attendance) -> Ending:
     """Everything that is known of a job that has ended."""
-    job, book = attended.follower.job, attended.listener.book
-    runs, environment = runs_of_job(home().nodes, job), environment_of(job)
+    job, book, where = attended.follower.job, attended.listener.book, attended.where
+    runs = runs_of_job(where.nodes, job)
+    environment, install = (
+        _environment(job) if where.is_local else ("its image", "in the image's Dockerfile: pip install")
+    )
     return Ending(
         progress=attended.follower.progress,
         took=attended.took,
@@ -85,9 +91,15 @@ def ending(attended: Attendance) -> Ending:
         tails=book.tails,
         said=book.said,
         exit_codes=job.dialect.exit_codes if job.dialect is not None else SINCE_TRAINING_OPERATOR_1_5,
-        environment=str(environment.folder),
-        install=installer(environment),
+        environment=environment,
+        install=install,
     )
+
+
+def _environment(job: Known) -> tuple[str, str]:
+    """On this machine: the folder in which it ran, and what installs something there."""
+    found = environment_of(job)
+    return str(found.folder), installer(found)
 
 
 def deciding(job: Known) -> Sequence[Replica]:
@@ -119,13 +131,17 @@ def left_running(follower: Follower) -> str:
     return f"{listed(names)} still {verb}, as cleanPodPolicy is None; deleting the job ends what is left."
 
 
-def _kept(job: Known) -> str:
+def _kept(where: Target, job: Known) -> str:
     """One that never began has no logs."""
-    return ", its logs are kept" if runs_of_job(home().nodes, job) else ""
+    return ", its logs are kept" if runs_of_job(where.nodes, job) else ""
 
 
-def _logs(job: Known) -> Iterable[str]:
-    return hints(here(), job.key, AFTERWARDS[:1]) if _kept(job) else ()
+def _logs(where: Target, job: Known) -> Iterable[str]:
+    return hints(where.prompt, job.key, AFTERWARDS[:1]) if _kept(where, job) else ()
+
+
+def _meanwhile(where: Target, key: Key) -> Iterable[str]:
+    return hints(where.prompt, key, MEANWHILE)
 
 
 def _print(lines: Iterable[str]) -> None:

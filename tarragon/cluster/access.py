@@ -10,6 +10,7 @@ from pathlib import Path
 from tarragon.base.errors import TarragonError
 from tarragon.cluster.kubeconfig import Cluster, Config, User, decoded, load, merged
 from tarragon.cluster.transport import Server
+from tarragon.kube.reader import nearest
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its token, its namespace and the authority of its API server."""
@@ -110,4 +111,6 @@ def _file(path: str, what: str) -> bytes:
 def _no_context(name: str, config: Config) -> TarragonError:
     known = ", ".join(sorted(config.contexts)) or "none"
     what = f"there is no context {name!r}" if name else "no cluster is named: there is no current context"
-    return TarragonError(what, why=f"contexts that are there: {known}", remedy="name one with --context or KUBECONFIG")
+    meant = nearest(name, config.contexts) if name else None
+    remedy = f"did you mean {meant}?" if meant else "name one with --context, or another file with KUBECONFIG"
+    return TarragonError(what, why=f"contexts that are there: {known}", remedy=remedy)

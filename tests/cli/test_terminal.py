@@ -7,6 +7,7 @@ import pytest
 
 from tarragon.cli.hints import hints
 from tarragon.cli.invocation import invocation
+from tarragon.cli.target import Prompt
 from tarragon.cli.terminal import ColorChoice, Sink, decide
 from tarragon.kube.meta import Key
 
@@ -96,8 +97,11 @@ def test_a_path_with_spaces_can_be_pasted(tmp_path: Path) -> None:
 def test_hints_name_the_namespace_only_where_it_is_needed() -> None:
     wanted = [("logs", "logs"), ("follow", "logs --follow")]
 
-    assert list(hints("tarragon", Key("default", "digits"), wanted)) == [
+    assert list(hints(Prompt("tarragon", "default"), Key("default", "digits"), wanted)) == [
         "  logs     tarragon logs digits",
         "  follow   tarragon logs digits --follow",
     ]
-    assert next(hints("tarragon", Key("research", "digits"), wanted)) == "  logs     tarragon -n research logs digits"
+    assert (
+        next(hints(Prompt("tarragon", "default"), Key("research", "digits"), wanted))
+        == "  logs     tarragon -n research logs digits"
+    )

@@ -17,9 +17,9 @@ import click
 
 from tarragon.base.errors import TarragonError
 from tarragon.cli.environment import has_module, installer
-from tarragon.cli.session import require_local
 from tarragon.cli.settings import Command, Settings, home
 from tarragon.cli.style import painter
+from tarragon.cli.target import require_local
 from tarragon.cli.words import count
 from tarragon.localcluster.home import Home
 from tarragon.localcluster.kubelet.images import own_environment
@@ -46,7 +46,7 @@ class Finding:
 @click.pass_obj
 def command(settings: Settings) -> int:
     """Whether this machine can train, and what is missing. Exit code 1 when it can't."""
-    require_local(settings)
+    require_local(settings, "check")
     paint = painter(colors=settings.terminal().colors_out)
     findings = list(_findings(home()))
     for finding in findings:

@@ -10,12 +10,12 @@ import click
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.cli.arguments import complete_job
 from tarragon.cli.ending import delete
-from tarragon.cli.invocation import here
+from tarragon.cli.hints import spelled
 from tarragon.cli.jobs import Known, NoSuchJob, find
 from tarragon.cli.kept import runs_of_job
 from tarragon.cli.leftovers import leftovers
-from tarragon.cli.session import cluster, looking
-from tarragon.cli.settings import Command, Settings, home
+from tarragon.cli.settings import Command, Settings
+from tarragon.cli.target import Target, target
 from tarragon.cli.told import words
 from tarragon.cli.words import listed
 
@@ -36,35 +36,36 @@ async def _delete(settings: Settings, names: Sequence[str], clock: Clock) -> int
     """The exit code. One that is not there keeps none of the others."""
     jobs: dict[str, Known] = {}
     missing: list[NoSuchJob] = []
-    async with looking(settings) as looker:
+    where = target(settings)
+    async with where.looking() as looker:
         for name in names:
             try:
-                job = await find(looker, name, settings.namespace)
+                job = await find(looker, name, where.namespace)
             except NoSuchJob as error:
                 missing.append(error)
             else:
                 jobs[job.uid] = job
     if jobs:
-        await _delete_all(settings, list(jobs.values()), clock)
+        await _delete_all(where, list(jobs.values()), clock)
     for each in missing:
         click.echo(words(each), err=True)
     return NoSuchJob.exit_code if missing else 0
 
 
-async def _delete_all(settings: Settings, jobs: Sequence[Known], clock: Clock) -> None:
-    async with cluster(settings, clock) as http:
+async def _delete_all(where: Target, jobs: Sequence[Known], clock: Clock) -> None:
+    async with where.changing(clock) as http:
         for job in jobs:
-            click.echo(f"Deleting {job.name} in {job.key.namespace} on local ({home().folder})", err=True)
+            click.echo(f"Deleting {job.name} in {job.key.namespace} on {where.name}", err=True)
             await delete(http, job, clock)
             click.echo(f"{job.name} deleted")
-            left = _left(job)
+            left = _left(where, job)
             if left:
                 click.echo(left, err=True)
 
 
-def _left(job: Known) -> str:
+def _left(where: Target, job: Known) -> str:
     """What stays; a job that never began has no logs."""
     others = leftovers({"spec": job.object.spec})
-    logs = f"Its logs are kept: {here()} logs {job.key.name}" if runs_of_job(home().nodes, job) else ""
+    logs = f"Its logs are kept: {spelled(where.prompt, job.key, 'logs')}" if runs_of_job(where.nodes, job) else ""
     also = f"{'also left' if logs else 'Left'}, as others may use it: {listed(others)}" if others else ""
     return "; ".join(part for part in (logs, also) if part)

@@ -16,9 +16,9 @@ from tarragon.cli.jobs import Known, find, pods_of, sighting
 from tarragon.cli.kept import pods_of_job
 from tarragon.cli.places import addresses, folders
 from tarragon.cli.rows import reason, replicas
-from tarragon.cli.session import Looker, looking
-from tarragon.cli.settings import Command, Settings, home
+from tarragon.cli.settings import Command, Settings
 from tarragon.cli.style import STATES, Paint, painter
+from tarragon.cli.target import Looker, Target, target
 from tarragon.cli.words import age, elapsed, table
 from tarragon.cluster.port import Selection
 from tarragon.job.model import Replica
@@ -39,11 +39,12 @@ def command(settings: Settings, name: str) -> None:
 
 
 async def _describe(settings: Settings, name: str) -> None:
-    async with looking(settings) as looker:
-        job = await find(looker, name, settings.namespace)
+    where = target(settings)
+    async with where.looking() as looker:
+        job = await find(looker, name, where.namespace)
         listing = await looker.list(PODS, Selection(namespace=job.key.namespace, labels=job.selector))
         pods = newest(pods_of(job, listing.items))
-        events = await _events(looker, job, pods)
+        events = await _events(looker, where, job, pods)
     now = SystemClock().now()
     # Where no cluster runs, none of the pods does, whatever was stored of them.
     gone = frozenset(pod.metadata.uid for pod in pods.values()) if job.state == INTERRUPTED else frozenset()
@@ -52,8 +53,8 @@ async def _describe(settings: Settings, name: str) -> None:
     parts = (
         _head(job, progress, now, paint),
         _titled("Conditions", _conditions(job, now)),
-        _titled("Replicas", _members(job, progress)),
-        _titled("Folders", [f"{what:<22} {path}" for what, path in folders(home(), job, pods)]),
+        _titled("Replicas", _members(where, job, progress)),
+        _titled("Folders", [f"{what:<22} {path}" for what, path in folders(where.nodes, job, pods)]),
         _titled("Events", _told(events, now)),
     )
     for part in parts:
@@ -96,18 +97,21 @@ def _conditions(job: Known, now: dt.datetime) -> Sequence[str]:
     return table(("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows) if rows else ()
 
 
-def _members(job: Known, progress: Progress) -> Sequence[str]:
+def _members(where: Target, job: Known, progress: Progress) -> Sequence[str]:
+    """Only on this machine is there another address for the same thing."""
+    header = ("REPLICA", "STATE", "EXIT", "RESTARTS", "NODE", "ADDRESS", *(["HERE"] if where.is_local else []))
     rows = []
     for member in progress.members:
-        address, local = addresses(home(), job, member.replica)
+        address, local = addresses(where.nodes, job, member.replica)
         code = "-" if member.exit_code is None else str(member.exit_code)
-        rows.append((member.name, member.state, code, str(member.restarts), member.node or "-", address, local or "-"))
-    return table(("REPLICA", "STATE", "EXIT", "RESTARTS", "NODE", "ADDRESS", "HERE"), rows) if rows else ()
+        here = [local or "-"] if where.is_local else []
+        rows.append((member.name, member.state, code, str(member.restarts), member.node or "-", address, *here))
+    return table(header, rows) if rows else ()
 
 
-async def _events(looker: Looker, job: Known, pods: Mapping[Replica, Pod]) -> Sequence[JsonObject]:
+async def _events(looker: Looker, where: Target, job: Known, pods: Mapping[Replica, Pod]) -> Sequence[JsonObject]:
     """About the job and its pods, the oldest first."""
-    uids = {pod.metadata.uid for pod in pods.values()} | {pod.facts.uid for pod in pods_of_job(home().nodes, job)}
+    uids = {pod.metadata.uid for pod in pods.values()} | {pod.facts.uid for pod in pods_of_job(where.nodes, job)}
     listing = await looker.list(EVENTS.reading(dict), Selection(namespace=job.key.namespace))
     return in_order(of_job(listing.items, job, uids))
 

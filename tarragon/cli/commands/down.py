@@ -11,8 +11,8 @@ import click
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.jobs import all_jobs
-from tarragon.cli.session import require_local
 from tarragon.cli.settings import Command, Settings, home
+from tarragon.cli.target import require_local
 from tarragon.cli.words import count, listed
 from tarragon.cluster.port import EVERYTHING
 from tarragon.localcluster.home import Home
@@ -22,7 +22,7 @@ from tarragon.localcluster.home import Home
 @click.pass_obj
 def command(settings: Settings) -> None:
     """End the local cluster and all that runs in it. Jobs, logs and volumes stay for the next start."""
-    require_local(settings)
+    require_local(settings, "down")
     asyncio.run(_down(home(), SystemClock()))
 
 

@@ -11,8 +11,8 @@ from tarragon.cli.arguments import complete_job
 from tarragon.cli.jobs import find
 from tarragon.cli.output import FORMS, TEXTS, show
 from tarragon.cli.rows import header, row
-from tarragon.cli.session import looking
 from tarragon.cli.settings import Command, Settings
+from tarragon.cli.target import target
 
 
 @click.command("get", cls=Command)
@@ -25,8 +25,9 @@ def command(settings: Settings, name: str, form: str) -> None:
 
 
 async def _get(settings: Settings, name: str, form: str) -> None:
-    async with looking(settings) as looker:
-        job = await find(looker, name, settings.namespace)
+    where = target(settings)
+    async with where.looking() as looker:
+        job = await find(looker, name, where.namespace)
         if form in TEXTS:
             click.echo(TEXTS[form](await looker.get(job.framework.resource.reading(dict), job.key)))
             return

@@ -7,8 +7,8 @@ import asyncio
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.session import require_local
 from tarragon.cli.settings import Command, Settings, home
+from tarragon.cli.target import require_local
 
 
 @click.command("kubeconfig", cls=Command)
@@ -21,6 +21,6 @@ def command(settings: Settings) -> None:
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     from tarragon.localcluster.daemon import ensure_running
 
-    require_local(settings)
+    require_local(settings, "kubeconfig")
     asyncio.run(ensure_running(home(), SystemClock()))
     click.echo(home().kubeconfig)

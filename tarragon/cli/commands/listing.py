@@ -14,8 +14,8 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.jobs import Known, all_jobs, known
 from tarragon.cli.output import FORMS, TEXTS, as_list, show
 from tarragon.cli.rows import deleted, header, least, row
-from tarragon.cli.session import looking, watching
 from tarragon.cli.settings import Command, Settings
+from tarragon.cli.target import Target, target
 from tarragon.cluster.errors import Unavailable
 from tarragon.cluster.port import Cluster, Selection
 from tarragon.cluster.reflector import Cache, Trouble
@@ -30,6 +30,7 @@ class Wanted:
     """Which jobs, and how they are shown."""
 
     settings: Settings
+    where: Target
     selection: Selection
     form: str
 
@@ -63,13 +64,14 @@ def command(settings: Settings, everywhere: bool, labels: str, watches: bool, fo
         raise click.BadParameter(str(error), param_hint="--selector") from error
     if watches and form not in {"table", "wide"}:
         raise click.UsageError(f"--watch prints a table, not {form}")
-    selection = Selection(namespace="" if everywhere else settings.namespace, labels=labels)
-    wanted = Wanted(settings=settings, selection=selection, form=form)
+    where = target(settings)
+    selection = Selection(namespace="" if everywhere else where.namespace, labels=labels)
+    wanted = Wanted(settings=settings, where=where, selection=selection, form=form)
     asyncio.run(_watch(wanted, SystemClock()) if watches else _list(wanted, SystemClock()))
 
 
 async def _list(wanted: Wanted, clock: Clock) -> None:
-    async with looking(wanted.settings) as looker:
+    async with wanted.where.looking() as looker:
         jobs = await all_jobs(looker, wanted.selection)
         if wanted.form in TEXTS:
             whole = [await looker.get(job.framework.resource.reading(dict), job.key) for job in jobs]
@@ -89,7 +91,7 @@ async def _watch(wanted: Wanted, clock: Clock) -> None:
     """Rows as they change, the header once. Ends with Ctrl-C, or with the cluster."""
     changes: asyncio.Queue[Change | Unavailable] = asyncio.Queue()
     rows: dict[Key, Sequence[str]] = {}
-    async with watching(wanted.settings) as cluster:
+    async with wanted.where.watching() as cluster:
         tasks = [asyncio.create_task(_cache(cluster, each, wanted, changes).run()) for each in FRAMEWORKS]
         show([least(wanted.header), wanted.header], wanted.settings, shown=1)
         try:

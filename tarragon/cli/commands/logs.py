@@ -12,21 +12,25 @@ from dataclasses import dataclass
 import click
 
 from tarragon.base.clock import Clock, SystemClock
+from tarragon.base.errors import TarragonError
 from tarragon.cli.arguments import complete_job, duration
 from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.lines import shown
 from tarragon.cli.follow.listening import Listener
-from tarragon.cli.following import follow
 from tarragon.cli.jobs import JobName, Known, NoSuchJob, find, parse
 from tarragon.cli.kept import Run, Said, lines, runs_of_job, runs_of_name
-from tarragon.cli.session import looking
-from tarragon.cli.settings import Command, Settings, home
+from tarragon.cli.podlogs import lines_of, pod_logs, unread
+from tarragon.cli.settings import Command, Settings
 from tarragon.cli.style import REPLICA_TYPES, painter
+from tarragon.cli.target import Target, target
 from tarragon.cli.terminal import Sink, sink
 from tarragon.cli.words import count
-from tarragon.cluster.port import LogOptions
+from tarragon.cluster.port import Cluster, LogOptions
 from tarragon.job.model import Replica
+from tarragon.job.phase import Phase
 from tarragon.kube.meta import Key
+
+_GONE = "{} keeps no logs of jobs that are deleted: there, a log goes with its pod"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,43 +140,67 @@ def command(
 
 async def _logs(settings: Settings, name: str, wanted: Filter, following: Clock | None) -> None:
     """With a clock it goes on until the job is over."""
-    printer = Printer(wanted, settings)
-    async with looking(settings) as looker:
+    printer, where = Printer(wanted, settings), target(settings)
+    if wanted.life is not None and where.nodes is None:
+        raise TarragonError(
+            f"{where.name} keeps no logs of earlier jobs",
+            why="there, a log goes with its pod",
+            remedy="leave out --run: what the newest job has said is there as long as its pods are",
+        )
+    async with where.looking() as looker:
         try:
-            job = await find(looker, name, settings.namespace)
-        except NoSuchJob:
-            printer.kept(_kept_of_name(settings, name, wanted))
+            job = await find(looker, name, where.namespace)
+        except NoSuchJob as error:
+            if where.nodes is None:
+                raise NoSuchJob(error.what, why=_GONE.format(where.name), remedy=error.remedy) from error
+            printer.kept(_kept_of_name(where, name, wanted))
             return
     if wanted.life is not None:
-        printer.kept(
-            _said(_life(runs_of_name(home().nodes, _named(job), job.key.namespace), job.key, wanted.life), wanted)
-        )
+        lives = runs_of_name(where.nodes, _named(job), job.key.namespace)
+        printer.kept(_said(_life(lives, job.key, wanted.life), wanted))
     elif following is not None and not job.status.phase.is_final:
-        await _follow(job, following, wanted, printer)
+        await _follow(where, job, following, wanted, printer)
+    elif where.nodes is None:
+        async with where.watching() as cluster:
+            await _asked(cluster, job, wanted, printer)
     else:
-        runs = runs_of_job(home().nodes, job)
-        lives = runs_of_name(home().nodes, _named(job), job.key.namespace)
+        runs = runs_of_job(where.nodes, job)
+        lives = runs_of_name(where.nodes, _named(job), job.key.namespace)
         _tell_earlier(job.key.name, len(lives) - bool(runs))
         printer.kept(_said(runs, wanted))
+
+
+async def _asked(cluster: Cluster, job: Known, wanted: Filter, printer: Printer) -> None:
+    """What the cluster's pods have said until now."""
+    found = await pod_logs(cluster, job, wanted.wants, log_options(wanted))
+    for text in found.notes:
+        click.echo(text, err=True)
+    printer.kept(lines_of(found, wanted.tail))
+
+
+def log_options(wanted: Filter) -> LogOptions:
+    """What the cluster can leave out for us."""
+    since = None if wanted.since is None else max(1, int(wanted.since))
+    return LogOptions(tail_lines=wanted.tail, since_seconds=since, previous=wanted.previous)
 
 
 def _named(job: Known) -> JobName:
     return JobName((job.framework,), job.key.name)
 
 
-def _kept_of_name(settings: Settings, name: str, wanted: Filter) -> Iterator[Said]:
+def _kept_of_name(where: Target, name: str, wanted: Filter) -> Iterator[Said]:
     """Of a job that is not there any more. Raises NoSuchJob when nothing was ever heard of it."""
     named = parse(name)
-    lives = runs_of_name(home().nodes, named, settings.namespace)
+    lives = runs_of_name(where.nodes, named, where.namespace)
     if not lives:
         raise NoSuchJob(
-            f'there is no job "{name}" in namespace {settings.namespace}, and no log of one',
-            remedy="`tarragon list -A` shows all there are",
+            f'there is no job "{name}" in namespace {where.namespace}, and no log of one',
+            remedy="`list -A` shows all there are",
         )
     click.echo(f"{name} is deleted; these logs were kept.", err=True)
     if wanted.life is None:
         _tell_earlier(named.name, len(lives) - 1)
-    return _said(_life(lives, Key(settings.namespace, named.name), -1 if wanted.life is None else wanted.life), wanted)
+    return _said(_life(lives, Key(where.namespace, named.name), -1 if wanted.life is None else wanted.life), wanted)
 
 
 def _life(lives: Sequence[Sequence[Run]], key: Key, number: int) -> Sequence[Run]:
@@ -189,10 +217,15 @@ def _tell_earlier(name: str, earlier: int) -> None:
         click.echo(f"{count(earlier, 'earlier run')} of {name} {verb} kept: `--run 1` reads the oldest.", err=True)
 
 
-async def _follow(job: Known, clock: Clock, wanted: Filter, printer: Printer) -> None:
-    beginning = LogOptions(tail_lines=wanted.tail, since_seconds=None if wanted.since is None else int(wanted.since))
-    listener = Listener(job.framework.main_container, clock, printer.said, beginning)
-    await follow(Follower(job, clock, lambda _: None, listener), clock, lambda text: click.echo(text, err=True))
+async def _follow(where: Target, job: Known, clock: Clock, wanted: Filter, printer: Printer) -> None:
+    def note(text: str) -> None:
+        click.echo(text, err=True)
+
+    listener = Listener(job.framework.main_container, clock, printer.said, log_options(wanted))
+    listener.on_unread(lambda replica, error: note(unread(replica, error)))
+    if not where.is_local and job.status.phase is not Phase.RUNNING:
+        note(f"{job.name} is {job.state}: its logs come when its replicas begin.")
+    await where.follow(Follower(job, clock, lambda _: None, listener), clock, note)
 
 
 def _said(runs: Sequence[Run], wanted: Filter) -> Iterator[Said]:

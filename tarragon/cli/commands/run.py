@@ -12,11 +12,11 @@ from tarragon.cli.attending import Attendance
 from tarragon.cli.commands.submit import submitted
 from tarragon.cli.filecommand import FileCommand, changes, one_file
 from tarragon.cli.hints import MEANWHILE, hints
-from tarragon.cli.invocation import here
 from tarragon.cli.loading import Loaded, load
-from tarragon.cli.session import require_local
 from tarragon.cli.settings import Settings
 from tarragon.cli.style import painter
+from tarragon.cli.target import Target, target
+from tarragon.cli.terminal import Terminal
 from tarragon.cli.verdict import verdict
 
 
@@ -29,25 +29,26 @@ def command(ctx: click.Context, *, file: str | None, option: str | None, detach:
     """Train the job of FILE, with all it needs, and exit with its result. FILE may be - or a URL.
 
     \b
-    Ctrl-C stops the job, a second one kills it.
+    On this machine Ctrl-C stops the job, a second one kills it; on a cluster
+    it leaves the job alone.
     Exit codes: 0 succeeded, 1 an error of ours, 2 problems in FILE, 100 failed,
-    101 not finished in time, 103 deleted or suspended, 104 evicted,
+    101 not finished in time, or left alone, 103 deleted or suspended, 104 evicted,
     130 killed by a second Ctrl-C, 141 nobody reads the logs any more (run | head)
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     settings = ctx.ensure_object(Settings)
-    require_local(settings)
-    loaded = load(settings, one_file(file, option), changes(ctx))
+    where = target(settings)
+    loaded = load(where, settings, one_file(file, option), changes(ctx))
     if not detach:
-        return asyncio.run(_run(settings, loaded, limit))
-    job = asyncio.run(submitted(settings, loaded, SystemClock()))
+        return asyncio.run(_run(where, settings.terminal(), loaded, limit))
+    job = asyncio.run(submitted(where, loaded, SystemClock()))
     click.echo(job.name)
-    click.echo("\n".join(hints(here(), job.key, MEANWHILE)), err=True)
+    click.echo("\n".join(hints(where.prompt, job.key, MEANWHILE)), err=True)
     return 0
 
 
-async def _run(settings: Settings, loaded: Loaded, limit: float | None) -> int:
+async def _run(where: Target, terminal: Terminal, loaded: Loaded, limit: float | None) -> int:
     clock = SystemClock()
-    job = await submitted(settings, loaded, clock)
-    attendance = Attendance(job, settings, clock)
+    job = await submitted(where, loaded, clock)
+    attendance = Attendance(job, where, terminal, clock)
     how = await attendance.attend(limit)
-    return verdict(attendance, how, limit, painter(colors=settings.terminal().colors_out))
+    return verdict(attendance, how, limit, painter(colors=terminal.colors_out))

@@ -14,8 +14,8 @@ import click
 from tarragon.base.clock import SystemClock
 from tarragon.cli.installing import install
 from tarragon.cli.nodes import WantedNode, node, settings_of
-from tarragon.cli.session import require_local
 from tarragon.cli.settings import Command, Settings, home
+from tarragon.cli.target import require_local
 
 if TYPE_CHECKING:
     from tarragon.localcluster.presence import Server
@@ -54,7 +54,7 @@ def command(
     from tarragon.localcluster.serving import serve
     from tarragon.operator.run import run
 
-    require_local(settings)
+    require_local(settings, "up")
     logs.configure("json" if background else "text", "debug" if settings.is_verbose else "info", sys.stderr)
     wanted = ClusterSettings(
         home=home(),

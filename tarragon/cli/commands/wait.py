@@ -9,11 +9,10 @@ import click
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.cli.arguments import complete_job, duration
 from tarragon.cli.follow.follower import Follower
-from tarragon.cli.following import follow
 from tarragon.cli.jobs import Known, find
 from tarragon.cli.report.outcome import exit_code
-from tarragon.cli.session import looking
 from tarragon.cli.settings import Command, Settings
+from tarragon.cli.target import Target, target
 from tarragon.cli.words import elapsed
 
 
@@ -39,16 +38,17 @@ def command(settings: Settings, name: str, limit: float | None) -> int:
 
 async def _wait(settings: Settings, name: str, limit: float | None) -> int:
     clock = SystemClock()
-    async with looking(settings) as looker:
-        job = await find(looker, name, settings.namespace)
+    where = target(settings)
+    async with where.looking() as looker:
+        job = await find(looker, name, where.namespace)
     follower = Follower(job, clock, lambda _: None)
     if not follower.is_over:
-        await _until_over(follower, clock, limit)
+        await _until_over(where, follower, clock, limit)
     click.echo(_told(follower, job, clock))
     return exit_code(follower.progress, follower.job.status, is_gone=follower.is_gone)
 
 
-async def _until_over(follower: Follower, clock: Clock, limit: float | None) -> None:
+async def _until_over(where: Target, follower: Follower, clock: Clock, limit: float | None) -> None:
     def note(text: str) -> None:
         click.echo(text, err=True)
 
@@ -56,7 +56,7 @@ async def _until_over(follower: Follower, clock: Clock, limit: float | None) -> 
         note(f"Waiting for {follower.job.name} without a limit; --timeout sets one.")
     try:
         async with asyncio.timeout(limit):
-            await follow(follower, clock, note)
+            await where.follow(follower, clock, note)
     except TimeoutError:
         note(f"{follower.job.name} has not ended within {elapsed(limit or 0)}.")
 

@@ -37,8 +37,13 @@ class Listener:
         self._said = said
         self._beginning = beginning
         self._tasks: dict[Instance, asyncio.Task[None]] = {}
+        self._unread: Callable[[Replica, ApiError], None] = lambda _replica, _error: None
         self.error: BaseException | None = None
         """Why nobody can be told any more: whoever reads our output has gone, or we have a bug."""
+
+    def on_unread(self, tell: Callable[[Replica, ApiError], None]) -> None:
+        """Call it when a log that should be there is refused. May come more than once."""
+        self._unread = tell
 
     def listen(self, cluster: Cluster, pods: Mapping[Replica, Pod], failed: Callable[[], None]) -> None:
         """Begin with every container that has begun since the last call; `failed` is called when `error` is set."""
@@ -101,7 +106,8 @@ class Listener:
         except Unavailable:
             # A line that was cut off is dropped: it comes again, whole.
             return False
-        except ApiError:
+        except ApiError as error:
+            self._unread(instance.replica, error)
             return True
         self._hear(instance, lines.finish())
         return True

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from tarragon.base.clock import Clock
 from tarragon.cli.jobs import Known
-from tarragon.cluster.errors import Unauthorized, Unavailable
+from tarragon.cluster.errors import Forbidden, Unauthorized, Unavailable
 from tarragon.cluster.port import Cluster, Selection
 from tarragon.cluster.reflector import Cache, Trouble
 from tarragon.kube.core import PODS, Pod
@@ -17,11 +17,13 @@ from tarragon.kube.meta import CustomObject
 
 
 class Live:
-    """Valid within `watching`. `trouble` is set when the cluster is gone: then nothing here changes any more."""
+    """Valid within `watching`. `trouble` is set when the cluster is gone, or does not let us
+    look: then nothing here changes any more.
+    """
 
     def __init__(self, cluster: Cluster, job: Known, clock: Clock) -> None:
         self.cluster = cluster
-        self.trouble: Unavailable | Unauthorized | None = None
+        self.trouble: Unavailable | Unauthorized | Forbidden | None = None
         self._key = job.key
         self._uid = job.uid
         self._news = asyncio.Event()
@@ -80,6 +82,6 @@ class Live:
         self._news.set()
 
     def _troubled(self, trouble: Trouble) -> None:
-        if isinstance(trouble.error, Unavailable | Unauthorized):
+        if isinstance(trouble.error, Unavailable | Unauthorized | Forbidden):
             self.trouble = trouble.error
             self._news.set()

@@ -1,0 +1,127 @@
+"""Naming another cluster, and what is said where it can't be had: no server is needed for any of it."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tarragon.localcluster.home import Home
+from tests.cli.conftest import Shell
+from tests.cli.manifests import worker
+
+
+def kubeconfig(path: Path, server: str, *contexts: str, current: str = "") -> str:
+    """JSON is YAML, too."""
+    config = {
+        "clusters": [{"name": "here", "cluster": {"server": server}}],
+        "users": [{"name": "me", "user": {"token": "secret"}}],
+        "contexts": [
+            {"name": name, "context": {"cluster": "here", "user": "me", "namespace": "research"}} for name in contexts
+        ],
+        "current-context": current,
+    }
+    path.write_text(json.dumps(config))
+    return str(path)
+
+
+@pytest.fixture
+def closed() -> str:
+    """A server of which nobody listens any more."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def outside(shell: Shell, closed: str) -> Shell:
+    """Somebody with a kubeconfig of two clusters, of which none answers."""
+    path = kubeconfig(shell.folder / "kubeconfig", closed, "prod", "staging", current="staging")
+    return replace(shell, variables={"KUBECONFIG": path})
+
+
+def test_a_misspelled_context_is_told_the_nearest_and_all_there_are(outside: Shell) -> None:
+    ended = outside("--context", "prd", "list")
+
+    assert ended.code == 1
+    assert ended.err.splitlines() == [
+        "Error: there is no context 'prd'",
+        "  contexts that are there: prod, staging",
+        "  did you mean prod?",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["get", "digits"], ["wait", "digits"], ["logs", "digits"], ["delete", "x"]]
+)
+def test_a_cluster_that_does_not_answer_is_named_with_what_may_help(
+    outside: Shell, closed: str, words: list[str]
+) -> None:
+    ended = outside("--context", "prod", *words)
+
+    assert ended.code == 1
+    assert ended.err.splitlines() == [
+        f"Error: context prod ({closed}) does not answer",
+        f"  cannot connect to {closed}: Connection refused",
+        "  is it up, and can this machine reach it (VPN, proxy, firewall)?",
+    ]
+
+
+def test_a_job_for_a_cluster_that_does_not_answer_is_not_run_here_instead(outside: Shell) -> None:
+    name = outside.file("job.yaml", worker("digits", "print(1)"))
+
+    ended = outside("--context", "prod", "run", name)
+
+    assert ended.code == 1
+    assert "context prod" in ended.err
+    assert not Home(outside.home).store.exists()
+
+
+def test_a_cluster_is_named_by_a_variable_a_file_or_a_file_in_a_variable(outside: Shell, closed: str) -> None:
+    file = outside.variables["KUBECONFIG"]
+    none = replace(outside, variables={"KUBECONFIG": "/nowhere"})
+
+    assert (
+        f"context prod ({closed})"
+        in replace(outside, variables={**outside.variables, "TARRAGON_CONTEXT": "prod"})("list").err
+    )
+    assert f"context staging ({closed})" in none("--kubeconfig", file, "list").err
+    assert f"context prod ({closed})" in none("list", "--kubeconfig", file, "--context", "prod").err
+    assert f"context staging ({closed})" in replace(none, variables={"TARRAGON_KUBECONFIG": file})("list").err
+
+
+def test_local_is_always_the_embedded_cluster(outside: Shell) -> None:
+    named = replace(outside, variables={**outside.variables, "TARRAGON_CONTEXT": "prod"})
+
+    ended = named("--context", "local", "list")
+
+    assert ended.code == 0
+    assert "There is no local cluster" in ended.err
+
+
+def test_a_kubeconfig_of_ones_own_does_not_make_its_cluster_the_default(outside: Shell) -> None:
+    assert "There is no local cluster" in outside("list").err
+
+
+@pytest.mark.parametrize("command", ["up", "down", "kubeconfig"])
+def test_what_only_the_embedded_cluster_has_is_refused_for_another_one(outside: Shell, command: str) -> None:
+    ended = outside("--context", "prod", command)
+
+    assert ended.code == 1
+    assert ended.err.splitlines()[0] == (
+        f"Error: `{command}` is about the embedded cluster of this machine, not about context prod"
+    )
+    assert "--context local means the embedded one" in ended.err
+
+
+def test_up_writes_a_kubeconfig_where_all_others_read_one(outside: Shell) -> None:
+    going = outside.start("up", "--kubeconfig", "mine")
+    going.until("ready")
+
+    listed = outside("--kubeconfig", "mine", "list")
+    outside("down")
+    going.ended()
+
+    assert (listed.code, listed.err) == (0, "No jobs in namespace default; -A shows all\n")
