@@ -7,10 +7,12 @@ ApiError                 reason, message and details of the metav1.Status
   Invalid                422: the object breaks the schema; `causes` names each field
   BadRequest             400
   Unauthorized           401: the credentials are wrong or stale
+    NoCredentials        there are none to show: worded for a person, with a remedy
   Forbidden              403: no permission, a quota or an admission refusal
   Expired                410: the resourceVersion is older than the history; list anew
   TooManyRequests        429: wait `retry_after` seconds
   Unavailable            no answer at all, or 5xx: try again later
+    Unreachable          nobody is there
 """
 
 from __future__ import annotations
@@ -65,6 +67,17 @@ class Unauthorized(ApiError):
     """401."""
 
 
+class NoCredentials(Unauthorized):
+    """401 before any server was asked: a program or a file that says who we are fails. Worded for a person."""
+
+    def __init__(self, what: str, *, why: str = "", remedy: str = "") -> None:
+        super().__init__(
+            {"kind": "Status", "status": "Failure", "code": 401, "reason": "Unauthorized", "message": what}
+        )
+        self.why = why
+        self.remedy = remedy
+
+
 class Forbidden(ApiError):
     """403."""
 
@@ -79,6 +92,10 @@ class TooManyRequests(ApiError):
 
 class Unavailable(ApiError):
     """No answer, or 5xx."""
+
+
+class Unreachable(Unavailable):
+    """Nobody is there: no connection could be made, or nothing came in time. To ask again at once is of no use."""
 
 
 _BY_REASON: dict[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expired": Expired, "Gone": Expired}
@@ -105,6 +122,12 @@ def from_status(status: dict[str, Any]) -> ApiError:
 
 def unavailable(message: str) -> Unavailable:
     """No HTTP answer came at all."""
-    return Unavailable(
-        {"kind": "Status", "status": "Failure", "code": 503, "reason": "ServiceUnavailable", "message": message}
-    )
+    return Unavailable(_nothing_came(message))
+
+
+def unreachable(message: str) -> Unreachable:
+    return Unreachable(_nothing_came(message))
+
+
+def _nothing_came(message: str) -> dict[str, Any]:
+    return {"kind": "Status", "status": "Failure", "code": 503, "reason": "ServiceUnavailable", "message": message}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
+from tarragon.base.clock import Clock, SystemClock
 from tarragon.cluster.errors import BadRequest, Expired, from_status, unavailable
 from tarragon.cluster.port import (
     EVERYTHING,
@@ -30,6 +31,9 @@ T = TypeVar("T")
 _PAGE = 500
 """Objects asked for at once, as kubectl does: a page of pods is then about a megabyte."""
 
+_ATTEMPTS_BY_PAGES = 2
+"""Servers forget every five minutes: a second attempt has the time that the first one lacked."""
+
 _WATCH_SECONDS = (300, 600)
 """How long a watch is asked to last. Drawn anew each time, so that a server's clients do not all come back at once."""
 
@@ -39,6 +43,7 @@ _SILENCE_SECONDS = 150.0
 It may also be well: kube-apiserver 1.20 sends none for kinds to which nothing has happened since it started (seen).
 """
 
+_CLOCK = SystemClock()
 _PLAIN_DELETE = DeleteOptions()
 _WHOLE_LOG = LogOptions()
 
@@ -75,8 +80,9 @@ class _Versioned(msgspec.Struct):
 class Http:
     """A Kubernetes API at the other end of a wire. Use it as an async context manager, or close it."""
 
-    def __init__(self, server: Server, dice: random.Random) -> None:
-        self._transport = Transport(server)
+    def __init__(self, server: Server, dice: random.Random, clock: Clock = _CLOCK) -> None:
+        """The clock is for the pauses between attempts. Raises NoCredentials for a token that none can be."""
+        self._transport = Transport(server, dice, clock)
         self._url = server.url
         self._dice = dice
 
@@ -94,11 +100,11 @@ class Http:
         return self._read(answer, resource.model)
 
     async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
-        try:
-            return await self._list(resource, selection, {"limit": str(_PAGE)})
-        except Expired:
-            # A busy server forgot the moment of our first page before we asked for the last: take all in one piece.
-            return await self._list(resource, selection, {})
+        for _ in range(_ATTEMPTS_BY_PAGES):
+            with suppress(Expired):
+                return await self._list(resource, selection, {"limit": str(_PAGE)})
+        # A busy server forgets the moment of our first page before we ask for the last: take all in one piece.
+        return await self._list(resource, selection, {})
 
     async def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
         request = Request(

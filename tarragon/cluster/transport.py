@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import ssl
-import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from base64 import b64encode
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
+from multidict import CIMultiDict
 from yarl import URL
 
-from tarragon.cluster.errors import ApiError, Unavailable, from_status, unavailable
+from tarragon.base.clock import Clock
+from tarragon.cluster import retries, tls
+from tarragon.cluster.credentials import Credentials, Fixed, Identity, authorization
+from tarragon.cluster.errors import ApiError, Unreachable, from_status, unavailable, unreachable
+
+T = TypeVar("T")
 
 _CONNECTIONS = 32
 """More of them cost a server more than they give a client (measured)."""
 
 _SENT_AT_ONCE = 2**20
 _CONNECT_SECONDS = 10.0
+_TUNNEL_SECONDS = 60.0
+"""How long a proxy may take to let us through. A turn in the queue for a connection counts, too."""
 _ANSWER_SECONDS = 70.0
 """kube-apiserver itself gives up on a plain request after 60 s and says so: let its words come first."""
 
@@ -47,7 +55,9 @@ _REASONS = {
 class Server:
     """Where an API server is and how to be let in; everything as data, so that it never depends on files or variables.
 
-    Certificates and the key are PEM. Without `ca_data` the system's authorities decide.
+    Certificates and the key are PEM. Without `ca_data` the system's authorities decide. `credentials`, where they are
+    given, decide instead of token and client certificate: for whoever's identity changes. `headers` go with each
+    request. `proxy_url` is of an HTTP proxy, with its user and password if it wants them.
     """
 
     url: str
@@ -57,6 +67,9 @@ class Server:
     client_key: bytes = field(default=b"", repr=False)
     tls_server_name: str = ""
     skip_tls_verify: bool = False
+    proxy_url: str = field(default="", repr=False)
+    headers: tuple[tuple[str, str], ...] = ()
+    credentials: Credentials | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,17 +84,23 @@ class Request:
     silence: float | None = None
 
 
-class Silent(Unavailable):
+class Silent(Unreachable):
     """A stream that had begun brought nothing for as long as its request allows: it may be quiet, or dead."""
 
 
 class Transport:
     """Sends requests. Must be closed; then every stream that is still open ends with Unavailable."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, dice: random.Random, clock: Clock) -> None:
         self._server = server
         self._base = URL(server.url)
-        self._tls: ssl.SSLContext | bool = _tls(server) if self._base.scheme == "https" else True
+        self._proxy = _Proxy(server.proxy_url)
+        self._dice = dice
+        self._clock = clock
+        self._credentials = server.credentials or Fixed(
+            Identity(authorization(server.token), server.client_certificate, server.client_key)
+        )
+        self._trust = _Trust(server)
         self._calls: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._closed = False
@@ -94,58 +113,110 @@ class Transport:
 
     async def call(self, request: Request) -> bytes:
         """The body of the answer."""
-        if self._calls is None:
-            self._calls = self._session(_CONNECTIONS)
-        async with self._answer(self._calls, request, _ANSWER_SECONDS) as response:
-            return await response.read()
+        return await self._persist(request, self._call)
 
     async def stream(self, request: Request) -> AsyncGenerator[bytes, None]:
         """The body in pieces as they come, cut anywhere. Raises Silent in the middle of it."""
+        response = await self._persist(request, self._begin)
+        try:
+            with self._told(request):
+                try:
+                    async for chunk in response.content.iter_any():
+                        yield chunk
+                except TimeoutError as error:
+                    raise Silent(_late(self._server, request).status) from error
+        finally:
+            _hang_up(response)
+            response.release()
+
+    async def _persist(self, request: Request, attempt: Callable[[Request], Awaitable[T]]) -> T:
+        number = 0
+        while True:
+            try:
+                return await attempt(request)
+            except ApiError as error:
+                pause = retries.pause(request.method, error, number, self._dice)
+                if pause is None or self._closed:
+                    raise
+            await self._clock.sleep(pause)
+            number += 1
+
+    async def _call(self, request: Request) -> bytes:
+        if self._calls is None:
+            self._calls = self._session(_CONNECTIONS)
+        response = await self._answer(self._calls, request, _ANSWER_SECONDS)
+        with self._told(request):
+            async with response:
+                return await response.read()
+
+    async def _begin(self, request: Request) -> aiohttp.ClientResponse:
         if self._streams is None:
             self._streams = self._session(0)
-        async with self._answer(self._streams, request, request.silence) as response:
-            try:
-                async for chunk in response.content.iter_any():
-                    yield chunk
-            except TimeoutError as error:
-                raise Silent(_late(self._server, request).status) from error
-            finally:
-                _hang_up(response)
+        return await self._answer(self._streams, request, request.silence)
 
     def _session(self, connections: int) -> aiohttp.ClientSession:
         if self._closed:
             raise self._is_closed()
-        headers = {"Accept": "application/json", "User-Agent": "tarragon", "Accept-Encoding": "identity"}
-        if self._server.token:
-            headers["Authorization"] = f"Bearer {self._server.token}"
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections, ssl=self._tls),
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=connections),
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers=headers,
+            headers=_headers(self._server),
             trust_env=False,
         )
+        # It would send a DELETE again whose connection broke: the second answer says that there is nothing to delete.
+        session._retry_connection = False  # noqa: SLF001 - there is no other way to say it
+        return session
 
-    @asynccontextmanager
     async def _answer(
         self, session: aiohttp.ClientSession, request: Request, silence: float | None
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    ) -> aiohttp.ClientResponse:
+        """An answer that is one; a refused identity is renewed once."""
+        identity = await self._credentials.identity()
+        with self._told(request):
+            response = await self._send(session, request, identity, silence)
+            if response.status == 401:  # noqa: PLR2004
+                refusal = await _refusal(response)
+                renewed = await self._credentials.identity(identity)
+                if renewed == identity:
+                    raise refusal
+                response = await self._send(session, request, renewed, silence)
+            if response.status >= 300:  # noqa: PLR2004 - a redirect is no answer either
+                raise await _refusal(response)
+        return response
+
+    async def _send(
+        self, session: aiohttp.ClientSession, request: Request, identity: Identity, silence: float | None
+    ) -> aiohttp.ClientResponse:
+        headers = {"Content-Type": request.content_type} if request.body is not None else {}
+        if identity.authorization:
+            headers["Authorization"] = identity.authorization
+        return await session.request(
+            request.method,
+            self._base.with_path(self._base.path.rstrip("/") + request.path).with_query(request.query),
+            data=_payload(request.body),
+            headers=headers,
+            ssl=self._trust.shown(identity) if self._base.scheme == "https" else True,
+            proxy=self._proxy.url,
+            proxy_headers=self._proxy.headers,
+            timeout=aiohttp.ClientTimeout(
+                total=None,
+                connect=_TUNNEL_SECONDS if self._proxy.url else None,
+                sock_connect=_CONNECT_SECONDS,
+                sock_read=silence,
+            ),
+            allow_redirects=False,
+            server_hostname=self._server.tls_server_name or None,
+        )
+
+    @contextmanager
+    def _told(self, request: Request) -> Iterator[None]:
+        """Every failure of the wire as one of `cluster.errors`."""
         try:
-            async with session.request(
-                request.method,
-                self._base.with_path(self._base.path.rstrip("/") + request.path).with_query(request.query),
-                data=_payload(request.body),
-                headers={"Content-Type": request.content_type} if request.body is not None else None,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=silence),
-                allow_redirects=False,
-                server_hostname=self._server.tls_server_name or None,
-            ) as response:
-                if response.status >= 300:  # noqa: PLR2004 - a redirect is no answer either
-                    raise _refusal(response, await response.read())
-                yield response
+            yield
         except TimeoutError as error:
             raise _late(self._server, request) from error
         except (aiohttp.ClientError, ConnectionError) as error:
-            raise unavailable(self._told(error)) from error
+            raise self._worded(error) from error
         except RuntimeError as error:
             # What aiohttp says to a reader that comes in the moment between our close and the connection's end.
             if not self._closed:
@@ -153,20 +224,69 @@ class Transport:
             raise self._is_closed() from error
 
     def _is_closed(self) -> ApiError:
-        return unavailable(f"the client of {self._server.url} is closed")
+        return unreachable(f"the client of {self._server.url} is closed")
 
-    def _told(self, error: Exception) -> str:
+    def _worded(self, error: Exception) -> ApiError:
         """What a person can act on; aiohttp's own words name classes and tuples."""
         url = self._server.url
         match error:
             case aiohttp.ClientConnectorCertificateError():
-                return f"the certificate of {url} is not to be trusted: {error.certificate_error}"
+                return unreachable(f"the certificate of {url} is not to be trusted: {error.certificate_error}")
+            case aiohttp.ClientHttpProxyError():
+                return unreachable(f"the proxy {self._proxy} does not let us through to {url}: {error.message}")
+            case aiohttp.ClientProxyConnectionError(os_error=OSError(errno=int(number))) if number > 0:
+                return unreachable(f"cannot connect to the proxy {self._proxy} of {url}: {os.strerror(number)}")
             case aiohttp.ClientConnectorError(os_error=OSError(errno=int(number))) if number > 0:
-                return f"cannot connect to {url}: {os.strerror(number)}"
+                return unreachable(f"cannot connect to {url}: {os.strerror(number)}")
+            case aiohttp.ClientConnectorError():
+                return unreachable(f"cannot connect to {url}: {error.os_error}")
             case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError() | ConnectionError():
-                return f"{url} closed the connection before its answer was complete"
+                return unavailable(f"{url} closed the connection before its answer was complete")
             case _:
-                return f"cannot talk to {url}: {error}"
+                return unavailable(f"cannot talk to {url}: {error}")
+
+
+class _Trust:
+    """The TLS of a server, made anew when the client's certificate changes: only new connections show the new one."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._held: tuple[bytes, bytes, ssl.SSLContext] | None = None
+
+    def shown(self, identity: Identity) -> ssl.SSLContext:
+        held = self._held
+        if held is None or (held[0], held[1]) != (identity.certificate, identity.key):
+            context = tls.context(self._server.ca_data, identity.certificate, identity.key)
+            if self._server.skip_tls_verify:
+                tls.trust_anybody(context)
+            held = self._held = identity.certificate, identity.key, context
+        return held[2]
+
+
+class _Proxy:
+    """Prints as its address alone: the password of a proxy is not for logs."""
+
+    def __init__(self, url: str) -> None:
+        given = URL(url) if url else None
+        self.url = given.with_user(None) if given else None
+        self.headers: Mapping[str, str] | None = None
+        if given is not None and given.user is not None:
+            password = b64encode(f"{given.user}:{given.password or ''}".encode()).decode()
+            self.headers = {"Proxy-Authorization": f"Basic {password}"}
+
+    def __str__(self) -> str:
+        return str(self.url)
+
+
+def _headers(server: Server) -> CIMultiDict[str]:
+    return CIMultiDict(
+        [
+            ("Accept", "application/json"),
+            ("User-Agent", "tarragon"),
+            ("Accept-Encoding", "identity"),
+            *server.headers,
+        ]
+    )
 
 
 def _hang_up(response: aiohttp.ClientResponse) -> None:
@@ -176,8 +296,8 @@ def _hang_up(response: aiohttp.ClientResponse) -> None:
         connection.transport.abort()
 
 
-def _late(server: Server, request: Request) -> Unavailable:
-    return unavailable(f"{server.url} gave no answer in time: {request.method} {request.path}")
+def _late(server: Server, request: Request) -> Unreachable:
+    return unreachable(f"{server.url} gave no answer in time: {request.method} {request.path}")
 
 
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
@@ -185,8 +305,10 @@ def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
     return body if body is None or len(body) <= _SENT_AT_ONCE else io.BytesIO(body)
 
 
-def _refusal(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+async def _refusal(response: aiohttp.ClientResponse) -> ApiError:
     """The error for an answer that is none: the server's own Status, or one made of what a proxy said instead."""
+    async with response:
+        body = await response.read()
     code = response.status
     status = (
         _status(body)
@@ -212,30 +334,6 @@ def _status(body: bytes) -> dict[str, Any] | None:
     except msgspec.DecodeError:
         return None
     return value if isinstance(value, dict) and value.get("kind") == "Status" else None
-
-
-def _tls(server: Server) -> ssl.SSLContext:
-    """Made of the given data only: variables such as SSL_CERT_FILE must not decide whom an operator trusts."""
-    if server.ca_data:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(cadata=server.ca_data.decode())
-    else:
-        context = ssl.create_default_context()
-    if server.skip_tls_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if server.client_certificate:
-        _present(context, server.client_certificate, server.client_key)
-    return context
-
-
-def _present(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """OpenSSL reads its own certificate from files only: they live in a private folder, and only for this call."""
-    with tempfile.TemporaryDirectory() as folder:
-        pem = Path(folder, "client.pem")
-        pem.touch(mode=0o600)
-        pem.write_bytes(certificate + b"\n" + key)
-        context.load_cert_chain(pem)
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

@@ -29,6 +29,7 @@ from tarragon.cluster.port import DeleteOptions, LogOptions, Selection, WatchEve
 from tarragon.cluster.transport import Server, lines
 from tarragon.kube.core import NODES, PODS, Pod
 from tarragon.kube.meta import Key
+from tests.cluster.hasty import HastyClock
 from tests.localcluster_http.scripted_server import Answer, Script, in_turn, says, serving, streams
 
 KEY = Key("default", "a")
@@ -36,7 +37,10 @@ KEY = Key("default", "a")
 
 @asynccontextmanager
 async def talking(answer: Answer, token: str = "") -> AsyncIterator[tuple[Http, Script]]:
-    async with serving(answer) as script, Http(Server(url=script.url, token=token), random.Random(1)) as http:
+    async with (
+        serving(answer) as script,
+        Http(Server(url=script.url, token=token), random.Random(1), HastyClock()) as http,
+    ):
         yield http, script
 
 
