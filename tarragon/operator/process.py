@@ -6,10 +6,11 @@ Losing the lease ends the process: what it believed may be past, and a new one k
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType, MappingProxyType
@@ -32,6 +33,9 @@ from tarragon.operator.settings import ProcessSettings
 
 WAITING_SECONDS = 30.0
 """How often a process that can't begin says what it waits for."""
+
+LONGEST_END = 20.0
+"""Seconds in which a process that has lost its lease must have ended."""
 
 SIGNALLED = 128
 """Exit codes above it name a signal, as shells have it."""
@@ -70,6 +74,14 @@ class Process:
     def routes(self) -> Routes:
         """What it answers over HTTP."""
         return MappingProxyType({"/healthz": self._healthz, "/livez": self._healthz, "/readyz": self._readyz})
+
+    @property
+    def stuck(self) -> Sequence[str]:
+        """Reasons to kill this process."""
+        found = list(self._operator.stuck)
+        if self._lease is not None and -LONGEST_END > self._lease.seconds_left > -math.inf:
+            found.append(f"the lease was lost {-self._lease.seconds_left:.0f} s ago, and it has not ended yet")
+        return found
 
     async def run(self, stopping: asyncio.Event, more: Routes = NO_ROUTES) -> None:
         """Raises LeaseLost, alone or in a group, when another one leads."""
@@ -131,7 +143,7 @@ class Process:
         log.info("lease", holder=holder or "nobody")
 
     def _healthz(self) -> Answer:
-        return verdict([], 500)
+        return verdict(self.stuck, 500)
 
     def _readyz(self) -> Answer:
         faults = [f"{kind}: not listed yet" for kind in self._operator.missing]

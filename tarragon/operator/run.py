@@ -11,7 +11,7 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError, Conflict, Unavailable
+from tarragon.cluster.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
 from tarragon.cluster.lease import LeaseLost
 from tarragon.cluster.port import Cluster
 from tarragon.cluster.reflector import Trouble
@@ -271,4 +271,15 @@ class Operator:
 
 
 def _tell(trouble: Trouble) -> None:
-    log.warning("watch", trouble=str(trouble))
+    log.warning("watch", trouble=str(trouble), remedy=_remedy(trouble.error))
+
+
+def _remedy(error: Exception) -> str:
+    """What whoever installs us may have left out."""
+    match error:
+        case NotFound():
+            return "is its CustomResourceDefinition installed? It stands in deploy/"
+        case Forbidden():
+            return "has our service account its roles? They stand in deploy/"
+        case _:
+            return "none is needed if it passes"
