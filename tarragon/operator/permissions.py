@@ -40,6 +40,8 @@ class Permission:
     scope: Scope
     reason: str
     names: tuple[str, ...] = ()
+    without: str = ""
+    """What is lost where it is not given; empty when no job is kept at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,26 +125,49 @@ def _of_jobs(framework: Framework) -> Iterator[Permission]:
     )
 
 
-def _needs(
-    kind: Resource[Json], verbs: tuple[str, ...], reason: str, scope: Scope = Scope.JOBS, *, subresource: str = ""
-) -> Permission:
+def _needs(kind: Resource[Json], verbs: tuple[str, ...], reason: str, *, subresource: str = "") -> Permission:
     resource = f"{kind.plural}/{subresource}" if subresource else kind.plural
-    return Permission(group=kind.group, resource=resource, verbs=verbs, scope=scope, reason=reason)
+    return Permission(group=kind.group, resource=resource, verbs=verbs, scope=Scope.JOBS, reason=reason)
 
 
 _OF_ALL = (
     _needs(PODS, ("list", "watch"), "to see how each replica fares, and what is free on each node, whoever uses it"),
     _needs(PODS, ("create", "delete"), "to start replicas, and to end, replace and clean them up"),
+    _needs(PODS, ("get",), "to see whose a pod is that has a replica's name already, when the watch lags behind"),
     _needs(SERVICES, ("list", "watch"), "to see which replicas have their names already"),
     _needs(SERVICES, ("create", "delete"), "to give each replica the name that the others call it by, and to take it"),
-    _needs(EVENTS, ("create",), "to tell people what happens to a job"),
-    _needs(EVENTS, ("get", "patch"), "to count an event that is told again, rather than to tell it twice"),
-    _needs(NODES, ("list", "watch"), "to find places for whole gangs, knowing what every node offers", Scope.CLUSTER),
-    _needs(
-        LEASES,
-        ("create",),
-        "to make the Lease by which operators agree who leads; no role can name what is not there yet",
-        Scope.HOME,
+    _needs(SERVICES, ("get",), "to see whose a service is that has a replica's name already, as for pods"),
+    Permission(
+        group=EVENTS.group,
+        resource=EVENTS.plural,
+        verbs=("create",),
+        scope=Scope.JOBS,
+        reason="to tell people what happens to a job",
+        without="what happens to a job stands in its status alone",
+    ),
+    Permission(
+        group=EVENTS.group,
+        resource=EVENTS.plural,
+        verbs=("get", "patch"),
+        scope=Scope.JOBS,
+        reason="to count an event that is told again, rather than to tell it twice",
+        without="events that are told again are not counted",
+    ),
+    Permission(
+        group=NODES.group,
+        resource=NODES.plural,
+        verbs=("list", "watch"),
+        scope=Scope.CLUSTER,
+        reason="to find places for whole gangs, knowing what every node offers",
+        without="placement is left to kube-scheduler: no gangs, no queue",
+    ),
+    Permission(
+        group=LEASES.group,
+        resource=LEASES.plural,
+        verbs=("create",),
+        scope=Scope.HOME,
+        reason="to make the Lease by which operators agree who leads; no role can name what is not there yet",
+        without="an operator leads only with --no-leader-elect, alone",
     ),
     Permission(
         group=LEASES.group,
@@ -151,5 +176,6 @@ _OF_ALL = (
         scope=Scope.HOME,
         reason="to hold that Lease, to renew it, and to give it back",
         names=(LEASE_NAME,),
+        without="an operator leads only with --no-leader-elect, alone",
     ),
 )
