@@ -16,8 +16,11 @@ from tarragon.cli.follow.teller import Stage, teller
 from tarragon.cli.interrupts import Interrupts, interrupts
 from tarragon.cli.jobs import Known
 from tarragon.cli.kept import as_written, runs_of_job, size
+from tarragon.cli.podlogs import unread
 from tarragon.cli.target import Target
 from tarragon.cli.terminal import Terminal
+from tarragon.cluster.errors import ApiError
+from tarragon.job.model import Replica
 from tarragon.scheduling.decision import NEVER_FITS
 
 TICK = 0.1
@@ -50,6 +53,8 @@ class Attendance:
         self._clock = clock
         self._teller = teller(Stage(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now))
         self.listener = Listener(job.framework.main_container, clock, self._teller.said)
+        self.listener.on_unread(self._unread)
+        self._unheard: set[str] = set()
         self.follower = Follower(job, clock, self._progressed, self.listener)
         self.took = 0.0
         """Seconds to the job's end; the object's own times have whole ones only."""
@@ -137,6 +142,13 @@ class Attendance:
         elif not never_fits and self._doubt is not None:
             self._doubt.cancel()
             self._doubt = None
+
+    def _unread(self, replica: Replica, error: ApiError) -> None:
+        """Once for each reason and replica. On this machine the disk has what could not be asked for."""
+        words = unread(replica, error)
+        if not self.where.is_local and words not in self._unheard:
+            self._unheard.add(words)
+            self._teller.note(words)
 
     async def _give_up(self) -> None:
         await self._clock.sleep(SURE)

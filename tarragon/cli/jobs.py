@@ -6,6 +6,7 @@ import datetime as dt
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from tarragon.base.errors import TarragonError
 from tarragon.cli.follow.progress import INTERRUPTED, STOPPING, Sighting, state
@@ -20,8 +21,10 @@ from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import Pod
-from tarragon.kube.meta import CustomObject, Key
+from tarragon.kube.meta import CustomObject, JsonObject, Key, Resource
 from tarragon.plan.intake import intake
+
+T = TypeVar("T")
 
 LATEST = "@latest"
 
@@ -148,18 +151,35 @@ async def all_jobs(
     looker: Looker, selection: Selection, frameworks: Sequence[Framework] = FRAMEWORKS
 ) -> Sequence[Known]:
     """By namespace and name. Raises NotInstalled where none of the kinds is served."""
-    found: list[Known] = []
-    missing = 0
-    for framework in frameworks:
-        try:
-            listing = await looker.list(framework.resource, selection)
-        except NotFound:
-            missing += 1
-            continue
-        found += [replace(known(framework, each), is_stored=is_store(looker)) for each in listing.items]
-    if missing == len(frameworks) and not is_store(looker):
-        raise NotInstalled
+    listings = await _listings(looker, [framework.resource for framework in frameworks], selection)
+    found = [
+        replace(known(framework, each), is_stored=is_store(looker))
+        for framework, items in zip(frameworks, listings, strict=True)
+        for each in items
+    ]
     return sorted(found, key=lambda job: (job.key, job.framework.kind))
+
+
+async def whole_jobs(looker: Looker, selection: Selection) -> Sequence[JsonObject]:
+    """The same as they are stored."""
+    listings = await _listings(looker, [framework.resource.reading(dict) for framework in FRAMEWORKS], selection)
+    found: list[JsonObject] = [each for items in listings for each in items]
+    return sorted(found, key=lambda job: (job["metadata"]["namespace"], job["metadata"]["name"], job["kind"]))
+
+
+async def _listings(looker: Looker, resources: Sequence[Resource[T]], selection: Selection) -> Sequence[Sequence[T]]:
+    """None of a kind that is not served."""
+    found: list[Sequence[T]] = []
+    missing = 0
+    for resource in resources:
+        try:
+            found.append((await looker.list(resource, selection)).items)
+        except NotFound:
+            found.append(())
+            missing += 1
+    if missing == len(resources) and not is_store(looker):
+        raise NotInstalled
+    return found
 
 
 def latest(jobs: Iterable[Known], namespace: str) -> Known:

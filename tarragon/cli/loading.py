@@ -76,7 +76,9 @@ def load(where: Target, settings: Settings, name: str, changes: Changes) -> Load
     problems = [*taken.problems, *taken.unknown, *_namespaces(documents, settings)]
     if problems:
         raise refused(name, [document.placed(problem) for problem in problems])
-    fitted = _for_this_machine(framework, job, changes) if where.is_local else _for_a_cluster(where, job, changes)
+    fitted = (
+        _for_this_machine(framework, job, changes) if where.is_local else _for_a_cluster(where, document, job, changes)
+    )
     if fitted.problems:
         raise refused(name, [document.placed(problem) for problem in fitted.problems])
     namespace = str(_metadata(job).get("namespace") or next(iter(_stated(documents)), where.namespace))
@@ -109,9 +111,9 @@ def _for_this_machine(framework: Framework, job: JsonObject, changes: Changes) -
     )
 
 
-def _for_a_cluster(where: Target, job: JsonObject, changes: Changes) -> _Fitted:
+def _for_a_cluster(where: Target, document: Document, job: JsonObject, changes: Changes) -> _Fitted:
     """Nothing of this machine goes there; who seems to count on it is warned."""
-    notes = [f"warning: {text}" for text in only_here(job, this_machine())]
+    notes = [f"warning: {document.placed(problem)}" for problem in only_here(job, this_machine())]
     notes += [
         f"warning: {flag} is about this machine: it changes nothing on {where.name}"
         for flag, given in (("--env", changes.environments), ("--volume", changes.volumes))

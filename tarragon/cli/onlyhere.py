@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tarragon.base.errors import Problem
 from tarragon.cli.overrides import templates
 from tarragon.kube.meta import Json, JsonObject
 
@@ -44,8 +45,8 @@ def this_machine() -> Machine:
     return Machine(folder=str(Path.cwd()), home=str(Path.home()), exists=lambda path: Path(path).exists())
 
 
-def only_here(job: JsonObject, machine: Machine) -> Iterator[str]:
-    """What to say, once for each file."""
+def only_here(job: JsonObject, machine: Machine) -> Iterator[Problem]:
+    """One for each file, where it is named first."""
     told: set[str] = set()
     for path, template in templates(job):
         containers: Json = template["spec"].get("containers")
@@ -54,10 +55,10 @@ def only_here(job: JsonObject, machine: Machine) -> Iterator[str]:
                 found = _found(word, container, machine)
                 if found is not None and found not in told:
                     told.add(found)
-                    yield (
-                        f"{path}.spec.containers[{number}] names {word}, which exists on this machine ({found}), but "
-                        f"nothing brings it to the cluster: put it into the image {container.get('image') or ''}, "
-                        "or mount it (a ConfigMap in FILE, a volume)"
+                    yield Problem(
+                        f"{path}.spec.containers[{number}]",
+                        f"names {word}, which is on this machine ({found}), and nothing brings it to the cluster",
+                        "put it into the image, or mount it: a ConfigMap in FILE, a volume",
                     )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tarragon.localcluster.home import Home
 from tests.cli.conftest import Shell
-from tests.cli.manifests import worker
+from tests.cli.manifests import group, job, worker
 
 
 def kubeconfig(path: Path, server: str, *contexts: str, current: str = "") -> str:
@@ -125,3 +125,17 @@ def test_up_writes_a_kubeconfig_where_all_others_read_one(outside: Shell) -> Non
     going.ended()
 
     assert (listed.code, listed.err) == (0, "No jobs in namespace default; -A shows all\n")
+
+
+def test_a_manifest_is_validated_for_a_cluster_without_asking_it(outside: Shell) -> None:
+    container = {"name": "tensorflow", "image": "python:3", "command": ["python", "train.py"]}
+    outside.file("train.py", "")
+    name = outside.file("job.yaml", job("digits", Worker=group(container)))
+
+    here, there = outside("validate", name), outside("validate", name, "--context", "prod")
+
+    assert (here.code, here.err) == (0, "")
+    assert (there.code, there.out) == (0, here.out)
+    assert there.err.startswith(
+        "warning: line 1: spec.tfReplicaSpecs.Worker.template.spec.containers[0]: names train.py"
+    )

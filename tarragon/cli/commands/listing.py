@@ -11,7 +11,7 @@ import click
 
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.jobs import Known, all_jobs, known
+from tarragon.cli.jobs import Known, all_jobs, known, whole_jobs
 from tarragon.cli.output import FORMS, TEXTS, as_list, show
 from tarragon.cli.rows import deleted, header, least, row
 from tarragon.cli.settings import Command, Settings
@@ -72,11 +72,10 @@ def command(settings: Settings, everywhere: bool, labels: str, watches: bool, fo
 
 async def _list(wanted: Wanted, clock: Clock) -> None:
     async with wanted.where.looking() as looker:
-        jobs = await all_jobs(looker, wanted.selection)
         if wanted.form in TEXTS:
-            whole = [await looker.get(job.framework.resource.reading(dict), job.key) for job in jobs]
-            click.echo(TEXTS[wanted.form](as_list(whole)))
+            click.echo(TEXTS[wanted.form](as_list(await whole_jobs(looker, wanted.selection))))
             return
+        jobs = await all_jobs(looker, wanted.selection)
     if wanted.form == "name":
         for job in jobs:
             click.echo(job.name)

@@ -10,7 +10,8 @@ from tarragon.base.errors import Problem
 from tarragon.cli.filecommand import one_file
 from tarragon.cli.files import named
 from tarragon.cli.loading import parse, refused
-from tarragon.cli.settings import Command
+from tarragon.cli.onlyhere import only_here, this_machine
+from tarragon.cli.settings import Command, Settings
 from tarragon.cli.words import listed
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.plan.intake import intake
@@ -20,8 +21,11 @@ from tarragon.plan.manifest import Document
 @click.command("validate", cls=Command)
 @click.argument("file", metavar="FILE", required=False)
 @click.option("-f", "--file", "option", metavar="FILE", help="the same, as kubectl has it")
-def command(file: str | None, option: str | None) -> None:
+@click.pass_obj
+def command(settings: Settings, *, file: str | None, option: str | None) -> None:
     """Tell every problem in FILE, each with its line and its remedy. FILE may be - or a URL.
+
+    With --context it warns of what exists on this machine only, too. No cluster is asked.
 
     \b
     Exit codes: 0 fine, 2 problems
@@ -34,6 +38,8 @@ def command(file: str | None, option: str | None) -> None:
         taken = intake(job.framework or FRAMEWORKS[0], job.manifest)
         problems += [job.placed(problem) for problem in (*taken.problems, *taken.unknown)]
         warnings += [job.placed(warning) for warning in taken.warnings]
+        if not settings.is_local:
+            warnings += [job.placed(warning) for warning in only_here(job.manifest, this_machine())]
     for warning in warnings:
         click.echo(f"warning: {warning}", err=True)
     if problems:
