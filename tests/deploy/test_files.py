@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tarragon import __version__
+
+ROOT = Path(__file__).parent.parent.parent
+DEPLOY = ROOT / "deploy"
+NEWEST = "1.37"
+CLUSTER_WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+INSTALLATIONS = ["deploy", "deploy/namespaced"]
+
+Json = dict[str, Any]
+
+
+def written(*folders: str) -> Iterator[Json]:
+    """Every object in the files that lie in these folders, in the order in which kubectl takes them."""
+    for folder in folders:
+        for path in sorted((ROOT / folder).glob("*.yaml")):
+            yield from yaml.safe_load_all(path.read_text())
+
+
+def rendered(folder: Path) -> list[Json]:
+    """As `kubectl apply -k` would send it."""
+    done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=True, timeout=60)
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def operator_of(objects: list[Json]) -> Json:
+    (found,) = [each for each in objects if each["kind"] == "Deployment"]
+    spec: Json = found["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.mark.parametrize("tool", ["make_crds.py", "make_deploy.py"])
+def test_what_follows_from_the_code_does(tool: str) -> None:
+    done = subprocess.run(
+        [sys.executable, f"tools/{tool}", "--check"],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("folder", INSTALLATIONS)
+def test_a_folder_that_kubectl_takes_whole_has_nothing_in_it_that_it_would_choke_on(folder: str) -> None:
+    assert not [path.name for path in (ROOT / folder).glob("*") if path.suffix in {".yml", ".json"}]
+    assert all({"apiVersion", "kind", "metadata"} <= each.keys() for each in written(folder))
+    assert (ROOT / folder / "Kustomization").exists()
+
+
+def test_what_others_need_comes_first() -> None:
+    kinds = [each["kind"] for each in written("deploy")]
+
+    assert kinds.index("CustomResourceDefinition") < kinds.index("Deployment")
+    assert kinds.index("Namespace") < min(kinds.index(kind) for kind in ("Role", "ServiceAccount", "Deployment"))
+    assert kinds.index("ClusterRoleBinding") < kinds.index("Deployment"), "it would begin without being allowed to"
+
+
+def test_every_object_is_one_that_the_newest_kubernetes_understands() -> None:
+    checked = [
+        each
+        for each in written("deploy", "deploy/namespaced", *(str(path) for path in (DEPLOY / "components").iterdir()))
+        if each["kind"] not in {"CustomResourceDefinition", "Component"}
+    ]
+
+    for each in checked:
+        kubernetes_validate.validate(each, NEWEST, strict=True)
+    assert {"Deployment", "PodDisruptionBudget", "NetworkPolicy"} <= {each["kind"] for each in checked}
+
+
+@pytest.mark.parametrize("folder", INSTALLATIONS)
+def test_the_operators_pod_keeps_to_the_restricted_level(folder: str) -> None:
+    spec = operator_of(list(written(folder)))
+    (container,) = spec["containers"]
+
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert all({"projected", "emptyDir"} & volume.keys() for volume in spec["volumes"])
+    assert spec["automountServiceAccountToken"] is False
+    assert container["resources"]["limits"]["memory"]
+    assert container["resources"]["requests"].keys() >= {"cpu", "memory"}
+
+
+def test_the_image_is_of_this_version() -> None:
+    (container,) = operator_of(list(written("deploy")))["containers"]
+
+    assert container["image"] == f"tarragon:{__version__}"
+    assert f"-t tarragon:{__version__} " in (DEPLOY / "Dockerfile").read_text()
+
+
+def test_users_get_their_rights_through_the_roles_that_they_have() -> None:
+    roles = {each["metadata"]["name"]: each for each in written("deploy") if each["kind"] == "ClusterRole"}
+
+    for name in ("admin", "edit", "view"):
+        labels = roles[f"tarragon-{name}"]["metadata"]["labels"]
+        assert labels[f"rbac.authorization.k8s.io/aggregate-to-{name}"] == "true"
+    assert {verb for rule in roles["tarragon-view"]["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+
+
+@pytest.mark.kubectl
+def test_an_installation_for_a_namespace_has_nothing_outside_of_it(tmp_path: Path) -> None:
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump({"namespace": "team-a", "resources": ["namespaced"]}))
+    (tmp_path / "namespaced").mkdir()
+    for path in (DEPLOY / "namespaced").iterdir():
+        (tmp_path / "namespaced" / path.name).write_text(path.read_text())
+    objects = rendered(tmp_path)
+
+    assert not CLUSTER_WIDE & {each["kind"] for each in objects}
+    assert {each["metadata"]["namespace"] for each in objects} == {"team-a"}
+    subjects = [subject for each in objects for subject in each.get("subjects", [])]
+    assert {subject["namespace"] for subject in subjects} == {"team-a"}
+    assert operator_of(objects)["containers"][0]["args"] == ["operator", "--namespace=$(MY_POD_NAMESPACE)"]
+
+
+@pytest.mark.kubectl
+def test_the_components_fit_onto_the_installation(tmp_path: Path) -> None:
+    for path in DEPLOY.rglob("*"):
+        if path.is_file():
+            copy = tmp_path / path.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(path.read_text())
+    (tmp_path / "mine").mkdir()
+    names = sorted(path.name for path in (DEPLOY / "components").iterdir())
+    mine = {"resources": ["../deploy"], "components": [f"../deploy/components/{name}" for name in names]}
+    (tmp_path / "mine" / "kustomization.yaml").write_text(yaml.safe_dump(mine))
+    objects = rendered(tmp_path / "mine")
+
+    assert {"PodDisruptionBudget", "NetworkPolicy", "Deployment"} <= {each["kind"] for each in objects}
+    (crd,) = [each for each in objects if each["kind"] == "CustomResourceDefinition"]
+    for version in crd["spec"]["versions"]:
+        spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        assert [rule["message"] for rule in spec["x-kubernetes-validations"]]

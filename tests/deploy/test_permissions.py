@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from tarragon.operator.permissions import LEASE_NAME, Scope, permissions, questions
+
+
+def test_nothing_is_asked_wholesale_and_nothing_that_is_secret() -> None:
+    for permission in permissions():
+        assert "*" not in (permission.group, permission.resource, *permission.verbs)
+        assert not {"secrets", "configmaps", "serviceaccounts"} & {permission.resource}
+        assert not {"impersonate", "escalate", "bind", "deletecollection"} & {*permission.verbs}
+
+
+def test_every_permission_has_its_reason_and_no_two_are_the_same() -> None:
+    asked = [(each.group, each.resource, verb) for each in permissions() for verb in each.verbs if not each.names]
+
+    assert all(each.reason and not each.reason.endswith(".") for each in permissions())
+    assert len(asked) == len(set(asked))
+
+
+def test_a_lease_that_is_there_may_be_touched_by_its_name_only() -> None:
+    touching = [each for each in permissions() if each.resource == "leases" and "create" not in each.verbs]
+
+    assert [each.names for each in touching] == [(LEASE_NAME,)]
+
+
+def test_all_namespaces_are_asked_about_at_once_and_the_lease_where_it_is() -> None:
+    asked = {str(question) for question in questions([], "tarragon-system")}
+
+    assert {"patch tfjobs.kubeflow.org", "patch tfjobs/status.kubeflow.org", "list nodes", "create pods"} <= asked
+    assert "patch leases.coordination.k8s.io tarragon in tarragon-system" in asked
+    assert all(question.namespace == "" for question in questions([], "h") if question.permission.scope != Scope.HOME)
+
+
+def test_some_namespaces_are_asked_about_one_by_one_and_never_about_nodes() -> None:
+    asked = [str(question) for question in questions(["a", "b"], "a")]
+
+    assert {"create pods in a", "create pods in b", "create leases.coordination.k8s.io in a"} <= set(asked)
+    assert "create leases.coordination.k8s.io in b" not in asked
+    assert not [each for each in asked if "nodes" in each]
+
+
+def test_a_question_is_put_as_the_server_understands_it() -> None:
+    (question,) = [
+        each for each in questions([], "h") if each.permission.resource == "tfjobs/status" and each.verb == "patch"
+    ]
+
+    assert question.body["kind"] == "SelfSubjectAccessReview"
+    assert question.body["spec"]["resourceAttributes"] == {
+        "group": "kubeflow.org",
+        "resource": "tfjobs",
+        "subresource": "status",
+        "verb": "patch",
+    }
