@@ -28,7 +28,8 @@ _CONNECTIONS = 32
 """More of them cost a server more than they give a client (measured)."""
 
 _SENT_AT_ONCE = 2**20
-_CONNECT_SECONDS = 10.0
+_CONNECT_SECONDS = 5.0
+"""Long enough for two packets that got lost on the way, and as long as somebody at a prompt waits without a word."""
 _TUNNEL_SECONDS = 60.0
 """How long a proxy may take to let us through. A turn in the queue for a connection counts, too."""
 _ANSWER_SECONDS = 70.0
