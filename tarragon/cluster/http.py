@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from types import MappingProxyType
 from typing import Any, Generic, Self, TypeVar
@@ -94,6 +94,10 @@ class Http:
 
     async def close(self) -> None:
         await self._transport.close()
+
+    def guard(self, check: Callable[[], None]) -> None:
+        """Call `check` before each write is sent, repetitions included; what it raises is raised instead of sending."""
+        self._transport.guard(check)
 
     async def get(self, resource: Resource[T], key: Key) -> T:
         answer = await self._transport.call(Request(method="GET", path=_path(resource, key)))

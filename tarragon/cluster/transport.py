@@ -105,6 +105,11 @@ class Transport:
         self._calls: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         self._closed = False
+        self._before_writing: Callable[[], None] | None = None
+
+    def guard(self, check: Callable[[], None]) -> None:
+        """Before everything but a GET is sent, each repetition too: what it raises is raised instead of sending."""
+        self._before_writing = check
 
     async def close(self) -> None:
         self._closed = True
@@ -191,6 +196,8 @@ class Transport:
         headers = {"Content-Type": request.content_type} if request.body is not None else {}
         if identity.authorization:
             headers["Authorization"] = identity.authorization
+        if self._before_writing is not None and request.method != "GET":
+            self._before_writing()
         return await session.request(
             request.method,
             self._base.with_path(self._base.path.rstrip("/") + request.path).with_query(request.query),

@@ -60,14 +60,14 @@ class Process:
         self._clock = clock
         self._settings = settings
         self._is_stopping = False
-        self._lease: Lease | None = None
+        self.lease: Lease | None = None
         cluster = doors.cluster
         if settings.claim is not None:
             jitter = random.Random(settings.options.seed)
-            self._lease = Lease(doors.election, clock, settings.claim, jitter)
-            self._lease.on_trouble(lambda error: log.warning("lease", trouble=str(error)))
-            self._lease.on_holder(self._holder_changed)
-            cluster = Fenced(cluster, self._lease)
+            self.lease = Lease(doors.election, clock, settings.claim, jitter)
+            self.lease.on_trouble(lambda error: log.warning("lease", trouble=str(error)))
+            self.lease.on_holder(self._holder_changed)
+            cluster = Fenced(cluster, self.lease)
         self._operator = Operator(cluster, clock, settings.options)
 
     @property
@@ -79,8 +79,8 @@ class Process:
     def stuck(self) -> Sequence[str]:
         """Reasons to kill this process."""
         found = list(self._operator.stuck)
-        if self._lease is not None and -LONGEST_END > self._lease.seconds_left > -math.inf:
-            found.append(f"the lease was lost {-self._lease.seconds_left:.0f} s ago, and it has not ended yet")
+        if self.lease is not None and -LONGEST_END > self.lease.seconds_left > -math.inf:
+            found.append(f"the lease was lost {-self.lease.seconds_left:.0f} s ago, and it has not ended yet")
         return found
 
     async def run(self, stopping: asyncio.Event, more: Routes = NO_ROUTES) -> None:
@@ -97,22 +97,22 @@ class Process:
 
     async def _live(self) -> None:
         await self._operator.synced()
-        if self._lease is None:
+        if self.lease is None:
             log.info("leading", lease="none")
             await self._operator.lead()
             return
-        log.info("ready, standing by", identity=self._lease.identity)
-        await self._lease.acquire()
+        log.info("ready, standing by", identity=self.lease.identity)
+        await self.lease.acquire()
         async with asyncio.TaskGroup() as tasks:
-            keeping = tasks.create_task(self._lease.keep())
-            log.info("leading", identity=self._lease.identity)
+            keeping = tasks.create_task(self.lease.keep())
+            log.info("leading", identity=self.lease.identity)
             await self._operator.lead()
             keeping.cancel()
 
     async def _end(self, life: asyncio.Task[None]) -> None:
         """Finish what is being written, then let the next one begin."""
         self._operator.stop()
-        if self._lease is None or self._lease.is_held:
+        if self.lease is None or self.lease.is_held:
             log.info("ending: finishing what is being written")
             try:
                 await within(self._clock, self._settings.grace, asyncio.shield(life))
@@ -120,8 +120,8 @@ class Process:
                 log.warning("ending: the last writes did not come to an end", seconds=self._settings.grace)
         life.cancel()
         await asyncio.wait((life,))
-        if self._lease is not None:
-            await self._lease.release()
+        if self.lease is not None:
+            await self.lease.release()
         log.info("ended")
 
     async def _say_what_is_missing(self) -> None:
@@ -160,6 +160,8 @@ async def serve(server: Server, clock: Clock, settings: ProcessSettings) -> bool
         async with Http(server, dice) as cluster, Http(server, dice) as election:
             doors = Doors(cluster=Counted(cluster, clock, metrics), election=Counted(election, clock, metrics))
             process = Process(doors, clock, replace(settings, options=replace(settings.options, meter=metrics)))
+            if process.lease is not None:
+                cluster.guard(process.lease.check)
             with asked_to_end() as stopping:
                 await process.run(stopping, {"/metrics": lambda: Answer(200, metrics.text(), CONTENT_TYPE)})
     except* LeaseLost as lost:

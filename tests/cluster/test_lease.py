@@ -12,10 +12,15 @@ import pytest
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import NotFound, unavailable
 from tarragon.cluster.fenced import Fenced
+from tarragon.cluster.http import Http
 from tarragon.cluster.lease import HELD, JITTER, Claim, Held, Lease, LeaseLost, Terms
+from tarragon.cluster.transport import Server
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Key
+from tests.cluster.hasty import HastyClock
+from tests.cluster.test_retries import busy
 from tests.localcluster.controllers.world import World, a_world
+from tests.localcluster_http.scripted_server import in_turn, says, serving
 
 KEY = Key("default", "tarragon")
 LOOK = 2.0 * (1 + JITTER)
@@ -357,6 +362,22 @@ async def test_a_standby_reads_and_does_not_write(place: Place) -> None:
         await standby.patch(CONFIG_MAPS, made.metadata.key, {"data": {"a": "b"}})
     with pytest.raises(LeaseLost, match="b does not hold the lease"):
         await standby.delete(CONFIG_MAPS, made.metadata.key)
+
+
+async def test_a_write_that_a_busy_server_put_off_until_after_the_lease_is_not_sent_again() -> None:
+    clock = HastyClock()
+
+    def check() -> None:
+        if clock.monotonic() > 10:
+            raise LeaseLost("a has lost the lease")
+
+    asked = in_turn(busy("4"), busy("8"), says({"metadata": {"name": "c"}}))
+    async with serving(asked) as script, Http(Server(url=script.url), random.Random(1), clock) as http:
+        http.guard(check)
+        with pytest.raises(LeaseLost):
+            await http.create(CONFIG_MAPS, {"metadata": {"name": "c", "namespace": "default"}})
+        assert len(script.asked) == 2
+        await http.get(CONFIG_MAPS, Key("default", "c"))
 
 
 async def test_who_has_given_the_lease_back_does_not_write(place: Place) -> None:
