@@ -9,14 +9,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.errors import Forbidden, NotFound
 from tarragon.cluster.joined import joined
 from tarragon.cluster.port import Cluster, Selection
 from tarragon.cluster.reflector import Cache, Index, Live
 from tarragon.frameworks.plugin import Framework
-from tarragon.kube.core import NODES, PODS, SERVICES, Node, Pod, Service
+from tarragon.kube.core import (
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    SERVICES,
+    STORAGE_CLASSES,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    Service,
+    StorageClass,
+)
 from tarragon.kube.meta import CustomObject, Json, Key, Resource
+from tarragon.operator.kept import KeptJob, KeptPod, KeptService
 from tarragon.plan.step import Observed, Refusal, Settings
+from tarragon.plan.storage import Storage
 
 FORBIDDEN_SECONDS = 60.0
 """Nodes that may suddenly not be read any more count as last seen for this long: a role may just be made anew."""
@@ -51,6 +66,29 @@ class Refusals:
         self._said.pop((kind, job), None)
 
 
+class _Tried:
+    """Whether a cache has been filled, or the server would not let it be."""
+
+    def __init__(self, cache: Live[Json]) -> None:
+        self.cache = cache
+        self._failed = asyncio.Event()
+        cache.on_trouble(
+            lambda trouble: self._failed.set() if isinstance(trouble.error, Forbidden | NotFound) else None
+        )
+
+    @property
+    def is_over(self) -> bool:
+        return self.cache.is_synced or self._failed.is_set()
+
+    async def over(self) -> None:
+        waits = [asyncio.ensure_future(self.cache.synced()), asyncio.ensure_future(self._failed.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+
 class World:
     """Live copies of jobs, pods, services and nodes. `run` of every cache must be running for them to be so."""
 
@@ -66,29 +104,42 @@ class World:
             )
 
         self.jobs: Mapping[str, Live[CustomObject]] = {
-            framework.kind: copy(framework.resource) for framework in frameworks
+            framework.kind: copy(framework.resource.reading(KeptJob)) for framework in frameworks
         }
-        self.pods: Live[Pod] = copy(PODS)
-        self.services: Live[Service] = copy(SERVICES)
+        self.pods: Live[Pod] = copy(PODS.reading(KeptPod))
+        self.services: Live[Service] = copy(SERVICES.reading(KeptService))
         self.nodes: Live[Node] = copy(NODES)
         self._clock = clock
-        self._nodes_refused = asyncio.Event()
-        self.nodes.on_trouble(lambda trouble: self._nodes_refused.set() if _is_refusal(trouble.error) else None)
         self._pods_of = Index(self.pods, owner_uids)
         self._services_of = Index(self.services, owner_uids)
+        self._claims: Live[PersistentVolumeClaim] = copy(PERSISTENT_VOLUME_CLAIMS.reading(PersistentVolumeClaim))
+        self._volumes: Live[PersistentVolume] = copy(PERSISTENT_VOLUMES)
+        self._classes: Live[StorageClass] = copy(STORAGE_CLASSES)
+        self._tried = [_Tried(cache) for cache in (self.nodes, *self.optional)]
         self.settings = settings
         self.refusals = Refusals()
 
     @property
     def caches(self) -> Sequence[Live[Json]]:
         """Those to run. Of nodes nothing is asked where only some namespaces' pods are seen."""
-        return [*self._necessary, *([] if self.settings.namespaces else [self.nodes])]
+        return [*self._necessary, *([] if self.settings.namespaces else [self.nodes, *self.optional])]
+
+    @property
+    def optional(self) -> Sequence[Live[Json]]:
+        """Of volumes: who may not read them leaves more to kube-scheduler."""
+        return [self._claims, self._volumes, self._classes]
+
+    @property
+    def storage(self) -> Storage:
+        return Storage(claims=self._claims.objects, volumes=self._volumes.objects, classes=self._classes.objects)
 
     @property
     def missing(self) -> Sequence[str]:
         """Kinds that are still to be listed. Nothing may be decided before: a pod not seen yet would be made again."""
-        missing = [cache for cache in self.caches if not cache.is_synced]
-        return [cache.resource.full_name for cache in missing if cache is not self.nodes or self.places_gangs]
+        missing = [cache for cache in self._necessary if not cache.is_synced]
+        if not self.settings.namespaces:
+            missing += [tried.cache for tried in self._tried if not tried.is_over]
+        return [cache.resource.full_name for cache in missing]
 
     async def synced(self) -> None:
         """Return when nothing is `missing`."""
@@ -96,12 +147,8 @@ class World:
             await cache.synced()
         if self.settings.namespaces:
             return
-        waits = [asyncio.ensure_future(self.nodes.synced()), asyncio.ensure_future(self._nodes_refused.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        for tried in self._tried:
+            await tried.over()
 
     @property
     def places_gangs(self) -> bool:
@@ -128,6 +175,7 @@ class World:
             services=[self.services.objects[name] for name in sorted(self._services_of.keys(job.metadata.uid))],
             pods_there=self.pods.objects,
             services_there=self.services.objects,
+            storage=self.storage,
             refusal=self.refusals.of(kind, key),
             settings=self.settings,
         )

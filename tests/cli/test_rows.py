@@ -10,14 +10,14 @@ from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, FirstFailure, JobStatus, RestartRecord
-from tarragon.kube.meta import CustomObject, ObjectMeta
+from tarragon.kube.meta import CustomMeta, CustomObject
 from tests.cli.scenes import BEGIN, at, worker
 
 NARROW = {"is_wide": False, "names_namespace": False}
 
 
 def a_job(status: JobStatus, *, deleted: dt.datetime | None = None) -> Known:
-    metadata = ObjectMeta(
+    metadata = CustomMeta(
         name="digits", namespace="default", uid="u", creation_timestamp=BEGIN, deletion_timestamp=deleted
     )
     found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata)

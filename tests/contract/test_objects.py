@@ -8,7 +8,7 @@ import pytest
 from tarragon.cluster.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
 from tarragon.cluster.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, PODS
-from tarragon.kube.meta import Key, Resource
+from tarragon.kube.meta import CustomObject, Key, Resource
 from tests.contract.objects import WHOLE_CONFIG_MAPS, WHOLE_PODS, Json, config_map, pod, watching
 
 
@@ -264,7 +264,7 @@ async def test_an_event_is_about_something_in_its_own_namespace(cluster: Cluster
 
 
 async def test_the_writer_is_noted_with_the_time_of_its_write(cluster: Cluster, namespace: str) -> None:
-    created = await cluster.create(PODS, pod(namespace, "a"))
+    created = await cluster.create(PODS.reading(CustomObject), pod(namespace, "a"))
 
     noted = created.metadata.managed_fields
     assert [entry.operation for entry in noted] == ["Update"]

@@ -15,18 +15,17 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.encoding import admission_fields, read_status
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, JobStatus, Wait
-from tarragon.kube.codec import timestamp
-from tarragon.kube.core import SERVICES, Pod, Service
+from tarragon.kube.codec import decode, encode, timestamp
+from tarragon.kube.core import SERVICES
 from tarragon.kube.event import Event
-from tarragon.kube.meta import CustomObject, Key
+from tarragon.kube.meta import Key
 from tarragon.kube.patch import difference, merged
+from tarragon.operator.kept import KeptJob, KeptPod, KeptService
 from tarragon.plan.decide import decide
 from tarragon.plan.intake import intake
 from tarragon.plan.step import Create, Delete, Observed, Refusal, Settings, Step
@@ -123,11 +122,11 @@ class World:
 
     def _observed(self, job: Any, pods: Any, services: Any) -> Observed:
         return Observed(
-            object=msgspec.convert(job, CustomObject),
-            pods=[msgspec.convert(pod, Pod) for pod in pods.values()],
-            services=[msgspec.convert(service, Service) for service in services.values()],
-            pods_there={Key("n1", name): msgspec.convert(pod, Pod) for name, pod in pods.items()},
-            services_there={Key("n1", name): msgspec.convert(found, Service) for name, found in services.items()},
+            object=decode(encode(job), KeptJob),
+            pods=[decode(encode(pod), KeptPod) for pod in pods.values()],
+            services=[decode(encode(service), KeptService) for service in services.values()],
+            pods_there={Key("n1", name): decode(encode(pod), KeptPod) for name, pod in pods.items()},
+            services_there={Key("n1", name): decode(encode(found), KeptService) for name, found in services.items()},
             refusal=self.refusal,
             settings=self.settings,
         )
