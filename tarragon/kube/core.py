@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from tarragon.kube.meta import AnyObject, ObjectMeta, Resource, Struct
+from tarragon.kube.meta import AnyObject, Key, ObjectMeta, Resource, Struct
 
 
 class ResourceRequirements(Struct, frozen=True):
@@ -165,6 +165,65 @@ class Service(Struct, frozen=True):
     spec: ServiceSpec = ServiceSpec()
 
 
+class SlimMeta(Struct, frozen=True):
+    """Of kinds of which there may be many and little is asked."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+
+class ClaimSpec(Struct, frozen=True):
+    storage_class_name: str = ""
+    volume_name: str = ""
+    access_modes: list[str] = []
+    resources: ResourceRequirements = ResourceRequirements()
+
+
+class ClaimStatus(Struct, frozen=True):
+    phase: str = ""
+
+
+class PersistentVolumeClaim(Struct, frozen=True):
+    metadata: SlimMeta = SlimMeta()
+    spec: ClaimSpec = ClaimSpec()
+    status: ClaimStatus = ClaimStatus()
+
+    @property
+    def is_bound(self) -> bool:
+        return self.status.phase == "Bound"
+
+
+class VolumeNodeAffinity(Struct, frozen=True):
+    required: Any = None
+
+
+class VolumeSpec(Struct, frozen=True):
+    storage_class_name: str = ""
+    access_modes: list[str] = []
+    capacity: dict[str, str | int | float] = {}
+    claim_ref: SlimMeta | None = None
+    node_affinity: VolumeNodeAffinity = VolumeNodeAffinity()
+
+
+class PersistentVolume(Struct, frozen=True):
+    metadata: SlimMeta = SlimMeta()
+    spec: VolumeSpec = VolumeSpec()
+    status: ClaimStatus = ClaimStatus()
+
+
+class StorageClass(Struct, frozen=True):
+    metadata: SlimMeta = SlimMeta()
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: list[Any] = []
+
+
 PODS = Resource(group="", version="v1", plural="pods", kind="Pod", model=Pod)
 NODES = Resource(group="", version="v1", plural="nodes", kind="Node", model=Node, namespaced=False)
 SERVICES = Resource(group="", version="v1", plural="services", kind="Service", model=Service)
@@ -174,6 +233,22 @@ EVENTS = Resource(group="", version="v1", plural="events", kind="Event", model=A
 NAMESPACES = Resource(group="", version="v1", plural="namespaces", kind="Namespace", model=AnyObject, namespaced=False)
 PERSISTENT_VOLUME_CLAIMS = Resource(
     group="", version="v1", plural="persistentvolumeclaims", kind="PersistentVolumeClaim", model=AnyObject
+)
+PERSISTENT_VOLUMES = Resource(
+    group="",
+    version="v1",
+    plural="persistentvolumes",
+    kind="PersistentVolume",
+    model=PersistentVolume,
+    namespaced=False,
+)
+STORAGE_CLASSES = Resource(
+    group="storage.k8s.io",
+    version="v1",
+    plural="storageclasses",
+    kind="StorageClass",
+    model=StorageClass,
+    namespaced=False,
 )
 SERVICE_ACCOUNTS = Resource(group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", model=AnyObject)
 ENDPOINTS = Resource(group="", version="v1", plural="endpoints", kind="Endpoints", model=AnyObject)

@@ -37,6 +37,7 @@ from tarragon.plan.obstacles import unschedulable
 from tarragon.plan.patience import Hold, ends_at, is_resting, revised
 from tarragon.plan.scene import is_of
 from tarragon.plan.step import Settings
+from tarragon.plan.storage import Storage, claim_names, reaches
 from tarragon.plan.unplaced import is_left, left
 from tarragon.scheduling import decision as decisions
 from tarragon.scheduling.policies import Policy
@@ -97,10 +98,13 @@ class Admitter:
         self._told: dict[JobId, float] = {}
         self._places_gangs = True
         self._demands: dict[JobId, Sequence[Demand]] = {}
+        self._with_claims: set[JobId] = set()
         for kind, cache in world.jobs.items():
             framework = world.frameworks[kind]
             cache.subscribe(partial(self._changed, framework))
         world.nodes.subscribe(self._node_changed)
+        for kind_of_storage in world.optional:
+            kind_of_storage.subscribe(self._storage_changed)
 
     async def round(self) -> float | None:
         """Decide once and write what has changed. Seconds until the next round even if nothing changes, or None."""
@@ -189,11 +193,19 @@ class Admitter:
         if traits(old) != traits(new):
             self._demands.clear()
 
+    def _storage_changed(self, _: Key, __: object, ___: object) -> None:
+        """Only what has claims may be able to run elsewhere now."""
+        for job in self._with_claims:
+            self._demands.pop(job, None)
+        self._with_claims.clear()
+
     def _demanded(self, candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Demand]:
         """Reading the templates and asking every node is dear; between two rounds few jobs change, and fewer nodes."""
         known = self._demands.get(candidate.id)
         if known is None:
-            known = self._demands[candidate.id] = demands(candidate, nodes)
+            known = self._demands[candidate.id] = demands(candidate, nodes, self._world.storage)
+            if any(any(claim_names(group.template)) for group in candidate.job.groups):
+                self._with_claims.add(candidate.id)
         return known
 
     def _follow(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
@@ -371,7 +383,7 @@ def size_of(nodes: Mapping[Replica, str]) -> Mapping[ReplicaType, int]:
     return Counter(replica.type for replica in nodes)
 
 
-def demands(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Demand]:
+def demands(candidate: Candidate, nodes: Sequence[Node], storage: Storage) -> Sequence[Demand]:
     """Of each group, in the framework's start order: the parameter servers get their places first."""
     order = {kind: position for position, kind in enumerate(candidate.framework.start_order)}
     groups = sorted(candidate.job.groups, key=lambda group: order.get(group.type, len(order)))
@@ -381,7 +393,9 @@ def demands(candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Demand]:
             each=template_request(group.template),
             minimum=bounds[0],
             wish=bounds[1],
-            eligible=eligible_nodes(group.template, nodes),
+            eligible=eligible_nodes(
+                group.template, nodes, reaches(group.template, candidate.job.key.namespace, storage)
+            ),
         )
         for group in groups
         for bounds in [least_and_wish(candidate.job, group)]

@@ -140,7 +140,8 @@ class Operator:
             cache.subscribe(self._job_handler(kind))
         self._world.pods.subscribe(self._owned_changed)
         self._world.services.subscribe(self._owned_changed)
-        self._world.nodes.subscribe(lambda _key, _old, _new: self._round.set())
+        for cache in (self._world.nodes, *self._world.optional):
+            cache.subscribe(lambda _key, _old, _new: self._round.set())
         # Nodes that can't be read for too long are a reason to place nothing any more.
         self._world.nodes.on_trouble(lambda _: self._round.set())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -12,6 +12,7 @@ from tarragon.base.resources import PODS, largest, total
 from tarragon.kube.core import Container, Node, PodSpec, ResourceRequirements
 from tarragon.kube.meta import JsonObject
 from tarragon.plan.predicates import refusal
+from tarragon.plan.storage import Reach
 
 ONE_POD = {PODS: 1000}
 
@@ -50,10 +51,14 @@ def node_capacity(node: Node) -> Mapping[str, int]:
     return _amounts(node.status.allocatable or node.status.capacity)
 
 
-def eligible_nodes(template: JsonObject, nodes: Iterable[Node]) -> frozenset[str]:
-    """The nodes that take pods of this template, whatever is free there."""
+def eligible_nodes(template: JsonObject, nodes: Iterable[Node], within: Sequence[Reach] = ()) -> frozenset[str]:
+    """The nodes that take pods of this template, whatever is free there, and that its volumes can be used on."""
     spec = pod_spec(template)
-    return frozenset(node.metadata.name for node in nodes if refusal(spec, node) is None)
+    return frozenset(
+        node.metadata.name
+        for node in nodes
+        if refusal(spec, node) is None and all(reach.includes(node) for reach in within)
+    )
 
 
 def _container_request(container: Container) -> Mapping[str, int]:

@@ -9,7 +9,9 @@ from tarragon.frameworks.plugin import Dialect, Framework, Size, Wiring
 from tarragon.job.model import Replica, ReplicaGroup, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.podtemplate import main_container
+from tarragon.plan.placement import Placement, by_affinity, directly
 from tarragon.plan.step import Settings
+from tarragon.plan.storage import Storage, waits_for_a_scheduler
 
 TCP = "TCP"
 
@@ -28,6 +30,7 @@ class Blueprint:
     settings: Settings
     nodes: Mapping[Replica, str] = field(default_factory=dict)
     """Where each replica is to run; without a node, kube-scheduler finds one."""
+    storage: Storage = field(default_factory=Storage)
 
 
 def service_names(plan: Blueprint) -> Iterator[tuple[str, Replica]]:
@@ -104,23 +107,29 @@ def _service_ports(plan: Blueprint, group: ReplicaGroup) -> list[Json]:
 def _pod(
     plan: Blueprint, replica: Replica, group: ReplicaGroup, wire: Callable[[Replica], Wiring | None]
 ) -> JsonObject:
-    spec = dict(group.template.get("spec", {}))
+    spec = _placed(plan, group, plan.nodes.get(replica))
     written = group.template.get("metadata", {})
     labels = {**written.get("labels", {}), **plan.dialect.labels(plan.job, replica)}
     spec["restartPolicy"] = group.restart_policy.of_pod
     spec["containers"] = _containers(plan, group, wire(replica))
-    node = plan.nodes.get(replica)
-    if node is not None:
-        spec["nodeName"] = node
-    elif spec.get("schedulerName") == plan.settings.scheduler:
-        # We have no node for it, and no scheduler of that name ever will.
-        del spec["schedulerName"]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": _metadata(plan, plan.dialect.names.pod(plan.job, replica), labels, written.get("annotations", {})),
         "spec": spec,
     }
+
+
+def _placed(plan: Blueprint, group: ReplicaGroup, node: str | None) -> dict[str, Json]:
+    spec = group.template.get("spec", {})
+    waits = waits_for_a_scheduler(group.template, plan.job.key.namespace, plan.storage)
+    if node is not None and plan.settings.placement is Placement.DIRECT and not waits:
+        return dict(directly(spec, node))
+    placed = dict(spec if node is None else by_affinity(spec, node))
+    if placed.get("schedulerName") == plan.settings.scheduler:
+        # Somebody else is to bind it, and no scheduler of that name ever will.
+        del placed["schedulerName"]
+    return placed
 
 
 def _containers(plan: Blueprint, group: ReplicaGroup, wiring: Wiring | None) -> list[JsonObject]:

@@ -22,6 +22,12 @@ def refusal(spec: PodSpec, node: Node) -> str | None:
     return None
 
 
+def is_selected(selector: JsonObject, node: Node) -> bool:
+    """Terms are alternatives; the expressions within one must all hold. A term without any matches nothing."""
+    terms = [_map(term) for term in _list(selector.get("nodeSelectorTerms"))]
+    return any(_matches(term, node) for term in terms)
+
+
 def _is_bound_elsewhere(spec: PodSpec, node: Node) -> str | None:
     return "the pod names another node" if spec.node_name not in {"", node.metadata.name} else None
 
@@ -45,12 +51,10 @@ def _lacks_label(spec: PodSpec, node: Node) -> str | None:
 
 
 def _is_unlike(spec: PodSpec, node: Node) -> str | None:
-    """Terms are alternatives; the expressions within one must all hold. A term without any matches nothing."""
     required = _map(_map(_map(spec.affinity).get("nodeAffinity")).get("requiredDuringSchedulingIgnoredDuringExecution"))
     if not required:
         return None
-    terms = [_map(term) for term in _list(required.get("nodeSelectorTerms"))]
-    return None if any(_matches(term, node) for term in terms) else "it does not match the required node affinity"
+    return None if is_selected(required, node) else "it does not match the required node affinity"
 
 
 _RULES = (_is_bound_elsewhere, _is_not_ready, _has_taint, _lacks_label, _is_unlike)

@@ -68,6 +68,7 @@ class Scene:
             job=self.job,
             size=self.size,
             settings=self.observed.settings,
+            storage=self.observed.storage,
             nodes=admission.nodes if admission is not None and self.needs_admission else {},
         )
 

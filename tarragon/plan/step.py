@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.event import Event
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
+from tarragon.plan.placement import Placement
+from tarragon.plan.storage import Storage
 
 NAME_TAKEN = "NameTaken"
 REFUSED = "Refused"
@@ -24,6 +26,8 @@ class Settings:
     """The component that events and managed fields name."""
     scheduler: str = "tarragon"
     """Jobs that name no other scheduler are placed by us, and wait for their admission."""
+    placement: Placement = Placement.DIRECT
+    """Of jobs that we place. Pods with something that only kube-scheduler binds are placed by affinity always."""
     patience: float = 60.0
     """Seconds that a gang keeps its places while its pods can't be made or bound: a quota, a policy, names that others
     have. Twice the usual grace period: pods of an earlier job, or a webhook's, have ended and begun by then."""
@@ -51,6 +55,7 @@ class Observed:
     pods_there: Mapping[Key, Pod] = field(default_factory=dict)
     services_there: Mapping[Key, Service] = field(default_factory=dict)
     """Everybody's: names that others have keep the job waiting until they are free."""
+    storage: Storage = field(default_factory=Storage)
     refusal: Refusal | None = None
     settings: Settings = Settings()
 

@@ -12,6 +12,7 @@ from tarragon.job.status import JobStatus
 from tarragon.kube.core import PODS, SERVICES, Pod, Service
 from tarragon.kube.meta import Key
 from tarragon.plan.desired import in_start_order, pods, service_names, services
+from tarragon.plan.placement import node_of
 from tarragon.plan.records import is_recorded, may_start_at
 from tarragon.plan.scene import Scene
 from tarragon.plan.step import Create, Delete
@@ -100,7 +101,7 @@ def _removal(scene: Scene, replica: Replica, member: Member, places: Mapping[Rep
         return None
     if not scene.may_run:
         return "the job has lost its places"
-    place, here = places.get(replica), member.pod.spec.node_name
+    place, here = places.get(replica), node_of(member.pod.spec)
     return f"its place is on node {place} now" if place and here and place != here else None
 
 
