@@ -12,7 +12,16 @@ from enum import Enum
 
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
-from tarragon.kube.core import EVENTS, LEASES, NODES, PODS, SERVICES
+from tarragon.kube.core import (
+    EVENTS,
+    LEASES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    SERVICES,
+    STORAGE_CLASSES,
+)
 from tarragon.kube.meta import Json, Resource
 
 LEASE_NAME = "tarragon"
@@ -160,6 +169,21 @@ _OF_ALL = (
         scope=Scope.CLUSTER,
         reason="to find places for whole gangs, knowing what every node offers",
         without="placement is left to kube-scheduler: no gangs, no queue",
+    ),
+    *(
+        Permission(
+            group=kind.group,
+            resource=kind.plural,
+            verbs=("list", "watch"),
+            scope=Scope.CLUSTER,
+            reason=reason,
+            without="replicas with claims are bound by kube-scheduler, to nodes that their volumes may not reach",
+        )
+        for kind, reason in (
+            (PERSISTENT_VOLUME_CLAIMS, "to leave to kube-scheduler the pods whose claims are bound with them"),
+            (PERSISTENT_VOLUMES, "to place a replica where its volume is"),
+            (STORAGE_CLASSES, "to know which claims are bound with their pods, and where they can be"),
+        )
     ),
     Permission(
         group=LEASES.group,
