@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -149,8 +148,8 @@ def load(path: Path) -> Config:
 def decoded(data: str, what: str) -> bytes:
     """Of a field that is base64. `what` names it for the error."""
     try:
-        return b64decode(data, validate=False)
-    except binascii.Error as error:
+        return b64decode("".join(data.split()), validate=True)
+    except ValueError as error:
         raise TarragonError(f"{what} is not base64", why=str(error)) from error
 
 
