@@ -29,10 +29,11 @@ from tarragon.kube.core import Node
 from tarragon.kube.meta import CustomObject, JsonObject, Key
 from tarragon.kube.patch import difference
 from tarragon.operator.gather import World
+from tarragon.operator.kept import KeptJob
 from tarragon.operator.usage import Usage
 from tarragon.plan.capacity import eligible_nodes, node_capacity, template_request
 from tarragon.plan.desired import is_ours, is_placed_by
-from tarragon.plan.intake import intake
+from tarragon.plan.intake import Intake
 from tarragon.plan.obstacles import unschedulable
 from tarragon.plan.patience import Hold, ends_at, is_resting, revised
 from tarragon.plan.scene import is_of
@@ -210,12 +211,17 @@ class Admitter:
 
     def _follow(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
         self._demands.pop((framework.kind, key), None)
-        candidate = None if new is None else candidate_from(framework, new, self._world.settings)
+        candidate = None if new is None else self._candidate(framework, new)
         if candidate is None:
             self._candidates.pop((framework.kind, key), None)
             self._told.pop((framework.kind, key), None)
         else:
             self._candidates[candidate.id] = candidate
+
+    def _candidate(self, framework: Framework, found: CustomObject) -> Candidate | None:
+        if not takes_part(found):
+            return None
+        return candidate_from(framework, found, self._world.readings.of(framework.kind, found), self._world.settings)
 
     def _may_tell(self, candidate: Candidate, admission: Admission) -> bool:
         before = candidate.admission
@@ -235,7 +241,8 @@ class Admitter:
             "status": {"tarragon": {"admission": difference(before, admission_fields(admission))}},
         }
         try:
-            written = await self._cluster.patch(candidate.framework.resource, metadata.key, patch, subresource="status")
+            kind = candidate.framework.resource.reading(KeptJob)
+            written = await self._cluster.patch(kind, metadata.key, patch, subresource="status")
         except (Conflict, NotFound):
             return  # The cache will show what has changed, and that starts the next round.
         # Until the cache shows it too, our own write must count, or the next round would sell the same node again.
@@ -312,20 +319,27 @@ class Admitter:
                 yield replica, node
 
 
-def candidate_from(framework: Framework, found: CustomObject, settings: Settings) -> Candidate | None:
-    """None for a job that is not marked yet, is not valid, suspended, at its end, being deleted, or somebody else's."""
+def takes_part(found: CustomObject) -> bool:
+    """Not before it is marked, nor when it is being deleted or over."""
     metadata = found.metadata
     if GENERATION_ANNOTATION not in metadata.annotations or metadata.is_ending:
-        return None
-    taken = intake(framework, found)
+        return False
+    return not read_status(found.status).phase.is_final
+
+
+def candidate_from(framework: Framework, found: CustomObject, taken: Intake, settings: Settings) -> Candidate | None:
+    """None for a job that is not valid, suspended, or somebody else's."""
     if taken.job is None or taken.dialect is None or taken.job.run_policy.suspend:
         return None
     if not is_ours(taken.job) or not is_placed_by(taken.job, settings.scheduler):
         return None
-    status = read_status(found.status)
-    if status.phase.is_final:
-        return None
-    return Candidate(framework=framework, object=found, job=taken.job, dialect=taken.dialect, status=status)
+    return Candidate(
+        framework=framework,
+        object=found,
+        job=taken.job,
+        dialect=taken.dialect,
+        status=read_status(found.status),
+    )
 
 
 async def _all_of(*writes: Coroutine[None, None, None]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from tarragon.base.clock import Clock
@@ -30,6 +31,7 @@ from tarragon.kube.core import (
 )
 from tarragon.kube.meta import CustomObject, Json, Key, Resource
 from tarragon.operator.kept import KeptJob, KeptPod, KeptService
+from tarragon.operator.readings import Readings
 from tarragon.plan.step import Observed, Refusal, Settings
 from tarragon.plan.storage import Storage
 
@@ -118,6 +120,9 @@ class World:
         self._tried = [_Tried(cache) for cache in (self.nodes, *self.optional)]
         self.settings = settings
         self.refusals = Refusals()
+        self.readings = Readings(self.frameworks)
+        for kind, cache in self.jobs.items():
+            cache.subscribe(partial(self.readings.changed, kind))
 
     @property
     def caches(self) -> Sequence[Live[Json]]:
@@ -171,6 +176,7 @@ class World:
             return None
         return Observed(
             object=job,
+            taken=self.readings.of(kind, job),
             pods=self.pods_of(job),
             services=[self.services.objects[name] for name in sorted(self._services_of.keys(job.metadata.uid))],
             pods_there=self.pods.objects,

@@ -10,7 +10,7 @@ from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.meta import Json
 from tarragon.plan.desired import OWN_NAMES
 from tarragon.plan.finish import clean_up, finished
-from tarragon.plan.intake import Intake, intake
+from tarragon.plan.intake import Intake
 from tarragon.plan.limits import deadline_at, expires_at
 from tarragon.plan.obstacles import look_again_at
 from tarragon.plan.outcome import outcome
@@ -26,7 +26,7 @@ def decide(framework: Framework, observed: Observed, now: dt.datetime) -> Step:
     """What to do about the job now. Deciding again on the result of the step ends in a step that does nothing."""
     if observed.object.metadata.is_ending or is_left_to_others(observed.object.spec):
         return Step()  # Pods and services of a job that ends go with it: they have it as their owner.
-    taken = intake(framework, observed.object)
+    taken = observed.taken
     step = unmarked(observed, taken) or refused(framework, observed, taken, now)
     seen = scene(framework, observed, taken, now)
     if step is not None or seen is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.event import Event
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
+from tarragon.plan.intake import Intake
 from tarragon.plan.placement import Placement
 from tarragon.plan.storage import Storage
 
@@ -50,6 +51,8 @@ class Observed:
     """One job and everything of its that exists, as the caches show it at this moment."""
 
     object: CustomObject
+    taken: Intake
+    """What the object means."""
     pods: Sequence[Pod]
     services: Sequence[Service]
     pods_there: Mapping[Key, Pod] = field(default_factory=dict)

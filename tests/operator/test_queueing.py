@@ -6,7 +6,8 @@ from typing import Any
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.codec import decode, encode, timestamp
 from tarragon.kube.meta import CustomObject
-from tarragon.operator.admit import Candidate, candidate_from, queued_since
+from tarragon.operator.admit import Candidate, candidate_from, queued_since, takes_part
+from tarragon.plan.intake import intake
 from tarragon.plan.step import Settings
 from tests.operator.stage import group, job
 
@@ -22,7 +23,8 @@ def candidate(**status: Any) -> Candidate | None:
         "creationTimestamp": timestamp(NINE),
         "annotations": {"tarragon.dev/generation": "kubeflow.org/v1"},
     }
-    return candidate_from(TENSORFLOW, decode(encode({**manifest, "status": status}), CustomObject), Settings())
+    found = decode(encode({**manifest, "status": status}), CustomObject)
+    return candidate_from(TENSORFLOW, found, intake(TENSORFLOW, found), Settings()) if takes_part(found) else None
 
 
 def condition(kind: str, status: str, at: dt.datetime) -> dict[str, str]:

@@ -121,8 +121,10 @@ class World:
         raise AssertionError(f"does not come to rest: {self.decide()}")
 
     def _observed(self, job: Any, pods: Any, services: Any) -> Observed:
+        found = decode(encode(job), KeptJob)
         return Observed(
-            object=decode(encode(job), KeptJob),
+            object=found,
+            taken=intake(self.framework, found),
             pods=[decode(encode(pod), KeptPod) for pod in pods.values()],
             services=[decode(encode(service), KeptService) for service in services.values()],
             pods_there={Key("n1", name): decode(encode(pod), KeptPod) for name, pod in pods.items()},
