@@ -1,18 +1,32 @@
-"""Label and field selectors as kubectl and the API server write them."""
+"""Label and field selectors as kubectl and the API server write them.
+
+Where a selector can't be read, the ValueError has the words of a kube-apiserver.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 Predicate = Callable[[Mapping[str, str]], bool]
 
-_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?"
-_SET = re.compile(rf"({_NAME})\s+(in|notin)\s+\(([^()]*)\)")
-_COMPARE = re.compile(rf"({_NAME})\s*(==|=|!=)\s*([-A-Za-z0-9_.]*)")
-_EXISTS = re.compile(rf"(!?)\s*({_NAME})")
-_FIELD = re.compile(r"([A-Za-z0-9_.\[\]/-]+)(==|=|!=)(.*)")
+_SYMBOL = re.compile(r"==|!=|[=!><(),]")
+_WORD = re.compile(r"[^\s=!><(),]+")
+_SPACE = re.compile(r"\s*")
+_END = ""
+"""The token after the last: no other is empty."""
+_OPERATORS = frozenset({"in", "notin", "=", "==", "!=", ">", "<"})
+
+_LONGEST = 63
+_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LETTERS = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric one"
+_TOO_LONG = f"must be no more than {_LONGEST} characters"
+
+_FIELD = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.?)|[,=]", re.DOTALL)
+_TERM = re.compile(r"(?:\\.|[^\\,]|\\$)+", re.DOTALL)
 
 
 def everything(_: Mapping[str, str]) -> bool:
@@ -21,8 +35,8 @@ def everything(_: Mapping[str, str]) -> bool:
 
 
 def label_selector(text: str) -> Predicate:
-    """`a=b,c!=d,e in (f,g),h notin (i),j,!k`; a comma means and. Raises ValueError with the part it can't read."""
-    requirements = [_label_requirement(part) for part in _split(text)]
+    """`a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; a comma means and. Raises ValueError with the part it can't read."""
+    requirements = list(_Parser(text).requirements())
     if not requirements:
         return everything
     return lambda labels: all(holds(labels) for holds in requirements)
@@ -30,55 +44,193 @@ def label_selector(text: str) -> Predicate:
 
 def field_selector(text: str) -> Predicate:
     """`metadata.name=a,status.phase!=Running` over a flat mapping from path to text; a missing path reads as empty."""
-    requirements: list[tuple[str, bool, str]] = []
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
+    terms = field_terms(text)
+    if not terms:
+        return everything
+    return lambda fields: all((fields.get(path, "") == value) is wanted for path, wanted, value in terms)
+
+
+def field_terms(text: str) -> list[tuple[str, bool, str]]:
+    """Path, whether it shall be equal, value. In a value, a backslash goes before a comma, = or backslash."""
+    terms = []
+    for part in _TERM.findall(text):
         match = _FIELD.fullmatch(part)
         if match is None:
-            raise ValueError(f"invalid field selector {part!r}; write path=value or path!=value")
-        requirements.append((match[1], match[2] != "!=", match[3]))
-    if not requirements:
-        return everything
-    return lambda fields: all((fields.get(path, "") == value) is wanted for path, wanted, value in requirements)
+            raise ValueError(f"invalid selector: '{text}'; can't understand '{part}'")
+        terms.append((match[1], match[2] != "!=", _ESCAPED.sub(_unescaped, match[3])))
+    return terms
 
 
 def field_paths(text: str) -> set[str]:
     """The paths that a field selector names, so that a server can refuse those it does not index."""
-    return {match[1] for part in text.split(",") if (match := _FIELD.fullmatch(part.strip()))}
+    return {path for path, _, _ in field_terms(text)}
 
 
 def from_match_labels(selector: Mapping[str, Any]) -> Predicate:
     """metav1.LabelSelector: matchLabels and matchExpressions."""
-    texts = [f"{name}={value}" for name, value in (selector.get("matchLabels") or {}).items()]
+    requirements = [_one_of(name, {value}) for name, value in (selector.get("matchLabels") or {}).items()]
     for expression in selector.get("matchExpressions") or []:
-        name, values = expression["key"], ",".join(expression.get("values") or [])
-        operator = expression["operator"]
-        texts.append(
-            {"In": f"{name} in ({values})", "NotIn": f"{name} notin ({values})", "Exists": name}.get(
-                operator, f"!{name}"
-            )
-        )
-    return label_selector(",".join(texts))
+        name, values = expression["key"], set(expression.get("values") or [])
+        match expression["operator"]:
+            case "In":
+                requirements.append(_one_of(name, values))
+            case "NotIn":
+                requirements.append(_none_of(name, values))
+            case "Exists":
+                requirements.append(_is_there(name))
+            case _:
+                requirements.append(_is_missing(name))
+    return lambda labels: all(holds(labels) for holds in requirements)
 
 
-def _split(text: str) -> list[str]:
-    """At the commas that stand outside of parentheses."""
-    parts = re.split(r",(?![^(]*\))", text)
-    return [part.strip() for part in parts if part.strip()]
+class _Parser:
+    """One selector, token by token. Keywords are words like others wherever a label or a value is due."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = [*_tokens(text), _END]
+        self._place = 0
+
+    def requirements(self) -> Iterator[Predicate]:
+        if self._next == _END:
+            return
+        if not self._is_word() and self._next != "!":
+            raise ValueError(f"found '{self._next}', expected: !, identifier, or 'end of string'")
+        while True:
+            try:
+                yield self._requirement()
+            except ValueError as error:
+                raise ValueError(f"unable to parse requirement: {error}") from error
+            after = self._take()
+            if after == _END:
+                return
+            if after != ",":
+                raise ValueError(f"found '{after}', expected: ',' or 'end of string'")
+            if not self._is_word() and self._next != "!":
+                raise ValueError(f"found '{self._next}', expected: identifier after ','")
+
+    def _requirement(self) -> Predicate:
+        is_unwanted = self._next == "!"
+        if is_unwanted:
+            self._take()
+        key = _key(self._word())
+        if is_unwanted:
+            return _is_missing(key)
+        if self._next in {",", _END}:
+            return _is_there(key)
+        operator = self._take()
+        if operator not in _OPERATORS:
+            raise ValueError(f"found '{operator}', expected: '=', '!=', '==', 'in', notin'")
+        values = self._values() if operator in {"in", "notin"} else {self._exact_value()}
+        for value in values:
+            _refuse_value(key, value)
+        if operator in {">", "<"}:
+            return _compared(key, operator, values)
+        return _one_of(key, values) if operator in {"in", "=", "=="} else _none_of(key, values)
+
+    def _exact_value(self) -> str:
+        return "" if self._next in {",", _END} else self._word()
+
+    def _values(self) -> set[str]:
+        """In parentheses; an empty place between commas is the empty value."""
+        if (opening := self._take()) != "(":
+            raise ValueError(f"found '{opening}' expected: '('")
+        values = set()
+        while True:
+            values.add(self._word() if self._is_word() else "")
+            after = self._take()
+            if after == ")":
+                return values
+            if after != ",":
+                raise ValueError(f"found '{after}', expected: ',' or ')'")
+
+    def _word(self) -> str:
+        if not self._is_word():
+            raise ValueError(f"found '{self._next}', expected: identifier")
+        return self._take()
+
+    @property
+    def _next(self) -> str:
+        return self._tokens[self._place]
+
+    def _is_word(self) -> bool:
+        return _WORD.fullmatch(self._next) is not None
+
+    def _take(self) -> str:
+        token = self._next
+        self._place = min(self._place + 1, len(self._tokens) - 1)
+        return token
 
 
-def _label_requirement(part: str) -> Predicate:
-    if match := _SET.fullmatch(part):
-        name, operator = match[1], match[3]
-        values = {value.strip() for value in match[4].split(",")}
-        if operator == "in":
-            return lambda labels: labels.get(name) in values
-        return lambda labels: labels.get(name) not in values
-    if match := _COMPARE.fullmatch(part):
-        name, operator, value = match[1], match[3], match[4]
-        if operator == "!=":
-            return lambda labels: labels.get(name) != value
-        return lambda labels: labels.get(name) == value
-    if match := _EXISTS.fullmatch(part):
-        name, wanted = match[2], not match[1]
-        return lambda labels: (name in labels) is wanted
-    raise ValueError(f"unable to parse requirement {part!r}; write for example app=web, tier in (a,b), !canary")
+def _tokens(text: str) -> Iterator[str]:
+    place = 0
+    while True:
+        space = _SPACE.match(text, place)
+        place = space.end() if space else place
+        found = _SYMBOL.match(text, place) or _WORD.match(text, place)
+        if found is None:
+            return
+        yield found[0]
+        place = found.end()
+
+
+def _is_there(key: str) -> Predicate:
+    return lambda labels: key in labels
+
+
+def _is_missing(key: str) -> Predicate:
+    return lambda labels: key not in labels
+
+
+def _one_of(key: str, values: set[str]) -> Predicate:
+    return lambda labels: labels.get(key) in values
+
+
+def _none_of(key: str, values: set[str]) -> Predicate:
+    return lambda labels: labels.get(key) not in values
+
+
+def _compared(key: str, operator: str, values: set[str]) -> Predicate:
+    bound = _integer(*values)
+    if bound is None:
+        raise ValueError("for 'Gt', 'Lt' operators, the value must be an integer")
+
+    def holds(labels: Mapping[str, str]) -> bool:
+        value = _integer(labels.get(key, ""))
+        return value is not None and (value > bound if operator == ">" else value < bound)
+
+    return holds
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _key(text: str) -> str:
+    prefix, slash, name = text.rpartition("/")
+    if slash and not _PREFIX.fullmatch(prefix):
+        why = "prefix part must be a lowercase RFC 1123 subdomain"
+    elif len(name) > _LONGEST:
+        why = f"name part {_TOO_LONG}"
+    elif not _NAME.fullmatch(name):
+        why = f"name part {_LETTERS}"
+    else:
+        return text
+    raise ValueError(f'invalid label key "{text}": {why}')
+
+
+def _refuse_value(key: str, value: str) -> None:
+    if len(value) > _LONGEST:
+        why = _TOO_LONG
+    elif value and not _NAME.fullmatch(value):
+        why = f"a valid label {_LETTERS}"
+    else:
+        return
+    raise ValueError(f'invalid label value: "{value}": at key: "{key}": {why}')
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match[0] in {",", "="}:
+        raise ValueError(f"invalid field selector: unescaped character in value: {ord(match[0])}")
+    if match[1] not in {"\\", ",", "="} or not match[1]:
+        raise ValueError(f"invalid field selector: invalid escape sequence: {match[0]}")
+    return match[1]

@@ -16,6 +16,7 @@ from tarragon.base.errors import TarragonError
 from tarragon.cluster.errors import ApiError
 from tarragon.localcluster import discovery, refusals
 from tarragon.localcluster.api import Api
+from tarragon.localcluster.builtin_kinds import built_in_kinds
 from tarragon.localcluster.openapi import Document, OpenApi
 from tarragon.localcluster.web import answers
 from tarragon.localcluster.web.accept import Form, chosen
@@ -40,6 +41,9 @@ class Front:
     host: str = "127.0.0.1"
     port: int = 0
     tls: ssl.SSLContext | None = None
+
+
+_BUILT_IN_GROUPS = frozenset(kind.group for kind in built_in_kinds())
 
 
 class ApiServer:
@@ -133,6 +137,9 @@ class ApiServer:
         path = resource_path(group, version, parts)
         if path is None:
             raise refusals.no_such_resource()
+        if self._api.registry.find(path.group, path.version, path.plural) is None and group not in _BUILT_IN_GROUPS:
+            # Nothing answers for a group that no definition has added: no Status either, and kubectl finds own words.
+            return answers.text("404 page not found\n", status=404)
         return await self._resources.answer(request, path)
 
     def _about_the_server(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:

@@ -11,7 +11,7 @@ from tarragon.localcluster.custom_kinds import DEFINITIONS, CustomKinds
 from tarragon.localcluster.deleting import Deletes
 from tarragon.localcluster.history import Change, Stored
 from tarragon.localcluster.objects import in_version, is_same
-from tarragon.localcluster.patching import patched
+from tarragon.localcluster.patching import patched, refuse_apply
 from tarragon.localcluster.requests import Json, Patch, Target, WriteOptions, Written
 from tarragon.localcluster.rules.deleting import is_gone
 from tarragon.localcluster.rules.kinds import rules_of
@@ -47,6 +47,7 @@ class Changes:
     async def patch(self, target: Target, patch: Patch, options: WriteOptions) -> Written:
         def decide() -> Decision[Written]:
             served = target.served
+            refuse_apply(served, patch)
             stored = self._writes.latest(served, (target.namespace, target.name))
             wanted, unknown = decoded(served, patched(served, opened(stored, served), patch))
             _refuse_other_name(target, wanted)

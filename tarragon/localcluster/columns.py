@@ -166,7 +166,7 @@ _BUILT_IN: Mapping[str, Sequence[Column]] = MappingProxyType(
             Column("Status", _node_status),
             Column("Roles", _node_roles),
             AGE,
-            Column("Version", text("status", "nodeInfo", "kubeletVersion", missing="<unknown>")),
+            Column("Version", text("status", "nodeInfo", "kubeletVersion", missing="")),
             wide("Internal-IP", _node_address("InternalIP")),
             wide("External-IP", _node_address("ExternalIP")),
             wide("OS-Image", text("status", "nodeInfo", "osImage", missing="<unknown>")),

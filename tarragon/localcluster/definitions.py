@@ -13,7 +13,7 @@ from tarragon.localcluster.faults import Fault, duplicate, forbidden_value, inva
 from tarragon.localcluster.rules import names
 from tarragon.localcluster.schema import Schema
 from tarragon.localcluster.schema_structure import structural_faults
-from tarragon.localcluster.served import PrinterColumn, ScalePaths, Served
+from tarragon.localcluster.served import CUSTOM_VERBS, PrinterColumn, ScalePaths, Served
 
 Json = dict[str, Any]
 
@@ -136,6 +136,7 @@ def _served(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) -
         namespaced=spec["scope"] == "Namespaced",
         short_names=tuple(words.get("shortNames") or ()),
         categories=tuple(words.get("categories") or ()),
+        verbs=CUSTOM_VERBS,
         subresources=tuple(name for name in ("scale", "status") if subresources.get(name) is not None),
         storage_version=storage,
         printer_columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()),

@@ -44,11 +44,21 @@ def patched(served: Served, thing: Json, patch: Patch) -> Json:
         case PatchType.STRATEGIC:
             return _strategic(served, thing, patch.body)
         case PatchType.APPLY:
-            raise refusals.unsupported_media_type(
-                _accepted(served),
-                why="this server does not know server-side apply (application/apply-patch+yaml) yet; "
-                "use `kubectl apply` without --server-side",
-            )
+            raise _no_apply(served)
+
+
+def refuse_apply(served: Served, patch: Patch) -> None:
+    """Before the object is looked for: to be told that it is not there helps nobody who wants to create it."""
+    if patch.type is PatchType.APPLY:
+        raise _no_apply(served)
+
+
+def _no_apply(served: Served) -> Exception:
+    return refusals.unsupported_media_type(
+        _accepted(served),
+        why="this server does not know server-side apply (application/apply-patch+yaml) yet; "
+        "use `kubectl apply` without --server-side",
+    )
 
 
 def _json_patched(thing: Json, operations: Any) -> Json:
@@ -65,7 +75,7 @@ def _json_patched(thing: Json, operations: Any) -> Json:
         result = _JsonPatch(operations).apply(thing, in_place=True)
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError, ValueError) as error:
         message = "the server rejected our request due to an error in our request"
-        raise refusals.failure(422, "Invalid", message, {"causes": [{"message": str(error)}]}) from error
+        raise refusals.failure(422, "Invalid", message, {}) from error
     if not isinstance(result, dict):
         raise refusals.bad_request("the patch leaves something that is not an object")
     return result

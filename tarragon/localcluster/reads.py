@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from tarragon.localcluster.watching import Sight, Watch
 _SNAPSHOTS = 4
 _TOKEN = "meta.k8s.io/v1"  # noqa: S105 - the version of a continue token's form
 _NAME_FIELD = "metadata.name="
+_PLAIN = re.compile(r"[-a-z0-9.]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +142,17 @@ class Reads:
 
 def _candidates(shelf: Shelf, target: Target, options: ListOptions, after: ObjectKey | None) -> Iterable[Stored]:
     """The objects to try, in order; by name there is at most one in a namespace."""
-    fields = options.fields
-    if fields.startswith(_NAME_FIELD) and "," not in fields and (target.namespace or not target.served.namespaced):
-        stored = shelf.objects.get((target.namespace, fields.removeprefix(_NAME_FIELD)))
+    name = _only_name(options.fields)
+    if name and (target.namespace or not target.served.namespaced):
+        stored = shelf.objects.get((target.namespace, name))
         return [stored] if stored is not None and (after is None or stored.key > after) else []
     return shelf.between(target.namespace, after)
+
+
+def _only_name(fields: str) -> str:
+    """The name that is all that a field selector asks for, if it does; names have no characters to escape."""
+    name = fields.removeprefix(_NAME_FIELD)
+    return "" if name == fields or not _PLAIN.fullmatch(name) else name
 
 
 def _token(revision: int, last: ObjectKey) -> str:

@@ -64,13 +64,13 @@ def index(kind: str, thing: Mapping[str, Any]) -> tuple[Mapping[str, str], tuple
 
 def matcher(kind: str, labels: str, fields: str) -> Matcher:
     """Whether an object is selected. Raises BadRequest for what cannot be read or is not indexed."""
+    paths = FIELDS.get(kind, ())
     try:
         by_labels = label_selector(labels)
         by_fields = field_selector(fields)
+        named = field_paths(fields)
     except ValueError as error:
         raise refusals.bad_request(str(error)) from error
-    paths = FIELDS.get(kind, ())
-    named = field_paths(fields)
     for path in sorted(named):
         if path not in {_NAME, _NAMESPACE, *paths}:
             raise refusals.bad_request(f"field label not supported: {path}")

@@ -115,3 +115,82 @@ async def test_the_default_namespace_is_there_from_the_start(cluster: Cluster) -
     names = {one.metadata.name for one in (await cluster.list(NAMESPACES, EVERYTHING)).items}
 
     assert {"default", "kube-system"} <= names
+
+
+READ_ALIKE = {
+    "a>1": "b",
+    "a>1,a<3": "b",
+    "a<3": "ab",
+    "tier in(web)": "ab",
+    "tier in (web,)": "ab",
+    "tier in ()": "",
+    "tier=": "",
+    "tier!=": "abcd",
+    "! tier": "d",
+    " tier = web , canary ": "b",
+    "x.y/tier=web": "c",
+    "in=1": "",
+    "notin": "",
+    "tier=in": "",
+    "tier notin (web, db)": "d",
+    "tier=web\n,canary": "b",
+}
+REFUSED_ALIKE = {
+    "a>x": "unable to parse requirement: for 'Gt', 'Lt' operators, the value must be an integer",
+    "tier in (web db)": "unable to parse requirement: found 'db', expected: ',' or ')'",
+    "tier in web": "unable to parse requirement: found 'web' expected: '('",
+    "tier !in (web)": "unable to parse requirement: found '!', expected: '=', '!=', '==', 'in', notin'",
+    "tier=web,": "found '', expected: identifier after ','",
+    ",tier=web": "found ',', expected: !, identifier, or 'end of string'",
+    "tier=web,,canary": "found ',', expected: identifier after ','",
+    "tier=web db": "found 'db', expected: ',' or 'end of string'",
+    "!tier=web": "found '=', expected: ',' or 'end of string'",
+    "tier===web": "unable to parse requirement: found '=', expected: identifier",
+    "a/b/c=1": 'unable to parse requirement: invalid label key "a/b/c"',
+    "tier=-x": 'unable to parse requirement: invalid label value: "-x": at key: "tier"',
+    "tier=ä": 'unable to parse requirement: invalid label value: "ä": at key: "tier"',
+    f"tier={'x' * 64}": "must be no more than 63 characters",
+}
+FIELDS_ALIKE = {
+    "metadata.name==a": "a",
+    "metadata.name=a,": "a",
+    "metadata.name=a,,metadata.name=a": "a",
+    "metadata.name=a,metadata.name=b": "",
+    "metadata.name=": "",
+    "metadata.name=!a": "",
+    "metadata.name=a\\,b": "",
+    "spec.schedulerName=nobody": "abcd",
+    ",": "abcd",
+}
+FIELDS_REFUSED_ALIKE = {
+    "metadata.name": "invalid selector: 'metadata.name'; can't understand 'metadata.name'",
+    "metadata.name===a": "invalid field selector: unescaped character in value: 61",
+    "metadata.name!==a": "invalid field selector: unescaped character in value: 61",
+    "metadata.name=a\\": "invalid field selector: invalid escape sequence: \\",
+    "metadata.name = a": "field label not supported: metadata.name ",
+    "metadata.uid=1": "field label not supported: metadata.uid",
+    "STATUS.PHASE=Pending": "field label not supported: STATUS.PHASE",
+}
+
+
+async def test_selectors_are_read_alike_to_the_last_comma(cluster: Cluster, namespace: str) -> None:
+    labels = {"a": {"tier": "web", "a": "1"}, "b": {"tier": "web", "canary": "", "a": "2"}}
+    labels |= {"c": {"tier": "db", "a": "x", "x.y/tier": "web"}, "d": {}}
+    for name, own in labels.items():
+        body = pod(namespace, name, schedulerName="nobody")
+        await cluster.create(PODS, {**body, "metadata": {**body["metadata"], "labels": own}})
+
+    async def found(selection: Selection) -> str:
+        return "".join([one.metadata.name for one in (await cluster.list(PODS, selection)).items])
+
+    async def refusal(selection: Selection) -> str:
+        with pytest.raises(BadRequest) as caught:
+            await cluster.list(PODS, selection)
+        return str(caught.value)
+
+    assert {text: await found(Selection(namespace, labels=text)) for text in READ_ALIKE} == READ_ALIKE
+    assert {text: await found(Selection(namespace, fields=text)) for text in FIELDS_ALIKE} == FIELDS_ALIKE
+    for text, words in REFUSED_ALIKE.items():
+        assert words in await refusal(Selection(namespace, labels=text))
+    for text, words in FIELDS_REFUSED_ALIKE.items():
+        assert words in await refusal(Selection(namespace, fields=text))

@@ -194,7 +194,6 @@ async def test_paths_that_nobody_serves_are_not_found(wire: Wire) -> None:
         "/api/v2",
         "/api/v1/nothing",
         "/apis/nothing.dev",
-        "/apis/example.dev/v9/widgets",
         f"{PODS}/a/b/c",
         f"{PODS}/a/nothing",
         "/api/v1/pods/a",
@@ -206,6 +205,11 @@ async def test_paths_that_nobody_serves_are_not_found(wire: Wire) -> None:
         code, value = await wire("GET", path)
 
         assert (code, value["kind"], value["reason"]) == (404, "Status", "NotFound"), path
+
+
+async def test_a_group_that_no_definition_serves_is_not_even_refused_with_a_status(wire: Wire) -> None:
+    for path in ("/apis/example.dev/v9/widgets", "/apis/nothing.dev/v1/namespaces/default/things/a"):
+        assert await wire("GET", path) == (404, "404 page not found\n")
 
 
 async def test_methods_that_make_no_sense_are_not_allowed(wire: Wire) -> None:

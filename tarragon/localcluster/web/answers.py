@@ -31,8 +31,8 @@ def refusal(error: ApiError) -> web.Response:
     return json_bytes(encode(error.status), error.code, headers)
 
 
-def text(words: str) -> web.Response:
-    return web.Response(text=words, headers={"Cache-Control": "no-cache, private"})
+def text(words: str, status: int = 200) -> web.Response:
+    return web.Response(text=words, status=status, headers={"Cache-Control": "no-cache, private"})
 
 
 def with_warnings(response: web.Response, warnings: Sequence[str]) -> web.Response:
