@@ -34,6 +34,8 @@ _TUNNEL_SECONDS = 60.0
 """How long a proxy may take to let us through. A turn in the queue for a connection counts, too."""
 _ANSWER_SECONDS = 70.0
 """kube-apiserver itself gives up on a plain request after 60 s and says so: let its words come first."""
+_CALL_SECONDS = 300.0
+"""For all of a call, its turn in the queue too. Nothing else notices a peer that takes no more of what we send."""
 
 _REASONS = {
     400: "BadRequest",
@@ -150,7 +152,8 @@ class Transport:
     async def _call(self, request: Request) -> bytes:
         if self._calls is None:
             self._calls = self._session(_CONNECTIONS)
-        response = await self._answer(self._calls, request, _ANSWER_SECONDS)
+        limits = self._limits(total=_CALL_SECONDS, silence=_ANSWER_SECONDS)
+        response = await self._answer(self._calls, request, limits)
         with self._told(request):
             async with response:
                 return await response.read()
@@ -158,7 +161,15 @@ class Transport:
     async def _begin(self, request: Request) -> aiohttp.ClientResponse:
         if self._streams is None:
             self._streams = self._session(0)
-        return await self._answer(self._streams, request, request.silence)
+        return await self._answer(self._streams, request, self._limits(total=None, silence=request.silence))
+
+    def _limits(self, *, total: float | None, silence: float | None) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(
+            total=total,
+            connect=_TUNNEL_SECONDS if self._proxy.url else None,
+            sock_connect=_CONNECT_SECONDS,
+            sock_read=silence,
+        )
 
     def _session(self, connections: int) -> aiohttp.ClientSession:
         if self._closed:
@@ -174,24 +185,24 @@ class Transport:
         return session
 
     async def _answer(
-        self, session: aiohttp.ClientSession, request: Request, silence: float | None
+        self, session: aiohttp.ClientSession, request: Request, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         """An answer that is one; a refused identity is renewed once."""
         identity = await self._credentials.identity()
         with self._told(request):
-            response = await self._send(session, request, identity, silence)
+            response = await self._send(session, request, identity, limits)
             if response.status == 401:  # noqa: PLR2004
                 refusal = await _refusal(response)
                 renewed = await self._credentials.identity(identity)
                 if renewed == identity:
                     raise refusal
-                response = await self._send(session, request, renewed, silence)
+                response = await self._send(session, request, renewed, limits)
             if response.status >= 300:  # noqa: PLR2004 - a redirect is no answer either
                 raise await _refusal(response)
         return response
 
     async def _send(
-        self, session: aiohttp.ClientSession, request: Request, identity: Identity, silence: float | None
+        self, session: aiohttp.ClientSession, request: Request, identity: Identity, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         headers = {"Content-Type": request.content_type} if request.body is not None else {}
         if identity.authorization:
@@ -206,12 +217,7 @@ class Transport:
             ssl=self._trust.shown(identity) if self._base.scheme == "https" else True,
             proxy=self._proxy.url,
             proxy_headers=self._proxy.headers,
-            timeout=aiohttp.ClientTimeout(
-                total=None,
-                connect=_TUNNEL_SECONDS if self._proxy.url else None,
-                sock_connect=_CONNECT_SECONDS,
-                sock_read=silence,
-            ),
+            timeout=limits,
             allow_redirects=False,
             server_hostname=self._server.tls_server_name or None,
         )
