@@ -32,6 +32,8 @@ class Event:
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
+    once: bool = False
+    """Of a state that lasts: that it was seen again is no news."""
 
     @property
     def name(self) -> str:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 
-from tarragon.base.clock import Clock
 from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, Expired, NotFound, TooManyRequests, Unauthorized
 from tarragon.cluster.port import Cluster, DeleteOptions
-from tarragon.kube import event as events
-from tarragon.kube.codec import timestamp
-from tarragon.kube.core import EVENTS
 from tarragon.kube.event import Event, ObjectReference
-from tarragon.kube.meta import AnyObject, CustomObject, JsonObject, Key, Resource
+from tarragon.kube.meta import AnyObject, CustomObject, Json, JsonObject, Key, Resource
+from tarragon.operator.recorder import Doing, Recorder, summary
 from tarragon.plan.step import NAME_TAKEN, REFUSED, Create, Delete, Step
 
 FIRST_BATCH = 4
 LARGEST_BATCH = 64
 """Creates begin with a few and double as long as all go well: a quota that refuses the first refuses the rest, too."""
-
-_COUNTED = Resource(group="", version="v1", plural="events", kind="Event", model=dict)
 
 
 class Refused(Exception):
@@ -37,7 +31,7 @@ class Refused(Exception):
 
 
 async def apply(
-    cluster: Cluster, clock: Clock, framework: Resource[CustomObject], job: CustomObject, step: Step
+    cluster: Cluster, recorder: Recorder, framework: Resource[CustomObject], job: CustomObject, step: Step
 ) -> None:
     """Raises the first ApiError, or Refused; what was done stays done, and the next step is decided on what is then."""
     key = job.metadata.key
@@ -46,55 +40,64 @@ async def apply(
         return
     if step.status is not None:
         await cluster.patch(framework, key, step.status, subresource="status")
-    # News come with the status that they are about: once it says so, no later step will tell them again.
-    for event in step.events:
-        await record(cluster, clock, event)
-    await asyncio.gather(*(_delete(cluster, delete) for delete in step.deletes))
+    # News come with the status that they are about: once it says so, no later step will tell them again. Nothing waits
+    # for them.
+    telling = asyncio.ensure_future(_tell(recorder, step.events))
+    about = ObjectReference(api_version=job.api_version, kind=job.kind, key=key, uid=job.metadata.uid)
+    done = _Done()
     try:
-        await _create_all(cluster, step.creates)
+        await asyncio.gather(*(_delete(cluster, delete, done) for delete in step.deletes))
+        await _create_all(cluster, step.creates, done)
     except Refused as refused:
-        about = ObjectReference(api_version=job.api_version, kind=job.kind, key=key, uid=job.metadata.uid)
-        await record(cluster, clock, Event(about=about, type="Warning", reason=refused.event, message=str(refused)))
+        await recorder.record(Event(about=about, type="Warning", reason=refused.event, message=str(refused)))
         raise
+    finally:
+        await telling
+        await _tell(recorder, done.events(about))
 
 
-async def record(cluster: Cluster, clock: Clock, event: Event, component: str = "tarragon") -> None:
-    """Tell it once; when it was told before, count. An event that can't be written is not worth failing a job for."""
-    body = events.body(event, clock.now(), component)
-    key = Key(body["metadata"]["namespace"], event.name)
-    try:
-        await cluster.create(EVENTS, body)
-    except AlreadyExists:
-        with suppress(ApiError):
-            told = await cluster.get(_COUNTED, key)
-            count = int(told.get("count") or 1) + 1
-            await cluster.patch(_COUNTED, key, {"count": count, "lastTimestamp": timestamp(clock.now())})
-    except ApiError:
-        # No permission, a quota, a namespace that is ending, a server that is busy with more important things.
-        return
+async def _tell(recorder: Recorder, news: Iterable[Event]) -> None:
+    for event in news:
+        await recorder.record(event)
 
 
-async def _delete(cluster: Cluster, delete: Delete) -> None:
+class _Done:
+    """What was made and deleted in a step, by kind."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[Doing, str], list[str]] = {}
+
+    def note(self, doing: Doing, resource: Resource[Json], name: str) -> None:
+        self._names.setdefault((doing, resource.kind), []).append(name)
+
+    def events(self, about: ObjectReference) -> Iterator[Event]:
+        for (doing, kind), names in self._names.items():
+            # As people count: worker-2 before worker-10.
+            yield summary(about, doing, kind, sorted(names, key=lambda name: (len(name), name)))
+
+
+async def _delete(cluster: Cluster, delete: Delete, done: _Done) -> None:
     options = DeleteOptions(uid=delete.uid, resource_version=delete.resource_version, propagation="Background")
     try:
         await cluster.delete(delete.resource, delete.key, options)
     except NotFound:
         return
+    done.note("Delete", delete.resource, delete.key.name)
 
 
-async def _create_all(cluster: Cluster, creates: Iterable[Create]) -> None:
+async def _create_all(cluster: Cluster, creates: Iterable[Create], done: _Done) -> None:
     waiting = list(creates)
     size = FIRST_BATCH
     while waiting:
         batch, waiting = waiting[:size], waiting[size:]
-        results = await asyncio.gather(*(_create(cluster, create) for create in batch), return_exceptions=True)
+        results = await asyncio.gather(*(_create(cluster, create, done) for create in batch), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
         size = min(LARGEST_BATCH, size * 2)
 
 
-async def _create(cluster: Cluster, create: Create) -> None:
+async def _create(cluster: Cluster, create: Create, done: _Done) -> None:
     try:
         await cluster.create(create.resource, create.body)
     except AlreadyExists as error:
@@ -113,6 +116,8 @@ async def _create(cluster: Cluster, create: Create) -> None:
         if is_refusal(error):
             raise Refused(create, error) from error
         raise
+    else:
+        done.note("Create", create.resource, create.body["metadata"]["name"])
 
 
 def is_refusal(error: ApiError) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import dataclass
 
 import structlog
 
@@ -11,25 +12,47 @@ from tarragon.cluster.port import Cluster
 from tarragon.kube.meta import Key
 from tarragon.operator.apply import Refused, apply
 from tarragon.operator.gather import World
+from tarragon.operator.recorder import Recorder
 from tarragon.plan.decide import decide
+from tarragon.plan.step import Step
 
 log = structlog.get_logger(__name__)
 
 
-async def reconcile(cluster: Cluster, clock: Clock, world: World, kind: str, key: Key) -> dt.datetime | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What it takes to act."""
+
+    cluster: Cluster
+    clock: Clock
+    recorder: Recorder
+
+
+async def reconcile(means: Means, world: World, kind: str, key: Key) -> dt.datetime | None:
     """When to look again even if nothing changes. Raises ApiError when a write was refused."""
     observed = world.observe(kind, key)
     if observed is None:
         world.refusals.forget(kind, key)
         return None
     framework = world.frameworks[kind]
-    step = decide(framework, observed, clock.now())
+    step = decide(framework, observed, means.clock.now())
     try:
-        await apply(cluster, clock, framework.resource, observed.object, step)
+        await apply(means.cluster, means.recorder, framework.resource, observed.object, step)
     except Refused as refused:
-        log.info("refused", job=str(key), kind=kind, error=str(refused))
-        world.refusals.note(kind, key, (refused.reason, str(refused)), clock.now())
-        return clock.now()  # The next step puts it on record.
+        log.info("refused", error=str(refused))
+        world.refusals.note(kind, key, (refused.reason, str(refused)), means.clock.now())
+        return means.clock.now()  # The next step puts it on record.
+    _say(step)
     if step.creates:
         world.refusals.forget(kind, key)
     return step.wake_at
+
+
+def _say(step: Step) -> None:
+    if step.creates or step.deletes or step.events:
+        log.info(
+            "step",
+            creates=len(step.creates),
+            deletes=len(step.deletes),
+            news=[f"{event.reason}: {event.message}" for event in step.events],
+        )

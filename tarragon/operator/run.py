@@ -22,7 +22,8 @@ from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.admit import Admitter
 from tarragon.operator.gather import World
 from tarragon.operator.meter import Meter, Unmeasured
-from tarragon.operator.reconcile import reconcile
+from tarragon.operator.reconcile import Means, reconcile
+from tarragon.operator.recorder import Recorder
 from tarragon.operator.watchdog import LONGEST_PAUSE, Watchdog
 from tarragon.operator.workqueue import WorkQueue
 from tarragon.plan.step import Settings
@@ -62,8 +63,8 @@ class Operator:
     """One task takes due keys from the queue, each reconcile is a task of its own; one more task makes the rounds."""
 
     def __init__(self, cluster: Cluster, clock: Clock, options: Options) -> None:
-        self._cluster = cluster
         self._clock = clock
+        self._means = Means(cluster=cluster, clock=clock, recorder=Recorder(cluster, clock))
         jitter = random.Random(options.seed)
         self._world = World(cluster, options.frameworks, clock, options.settings, jitter)
         self._admitter = Admitter(cluster, clock, self._world, options.policy)
@@ -191,7 +192,7 @@ class Operator:
         self._name_in_logs(kind, key)
         try:
             with self._work_watch.work(f"reconcile of {kind} {key}"):
-                wake_at = await reconcile(self._cluster, self._clock, self._world, kind, key)
+                wake_at = await reconcile(self._means, self._world, kind, key)
         except Conflict as error:
             # The cache is behind: what it will show next decides anew.
             failure = type(error).__name__

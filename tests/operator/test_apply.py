@@ -10,6 +10,7 @@ from tarragon.kube.core import EVENTS, PODS
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key
 from tarragon.operator.apply import apply
+from tarragon.operator.recorder import Recorder
 from tarragon.plan.step import Create, Step
 from tests.operator.stage import TFJOBS, Stage, group, job
 
@@ -47,5 +48,5 @@ async def test_an_event_that_cannot_be_written_keeps_no_pod_from_being_made(stag
         creates=[Create(resource=PODS.reading(dict), body=body)],
     )
     cluster: Any = WithoutEvents(stage.world.client, answer)
-    await apply(cluster, stage.world.clock, TENSORFLOW.resource, found, step)
+    await apply(cluster, Recorder(cluster, stage.world.clock), TENSORFLOW.resource, found, step)
     await stage.until_pods("a-worker-0")
