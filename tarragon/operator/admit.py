@@ -10,7 +10,7 @@ import asyncio
 import datetime as dt
 from collections import Counter
 from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -19,26 +19,35 @@ from tarragon.base.clock import Clock
 from tarragon.base.resources import CPU, minus
 from tarragon.cluster.errors import Conflict, NotFound
 from tarragon.cluster.port import Cluster
-from tarragon.frameworks.plugin import Dialect, Framework
+from tarragon.frameworks.plugin import Framework
 from tarragon.job.conditions import SUSPENDED
-from tarragon.job.encoding import admission_fields, read_status
-from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaGroup, ReplicaType, TrainingJob
+from tarragon.job.encoding import admission_fields
+from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, JobStatus, Wait
+from tarragon.job.status import Admission, Wait
 from tarragon.kube.core import Node
 from tarragon.kube.meta import CustomObject, JsonObject, Key
 from tarragon.kube.patch import difference
+from tarragon.operator.candidates import (
+    Candidate,
+    Candidates,
+    JobId,
+    candidate_from,
+    homeless,
+    least_and_wish,
+    may_grow,
+    takes_part,
+)
+from tarragon.operator.eligibility import Eligibility, traits
 from tarragon.operator.gather import World
 from tarragon.operator.kept import KeptJob
+from tarragon.operator.reservations import Reservations
 from tarragon.operator.usage import Usage
-from tarragon.plan.capacity import eligible_nodes, node_capacity, template_request
-from tarragon.plan.desired import is_ours, is_placed_by
-from tarragon.plan.intake import Intake
+from tarragon.plan.capacity import node_capacity, template_request
 from tarragon.plan.obstacles import unschedulable
 from tarragon.plan.patience import Hold, ends_at, is_resting, revised
 from tarragon.plan.scene import is_of
-from tarragon.plan.step import Settings
-from tarragon.plan.storage import Storage, claim_names, reaches
+from tarragon.plan.storage import claim_names
 from tarragon.plan.unplaced import is_left, left
 from tarragon.scheduling import decision as decisions
 from tarragon.scheduling.policies import Policy
@@ -50,40 +59,7 @@ UNBOUNDED = 10**15
 RETELL_SECONDS = 10.0
 """A wait whose code stays is not told anew more often than this, however its amounts change."""
 
-JobId = tuple[str, Key]
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A job that takes part in scheduling, as far as the caches and our own last write know."""
-
-    framework: Framework
-    object: CustomObject
-    job: TrainingJob
-    dialect: Dialect
-    status: JobStatus
-
-    @property
-    def id(self) -> JobId:
-        return self.framework.kind, self.job.key
-
-    @property
-    def name(self) -> str:
-        """What a policy calls it, and people read in "… came first": two kinds may have jobs of one name."""
-        return f"{self.framework.kind.lower()} {self.job.key}"
-
-    @property
-    def admission(self) -> Admission | None:
-        return self.status.admission
-
-    @property
-    def is_admitted(self) -> bool:
-        return self.admission is not None and self.admission.admitted is not None
-
-    @property
-    def has_retry(self) -> bool:
-        return self.admission is not None and self.admission.retry is not None
 
 
 class Admitter:
@@ -95,7 +71,9 @@ class Admitter:
         self._world = world
         self._policy = policy
         self._usage = Usage(world.pods)
-        self._candidates: dict[JobId, Candidate] = {}
+        self._candidates = Candidates(world.nodes.objects)
+        self._reservations = Reservations(world)
+        self._eligibility = Eligibility(world)
         self._told: dict[JobId, float] = {}
         self._places_gangs = True
         self._demands: dict[JobId, Sequence[Demand]] = {}
@@ -111,7 +89,7 @@ class Admitter:
         """Decide once and write what has changed. Seconds until the next round even if nothing changes, or None."""
         revised = self._revised(self._clock.now())
         snapshot = self._snapshot({candidate.id for candidate, _ in revised})
-        by_name = {candidate.name: candidate for candidate in self._candidates.values()}
+        by_name = {candidate.name: candidate for candidate in self._candidates.open.values()}
         writes = revised + [
             (candidate, admission)
             for decided in (self._policy(snapshot) if self._may_place() else ())
@@ -128,7 +106,7 @@ class Admitter:
         """Those whose pods could not be made, or bound, for too long; and those that are over it."""
         return [
             (candidate, admission)
-            for candidate in self._candidates.values()
+            for candidate in self._candidates.open.values()
             if candidate.is_admitted and (candidate.status.obstacle is not None or candidate.has_retry)
             for admission in [revised(self._hold(candidate), now, self._world.settings.patience)]
             if admission != candidate.admission
@@ -136,7 +114,7 @@ class Admitter:
 
     def _patience_left(self, now: dt.datetime) -> Iterator[float]:
         """Seconds until somebody's patience, or rest, is over."""
-        for candidate in self._candidates.values():
+        for candidate in self._candidates.open.values():
             admission = candidate.admission
             if admission is None:
                 continue
@@ -174,9 +152,10 @@ class Admitter:
 
     def _left(self, decided: Collection[JobId], now: dt.datetime) -> list[tuple[Candidate, Admission]]:
         """Jobs that kube-scheduler places: those that were left to it once, and all if we can't place."""
+        several = self._candidates.open if self._places_gangs else self._candidates.all
         return [
             (candidate, admission)
-            for candidate in self._candidates.values()
+            for candidate in several.values()
             if candidate.id not in decided and (is_left(candidate.admission) or not self._places_gangs)
             for before in [candidate.admission or Admission(queued=queued_since(candidate, now))]
             for admission in [left(before, size_without_us(candidate), now)]
@@ -185,7 +164,7 @@ class Admitter:
 
     def _changed(self, framework: Framework, key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
         """A watch that lags shows what was there before our own write: that would give away its places again."""
-        known = self._candidates.get((framework.kind, key))
+        known = self._candidates.all.get((framework.kind, key))
         if new is None or known is None or not is_before(new, known.object):
             self._follow(framework, key, new)
 
@@ -193,6 +172,9 @@ class Admitter:
         """Heartbeats change nothing of who may run there."""
         if traits(old) != traits(new):
             self._demands.clear()
+            self._eligibility.forget()
+        if old is None or new is None:
+            self._candidates.nodes_changed()
 
     def _storage_changed(self, _: Key, __: object, ___: object) -> None:
         """Only what has claims may be able to run elsewhere now."""
@@ -200,23 +182,24 @@ class Admitter:
             self._demands.pop(job, None)
         self._with_claims.clear()
 
-    def _demanded(self, candidate: Candidate, nodes: Sequence[Node]) -> Sequence[Demand]:
+    def _demanded(self, candidate: Candidate) -> Sequence[Demand]:
         """Reading the templates and asking every node is dear; between two rounds few jobs change, and fewer nodes."""
         known = self._demands.get(candidate.id)
         if known is None:
-            known = self._demands[candidate.id] = demands(candidate, nodes, self._world.storage)
+            known = self._demands[candidate.id] = demands(candidate, self._eligibility)
             if any(any(claim_names(group.template)) for group in candidate.job.groups):
                 self._with_claims.add(candidate.id)
         return known
 
     def _follow(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
         self._demands.pop((framework.kind, key), None)
+        self._reservations.job_changed((framework.kind, key))
         candidate = None if new is None else self._candidate(framework, new)
         if candidate is None:
-            self._candidates.pop((framework.kind, key), None)
+            self._candidates.drop((framework.kind, key))
             self._told.pop((framework.kind, key), None)
         else:
-            self._candidates[candidate.id] = candidate
+            self._candidates.put(candidate)
 
     def _candidate(self, framework: Framework, found: CustomObject) -> Candidate | None:
         if not takes_part(found):
@@ -253,14 +236,15 @@ class Admitter:
             self._told[candidate.id] = self._clock.monotonic()
 
     def _snapshot(self, left_out: Collection[JobId] = ()) -> Snapshot:
-        nodes = list(self._world.nodes.objects.values())
-        reserved = self._reservations()
-        candidates = sorted(self._candidates.values(), key=lambda candidate: candidate.id)
+        """Of the gangs that run, those that are settled are in what is free on the nodes, and nowhere else."""
+        self._reservations.reckon(self._candidates.all)
+        nodes = self._world.nodes.objects.values()
+        candidates = sorted(self._candidates.open.values(), key=lambda candidate: candidate.id)
         now = self._clock.now()
         return Snapshot(
             now=now,
             nodes=[
-                node_state(node, [self._usage.on(node.metadata.name), reserved.get(node.metadata.name, {})])
+                node_state(node, [self._usage.on(node.metadata.name), self._reservations.on(node.metadata.name)])
                 for node in sorted(nodes, key=lambda node: node.metadata.name)
                 if node.is_ready and not node.spec.unschedulable
             ],
@@ -268,7 +252,7 @@ class Admitter:
                 Gang(
                     name=candidate.name,
                     queued=queued_since(candidate, now),
-                    demands=self._demanded(candidate, nodes),
+                    demands=self._demanded(candidate),
                 )
                 for candidate in candidates
                 if not candidate.is_admitted and not is_resting(candidate.admission, now)
@@ -276,10 +260,10 @@ class Admitter:
             running=[
                 RunningGang(
                     name=candidate.name,
-                    demands=self._demanded(candidate, nodes),
+                    demands=self._demanded(candidate),
                     nodes=candidate.admission.nodes,
                     elastic=may_grow(candidate) and not is_resting(candidate.admission, now),
-                    homeless=self._homeless(candidate, candidate.admission),
+                    homeless=homeless(candidate, candidate.admission, self._world.nodes.objects),
                 )
                 for candidate in candidates
                 if candidate.admission is not None
@@ -288,58 +272,6 @@ class Admitter:
                 and candidate.id not in left_out
             ],
         )
-
-    def _homeless(self, candidate: Candidate, admission: Admission) -> frozenset[Replica]:
-        """A node that is only not ready may come back, and its pods with it; one that was deleted does not."""
-        there = self._world.nodes.objects
-        return frozenset(
-            replica
-            for replica, node in admission.nodes.items()
-            if Key("", node) not in there and replica not in candidate.status.finished
-        )
-
-    def _reservations(self) -> Mapping[str, Mapping[str, int]]:
-        """What admitted replicas will hold whose pods are not there (yet, or between two tries)."""
-        reserved: dict[str, Counter[str]] = {}
-        for candidate in self._candidates.values():
-            if candidate.admission is None or not candidate.admission.nodes:
-                continue
-            each = {group.type: template_request(group.template) for group in candidate.job.groups}
-            for replica, node in self._without_pod(candidate, candidate.admission):
-                reserved.setdefault(node, Counter()).update(each[replica.type])
-        return reserved
-
-    def _without_pod(self, candidate: Candidate, admission: Admission) -> Iterator[tuple[Replica, str]]:
-        for replica, node in admission.nodes.items():
-            if replica in candidate.status.finished:
-                continue
-            name = candidate.dialect.names.pod(candidate.job, replica)
-            pod = self._world.pods.objects.get(Key(candidate.job.key.namespace, name))
-            if pod is None or pod.is_finished or pod.spec.node_name != node:
-                yield replica, node
-
-
-def takes_part(found: CustomObject) -> bool:
-    """Not before it is marked, nor when it is being deleted or over."""
-    metadata = found.metadata
-    if GENERATION_ANNOTATION not in metadata.annotations or metadata.is_ending:
-        return False
-    return not read_status(found.status).phase.is_final
-
-
-def candidate_from(framework: Framework, found: CustomObject, taken: Intake, settings: Settings) -> Candidate | None:
-    """None for a job that is not valid, suspended, or somebody else's."""
-    if taken.job is None or taken.dialect is None or taken.job.run_policy.suspend:
-        return None
-    if not is_ours(taken.job) or not is_placed_by(taken.job, settings.scheduler):
-        return None
-    return Candidate(
-        framework=framework,
-        object=found,
-        job=taken.job,
-        dialect=taken.dialect,
-        status=read_status(found.status),
-    )
 
 
 async def _all_of(*writes: Coroutine[None, None, None]) -> None:
@@ -388,16 +320,11 @@ def size_without_us(candidate: Candidate) -> Mapping[ReplicaType, int]:
     return {kind: min(number, candidate.admission.size.get(kind, 0)) for kind, number in wished.items()}
 
 
-def may_grow(candidate: Candidate) -> bool:
-    """Not once a replica has done its work: the job is near its end, and the room that became free is for others."""
-    return candidate.job.elastic is not None and not candidate.status.finished
-
-
 def size_of(nodes: Mapping[Replica, str]) -> Mapping[ReplicaType, int]:
     return Counter(replica.type for replica in nodes)
 
 
-def demands(candidate: Candidate, nodes: Sequence[Node], storage: Storage) -> Sequence[Demand]:
+def demands(candidate: Candidate, eligibility: Eligibility) -> Sequence[Demand]:
     """Of each group, in the framework's start order: the parameter servers get their places first."""
     order = {kind: position for position, kind in enumerate(candidate.framework.start_order)}
     groups = sorted(candidate.job.groups, key=lambda group: order.get(group.type, len(order)))
@@ -407,29 +334,11 @@ def demands(candidate: Candidate, nodes: Sequence[Node], storage: Storage) -> Se
             each=template_request(group.template),
             minimum=bounds[0],
             wish=bounds[1],
-            eligible=eligible_nodes(
-                group.template, nodes, reaches(group.template, candidate.job.key.namespace, storage)
-            ),
+            eligible=eligibility.of(group.template, candidate.job.key.namespace),
         )
         for group in groups
         for bounds in [least_and_wish(candidate.job, group)]
     ]
-
-
-def least_and_wish(job: TrainingJob, group: ReplicaGroup) -> tuple[int, int]:
-    """The replica that decides the job is never taken away, whatever a later wish says."""
-    chief = job.chief
-    floor = 1 if chief is not None and chief.type is group.type else 0
-    wish = max(group.wish, floor)
-    if job.elastic is None or group.type is not ReplicaType.WORKER:
-        return wish, wish
-    wish = min(max(wish, job.elastic.minimum), job.elastic.maximum)
-    return min(job.elastic.minimum, wish), wish
-
-
-def traits(node: Node | None) -> object:
-    """What of a node decides who may run there."""
-    return None if node is None else (node.is_ready, node.spec, node.metadata.labels)
 
 
 def node_state(node: Node, held: Sequence[Mapping[str, int]]) -> NodeState:

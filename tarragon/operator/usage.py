@@ -2,37 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import lru_cache
 
 from tarragon.base.resources import Resources
 from tarragon.cluster.reflector import Live
-from tarragon.kube.core import Pod
+from tarragon.kube.codec import decode, encode
+from tarragon.kube.core import Pod, PodSpec
 from tarragon.kube.meta import Key
 from tarragon.plan.capacity import pod_request
+
+
+class Sums:
+    """Amounts by node."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[str, dict[str, int]] = {}
+
+    def on(self, node: str) -> Resources:
+        return self._by_node.get(node, {})
+
+    def give(self, node: str, amounts: Resources) -> None:
+        self._add(node, amounts, 1)
+
+    def take(self, node: str, amounts: Resources) -> None:
+        self._add(node, amounts, -1)
+
+    def _add(self, node: str, amounts: Resources, sign: int) -> None:
+        sums = self._by_node.setdefault(node, {})
+        for name, amount in amounts.items():
+            sums[name] = sums.get(name, 0) + sign * amount
 
 
 class Usage:
     """Sums by node. A pod that is ending still holds what it has; one that has run to its end holds nothing."""
 
     def __init__(self, pods: Live[Pod]) -> None:
-        self._held: dict[Key, tuple[str, Resources]] = {}
-        self._by_node: dict[str, dict[str, int]] = {}
+        self._sums = Sums()
         pods.subscribe(self._follow)
 
     def on(self, node: str) -> Resources:
         """What is held there now, in thousandths."""
-        return self._by_node.get(node, {})
+        return self._sums.on(node)
 
-    def _follow(self, key: Key, _: Pod | None, new: Pod | None) -> None:
-        held = self._held.pop(key, None)
-        if held is not None:
-            self._add(*held, sign=-1)
-        if new is not None and new.spec.node_name and not new.is_finished:
-            holds = new.spec.node_name, pod_request(new.spec)
-            self._held[key] = holds
-            self._add(*holds, sign=1)
+    def _follow(self, _: Key, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and holds(old):
+            self._sums.take(old.spec.node_name, _request(encode(old.spec)))
+        if new is not None and holds(new):
+            self._sums.give(new.spec.node_name, _request(encode(new.spec)))
 
-    def _add(self, node: str, amounts: Mapping[str, int], sign: int) -> None:
-        sums = self._by_node.setdefault(node, {})
-        for name, amount in amounts.items():
-            sums[name] = sums.get(name, 0) + sign * amount
+
+def holds(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) and not pod.is_finished
+
+
+@lru_cache(maxsize=4096)
+def _request(spec: bytes) -> Resources:
+    """Most pods are like some other: adding up their containers anew would be most of the work."""
+    return pod_request(decode(spec, PodSpec))

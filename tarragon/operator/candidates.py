@@ -1,0 +1,149 @@
+"""The jobs that take part in scheduling, and among them those about which something may be decided now."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+
+from tarragon.frameworks.plugin import Dialect, Framework
+from tarragon.job.encoding import read_status
+from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaGroup, ReplicaType, TrainingJob
+from tarragon.job.status import Admission, JobStatus
+from tarragon.kube.meta import CustomObject, Key
+from tarragon.plan.desired import is_ours, is_placed_by
+from tarragon.plan.intake import Intake
+from tarragon.plan.step import Settings
+from tarragon.plan.unplaced import is_left
+
+JobId = tuple[str, Key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A job that takes part in scheduling, as far as the caches and our own last write know."""
+
+    framework: Framework
+    object: CustomObject
+    job: TrainingJob
+    dialect: Dialect
+    status: JobStatus
+
+    @property
+    def id(self) -> JobId:
+        return self.framework.kind, self.job.key
+
+    @property
+    def name(self) -> str:
+        """What a policy calls it, and people read in "… came first": two kinds may have jobs of one name."""
+        return f"{self.framework.kind.lower()} {self.job.key}"
+
+    @property
+    def admission(self) -> Admission | None:
+        return self.status.admission
+
+    @property
+    def is_admitted(self) -> bool:
+        return self.admission is not None and self.admission.admitted is not None
+
+    @property
+    def has_retry(self) -> bool:
+        return self.admission is not None and self.admission.retry is not None
+
+
+class Candidates:
+    """By id. A cluster has few that are `open` and thousands that just run: a round looks at the few."""
+
+    def __init__(self, nodes: Container[Key]) -> None:
+        self._nodes = nodes
+        self._all: dict[JobId, Candidate] = {}
+        self._open: dict[JobId, Candidate] = {}
+
+    @property
+    def all(self) -> Mapping[JobId, Candidate]:
+        return self._all
+
+    @property
+    def open(self) -> Mapping[JobId, Candidate]:
+        return self._open
+
+    def put(self, candidate: Candidate) -> None:
+        self._all[candidate.id] = candidate
+        self._sort(candidate)
+
+    def drop(self, job: JobId) -> None:
+        self._all.pop(job, None)
+        self._open.pop(job, None)
+
+    def nodes_changed(self) -> None:
+        """Some came or went."""
+        for candidate in self._all.values():
+            self._sort(candidate)
+
+    def _sort(self, candidate: Candidate) -> None:
+        if is_settled(candidate, self._nodes):
+            self._open.pop(candidate.id, None)
+        else:
+            self._open[candidate.id] = candidate
+
+
+def takes_part(found: CustomObject) -> bool:
+    """Not before it is marked, nor when it is being deleted or over."""
+    metadata = found.metadata
+    if GENERATION_ANNOTATION not in metadata.annotations or metadata.is_ending:
+        return False
+    return not read_status(found.status).phase.is_final
+
+
+def candidate_from(framework: Framework, found: CustomObject, taken: Intake, settings: Settings) -> Candidate | None:
+    """None for a job that is not valid, suspended, or somebody else's."""
+    if taken.job is None or taken.dialect is None or taken.job.run_policy.suspend:
+        return None
+    if not is_ours(taken.job) or not is_placed_by(taken.job, settings.scheduler):
+        return None
+    return Candidate(
+        framework=framework,
+        object=found,
+        job=taken.job,
+        dialect=taken.dialect,
+        status=read_status(found.status),
+    )
+
+
+def is_settled(candidate: Candidate, nodes: Container[Key]) -> bool:
+    """Whether it has all that it wishes, and nothing is in its way: no policy would change anything about it."""
+    admission = candidate.admission
+    if admission is None or admission.admitted is None or is_left(admission):
+        return False
+    if admission.wait is not None or admission.retry is not None or candidate.status.obstacle is not None:
+        return False
+    if homeless(candidate, admission, nodes):
+        return False
+    wishes = {group.type: least_and_wish(candidate.job, group)[1] for group in candidate.job.groups}
+    if any(replica.index >= wishes.get(replica.type, 0) for replica in admission.nodes):
+        return False
+    return not may_grow(candidate) or len(admission.nodes) >= sum(wishes.values())
+
+
+def homeless(candidate: Candidate, admission: Admission, nodes: Container[Key]) -> frozenset[Replica]:
+    """A node that is only not ready may come back, and its pods with it; one that was deleted does not."""
+    return frozenset(
+        replica
+        for replica, node in admission.nodes.items()
+        if Key("", node) not in nodes and replica not in candidate.status.finished
+    )
+
+
+def may_grow(candidate: Candidate) -> bool:
+    """Not once a replica has done its work: the job is near its end, and the room that became free is for others."""
+    return candidate.job.elastic is not None and not candidate.status.finished
+
+
+def least_and_wish(job: TrainingJob, group: ReplicaGroup) -> tuple[int, int]:
+    """The replica that decides the job is never taken away, whatever a later wish says."""
+    chief = job.chief
+    floor = 1 if chief is not None and chief.type is group.type else 0
+    wish = max(group.wish, floor)
+    if job.elastic is None or group.type is not ReplicaType.WORKER:
+        return wish, wish
+    wish = min(max(wish, job.elastic.minimum), job.elastic.maximum)
+    return min(job.elastic.minimum, wish), wish

@@ -1,0 +1,72 @@
+"""What admitted replicas will hold whose pods are not there (yet, or between two tries): kept change by change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tarragon.base.resources import Resources
+from tarragon.job.model import Replica
+from tarragon.job.status import Admission
+from tarragon.kube.core import Pod
+from tarragon.kube.meta import Key
+from tarragon.operator.candidates import Candidate, JobId
+from tarragon.operator.gather import World
+from tarragon.operator.usage import Sums
+from tarragon.plan.capacity import template_request
+
+
+class Reservations:
+    """Sums by node. Of each job it is reckoned anew only after the job, or a pod of its, has changed."""
+
+    def __init__(self, world: World) -> None:
+        self._pods = world.pods.objects
+        self._held: dict[JobId, list[tuple[str, Resources]]] = {}
+        self._sums = Sums()
+        self._changed: set[JobId] = set()
+        world.pods.subscribe(self._pod_changed)
+
+    def job_changed(self, job: JobId) -> None:
+        self._changed.add(job)
+
+    def reckon(self, candidates: Mapping[JobId, Candidate]) -> None:
+        """To be called before `on`. Who is no candidate any more reserves nothing."""
+        for job in self._changed:
+            for node, amounts in self._held.pop(job, ()):
+                self._sums.take(node, amounts)
+            candidate = candidates.get(job)
+            held = [] if candidate is None else list(self._reserved_by(candidate))
+            for node, amounts in held:
+                self._sums.give(node, amounts)
+            if held:
+                self._held[job] = held
+        self._changed.clear()
+
+    def on(self, node: str) -> Resources:
+        """What is reserved there, in thousandths."""
+        return self._sums.on(node)
+
+    def _pod_changed(self, key: Key, old: Pod | None, new: Pod | None) -> None:
+        """Whose name a pod bears is found out by its owner: a stranger of that name is told in the job's status."""
+        for pod in (old, new):
+            owner = None if pod is None else pod.metadata.controller
+            if owner is not None:
+                self._changed.add((owner.kind, Key(key.namespace, owner.name)))
+
+    def _reserved_by(self, candidate: Candidate) -> Iterator[tuple[str, Resources]]:
+        admission = candidate.admission
+        if admission is None or not admission.nodes:
+            return
+        missing = list(self._without_pod(candidate, admission))
+        types = {replica.type for replica, _ in missing}
+        each = {group.type: template_request(group.template) for group in candidate.job.groups if group.type in types}
+        for replica, node in missing:
+            yield node, each[replica.type]
+
+    def _without_pod(self, candidate: Candidate, admission: Admission) -> Iterator[tuple[Replica, str]]:
+        for replica, node in admission.nodes.items():
+            if replica in candidate.status.finished:
+                continue
+            name = candidate.dialect.names.pod(candidate.job, replica)
+            pod = self._pods.get(Key(candidate.job.key.namespace, name))
+            if pod is None or pod.is_finished or pod.spec.node_name != node:
+                yield replica, node
