@@ -4,7 +4,7 @@ import asyncio
 import random
 import traceback
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -235,30 +235,34 @@ async def test_a_proxy_that_refuses_or_is_not_there_is_named() -> None:
             await http.list(PODS, EVERYTHING)
 
 
+@asynccontextmanager
+async def deaf() -> AsyncIterator[str]:
+    """The URL of a server that takes connections, reads nothing and says nothing."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        reader._transport.pause_reading()  # type: ignore[attr-defined]  # noqa: SLF001
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for writer in writers:
+            writer.transport.abort()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+
 async def test_a_proxy_that_says_nothing_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tarragon.cluster.transport._TUNNEL_SECONDS", 0.1)
-    silent = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
-    async with silent:
-        url = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
-        async with Http(Server(url="https://api.example:6443", proxy_url=url), random.Random(1)) as http:
-            with pytest.raises(Unavailable, match="no answer in time"):
-                await http.get(PODS, KEY)
+    async with deaf() as url, Http(Server(url="https://api.example:6443", proxy_url=url), random.Random(1)) as http:
+        with pytest.raises(Unavailable, match="no answer in time"):
+            await http.get(PODS, KEY)
 
 
 async def test_a_large_body_that_nobody_takes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other end of the connection is gone without a word: what is written stays in buffers."""
     monkeypatch.setattr("tarragon.cluster.transport._CALL_SECONDS", 0.5)
-    writers: list[asyncio.StreamWriter] = []
-
-    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        reader._transport.pause_reading()  # type: ignore[attr-defined]  # noqa: SLF001
-
-    server = await asyncio.start_server(deaf, "127.0.0.1", 0)
-    async with server:
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with Http(Server(url=url), random.Random(1)) as http, asyncio.timeout(20):
-            with pytest.raises(Unavailable, match="no answer in time"):
-                await http.create(PODS, {**POD, "data": "x" * 30_000_000})
-        for writer in writers:
-            writer.transport.abort()
+    async with deaf() as url, Http(Server(url=url), random.Random(1)) as http, asyncio.timeout(20):
+        with pytest.raises(Unavailable, match="no answer in time"):
+            await http.create(PODS, {**POD, "data": "x" * 30_000_000})
