@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from tarragon.kube.codec import micro_timestamp, timestamp
+from tarragon.operator.rivals import Deployment, Found, Lock, left_to, rivals
+
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+TRAINING_LEASE = "1ca428e5.training-operator.kubeflow.org"
+Json = dict[str, Any]
+
+
+def ago(seconds: float) -> dt.datetime:
+    return NOW - dt.timedelta(seconds=seconds)
+
+
+def lease(name: str, renewed: dt.datetime, holder: str = "pod-1") -> Lock:
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": "kubeflow", "uid": name},
+            "spec": {"holderIdentity": holder, "renewTime": micro_timestamp(renewed), "leaseDurationSeconds": 15},
+        },
+        Lock,
+    )
+
+
+def endpoints(name: str, said: str) -> Lock:
+    annotations = {"control-plane.alpha.kubernetes.io/leader": said}
+    return msgspec.convert({"metadata": {"name": name, "namespace": "kubeflow", "annotations": annotations}}, Lock)
+
+
+def deployment(name: str, image: str, *args: str, available: int = 1) -> Deployment:
+    container = {"name": "manager", "image": image, "args": list(args)}
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": "kubeflow"},
+            "spec": {"template": {"spec": {"containers": [container]}}},
+            "status": {"availableReplicas": available} if available else {},
+        },
+        Deployment,
+    )
+
+
+def kinds(found: Found) -> list[str]:
+    return sorted(left_to(rivals(found, Found(), NOW)))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [(TRAINING_LEASE, ["MPIJob", "TFJob"]), ("mpi-operator", ["MPIJob"]), ("ours", [])]
+)
+def test_a_lease_that_is_renewed_tells_whose_jobs_are_taken(name: str, expected: list[str]) -> None:
+    assert kinds(Found(leases=[lease(name, ago(3))])) == expected
+
+
+def test_the_lock_of_the_first_operators_is_an_annotation_of_endpoints() -> None:
+    said = json.dumps({"holderIdentity": "pod-1", "renewTime": timestamp(ago(3)), "leaseDurationSeconds": 15})
+
+    assert kinds(Found(endpoints=[endpoints("tf-operator", said)])) == ["TFJob"]
+
+
+@pytest.mark.parametrize("said", ["", "not json", "[]", '{"renewTime": 5, "holderIdentity": "a"}', "{}"])
+def test_a_lock_that_says_nothing_sensible_is_nobodys(said: str) -> None:
+    assert kinds(Found(endpoints=[endpoints("tf-operator", said)])) == []
+
+
+def test_a_lock_that_was_let_go_or_left_behind_is_nobodys() -> None:
+    assert kinds(Found(leases=[lease(TRAINING_LEASE, ago(3600))])) == []
+    assert kinds(Found(leases=[lease(TRAINING_LEASE, ago(1), holder="")])) == []
+
+
+def test_what_was_renewed_between_two_looks_is_held_whatever_the_clocks_say() -> None:
+    before, after = (Found(leases=[lease(TRAINING_LEASE, ago(seconds))]) for seconds in (7262, 7202))
+
+    assert rivals(before, Found(), NOW) == []
+    assert rivals(before, before, NOW) == []
+    (rival,) = rivals(after, before, NOW)
+    assert str(rival) == f"training-operator (Lease kubeflow/{TRAINING_LEASE}, held by pod-1)"
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "expected"),
+    [
+        ("training-operator", "kubeflow/training-operator:v1-855e096", ["MPIJob", "TFJob"]),
+        ("trainer", "registry.local:5000/kubeflow/training-operator@sha256:0123", ["MPIJob", "TFJob"]),
+        ("tf-job-operator", "gcr.io/kubeflow-images-public/tf_operator:v0.5.0", ["TFJob"]),
+        ("tf-operator", "my.registry/whatever:1", ["TFJob"]),
+        ("mpi-operator", "mpioperator/mpi-operator:0.6.0", ["MPIJob"]),
+        ("tarragon", "example.org/tarragon:1", []),
+        ("tf-job-dashboard", "gcr.io/kubeflow-images-public/tf_operator_dashboard:v0.5.0", []),
+        ("training-operator-docs", "nginx", []),
+    ],
+)
+def test_a_deployment_is_known_by_its_image_or_its_name(name: str, image: str, expected: list[str]) -> None:
+    assert kinds(Found(deployments=[deployment(name, image)])) == expected
+
+
+def test_a_deployment_without_pods_does_nothing() -> None:
+    stopped = deployment("training-operator", "kubeflow/training-operator", available=0)
+
+    assert kinds(Found(deployments=[stopped])) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--enable-scheme=tfjob"], ["TFJob"]),
+        (["--enable-scheme=PyTorchJob", "--enable-scheme=mpijob"], ["MPIJob"]),
+        (["--enable-scheme", "TFJob"], ["TFJob"]),
+        (["--enable-scheme=pytorchjob"], []),
+        (["--leader-elect"], ["MPIJob", "TFJob"]),
+    ],
+)
+def test_a_training_operator_keeps_the_kinds_that_it_was_told_to(args: list[str], expected: list[str]) -> None:
+    told = deployment("training-operator", "kubeflow/training-operator", *args)
+
+    assert kinds(Found(deployments=[told])) == expected
+
+
+def test_all_who_keep_a_kind_are_named() -> None:
+    found = Found(
+        leases=[lease("mpi-operator", ago(3))],
+        deployments=[deployment("training-operator", "kubeflow/training-operator")],
+    )
+
+    assert left_to(rivals(found, Found(), NOW)) == {
+        "MPIJob": "mpi-operator (Lease kubeflow/mpi-operator, held by pod-1), "
+        "training-operator (Deployment kubeflow/training-operator)",
+        "TFJob": "training-operator (Deployment kubeflow/training-operator)",
+    }
