@@ -32,7 +32,7 @@ class Scope(Enum):
     """Where a permission is needed, and so in which role it stands."""
 
     CLUSTER = "cluster"
-    """For kinds that live outside of namespaces. An installation for some namespaces does without."""
+    """To find places, which takes the whole cluster. An installation for some namespaces does without."""
     JOBS = "jobs"
     """In every namespace whose jobs are kept."""
     HOME = "home"
@@ -157,7 +157,7 @@ _OF_ALL = (
     Permission(
         group=EVENTS.group,
         resource=EVENTS.plural,
-        verbs=("get", "patch"),
+        verbs=("patch",),
         scope=Scope.JOBS,
         reason="to count an event that is told again, rather than to tell it twice",
         without="events that are told again are not counted",

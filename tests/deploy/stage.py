@@ -1,0 +1,272 @@
+"""A real control plane with Tarragon installed from deploy/, the operator as the service account that is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tarragon.base.clock import SystemClock
+from tarragon.cluster.access import kubeconfig
+from tarragon.cluster.errors import ApiError
+from tarragon.cluster.http import Http
+from tarragon.cluster.port import DeleteOptions
+from tarragon.cluster.reflector import Cache
+from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.job.encoding import read_status
+from tarragon.job.status import JobStatus
+from tarragon.kube.core import EVENTS, NODES, PODS, Pod
+from tarragon.kube.meta import CustomObject, Key
+from tools.controlplane import ControlPlane
+
+Json = dict[str, Any]
+TFJOBS = TENSORFLOW.resource
+WHOLE_EVENTS = EVENTS.reading(dict)
+WHOLE_NODES = NODES.reading(dict)
+PATIENCE = 60.0
+HEARTBEAT_SECONDS = 5.0
+QUICK = ["--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.4", "--listen", "127.0.0.1:0"]
+
+
+class Kubectl:
+    """As whoever that kubeconfig is."""
+
+    def __init__(self, config: Path) -> None:
+        self.config = config
+
+    async def run(self, *arguments: str, stdin: str = "") -> tuple[int, str]:
+        process = await asyncio.create_subprocess_exec(
+            "kubectl",
+            *arguments,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.config.parent), "KUBECONFIG": str(self.config)},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await asyncio.wait_for(process.communicate(stdin.encode()), PATIENCE)
+        return process.returncode or 0, out.decode()
+
+    async def __call__(self, *arguments: str, stdin: str = "") -> str:
+        """What it prints. It must succeed."""
+        code, out = await self.run(*arguments, stdin=stdin)
+        assert code == 0, f"kubectl {' '.join(arguments)} ended with {code}:\n{out}"
+        return out
+
+
+class OperatorProcess:
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.process = process
+        self.log = log
+
+    async def stop(self) -> int:
+        """As Kubernetes ends it. Its exit code."""
+        self.process.terminate()
+        return await asyncio.wait_for(self.process.wait(), PATIENCE)
+
+    @property
+    def is_leading(self) -> bool:
+        return '"leading"' in self.log.read_text()
+
+
+class Stage:
+    """The administrator's view, and a node whose pods run until a test says how they end."""
+
+    def __init__(self, plane: ControlPlane, http: Http) -> None:
+        self.plane = plane
+        self.http = http
+        self.clock = SystemClock()
+        self.kubectl = Kubectl(plane.kubeconfig)
+        self.jobs: Cache[CustomObject] = Cache(http, TFJOBS, self.clock, jitter=random.Random(1))
+        self.pods: Cache[Pod] = Cache(http, PODS, self.clock, jitter=random.Random(1))
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._operators: list[OperatorProcess] = []
+        self._nodes: list[str] = []
+        for cache in (self.jobs, self.pods):
+            cache.subscribe(lambda *_: self._changed.set())
+
+    def begin(self) -> None:
+        for work in (self.jobs.run(), self.pods.run(), self._plays(), self._heartbeats()):
+            self._tasks.append(asyncio.create_task(work))
+
+    async def node(self, name: str, cpu: str = "8") -> None:
+        await self.http.create(WHOLE_NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        amounts = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
+        status = {"capacity": amounts, "allocatable": amounts}
+        await self.http.patch(WHOLE_NODES, Key("", name), {"status": status}, subresource="status")
+        await self._beat(name)
+        self._nodes.append(name)
+
+    async def token(self, namespace: str = "tarragon-system") -> Path:
+        """A kubeconfig of the operator's own service account, as its pod would have it."""
+        token = (await self.kubectl("create", "token", "tarragon", "-n", namespace)).strip()
+        config: Json = yaml.safe_load(self.plane.kubeconfig.read_text())
+        config["users"] = [{"name": "tarragon", "user": {"token": token}}]
+        config["contexts"][0]["context"] |= {"user": "tarragon", "namespace": namespace}
+        path = self.plane.folder / f"tarragon-in-{namespace}.kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    async def operator(self, config: Path, *flags: str) -> OperatorProcess:
+        """One more, until the end of the test."""
+        log = self.plane.folder / f"operator-{len(self._operators)}-{random.Random().random()}.log"
+        with log.open("wb") as out:
+            process = await asyncio.create_subprocess_exec(
+                *[sys.executable, "-m", "tarragon", "operator", "--kubeconfig", str(config), *QUICK, *flags],
+                stdout=out,
+                stderr=out,
+                env={**os.environ, "TARRAGON_HOME": str(self.plane.folder / "home")},
+            )
+        self._operators.append(OperatorProcess(process, log))
+        return self._operators[-1]
+
+    async def submit(self, name: str, namespace: str = "default", **spec: Any) -> None:
+        await self.http.create(TFJOBS, job(name, namespace, **spec))
+
+    async def change(self, name: str, patch: Json, namespace: str = "default") -> None:
+        await self.http.patch(TFJOBS, Key(namespace, name), {"spec": patch})
+
+    async def ends(self, pod: str, exit_code: int, namespace: str = "default") -> None:
+        """As its kubelet would tell it."""
+        terminated = {"exitCode": exit_code, "finishedAt": "2026-01-01T00:00:00Z"}
+        await self._says(Key(namespace, pod), "Failed" if exit_code else "Succeeded", {"terminated": terminated})
+
+    def state(self, name: str, namespace: str = "default") -> str:
+        found = self.status(name, namespace)
+        return "" if found is None else found.phase.value
+
+    def status(self, name: str, namespace: str = "default") -> JobStatus | None:
+        found = self.jobs.objects.get(Key(namespace, name))
+        return None if found is None else read_status(found.status)
+
+    def has_pods(self, *names: str, namespace: str = "default") -> bool:
+        """These, running, and no others of the namespace."""
+        there = {key.name: pod for key, pod in self.pods.objects.items() if key.namespace == namespace}
+        return there.keys() == set(names) and all(pod.status.phase == "Running" for pod in there.values())
+
+    async def until(self, claim: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not claim():
+                    self._changed.clear()
+                    # Some claims are about logs and files, which nobody watches.
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._changed.wait(), 0.2)
+        except TimeoutError:
+            raise AssertionError(self.told()) from None
+
+    async def until_state(self, name: str, state: str, namespace: str = "default") -> None:
+        await self.until(lambda: self.state(name, namespace) == state)
+
+    async def until_told(self, name: str, reason: str, *, times: int = 1) -> None:
+        """By an event about the job of that name."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                told = [
+                    event.get("count") or 1
+                    for event in (await self.http.list(WHOLE_EVENTS)).items
+                    if event["involvedObject"]["name"] == name and event["reason"] == reason
+                ]
+                if sum(told) >= times:
+                    return
+                await self.clock.sleep(0.2)
+
+    def asked_by(self, user: str) -> list[Json]:
+        """What the audit log has of one identity."""
+        return [event for event in self.plane.audit() if event["user"]["username"] == user]
+
+    def told(self) -> str:
+        jobs = {str(key): json.dumps(found.status) for key, found in self.jobs.objects.items()}
+        pods = {str(key): (pod.status.phase, pod.spec.node_name) for key, pod in self.pods.objects.items()}
+        logs = "\n".join(f"---\n{one.log.read_text()[-4000:]}" for one in self._operators)
+        return f"jobs {jobs}\npods {pods}\n{logs}"
+
+    async def close(self) -> None:
+        for operator in self._operators:
+            if operator.process.returncode is None:
+                operator.process.kill()
+                await operator.process.wait()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _plays(self) -> None:
+        """What a kubelet does: pods of a node run, and go when they are deleted."""
+        queue: asyncio.Queue[Key] = asyncio.Queue()
+        self.pods.subscribe(lambda key, _, new: queue.put_nowait(key) if new is not None else None)
+        while True:
+            key = await queue.get()
+            pod = self.pods.objects.get(key)
+            if pod is None or pod.spec.node_name not in self._nodes:
+                continue
+            with contextlib.suppress(ApiError):
+                if pod.metadata.is_ending:
+                    await self.http.delete(PODS, key, DeleteOptions(grace_seconds=0, uid=pod.metadata.uid))
+                elif pod.status.phase == "Pending":
+                    await self._says(key, "Running", {"running": {}})
+
+    async def _says(self, pod: Key, phase: str, state: Json) -> None:
+        container = {"name": "tensorflow", "image": "i", "imageID": "", "ready": True, "restartCount": 0}
+        status = {"phase": phase, "containerStatuses": [{**container, "state": state}]}
+        await self.http.patch(PODS, pod, {"status": status}, subresource="status")
+
+    async def _heartbeats(self) -> None:
+        """A node that is silent for long loses its pods."""
+        while True:
+            await self.clock.sleep(HEARTBEAT_SECONDS)
+            for name in self._nodes:
+                with contextlib.suppress(ApiError):
+                    await self._beat(name)
+
+    async def _beat(self, name: str) -> None:
+        now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}
+        await self.http.patch(WHOLE_NODES, Key("", name), {"status": {"conditions": [ready]}}, subresource="status")
+
+
+@asynccontextmanager
+async def a_stage(plane: ControlPlane) -> AsyncIterator[Stage]:
+    async with Http(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1)) as http:
+        stage = Stage(plane, http)
+        try:
+            yield stage
+        finally:
+            await stage.close()
+
+
+def group(replicas: int, *, policy: str = "Never", cpu: str = "100m") -> Json:
+    container = {"name": "tensorflow", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    return {"replicas": replicas, "restartPolicy": policy, "template": {"spec": {"containers": [container]}}}
+
+
+def job(name: str, namespace: str, **spec: Any) -> Json:
+    types = ("Chief", "PS", "Worker")
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "tfReplicaSpecs": {kind: spec[kind] for kind in types if kind in spec},
+            **{field: value for field, value in spec.items() if field not in types},
+        },
+    }
+
+
+def verbs_of(events: Sequence[Json]) -> set[tuple[str, str, str]]:
+    """Group, resource with its subresource, and verb of each request that an audit log has."""
+    found = set()
+    for event in events:
+        about = event.get("objectRef")
+        if about is not None and "resource" in about:
+            subresource = f"/{about['subresource']}" if "subresource" in about else ""
+            found.add((about.get("apiGroup", ""), f"{about['resource']}{subresource}", event["verb"]))
+    return found

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import pytest
+
+from tarragon.cluster.access import kubeconfig
+from tarragon.cluster.http import Http
+from tarragon.cluster.port import EVERYTHING, DeleteOptions, Listing, Selection, WatchEvent
+from tarragon.kube.core import PODS, SERVICES
+from tarragon.kube.meta import Key, Resource
+from tarragon.operator.permissions import permissions
+from tarragon.operator.run import Operator, Options
+from tests.deploy.stage import TFJOBS, Stage, a_stage, group, verbs_of
+from tools.controlplane import ControlPlane
+
+pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
+
+OPERATOR = "system:serviceaccount:tarragon-system:tarragon"
+T = TypeVar("T")
+
+# Asked by the API server itself, of its authorizer: no request tells of them.
+NEVER_REQUESTED = {("kubeflow.org", "tfjobs/finalizers", "update")}
+
+
+@pytest.fixture
+async def stage(own_control_plane: ControlPlane) -> AsyncIterator[Stage]:
+    async with a_stage(own_control_plane) as stage:
+        await stage.kubectl("create", "-f", "deploy/")
+        await stage.kubectl("wait", "--for=condition=Established", "crd/tfjobs.kubeflow.org")
+        stage.begin()
+        await stage.node("n")
+        yield stage
+
+
+async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(stage: Stage) -> None:
+    config = await stage.token()
+    first = await stage.operator(config)
+    await stage.until(lambda: first.is_leading)
+    second = await stage.operator(config)
+
+    await runs_to_its_end(stage)
+    await fails_and_is_restarted(stage)
+    await is_suspended_and_resumed(stage, 2)
+    await is_made_smaller(stage)
+    await first.stop()
+    await stage.until(lambda: second.is_leading)
+    await is_suspended_and_resumed(stage, 3)
+    await runs_and_expires(stage)
+    await second.stop()
+    await meets_names_that_its_watch_does_not_show(stage, config)
+
+    asked = stage.asked_by(OPERATOR)
+    refused = [event for event in asked if event["responseStatus"].get("code") in {401, 403}]
+    granted = {(each.group, each.resource, verb) for each in permissions() for verb in each.verbs}
+    used = verbs_of(asked)
+    assert refused == []
+    assert used - granted == set()
+    assert granted - used - NEVER_REQUESTED == set()
+
+
+async def runs_to_its_end(stage: Stage) -> None:
+    await stage.submit("a", PS=group(1), Worker=group(2))
+    await stage.until_state("a", "Running")
+    await stage.until(lambda: stage.has_pods("a-ps-0", "a-worker-0", "a-worker-1"))
+    for pod in ("a-worker-1", "a-worker-0"):
+        await stage.ends(pod, 0)
+    await stage.until_state("a", "Succeeded")
+    await stage.http.delete(TFJOBS, Key("default", "a"))
+    await stage.kubectl("delete", "pods", "--all", "--wait=false")
+    await stage.until(stage.has_pods)
+
+
+async def fails_and_is_restarted(stage: Stage) -> None:
+    await stage.submit("b", Worker=group(2, policy="OnFailure"))
+    await stage.until_state("b", "Running")
+    uid = stage.pods.objects[Key("default", "b-worker-1")].metadata.uid
+    await stage.ends("b-worker-1", 1)
+    await stage.until(
+        lambda: (
+            (found := stage.pods.objects.get(Key("default", "b-worker-1"))) is not None and found.metadata.uid != uid
+        )
+    )
+    await stage.until(lambda: stage.has_pods("b-worker-0", "b-worker-1"))
+    await stage.until_state("b", "Running")
+
+
+async def is_suspended_and_resumed(stage: Stage, times: int) -> None:
+    """What is told in the same words again is counted, also by a leader that has not told it the first time."""
+    pods = [key.name for key in stage.pods.objects if key.namespace == "default"]
+    await stage.change("b", {"runPolicy": {"suspend": True}})
+    await stage.until_state("b", "Suspended")
+    await stage.until(stage.has_pods)
+    await stage.change("b", {"runPolicy": {"suspend": False}})
+    await stage.until(lambda: stage.has_pods(*pods))
+    await stage.until_state("b", "Running")
+    await stage.until_told("b", "TFJobRunning", times=times)
+
+
+async def is_made_smaller(stage: Stage) -> None:
+    await stage.change("b", {"tfReplicaSpecs": {"Worker": {"replicas": 1}}})
+    await stage.until(lambda: stage.has_pods("b-worker-0"))
+
+
+async def meets_names_that_its_watch_does_not_show(stage: Stage, config: Path) -> None:
+    """Then the create is refused, and whose the name is must be asked."""
+    metadata = {"name": "c-worker-0", "namespace": "default"}
+    pod = {"containers": [{"name": "c", "image": "i"}]}
+    await stage.http.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
+    service = {"clusterIP": "None", "ports": [{"port": 1}]}
+    await stage.http.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service})
+    await stage.submit("c", Worker=group(1))
+    async with Lagging(kubeconfig({}, path=config).server, random.Random(1)) as http:
+        operator = asyncio.create_task(Operator(http, stage.clock, Options()).run())
+        await stage.until_told("c", "FailedCreateService")
+        await stage.http.delete(SERVICES, Key("default", "c-worker-0"))
+        await stage.until_told("c", "FailedCreatePod")
+        await stage.http.delete(PODS, Key("default", "c-worker-0"), DeleteOptions(grace_seconds=0))
+        await stage.until_state("c", "Running")
+        operator.cancel()
+        await asyncio.wait([operator])
+
+
+class Lagging(Http):
+    """Its lists and watches have not come to what strangers call c-worker-0 yet."""
+
+    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+        listing = await super().list(resource, selection)
+        return Listing([item for item in listing.items if not is_strange(item)], listing.resource_version)
+
+    async def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+        async for event in super().watch(resource, selection, since):
+            if not is_strange(event.object):
+                yield event
+
+
+def is_strange(found: object) -> bool:
+    return isinstance(found, msgspec.Raw) and b'"c-worker-0"' in bytes(found) and b"ownerReferences" not in bytes(found)
+
+
+async def runs_and_expires(stage: Stage) -> None:
+    await stage.submit("d", Worker=group(1), runPolicy={"ttlSecondsAfterFinished": 0})
+    await stage.until_state("d", "Running")
+    await stage.ends("d-worker-0", 0)
+    await stage.until(lambda: Key("default", "d") not in stage.jobs.objects)
