@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
 
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.model import GENERATION_ANNOTATION
-from tarragon.kube.meta import Json
-from tarragon.plan.desired import OWN_NAMES
 from tarragon.plan.finish import clean_up, finished
 from tarragon.plan.intake import Intake
 from tarragon.plan.limits import deadline_at, expires_at
 from tarragon.plan.obstacles import look_again_at
+from tarragon.plan.others import is_left_to_others, keeper, left_alone
 from tarragon.plan.outcome import outcome
 from tarragon.plan.refuse import refused
 from tarragon.plan.scene import Scene, scene
@@ -26,6 +24,9 @@ def decide(framework: Framework, observed: Observed, now: dt.datetime) -> Step:
     """What to do about the job now. Deciding again on the result of the step ends in a step that does nothing."""
     if observed.object.metadata.is_ending or is_left_to_others(observed.object.spec):
         return Step()  # Pods and services of a job that ends go with it: they have it as their owner.
+    other = keeper(framework.kind, observed.object, observed.settings)
+    if other:
+        return Step(events=[left_alone(framework.resource, observed.object, other)])
     taken = observed.taken
     step = unmarked(observed, taken) or refused(framework, observed, taken, now)
     seen = scene(framework, observed, taken, now)
@@ -42,13 +43,6 @@ def unmarked(observed: Observed, taken: Intake) -> Step | None:
     return Step(
         mark={"metadata": {**precondition(observed.object), "annotations": {GENERATION_ANNOTATION: dialect.name}}}
     )
-
-
-def is_left_to_others(spec: Json) -> bool:
-    """As written: a job that we would find invalid may be right for whom it names, and is not ours to mark or fail."""
-    policy = spec.get("runPolicy") if isinstance(spec, Mapping) else None
-    manager = policy.get("managedBy") if isinstance(policy, Mapping) else None
-    return isinstance(manager, str) and manager not in OWN_NAMES
 
 
 def going(seen: Scene) -> Step:

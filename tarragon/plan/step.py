@@ -34,6 +34,8 @@ class Settings:
     have. Twice the usual grace period: pods of an earlier job, or a webhook's, have ended and begun by then."""
     namespaces: tuple[str, ...] = ()
     """Those whose jobs are kept; none for all. Who sees only some can't tell what is free: kube-scheduler places."""
+    left_to: Mapping[str, str] = field(default_factory=dict)
+    """By kind, the other operator that keeps its jobs, in words: what is not ours already is left to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
