@@ -18,12 +18,13 @@ import tarragon
 from tarragon.base.clock import Clock
 from tarragon.base.quantity import text
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS, Resources
-from tarragon.cluster.errors import AlreadyExists, ApiError, NotFound
+from tarragon.cluster.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from tarragon.cluster.port import Cluster
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
 from tarragon.localcluster.fit import OVERCOMMIT
+from tarragon.localcluster.kubelet import node_lease
 from tarragon.localcluster.kubelet.claims import machine_folder
 from tarragon.localcluster.kubelet.downward import HOST
 
@@ -33,6 +34,8 @@ HEARTBEAT_SECONDS = 300.0
 A cluster with a node controller takes a node for lost after 40 s: there, `NodeSettings.heartbeat_seconds` is 10.
 """
 MOST_PODS = 500
+KIND = "tarragon.dev/node"
+"""The label that tells a node of processes, or a hollow one, from all others."""
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 _log = structlog.get_logger()
@@ -43,7 +46,8 @@ class NodeSettings:
     """`capacity` is in thousandths, as `base.resources` has it; `shared` are resources whose requests are shares.
 
     `volumes` are folders for claims and volumes by name, `environments` folders for images by pattern, `images` the
-    file that says the same of images at length. A pod's annotations may say more of both: see `launch`.
+    file that says the same of images at length. A pod's annotations may say more of both: see `launch`. At `address`
+    and `port`, unless that is 0, the kubelet answers API servers: see `server`.
     """
 
     name: str
@@ -58,6 +62,10 @@ class NodeSettings:
     registry: Path = field(default_factory=machine_folder)
     caller: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     heartbeat_seconds: float = HEARTBEAT_SECONDS
+    has_lease: bool = False
+    taints: tuple[Mapping[str, str], ...] = ()
+    address: str = HOST
+    port: int = 0
 
 
 def this_machine(gpus: Sequence[str] = ()) -> dict[str, int]:
@@ -113,40 +121,25 @@ def visible(found: Sequence[str], allowed: str | None) -> tuple[str, ...]:
 # ----------------------------------------------------------------------------------------------------------- the object
 
 
-def manifest(settings: NodeSettings) -> dict[str, Any]:
+def manifest(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
     system, machine = platform.system().lower(), platform.machine()
-    labels = {
-        "kubernetes.io/hostname": settings.name,
+    own = {
+        "kubernetes.io/hostname": name,
         "kubernetes.io/os": system,
         "kubernetes.io/arch": ARCHITECTURES.get(machine, machine),
-        "tarragon.dev/node": "process",
+        KIND: "process",
     }
-    shared = {OVERCOMMIT: ",".join(sorted(settings.shared))} if settings.shared else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": settings.name, "labels": {**labels, **settings.labels}, "annotations": shared},
-        "spec": {},
-    }
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {**own, **labels}}, "spec": {}}
 
 
-def status(settings: NodeSettings, now: str) -> dict[str, Any]:
-    amounts = {name: text(amount) for name, amount in settings.capacity.items()}
+def status(name: str, capacity: Resources, now: str) -> dict[str, Any]:
+    amounts = {resource: text(amount) for resource, amount in capacity.items()}
     system, machine = platform.system().lower(), platform.machine()
     return {
         "capacity": amounts,
         "allocatable": amounts,
-        "conditions": [
-            {
-                "type": "Ready",
-                "status": "True",
-                "reason": "KubeletReady",
-                "message": "kubelet is posting ready status",
-                "lastHeartbeatTime": now,
-                "lastTransitionTime": now,
-            }
-        ],
-        "addresses": [{"type": "InternalIP", "address": HOST}, {"type": "Hostname", "address": settings.name}],
+        "conditions": [_condition(*said, now) for said in _CONDITIONS],
+        "addresses": [{"type": "InternalIP", "address": HOST}, {"type": "Hostname", "address": name}],
         "nodeInfo": {
             "architecture": ARCHITECTURES.get(machine, machine),
             "operatingSystem": system,
@@ -160,6 +153,19 @@ def status(settings: NodeSettings, now: str) -> dict[str, Any]:
             "systemUUID": "",
         },
     }
+
+
+_CONDITIONS = (
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "nobody looks at it on this node"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "nobody looks at it on this node"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "nobody looks at it on this node"),
+)
+
+
+def _condition(kind: str, state: str, reason: str, message: str, now: str) -> dict[str, Any]:
+    times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
+    return {"type": kind, "status": state, "reason": reason, "message": message, **times}
 
 
 def _os_image() -> str:
@@ -198,16 +204,34 @@ class Registration:
             await self._clock.sleep(pause)
 
     async def _register(self) -> None:
-        body = manifest(self._settings)
+        settings = self._settings
+        body = manifest(settings.name, settings.labels)
+        shared = {OVERCOMMIT: ",".join(sorted(settings.shared))} if settings.shared else {}
+        metadata = {"labels": body["metadata"]["labels"], "annotations": shared}
+        spec = {"taints": list(settings.taints)} if settings.taints else {}
         try:
-            await self._cluster.create(NODES, body)
+            await self._cluster.create(NODES, {**body, "metadata": {**body["metadata"], **metadata}, "spec": spec})
         except AlreadyExists:
-            metadata = {name: body["metadata"][name] for name in ("labels", "annotations")}
             await self._cluster.patch(NODES, self._key, {"metadata": metadata})
 
     async def _beat(self) -> None:
         now = timestamp(self._clock.now())
         self._since = self._since or now
-        told = status(self._settings, now)
-        told["conditions"][0]["lastTransitionTime"] = self._since
+        settings = self._settings
+        told = status(settings.name, settings.capacity, now)
+        for condition in told["conditions"]:
+            condition["lastTransitionTime"] = self._since
+        told["addresses"][0]["address"] = settings.address
+        if settings.port:
+            told["daemonEndpoints"] = {"kubeletEndpoint": {"Port": settings.port}}
         await self._cluster.patch(NODES, self._key, {"status": told}, subresource="status")
+        if settings.has_lease:
+            await self._renew()
+
+    async def _renew(self) -> None:
+        try:
+            await node_lease.renew(self._cluster, self._settings.name, self._clock)
+        except NotFound:  # an old cluster, or one without a node controller: the status is a heartbeat, too
+            _log.debug("this cluster keeps no leases of nodes", node=self._settings.name)
+        except Forbidden as error:
+            _log.warning("the node's lease may not be renewed", node=self._settings.name, error=str(error))
