@@ -10,7 +10,7 @@ import math
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType, MappingProxyType
@@ -27,6 +27,7 @@ from tarragon.cluster.port import Cluster
 from tarragon.cluster.transport import Server
 from tarragon.kube.meta import Json
 from tarragon.operator.health import Answer, Routes, serving, verdict
+from tarragon.operator.lookout import Lookout
 from tarragon.operator.metrics import CONTENT_TYPE, Metrics
 from tarragon.operator.run import Operator
 from tarragon.operator.settings import ProcessSettings
@@ -69,6 +70,7 @@ class Process:
             self.lease.on_holder(self._holder_changed)
             cluster = Fenced(cluster, self.lease)
         self._operator = Operator(cluster, clock, settings.options)
+        self._lookout = Lookout(doors.cluster, clock, self._others_seen)
 
     @property
     def routes(self) -> Routes:
@@ -99,15 +101,32 @@ class Process:
         await self._operator.synced()
         if self.lease is None:
             log.info("leading", lease="none")
-            await self._operator.lead()
+            await self._lead()
             return
         log.info("ready, standing by", identity=self.lease.identity)
         await self.lease.acquire()
         async with asyncio.TaskGroup() as tasks:
             keeping = tasks.create_task(self.lease.keep())
             log.info("leading", identity=self.lease.identity)
-            await self._operator.lead()
+            await self._lead()
             keeping.cancel()
+
+    async def _lead(self) -> None:
+        await self._lookout.first()
+        async with asyncio.TaskGroup() as tasks:
+            looking = tasks.create_task(self._lookout.run())
+            await self._operator.lead()
+            looking.cancel()
+
+    def _others_seen(self, left_to: Mapping[str, str]) -> None:
+        if self._settings.adopt:
+            log.warning("another operator is at work, and its jobs are kept by us, too, as --adopt says", **left_to)
+            return
+        if left_to:
+            log.warning("another operator is at work: jobs of its kinds that are not ours are left to it", **left_to)
+        else:
+            log.info("no other operator is at work any more: all jobs are ours")
+        self._operator.leave(left_to)
 
     async def _end(self, life: asyncio.Task[None]) -> None:
         """Finish what is being written, then let the next one begin."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import structlog
 from structlog.contextvars import bind_contextvars
@@ -118,6 +118,12 @@ class Operator:
         finally:
             self._is_leading = False
             self._meter.leads(False)
+
+    def leave(self, left_to: Mapping[str, str]) -> None:
+        """By kind, who else keeps its jobs from now on; nobody means that they are ours."""
+        kinds = {*left_to, *self._world.settings.left_to}
+        self._world.settings = replace(self._world.settings, left_to=left_to)
+        self._look_at_all(kinds)
 
     @property
     def stuck(self) -> Sequence[str]:
@@ -253,10 +259,14 @@ class Operator:
     async def _resync(self) -> None:
         while True:
             await self._clock.sleep(RESYNC_SECONDS)
-            for kind, cache in self._world.jobs.items():
-                for key in list(cache.objects):
-                    self._enqueue((kind, key), 0.0)
+            self._look_at_all(self._world.jobs)
             self._round.set()
+
+    def _look_at_all(self, kinds: Iterable[str]) -> None:
+        for kind in kinds:
+            cache = self._world.jobs.get(kind)
+            for key in list(cache.objects) if cache is not None else ():
+                self._enqueue((kind, key), 0.0)
 
     async def _until(self, event: asyncio.Event, seconds: float | None) -> None:
         """Return when the event is set or that many of the clock's seconds have gone."""

@@ -21,3 +21,5 @@ class ProcessSettings:
     listen: Address | None = None
     grace: float = GRACE_SECONDS
     """Seconds for the writes that have begun when it is told to end."""
+    adopt: bool = False
+    """Keep jobs that another operator keeps, too. Whoever says so sees to it that the other one stops."""

@@ -13,6 +13,7 @@ import click
 from tarragon.base.clock import SystemClock
 from tarragon.cli import operating
 from tarragon.cli.settings import LOCAL, Command, Settings, home, is_namespace
+from tarragon.scheduling.policies import POLICIES
 
 if TYPE_CHECKING:
     from tarragon.cluster.access import Access
@@ -46,7 +47,14 @@ LOST = 1
     show_default=True,
     help="jobs with another schedulerName in their pods are placed by that one",
 )
-@click.option("--policy", type=click.Choice(["fifo"]), default="fifo", show_default=True, help="who starts first")
+@click.option("--policy", type=click.Choice(list(POLICIES)), default="fifo", show_default=True, help="who starts first")
+@click.option(
+    "--placement",
+    type=click.Choice(["direct", "affinity"]),
+    default="direct",
+    show_default=True,
+    help="`direct`: pods name their node; `affinity`: kube-scheduler binds them to the node that was chosen",
+)
 @click.option(
     "--cluster-domain", metavar="DOMAIN", help="how names of services end: cluster.local; by default with .svc"
 )
@@ -89,6 +97,7 @@ LOST = 1
     help="of /healthz, /readyz and /metrics; by default :8080 in a pod, 127.0.0.1:8080 elsewhere; `off`: nowhere",
 )
 @click.option("--log-format", type=click.Choice(["json", "text"]), help="by default text on a terminal, else json")
+@click.option("--adopt", is_flag=True, help="keep the jobs of another training operator at work here, too")
 @click.option(
     "--grace",
     metavar="SECONDS",
@@ -106,6 +115,7 @@ def command(
     namespaces: tuple[str, ...],
     scheduler: str,
     policy: str,
+    placement: str,
     cluster_domain: str | None,
     leader_elect: bool,
     lease_namespace: str | None,
@@ -116,6 +126,7 @@ def command(
     retry_period: float,
     listen: str | None,
     log_format: str | None,
+    adopt: bool,
     grace: float,
 ) -> None:
     """Keep the jobs of a Kubernetes cluster until SIGTERM or Ctrl-C.
@@ -129,8 +140,8 @@ def command(
     from tarragon.operator.process import serve
     from tarragon.operator.run import Options
     from tarragon.operator.settings import ProcessSettings
+    from tarragon.plan.placement import Placement
     from tarragon.plan.step import Settings as PlanSettings
-    from tarragon.scheduling.policies import POLICIES
 
     _require_namespaces(namespaces)
     terms = _sound(Terms(duration=lease_duration, deadline=renew_deadline, retry=retry_period))
@@ -141,12 +152,18 @@ def command(
         terms=terms,
     )
     domain = operating.cluster_domain(os.environ) if cluster_domain is None else cluster_domain
-    plan = PlanSettings(scheduler=scheduler, cluster_domain=domain, namespaces=tuple(dict.fromkeys(namespaces)))
+    plan = PlanSettings(
+        scheduler=scheduler,
+        placement=Placement(placement),
+        cluster_domain=domain,
+        namespaces=tuple(dict.fromkeys(namespaces)),
+    )
     wanted = ProcessSettings(
         options=Options(settings=plan, policy=POLICIES[policy]),
         claim=claim if leader_elect else None,
         listen=operating.listening(listen, os.environ),
         grace=grace,
+        adopt=adopt,
     )
     form = log_format or ("text" if sys.stderr.isatty() else "json")
     logs.configure("text" if form == "text" else "json", "debug" if settings.is_verbose else "info", sys.stderr)
