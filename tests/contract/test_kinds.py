@@ -9,7 +9,7 @@ from tarragon.cluster.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, SECRETS, SERVICES
 from tarragon.kube.meta import Key, Resource
 from tests.contract.conftest import Gadgets, definition, older
-from tests.contract.objects import WHOLE_PODS, gadget, pod, watching
+from tests.contract.objects import WHOLE_PODS, Json, gadget, pod, watching
 
 
 async def test_a_pod_has_the_defaults_that_clients_rely_on(cluster: Cluster, namespace: str) -> None:
@@ -32,6 +32,31 @@ async def test_a_pod_has_the_defaults_that_clients_rely_on(cluster: Cluster, nam
     assert container["ports"] == [{"containerPort": 2222, "protocol": "TCP"}]
     assert container["resources"]["requests"] == {"cpu": "1"}
     assert made["status"] == {"phase": "Pending", "qosClass": "Burstable"}
+
+
+NOT_READY, UNREACHABLE = (
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for key in ("not-ready", "unreachable")
+)
+
+
+@pytest.mark.parametrize(
+    ("own", "added"),
+    [
+        ([], [NOT_READY, UNREACHABLE]),
+        ([{"key": "a", "operator": "Exists"}], [NOT_READY, UNREACHABLE]),
+        ([{"operator": "Exists"}], []),
+        ([{**NOT_READY, "tolerationSeconds": 9}], [UNREACHABLE]),
+        ([{"operator": "Exists", "effect": "NoSchedule"}], [NOT_READY, UNREACHABLE]),
+    ],
+    ids=["none", "another", "all", "one", "no other effect"],
+)
+async def test_a_pod_tolerates_a_node_in_trouble_for_five_minutes_unless_it_says_otherwise(
+    cluster: Cluster, namespace: str, own: list[Json], added: list[Json]
+) -> None:
+    made = await cluster.create(WHOLE_PODS, pod(namespace, "a", tolerations=own))
+
+    assert made["spec"].get("tolerations", []) == own + added
 
 
 async def test_a_pods_status_is_its_own(cluster: Cluster, namespace: str) -> None:

@@ -184,10 +184,11 @@ async def test_a_bad_container_is_told_where(asking: Asking, container: Json, fi
 
 
 async def test_a_deadline_may_only_come_nearer_and_tolerations_only_grow(asking: Asking) -> None:
-    await asking.create(PODS, pod("a", activeDeadlineSeconds=10, tolerations=[{"key": "a", "operator": "Exists"}]))
+    body = pod("a", activeDeadlineSeconds=10, tolerations=[{"key": "a", "operator": "Exists"}])
+    made = await asking.create(PODS, body)
 
     await asking.patch(PODS, "a", {"spec": {"activeDeadlineSeconds": 5}})
-    more = [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}]
+    more = [*made["spec"]["tolerations"], {"key": "b", "operator": "Exists"}]
     grown = await asking.patch(PODS, "a", {"spec": {"tolerations": more}})
 
     assert grown["spec"]["tolerations"] == more

@@ -1,6 +1,6 @@
 """The rules of pods: defaults that clients rely on, what may be wrong, and the little that may change.
 
-Left out: the tolerations and the service account volume that admission plug-ins add.
+Left out: the service account volume that an admission plug-in adds.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _LARGEST_PORT = 65535
+_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _CHANGEABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -39,6 +40,7 @@ def prepare_create(pod: Json) -> None:
     """Fill in defaults and the first status."""
     spec = pod.setdefault("spec", {})
     _default_spec(spec)
+    _tolerate_trouble(spec)
     pod["status"] = {"phase": "Pending", "qosClass": quality_of_service(spec)}
 
 
@@ -103,6 +105,16 @@ def _default_spec(spec: Json) -> None:
         _default_container(container)
     for volume in spec.get("volumes") or ():
         _default_volume(volume)
+
+
+def _tolerate_trouble(spec: Json) -> None:
+    """A node in trouble keeps its pods for five minutes, unless they say otherwise: an admission plug-in's default."""
+    own = list(spec.get("tolerations") or ())
+    for key in _TROUBLES:
+        said = (one for one in own if (one.get("key") or key) == key)
+        if not any((one.get("effect") or "NoExecute") == "NoExecute" for one in said):
+            trouble = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            spec["tolerations"] = [*(spec.get("tolerations") or ()), trouble]
 
 
 def _default_container(container: Json) -> None:

@@ -1,0 +1,126 @@
+"""One kubectl, one script, two servers: the embedded one and a real control plane."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tarragon.base.clock import SystemClock
+from tarragon.localcluster.cluster import LocalCluster, Settings
+from tarragon.localcluster.home import Home
+from tarragon.localcluster.kubeconfig import kubeconfig
+from tests.kubectl.comparison import Allowance, not_allowed, read_allowances
+from tests.kubectl.transcript import Answer, Step, in_namespace, normal, play, read_script
+from tools.controlplane import ControlPlane
+
+HERE = Path(__file__).parent
+LEAST_STEPS = 40
+
+
+@asynccontextmanager
+async def embedded_cluster(folder: Path) -> Any:
+    """All of it, but no node and no operator: as `tarragon up` has it before the first job."""
+    home = Home(folder)
+    home.prepare()
+    cluster = await LocalCluster.start(Settings(home=home), SystemClock())
+    try:
+        yield yaml.safe_load(kubeconfig(cluster.url, home.ca.read_bytes(), home.read_token()))
+    finally:
+        await cluster.stop()
+
+
+async def played(folder: Path, plane: ControlPlane) -> tuple[list[Answer], list[Answer]]:
+    """The answers of the real server and of the embedded one."""
+    steps = read_script(HERE / "script.yaml")
+    places = []
+    async with embedded_cluster(folder / "home") as ours:
+        for name, config in (("real", yaml.safe_load(plane.kubeconfig.read_text())), ("embedded", ours)):
+            (folder / name).mkdir()
+            places.append(folder / name / "kubeconfig")
+            places[-1].write_text(in_namespace(config, "story"))
+        real, embedded = await asyncio.gather(*(play(steps, place) for place in places))
+    return real, embedded
+
+
+@pytest.fixture(scope="module")
+def answers(control_plane: ControlPlane) -> Iterator[tuple[Sequence[Answer], Sequence[Answer]]]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield asyncio.run(played(Path(folder), control_plane))
+
+
+@pytest.mark.kubectl
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_kubectl_sees_no_difference_but_those_that_are_allowed(
+    answers: tuple[Sequence[Answer], Sequence[Answer]],
+) -> None:
+    real, embedded = answers
+    allowances = read_allowances(HERE / "differences.yaml")
+
+    wrong = not_allowed(real, embedded, allowances)
+
+    assert len(real) > LEAST_STEPS
+    assert not wrong, "\n".join(wrong)
+    assert [needless for one in allowances for needless in one.needless()] == []
+
+
+def answer(name: str, *lines: str) -> Answer:
+    return Answer(Step(name=name, arguments=[]), lines)
+
+
+def test_a_difference_is_told_with_its_command_and_both_sides() -> None:
+    real = [answer("get a", "same", "theirs", "exit 0"), answer("get b", "exit 0")]
+    ours = [answer("get a", "same", "ours", "exit 1"), answer("get b", "exit 0")]
+
+    told = not_allowed(real, ours, [])
+
+    assert told[0] == "kubectl get a"
+    assert {tuple(line.split(maxsplit=1)) for line in told[1:]} == {
+        ("real", "theirs"),
+        ("embedded", "ours"),
+        ("real", "exit 0"),
+        ("embedded", "exit 1"),
+    }
+
+
+def test_an_allowance_that_nothing_needs_is_told_by_its_pattern() -> None:
+    allowance = Allowance("so it is", ["get *", "list *"], {"real": ["their.*", "nobody's"], "embedded": ["ours"]})
+
+    wrong = not_allowed([answer("get a", "theirs")], [answer("get a", "ours")], [allowance])
+
+    assert wrong == []
+    assert list(allowance.needless()) == ["list *  (so it is)", "real: nobody's  (so it is)"]
+
+
+def test_an_allowance_holds_for_its_own_commands_and_side_alone() -> None:
+    allowance = Allowance("so it is", ["get a"], {"real": ["x"], "embedded": []})
+
+    elsewhere = not_allowed([answer("get b", "x")], [answer("get b")], [allowance])
+    other_side = not_allowed([answer("get a")], [answer("get a", "x")], [allowance])
+
+    assert len(elsewhere) == len(other_side) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "what_is_left"),
+    [
+        ("a     red    3m12s", "a  red  <age>"),
+        ("uid: 5d2a8668-d3a2-4015-81f3-0c4c2511e0fb", "uid: <uid>"),
+        ('"resourceVersion": "2070",', '"resourceVersion": "<version>",'),
+        ("creationTimestamp: 2026-11-21T04:05:51Z", "creationTimestamp: <time>"),
+        ("Start Time:  Sat, 21 Nov 2026 04:05:51 +0000", "Start Time:  <time>"),
+        ("connect to https://127.0.0.1:20378/api", "connect to <server>/api"),
+        ("restarts 5, in 100m of 64Mi", "restarts 5, in <age> of 64Mi"),
+        ("worker-3s has 2 tails", "worker-3s has 2 tails"),
+    ],
+)
+def test_what_no_two_runs_have_in_common_is_left_out(line: str, what_is_left: str) -> None:
+    assert normal(line) == what_is_left
