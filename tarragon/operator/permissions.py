@@ -13,6 +13,7 @@ from enum import Enum
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import (
+    ENDPOINTS,
     EVENTS,
     LEASES,
     NODES,
@@ -23,6 +24,7 @@ from tarragon.kube.core import (
     STORAGE_CLASSES,
 )
 from tarragon.kube.meta import Json, Resource
+from tarragon.operator.rivals import DEPLOYMENTS, LOCKS
 
 LEASE_NAME = "tarragon"
 """Of the Lease that the leader holds, in the operator's own namespace."""
@@ -32,7 +34,7 @@ class Scope(Enum):
     """Where a permission is needed, and so in which role it stands."""
 
     CLUSTER = "cluster"
-    """To find places, which takes the whole cluster. An installation for some namespaces does without."""
+    """For what takes the whole cluster: finding places, for one. An installation for some namespaces does without."""
     JOBS = "jobs"
     """In every namespace whose jobs are kept."""
     HOME = "home"
@@ -183,6 +185,22 @@ _OF_ALL = (
             (PERSISTENT_VOLUME_CLAIMS, "to leave to kube-scheduler the pods whose claims are bound with them"),
             (PERSISTENT_VOLUMES, "to place a replica where its volume is"),
             (STORAGE_CLASSES, "to know which claims are bound with their pods, and where they can be"),
+        )
+    ),
+    *(
+        Permission(
+            group=kind.group,
+            resource=kind.plural,
+            verbs=("list",),
+            scope=Scope.CLUSTER,
+            reason=f"to see, by {what}, whether another training operator keeps jobs here already",
+            names=names,
+            without="jobs of another training operator may be taken for ours: every pod twice",
+        )
+        for kind, what, names in (
+            (LEASES, "the Lease that it holds", tuple(LOCKS)),
+            (ENDPOINTS, "the lock that the oldest ones hold", tuple(LOCKS)),
+            (DEPLOYMENTS, "its Deployment", ()),
         )
     ),
     Permission(

@@ -18,9 +18,10 @@ def test_every_permission_has_its_reason_and_no_two_are_the_same() -> None:
 
 
 def test_a_lease_that_is_there_may_be_touched_by_its_name_only() -> None:
-    touching = [each for each in permissions() if each.resource == "leases" and "create" not in each.verbs]
+    leases = [each for each in permissions() if each.resource == "leases" and "create" not in each.verbs]
 
-    assert [each.names for each in touching] == [(LEASE_NAME,)]
+    assert [each.names for each in leases if each.scope is Scope.HOME] == [(LEASE_NAME,)]
+    assert all(each.names and each.verbs == ("list",) for each in leases if each.scope is not Scope.HOME)
 
 
 def test_all_namespaces_are_asked_about_at_once_and_the_lease_where_it_is() -> None:
