@@ -5,9 +5,9 @@ import pytest
 from tarragon.cluster.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from tarragon.cluster.port import Cluster, DeleteOptions, LogOptions, Selection
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, PODS, SERVICES
-from tarragon.kube.meta import Key
+from tarragon.kube.meta import Key, Resource
 from tests.contract.conftest import Gadgets
-from tests.contract.objects import WHOLE_CONFIG_MAPS, Json, config_map, gadget, pod
+from tests.contract.objects import WHOLE_CONFIG_MAPS, Json, config_map, gadget, pod, watching
 
 OTHER_UID = "00000000-0000-4000-8000-000000000000"
 MEBIBYTE = 2**20
@@ -246,3 +246,38 @@ async def test_the_log_of_a_pod_that_no_node_has_is_empty(cluster: Cluster, name
 
 async def _log(cluster: Cluster, key: Key, options: LogOptions | None = None) -> bytes:
     return b"".join([chunk async for chunk in cluster.pod_log(key, options or LogOptions())])
+
+
+@pytest.mark.parametrize("cluster", ["real"], indirect=True)
+@pytest.mark.real
+async def test_what_a_quota_does_not_allow_is_forbidden_and_says_which(cluster: Cluster, namespace: str) -> None:
+    """The embedded server keeps quotas and does not count by them."""
+    quotas = Resource(group="", version="v1", plural="resourcequotas", kind="ResourceQuota", model=dict)
+    chosen = Selection(namespace, fields="metadata.name=small")
+    body = {"metadata": {"name": "small", "namespace": namespace}, "spec": {"hard": {"pods": "1"}}}
+    made = await cluster.create(quotas, body)
+    async with watching(cluster, quotas, chosen, made["metadata"]["resourceVersion"]) as seen:
+        while (await seen.next())[1].get("status", {}).get("hard") != {"pods": "1"}:
+            pass
+    await cluster.create(PODS, pod(namespace, "one", schedulerName="nobody"))
+
+    with pytest.raises(Forbidden, match="exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1"):
+        await cluster.create(PODS, pod(namespace, "two", schedulerName="nobody"))
+
+
+async def test_a_pod_has_the_priority_of_its_class_and_no_class_that_is_not_there(
+    cluster: Cluster, namespace: str
+) -> None:
+    classes = Resource(
+        group="scheduling.k8s.io", version="v1", plural="priorityclasses", kind="PriorityClass", model=dict,
+        namespaced=False,
+    )  # fmt: skip
+    await cluster.create(classes, {"metadata": {"name": namespace}, "value": 1000})
+
+    made = await cluster.create(PODS, pod(namespace, "a", schedulerName="nobody", priorityClassName=namespace))
+    plain = await cluster.create(PODS, pod(namespace, "b", schedulerName="nobody"))
+    with pytest.raises(Forbidden, match="no PriorityClass with name none-such was found"):
+        await cluster.create(PODS, pod(namespace, "c", schedulerName="nobody", priorityClassName="none-such"))
+    await cluster.delete(classes, Key("", namespace))
+
+    assert (made.spec.priority, plain.spec.priority) == (1000, 0)
