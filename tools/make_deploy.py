@@ -133,7 +133,7 @@ def in_its_namespace(text: str) -> str:
     """Without the head of the file, without a namespace, and told to keep to its own."""
     body = text[text.index("apiVersion:") :].replace(f"  namespace: {HOME}\n", "")
     here = "        - name: MY_POD_NAMESPACE\n          valueFrom:\n            fieldRef:\n"
-    here += "              fieldPath: metadata.namespace\n"
+    here += "              apiVersion: v1\n              fieldPath: metadata.namespace\n"
     return body.replace("        env:\n", f"        env:\n{here}").replace(
         "        - operator\n", "        - operator\n        - --namespace=$(MY_POD_NAMESPACE)\n"
     )

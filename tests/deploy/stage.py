@@ -17,7 +17,7 @@ import yaml
 
 from tarragon.base.clock import SystemClock
 from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import ApiError
+from tarragon.cluster.errors import AlreadyExists, ApiError
 from tarragon.cluster.http import Http
 from tarragon.cluster.port import DeleteOptions
 from tarragon.cluster.reflector import Cache
@@ -94,12 +94,21 @@ class Stage:
         for cache in (self.jobs, self.pods):
             cache.subscribe(lambda *_: self._changed.set())
 
-    def begin(self) -> None:
-        for work in (self.jobs.run(), self.pods.run(), self._plays(), self._heartbeats()):
-            self._tasks.append(asyncio.create_task(work))
+    async def install(self, *arguments: str) -> str:
+        """What kubectl says to that. Afterwards jobs can be made, and are followed."""
+        said = await self.kubectl(*arguments)
+        await self.begin()
+        return said
+
+    async def begin(self) -> None:
+        await self.kubectl("wait", "--for=condition=Established", "crd/tfjobs.kubeflow.org")
+        if not self._tasks:
+            works = (self.jobs.run(), self.pods.run(), self._plays(), self._heartbeats())
+            self._tasks = [asyncio.create_task(work) for work in works]
 
     async def node(self, name: str, cpu: str = "8") -> None:
-        await self.http.create(WHOLE_NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        with contextlib.suppress(AlreadyExists):
+            await self.http.create(WHOLE_NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
         amounts = {"cpu": cpu, "memory": "16Gi", "pods": "110"}
         status = {"capacity": amounts, "allocatable": amounts}
         await self.http.patch(WHOLE_NODES, Key("", name), {"status": status}, subresource="status")

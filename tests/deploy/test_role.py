@@ -16,8 +16,7 @@ from tarragon.kube.core import PODS, SERVICES
 from tarragon.kube.meta import Key, Resource
 from tarragon.operator.permissions import permissions
 from tarragon.operator.run import Operator, Options
-from tests.deploy.stage import TFJOBS, Stage, a_stage, group, verbs_of
-from tools.controlplane import ControlPlane
+from tests.deploy.stage import TFJOBS, Stage, group, verbs_of
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
 
@@ -28,17 +27,10 @@ T = TypeVar("T")
 NEVER_REQUESTED = {("kubeflow.org", "tfjobs/finalizers", "update")}
 
 
-@pytest.fixture
-async def stage(own_control_plane: ControlPlane) -> AsyncIterator[Stage]:
-    async with a_stage(own_control_plane) as stage:
-        await stage.kubectl("create", "-f", "deploy/")
-        await stage.kubectl("wait", "--for=condition=Established", "crd/tfjobs.kubeflow.org")
-        stage.begin()
-        await stage.node("n")
-        yield stage
-
-
-async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(stage: Stage) -> None:
+async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: Stage) -> None:
+    stage = empty
+    await stage.install("create", "-f", "deploy/")
+    await stage.node("n")
     config = await stage.token()
     first = await stage.operator(config)
     await stage.until(lambda: first.is_leading)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from tarragon.frameworks.tensorflow.crd import VERSIONS
+from tests.deploy.stage import PATIENCE, Stage, group
+
+pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
+
+
+async def test_plain_files_install_and_can_be_applied_over_and_again(empty: Stage) -> None:
+    created = await empty.install("create", "-f", "deploy/")
+    over = await empty.kubectl("apply", "-k", "deploy")
+    again = await empty.kubectl("apply", "-k", "deploy")
+
+    lines = [line for line in created.splitlines() if line]
+    assert lines
+    assert all(line.endswith(" created") for line in lines)
+    assert len([line for line in over.splitlines() if "/" in line and "Warning" not in line]) == len(lines)
+    assert [line for line in again.splitlines() if not line.endswith(" unchanged")] == []
+    await empty.kubectl("delete", "-k", "deploy")
+    fresh = await empty.install("apply", "-k", "deploy")
+    assert {line.rpartition(" ")[2] for line in fresh.splitlines()} == {"created"}
+
+
+async def test_a_job_is_seen_in_every_version_and_scaled_as_users_of_kubectl_do(stage: Stage) -> None:
+    operator = await stage.operator(await stage.token())
+    await stage.until(lambda: operator.is_leading)
+    await stage.submit("a", PS=group(1), Worker=group(3))
+    await stage.until_state("a", "Running")
+    await stage.until(lambda: stage.has_pods("a-ps-0", "a-worker-0", "a-worker-1", "a-worker-2"))
+
+    for version in VERSIONS:
+        seen = json.loads(await stage.kubectl("get", f"tfjobs.{version}.kubeflow.org", "a", "-o", "json"))
+        assert seen["apiVersion"] == f"kubeflow.org/{version}"
+        assert seen["status"]["tarragon"]["ready"] == "4/4"
+    head, row = (await stage.kubectl("get", "tfjobs")).splitlines()
+    assert head.split() == ["NAME", "STATE", "READY", "RESTARTS", "AGE"]
+    assert row.split()[:4] == ["a", "Running", "4/4", "0"]
+    await stage.kubectl("scale", "tfjob/a", "--replicas=1", "--current-replicas=3")
+    await stage.until(lambda: stage.has_pods("a-ps-0", "a-worker-0"))
+
+
+async def test_users_of_a_namespace_may_do_with_jobs_what_they_may_do_with_pods(stage: Stage) -> None:
+    await stage.kubectl("create", "rolebinding", "her", "--clusterrole=edit", "--user=editor")
+    await stage.kubectl("create", "rolebinding", "his", "--clusterrole=view", "--user=viewer")
+
+    async def may(user: str, *what: str) -> bool:
+        _, said = await stage.kubectl.run("auth", "can-i", *what, "--as", user)
+        return said.strip().endswith("yes")
+
+    async with asyncio.timeout(PATIENCE):
+        while not await may("editor", "create", "tfjobs"):
+            await stage.clock.sleep(0.1)
+    assert await may("editor", "patch", "tfjobs", "--subresource=scale")
+    assert not await may("editor", "patch", "tfjobs", "--subresource=status")
+    assert await may("viewer", "list", "tfjobs")
+    assert not await may("viewer", "delete", "tfjobs")
+
+
+async def test_kinds_that_are_removed_and_installed_again_find_the_operator_ready(stage: Stage) -> None:
+    operator = await stage.operator(await stage.token())
+    await stage.until(lambda: operator.is_leading)
+    await stage.submit("a", Worker=group(1))
+    await stage.until(lambda: stage.has_pods("a-worker-0"))
+    await stage.kubectl("delete", "crd", "tfjobs.kubeflow.org")
+    await stage.until(lambda: not stage.jobs.objects)
+    await stage.install("apply", "-f", "deploy/crd-tfjobs.kubeflow.org.yaml")
+    # The garbage collector takes the others sooner or later: it looks for new kinds twice a minute.
+    await stage.kubectl("delete", "pods", "--all", "--wait=false")
+    await stage.until(stage.has_pods)
+
+    await stage.submit("a", Worker=group(2))
+    await stage.until(lambda: stage.has_pods("a-worker-0", "a-worker-1"))
+    await stage.until_state("a", "Running")
+    assert operator.process.returncode is None
+
+
+async def test_owners_that_block_a_deletion_are_allowed_by_a_permission_that_nothing_else_needs(strict: Stage) -> None:
+    """The admission plugin asks for `update` on the owner's finalizers, as OpenShift has it."""
+    await strict.install("create", "-f", "deploy/")
+    await strict.node("n")
+    operator = await strict.operator(await strict.token())
+    await strict.until(lambda: operator.is_leading)
+    await strict.submit("a", Worker=group(1))
+    await strict.until(lambda: strict.has_pods("a-worker-0"))
+
+    role = json.loads(await strict.kubectl("get", "clusterrole", "tarragon", "-o", "json"))
+    role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["tfjobs/finalizers"]]
+    await strict.kubectl("replace", "-f", "-", stdin=json.dumps(role))
+    await strict.submit("b", Worker=group(1))
+    await strict.until_told("b", "FailedCreateService")
+    events = await strict.kubectl("get", "events", "-o", "json")
+    assert "cannot set blockOwnerDeletion" in events
