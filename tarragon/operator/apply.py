@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from http import HTTPStatus
 
 from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, Expired, NotFound, TooManyRequests, Unauthorized
@@ -89,12 +89,20 @@ async def _create_all(cluster: Cluster, creates: Iterable[Create], done: _Done) 
     waiting = list(creates)
     size = FIRST_BATCH
     while waiting:
-        batch, waiting = waiting[:size], waiting[size:]
+        number = _next_batch(waiting, size)
+        batch, waiting = waiting[:number], waiting[number:]
         results = await asyncio.gather(*(_create(cluster, create, done) for create in batch), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
         size = min(LARGEST_BATCH, size * 2)
+
+
+def _next_batch(waiting: Sequence[Create], most: int) -> int:
+    """How many of the next ones may be made at once."""
+    if waiting[0].alone:
+        return 1
+    return next((number for number, create in enumerate(waiting[:most]) if create.alone), most)
 
 
 async def _create(cluster: Cluster, create: Create, done: _Done) -> None:

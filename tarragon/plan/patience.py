@@ -20,7 +20,7 @@ class Hold:
     admission: Admission
     obstacle: Obstacle | None
     least: Mapping[ReplicaType, int]
-    """With fewer of a type than this the gang is of no use."""
+    """Without so many of each type, the first of them included, the gang is of no use."""
     there: Collection[Replica]
     runs: bool
 
@@ -72,7 +72,11 @@ def _next(before: Retry | None, now: dt.datetime, patience: float) -> Retry:
 
 
 def _is_enough(hold: Hold) -> bool:
-    return all(sum(replica.type is kind for replica in hold.there) >= number for kind, number in hold.least.items())
+    return all(
+        number == 0
+        or (Replica(kind, 0) in hold.there and sum(replica.type is kind for replica in hold.there) >= number)
+        for kind, number in hold.least.items()
+    )
 
 
 def _without_missing_tails(hold: Hold) -> Mapping[Replica, str]:

@@ -71,6 +71,8 @@ class Create:
 
     resource: Resource[Json]
     body: JsonObject
+    alone: bool = False
+    """When all before it have been made, and before all that come after."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

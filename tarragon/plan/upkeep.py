@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from tarragon.job.member import Fate, Member
-from tarragon.job.model import Replica
+from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import PODS, SERVICES, Pod, Service
 from tarragon.kube.meta import Key
@@ -34,7 +34,11 @@ def creates(scene: Scene, status: JobStatus) -> list[Create]:
     if not scene.members and any(_taken_pods(scene, status)):
         return []  # A gang that can't be whole is not begun.
     due = list(islice(_due(scene, status), MOST_CREATES))
-    return [Create(resource=PODS, body=body) for body in pods(plan, due)] if due else []
+    bodies = pods(plan, due) if due else ()
+    return [
+        Create(resource=PODS, body=body, alone=_is_made_alone(scene, replica))
+        for replica, body in zip(due, bodies, strict=False)
+    ]
 
 
 def deletes(scene: Scene, status: JobStatus) -> list[Delete]:
@@ -148,6 +152,15 @@ def _taken_services(scene: Scene) -> Iterator[str]:
 def _taken_pods(scene: Scene, status: JobStatus) -> Iterator[str]:
     names = (_pod_name(scene, replica) for replica in _missing(scene, status))
     return (name for name in names if scene.is_anothers(name, scene.observed.pods_there))
+
+
+def _is_made_alone(scene: Scene, replica: Replica) -> bool:
+    """So that a quota that lets only some be made leaves out the last ones, and refuses one, not many."""
+    admission = scene.before.admission
+    was_refused = scene.before.obstacle is not None or (admission is not None and admission.retry is not None)
+    elastic = scene.job.elastic
+    is_extra = elastic is not None and replica.type is ReplicaType.WORKER and replica.index >= elastic.minimum
+    return was_refused or is_extra
 
 
 def _is_held_back(scene: Scene) -> bool:

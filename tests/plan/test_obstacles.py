@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import pytest
 
@@ -57,6 +58,26 @@ def test_nothing_is_made_before_it_is_time_to_try_again() -> None:
 
     world.pass_time(1)
     assert [create.body["metadata"]["name"] for create in world.decide().creates] == ["dist-worker-1"]
+
+
+def test_whoever_was_refused_is_made_one_by_one() -> None:
+    world = admitted()
+    assert [create.alone for create in world.decide().creates] == [False] * 3
+
+    refuse(world)
+    world.settle()
+    world.refusal = None
+    assert [create.alone for create in world.decide().creates] == [True] * 3
+
+
+def test_the_workers_that_an_elastic_job_can_do_without_are_made_one_by_one() -> None:
+    elastic: dict[str, Any] = {"min-instances": 2, "max-instances": 4}
+    world = World(manifest({"PS": 1, "Worker": 4}, **elastic))
+    world.settle()
+    world.admit()
+    world.step()
+
+    assert [create.alone for create in world.decide().creates] == [False, False, False, True, True]
 
 
 def test_it_is_on_record_since_when_however_often_it_is_refused() -> None:

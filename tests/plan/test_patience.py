@@ -68,6 +68,12 @@ def test_an_elastic_gang_that_has_its_least_goes_on_without_the_rest() -> None:
     assert is_resting(kept, after(119))
 
 
+def test_an_elastic_gang_without_its_first_worker_is_of_no_use_however_many_others_there_are() -> None:
+    given = revised(hold(admission(0, 1, 2), workers(1, 2), least=1), after(60), 60)
+
+    assert given.admitted is None
+
+
 def test_who_is_missing_in_the_middle_stays_missing() -> None:
     """The highest index goes first, always; those above are at work."""
     held = admission(0, 1, 2, 3)
