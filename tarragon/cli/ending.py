@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 from tarragon.base.clock import Clock
 from tarragon.cli.follow.live import Live
 from tarragon.cli.jobs import Known, pods_of
+from tarragon.cli.target import Note
+from tarragon.cli.words import listed
 from tarragon.cluster.errors import NotFound
 from tarragon.cluster.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import PODS
 
+SLOW = 5.0
+"""Seconds after which whoever waits is told for whom."""
 
-async def delete(cluster: Cluster, job: Known, clock: Clock) -> None:
-    """Return when it and its pods are gone. One that is gone already is no error."""
+
+async def delete(cluster: Cluster, job: Known, clock: Clock, note: Note = lambda _: None) -> None:
+    """Return when it and its pods are gone. One that is gone already is no error. `note` is called if it takes long."""
     with suppress(NotFound):
         options = DeleteOptions(uid=job.uid, propagation="Foreground")
         await cluster.delete(job.framework.resource, job.key, options)
     live = Live(cluster, job, clock)
     async with live.watching():
-        await live.changed()
-        while live.job is not None and live.trouble is None:
+        telling = asyncio.create_task(_tell_if_slow(live, job, clock, note))
+        try:
             await live.changed()
+            while live.job is not None and live.trouble is None:
+                await live.changed()
+        finally:
+            telling.cancel()
     if live.trouble is not None:
         raise live.trouble
+
+
+async def _tell_if_slow(live: Live, job: Known, clock: Clock, note: Note) -> None:
+    """A node that is gone confirms no end: its pods stay for as long as nobody forces them."""
+    await clock.sleep(SLOW)
+    ending = listed(
+        sorted(f"{replica} on {pod.spec.node_name or 'no node'}" for replica, pod in pods_of(job, live.pods))
+    )
+    note(f"{job.name} is ending; still there: {ending or 'the job itself'}. Ctrl-C leaves it to that.")
 
 
 async def kill(cluster: Cluster, job: Known) -> None:

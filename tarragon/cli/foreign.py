@@ -98,6 +98,16 @@ class Foreign:
     def client(self) -> Http:
         return Http(self.access.server, random.Random())
 
+    def words(self, error: TarragonError) -> TarragonError:
+        """What it means at a prompt."""
+        if not isinstance(error, Unavailable):
+            return worded(error, self.name, self.prompt)
+        return Lost(
+            f"{self.name} does not answer",
+            why=error.what,
+            remedy="is it up, and can this machine reach it (VPN, proxy, firewall)?",
+        )
+
     async def _answers(self, follower: Follower, clock: Clock, note: Note) -> None:
         """Return when it does; that it does not is said once."""
         job, attempts = follower.job, 0
@@ -128,14 +138,8 @@ class Foreign:
         """Refusals that nobody inside has met are told as this cluster's, with what to do."""
         try:
             yield
-        except Unavailable as error:
-            raise Lost(
-                f"{self.name} does not answer",
-                why=error.what,
-                remedy="is it up, and can this machine reach it (VPN, proxy, firewall)?",
-            ) from error
         except (ApiError, NotInstalled) as error:
-            raise worded(error, self.name, self.prompt) from error
+            raise self.words(error) from error
 
 
 class Lost(TarragonError):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from tarragon.base.errors import TarragonError
 from tarragon.cli.jobs import NotInstalled
 from tarragon.cli.target import Prompt
-from tarragon.cluster.errors import ApiError, Forbidden, NotFound, TooManyRequests, Unauthorized
+from tarragon.cluster.errors import ApiError, Forbidden, NoCredentials, NotFound, TooManyRequests, Unauthorized
 from tarragon.kube.meta import Json
 
 _NOT_ALLOWED = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)"')
@@ -32,6 +32,8 @@ def is_kind_missing(error: NotFound) -> bool:
 
 
 def _unauthorized(error: TarragonError, name: str, prompt: Prompt) -> TarragonError:
+    if isinstance(error, NoCredentials):
+        return TarragonError(f"{name}: {error.what}", why=error.why, remedy=error.remedy)
     return TarragonError(
         f"{name} does not know who you are",
         why=f"it says: {error.what}",

@@ -46,11 +46,11 @@ def test_a_misspelled_context_is_told_the_nearest_and_all_there_are(outside: She
     ended = outside("--context", "prd", "list")
 
     assert ended.code == 1
-    assert ended.err.splitlines() == [
-        "Error: there is no context 'prd'",
-        "  contexts that are there: prod, staging",
-        "  did you mean prod?",
-    ]
+    what, why, remedy = ended.err.splitlines()
+    assert "there is no context 'prd'" in what
+    assert "prod, staging" in why
+    assert "did you mean" in remedy
+    assert "prod" in remedy
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ async def _delete_all(where: Target, jobs: Sequence[Known], clock: Clock) -> Non
     async with where.changing(clock) as http:
         for job in jobs:
             click.echo(f"Deleting {job.name} in {job.key.namespace} on {where.name}", err=True)
-            await delete(http, job, clock)
+            await delete(http, job, clock, lambda text: click.echo(text, err=True))
             click.echo(f"{job.name} deleted")
             left = _left(where, job)
             if left:

@@ -1,0 +1,1 @@
+"""What `tarragon check` finds out: about this machine, or about a cluster."""

@@ -1,0 +1,154 @@
+"""Whether this machine can train."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from tarragon.base.errors import TarragonError
+from tarragon.cli.checks.finding import Finding
+from tarragon.cli.environment import has_module, installer
+from tarragon.cli.words import count
+from tarragon.localcluster.home import Home
+from tarragon.localcluster.kubelet.images import own_environment
+
+_GIB = 2**30
+_A_REPLICA = 0.5
+"""GiB of memory that a TensorFlow process takes (measured)."""
+_ENOUGH_DISK = 2
+_SOME_PORTS = 50
+
+
+def of_this_machine(place: Home) -> Iterator[Finding]:
+    yield _python()
+    yield _tensorflow()
+    yield from _home(place)
+    yield _cluster(place)
+    yield _images(place)
+    yield _cpus()
+    yield _memory()
+    yield _ports()
+    yield _gpus()
+    yield _kubectl()
+
+
+def _python() -> Finding:
+    text = f"{platform.python_version()} ({sys.executable})"
+    if (3, 11) <= sys.version_info[:2] <= (3, 13):
+        return Finding("ok", "Python", text)
+    return Finding("warning", "Python", text, "TensorFlow has wheels for 3.11 to 3.13")
+
+
+def _tensorflow() -> Finding:
+    if not has_module(own_environment(), "tensorflow"):
+        remedy = f"{installer(own_environment())} 'tarragon[tensorflow]', or give images an environment that has it"
+        return Finding("warning", "TensorFlow", "not in the environment that runs tarragon", remedy)
+    return Finding("ok", "TensorFlow", f"{_version('tensorflow', 'tensorflow-cpu')} in {sys.prefix}")
+
+
+def _version(*packages: str) -> str:
+    for package in packages:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            continue
+    return "of an unknown version"
+
+
+def _home(place: Home) -> Iterator[Finding]:
+    try:
+        place.prepare()
+    except TarragonError as error:
+        yield Finding("error", "home", f"{error.what}: {error.why}", error.remedy)
+        return
+    yield Finding("ok", "home", str(place.folder))
+    free = shutil.disk_usage(place.folder).free / _GIB
+    if free < _ENOUGH_DISK:
+        yield Finding(
+            "warning", "disk", f"{free:.1f} GiB free", "checkpoints need room; TARRAGON_HOME may be elsewhere"
+        )
+    else:
+        yield Finding("ok", "disk", f"{free:.0f} GiB free")
+
+
+def _cluster(place: Home) -> Finding:
+    from tarragon.localcluster.daemon import running
+    from tarragon.localcluster.presence import read_server
+
+    server = asyncio.run(running(place))
+    if server is not None:
+        return Finding("ok", "cluster", f"runs: process {server.pid} at {server.url}, version {server.version}")
+    written = read_server(place)
+    if written is not None and written.lives():
+        return Finding("error", "cluster", f"process {written.pid} does not answer", "`tarragon down` ends it")
+    return Finding("ok", "cluster", "does not run; `tarragon run` and others start it when they need it")
+
+
+def _images(place: Home) -> Finding:
+    from tarragon.localcluster.kubelet.image_file import read_images
+
+    if not place.images.exists():
+        return Finding("ok", "images", f"no {place.images}: every image stands for {own_environment().folder}")
+    found, problems = read_images(place.images.read_text(), place.folder)
+    if problems:
+        return Finding("error", "images", f"{place.images}: {problems[0]}", "correct it")
+    gone = [pattern for pattern, environment in found.rules if not environment.folder.is_dir()]
+    if gone:
+        return Finding("error", "images", f"{place.images}: {gone[0]} names a folder that is not there", "correct it")
+    return Finding("ok", "images", f"{place.images} with {count(len(found.rules), 'image')}")
+
+
+def _cpus() -> Finding:
+    return Finding("ok", "CPUs", str(len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1))
+
+
+def _memory() -> Finding:
+    free = _available_memory()
+    if free is None:
+        return Finding("ok", "memory", "how much is free is not known on this system")
+    text = f"{free / _GIB:.1f} GiB free: room for about {count(int(free / _GIB / _A_REPLICA), 'TensorFlow replica')}"
+    if free < 2 * _A_REPLICA * _GIB:
+        return Finding("warning", "memory", text, "end something, or train with fewer replicas")
+    return Finding("ok", "memory", text)
+
+
+def _available_memory() -> int | None:
+    """Bytes that could be had without swapping."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    facts = dict(line.split(":", 1) for line in lines if ":" in line)
+    return int(facts["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in facts else None
+
+
+def _ports() -> Finding:
+    """A look at a few of them: each replica needs one."""
+    from tarragon.localcluster.kubelet.claims import candidates, is_free
+
+    among = candidates()
+    some = among[:: max(1, len(among) // _SOME_PORTS)][:_SOME_PORTS]
+    free = sum(map(is_free, some))
+    text = f"{free} of {len(some)} free, of those tried between {among[0]} and {among[-1]}"
+    if free < len(some) // 2:
+        return Finding("warning", "ports", text, "end what holds them (`ss -ltnp`): each replica needs one")
+    return Finding("ok", "ports", text)
+
+
+def _gpus() -> Finding:
+    if shutil.which("nvidia-smi") is None:
+        return Finding("ok", "GPUs", "none found (no nvidia-smi); jobs that ask for one need --cpu-only here")
+    return Finding("ok", "GPUs", "nvidia-smi is there: `nvidia-smi -L` lists them")
+
+
+def _kubectl() -> Finding:
+    found = shutil.which("kubectl")
+    if found is None:
+        return Finding("ok", "kubectl", "not on PATH; tarragon needs none")
+    return Finding("ok", "kubectl", f"{found}; export KUBECONFIG=$(tarragon kubeconfig)")

@@ -1,0 +1,43 @@
+"""What a cluster's nodes offer together. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+
+from tarragon.base.quantity import milli
+from tarragon.base.resources import CPU, MEMORY
+from tarragon.cli.checks.finding import Finding
+from tarragon.cli.words import count
+from tarragon.kube.core import Node
+
+UNSEEN = Finding(
+    "ok", "nodes", "you may not list them; only the operator needs to, and without it kube-scheduler places the pods"
+)
+_GIB = 2**30
+
+
+def offered(nodes: Iterable[Node]) -> Finding:
+    """Only nodes that take pods count."""
+    found = list(nodes)
+    ready = [node for node in found if node.is_ready and not node.spec.unschedulable]
+    if not ready:
+        text = f"none of {count(len(found), 'node')} takes pods" if found else "there is none"
+        return Finding("warning", "nodes", f"{text}: jobs wait until one does", "kubectl get nodes")
+    total: Counter[str] = Counter()
+    for node in ready:
+        total.update(_amounts(node))
+    number = count(len(ready), "node") + (f" of {len(found)}" if len(ready) < len(found) else "")
+    parts = [f"{total[CPU] / 1000:.0f} CPUs", f"{total[MEMORY] / 1000 / _GIB:.0f} GiB"]
+    parts += [f"{amount // 1000} {name}" for name, amount in sorted(total.items()) if "/" in name and amount]
+    return Finding("ok", "nodes", f"{number} with {', '.join(parts)}")
+
+
+def _amounts(node: Node) -> dict[str, int]:
+    """In thousandths. Device plugins write what they like: what is no quantity is not counted."""
+    found = {}
+    for name, amount in node.status.allocatable.items():
+        with suppress(ValueError):
+            found[name] = milli(amount)
+    return found

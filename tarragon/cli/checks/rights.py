@@ -1,0 +1,77 @@
+"""What somebody may do on a cluster, verb by verb, and what that means for them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tarragon.cli.checks.finding import Finding
+from tarragon.cli.words import listed
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.kube.core import EVENTS, PODS
+from tarragon.operator.permissions import Permission, Question, Scope, questions
+
+_BIND = "the ClusterRole `edit` allows it (deploy/users.yaml): ask whoever runs the cluster for it"
+
+USER = (
+    *(
+        Permission(
+            group=framework.resource.group,
+            resource=framework.resource.plural,
+            verbs=("create", "get", "list", "watch", "delete"),
+            scope=Scope.JOBS,
+            reason="run submit list get describe wait delete",
+        )
+        for framework in FRAMEWORKS
+    ),
+    Permission(group="", resource=PODS.plural, verbs=("list", "watch"), scope=Scope.JOBS, reason="run describe logs"),
+    Permission(group="", resource="pods/log", verbs=("get",), scope=Scope.JOBS, reason="run logs"),
+    Permission(group="", resource=EVENTS.plural, verbs=("list",), scope=Scope.JOBS, reason="describe"),
+)
+"""What the command line asks for; the reasons are the commands that do without nothing of it."""
+
+Answers = Mapping[Question, bool]
+
+
+def of_user(namespace: str) -> Sequence[Question]:
+    return [Question(permission=each, verb=verb, namespace=namespace) for each in USER for verb in each.verbs]
+
+
+def of_operator(home: str) -> Sequence[Question]:
+    """For one that keeps the jobs of all namespaces."""
+    return list(questions([], home))
+
+
+def user_findings(answers: Answers) -> Iterator[Finding]:
+    """One for each kind of object; without the jobs themselves nothing can be trained."""
+    for permission, allowed, refused in _grouped(answers):
+        kind = _full(permission)
+        if not refused:
+            yield Finding("ok", "you", f"may {listed(allowed)} {kind}")
+            continue
+        may = f", only {listed(allowed)}" if allowed else ""
+        is_job = permission.group != ""
+        text = f"may not {listed(refused)} {kind}{may}: needed by {listed(permission.reason.split())}"
+        makes_impossible = is_job and set(refused) - {"delete"}
+        yield Finding("error" if makes_impossible else "warning", "you", text, _BIND)
+
+
+def operator_findings(answers: Answers) -> Iterator[Finding]:
+    """One line where all is well, else one for each kind of object of which something is missing."""
+    lacking = [(permission, refused) for permission, _, refused in _grouped(answers) if refused]
+    if not lacking:
+        yield Finding("ok", "operator", f"you may run it: all its {len(answers)} permissions are yours")
+    for permission, refused in lacking:
+        text = f"you may not run it: {listed(refused)} {_full(permission)} is refused, {permission.reason}"
+        yield Finding("warning", "operator", text, "its own account may (deploy/permissions.yaml)")
+
+
+def _grouped(answers: Answers) -> Iterator[tuple[Permission, Sequence[str], Sequence[str]]]:
+    """Each permission with the verbs that are allowed and those that are not."""
+    for permission in dict.fromkeys(question.permission for question in answers):
+        mine = {question: yes for question, yes in answers.items() if question.permission == permission}
+        refused = [question.verb for question, yes in mine.items() if not yes]
+        yield permission, [question.verb for question, yes in mine.items() if yes], refused
+
+
+def _full(permission: Permission) -> str:
+    return f"{permission.resource}.{permission.group}" if permission.group else permission.resource

@@ -1,0 +1,225 @@
+"""What `tarragon check` says of what it was told: whose kinds, whose permissions, who is at work."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tarragon.cli.checks.finding import Finding, told
+from tarragon.cli.checks.kinds import compared
+from tarragon.cli.checks.nodes import offered
+from tarragon.cli.checks.operators import Seen, operators
+from tarragon.cli.checks.rights import of_operator, of_user, operator_findings, user_findings
+from tarragon.cli.style import plain
+from tarragon.cluster.lease import Held, LeaseSpec
+from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.kube.codec import micro_timestamp
+from tarragon.kube.core import Node, NodeSpec, NodeStatus, PodCondition
+from tarragon.kube.meta import ObjectMeta
+from tarragon.operator.rivals import Found, Lock, LockSpec
+
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+KUBEFLOWS = {
+    "metadata": {"name": "tfjobs.kubeflow.org", "annotations": {"controller-gen.kubebuilder.io/version": "v0.14.0"}},
+    "spec": {
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"status": {"type": "object"}}}},
+                "additionalPrinterColumns": [
+                    {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"}
+                ],
+            }
+        ]
+    },
+}
+
+
+@pytest.fixture
+def stored() -> dict[str, Any]:
+    """Our definition as a server gives it back: with defaults filled in."""
+    definition: dict[str, Any] = copy.deepcopy(dict(TENSORFLOW.crd()))
+    definition["metadata"] |= {"uid": "u", "resourceVersion": "7"}
+    definition["spec"]["preserveUnknownFields"] = False
+    definition["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
+    return definition
+
+
+def renewed(seconds_ago: float, holder: str = "tarragon-1_a", namespace: str = "tarragon-system") -> Held:
+    when = micro_timestamp(NOW - dt.timedelta(seconds=seconds_ago))
+    return Held(
+        metadata=ObjectMeta(name="tarragon", namespace=namespace),
+        spec=LeaseSpec(holder_identity=holder, renew_time=when),
+    )
+
+
+def training_operator() -> Lock:
+    return Lock(
+        metadata=ObjectMeta(name="tf-operator", namespace="kubeflow", uid="l"),
+        spec=LockSpec(holder_identity="op-1", renew_time=micro_timestamp(NOW)),
+    )
+
+
+def node(name: str, more: Mapping[str, str] = {}, *, ready: bool = True, unschedulable: bool = False) -> Node:
+    conditions = [PodCondition(type="Ready", status="True" if ready else "False")]
+    allocatable: dict[str, str | int | float] = {"cpu": "8", "memory": "16Gi", **more}
+    return Node(
+        metadata=ObjectMeta(name=name),
+        spec=NodeSpec(unschedulable=unschedulable),
+        status=NodeStatus(allocatable=allocatable, conditions=conditions),
+    )
+
+
+def test_our_own_definition_is_recognised_whatever_the_server_has_filled_in(stored: dict[str, Any]) -> None:
+    finding = compared(TENSORFLOW, stored)
+
+    assert (finding.level, finding.topic) == ("ok", "TFJob")
+    assert finding.text == "Tarragon's, as this version has it: v1, v1beta2, v1beta1, v1alpha2, v1alpha1"
+
+
+def test_an_older_or_changed_one_of_ours_is_told_with_where_it_differs(stored: dict[str, Any]) -> None:
+    del stored["spec"]["versions"][1]
+    stored["spec"]["versions"][0]["additionalPrinterColumns"].pop()
+
+    finding = compared(TENSORFLOW, stored)
+
+    assert finding.level == "warning"
+    assert "v1 differs and v1beta2 is not served" in finding.text
+    assert "kubectl apply -k deploy" in finding.remedy
+
+
+def test_kubeflows_is_recognised_and_cannot_hold_what_we_write() -> None:
+    finding = compared(TENSORFLOW, KUBEFLOWS)
+
+    assert finding.level == "error"
+    assert finding.text.startswith("the kind is Kubeflow's: it drops status.tarragon")
+    assert "jobs that are there stay" in finding.remedy
+
+
+def test_one_that_keeps_every_field_is_nobodys_business_to_replace(stored: dict[str, Any]) -> None:
+    definition = copy.deepcopy(KUBEFLOWS)
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    definition["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}  # type: ignore[index]
+
+    assert compared(TENSORFLOW, definition).level == "warning"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"metadata": {"deletionTimestamp": "2026-11-21T12:00:00Z"}}, "is being deleted"),
+        (
+            {"status": {"conditions": [{"type": "NamesAccepted", "status": "False", "message": "tfjobs is taken"}]}},
+            "not served: tfjobs is taken",
+        ),
+    ],
+)
+def test_a_definition_that_serves_nobody_is_an_error(change: dict[str, Any], words: str) -> None:
+    finding = compared(TENSORFLOW, {**TENSORFLOW.crd(), **change})
+
+    assert finding.level == "error"
+    assert words in finding.text
+
+
+def test_whoever_may_do_everything_is_told_so_a_line_for_each_kind() -> None:
+    findings = list(user_findings(dict.fromkeys(of_user("research"), True)))
+
+    assert {finding.level for finding in findings} == {"ok"}
+    assert findings[0].text == "may create, get, list, watch and delete tfjobs.kubeflow.org"
+    assert all(question.namespace == "research" for question in of_user("research"))
+
+
+def test_a_viewer_is_told_what_a_viewer_cannot_do_and_who_can_change_it() -> None:
+    answers = {question: question.verb in {"get", "list", "watch"} for question in of_user("default")}
+
+    findings = list(user_findings(answers))
+
+    assert [finding.level for finding in findings] == ["error", "ok", "ok", "ok"]
+    assert findings[0].text.startswith("may not create and delete tfjobs.kubeflow.org, only get, list and watch")
+    assert "edit" in findings[0].remedy
+
+
+def test_without_logs_jobs_are_still_possible() -> None:
+    answers = {question: question.permission.resource != "pods/log" for question in of_user("default")}
+
+    findings = [finding for finding in user_findings(answers) if finding.level != "ok"]
+
+    assert [(finding.level, finding.text) for finding in findings] == [
+        ("warning", "may not get pods/log: needed by run and logs")
+    ]
+
+
+def test_what_the_operator_lacks_is_told_with_its_reason() -> None:
+    everything = dict.fromkeys(of_operator("tarragon-system"), True)
+    without = {question: question.permission.resource != "nodes" for question in everything}
+
+    assert [finding.level for finding in operator_findings(everything)] == ["ok"]
+    [lacking] = operator_findings(without)
+    assert lacking.level == "warning"
+    assert "list and watch nodes" in lacking.text
+
+
+def test_an_operator_is_at_work_when_its_lease_is_fresh() -> None:
+    first, others = operators(Seen(leases=[renewed(4000, "old", "elsewhere"), renewed(2.0)]), NOW)
+
+    assert first == Finding("ok", "operator", "tarragon-1_a is at work, says the Lease in tarragon-system of 2.0 s ago")
+    assert others.level == "ok"
+
+
+def test_clocks_that_differ_by_seconds_are_no_reason_for_alarm() -> None:
+    first, _ = operators(Seen(leases=[renewed(-20.0)]), NOW)
+
+    assert first.level == "ok"
+
+
+def test_with_no_operator_at_work_no_job_gets_anywhere() -> None:
+    never, _ = operators(Seen(leases=[]), NOW)
+    gone, _ = operators(Seen(leases=[renewed(300.0)]), NOW)
+    given_back, _ = operators(Seen(leases=[renewed(1.0, holder="")]), NOW)
+
+    assert {never.level, gone.level, given_back.level} == {"error"}
+    assert "tarragon-1_a, renewed its Lease in tarragon-system 5 min 0 s ago" in gone.text
+
+
+def test_another_training_operator_is_named_and_keeps_the_jobs_itself() -> None:
+    first, rival = operators(Seen(leases=[], others=Found(leases=[training_operator()])), NOW)
+
+    assert first.level == "ok"
+    assert rival.level == "warning"
+    assert rival.text.startswith("tf-operator (Lease kubeflow/tf-operator, held by op-1) is at work, too")
+
+
+def test_what_may_not_be_looked_at_is_not_said_to_be_absent() -> None:
+    first, others = operators(Seen(leases=None, unseen=["Deployments"]), NOW)
+
+    assert (first.level, others.level) == ("ok", "ok")
+    assert "can't be seen" in first.text
+    assert "Deployments could not be looked at" in others.text
+
+
+def test_nodes_are_counted_that_take_pods() -> None:
+    found = offered(
+        [
+            node("a", {"nvidia.com/gpu": "4"}),
+            node("b", ready=False),
+            node("c", unschedulable=True),
+            node("d", {"odd": "?"}),
+        ]
+    )
+
+    assert found == Finding("ok", "nodes", "2 nodes of 4 with 16 CPUs, 32 GiB, 4 nvidia.com/gpu")
+    assert offered([node("a", ready=False)]).level == "warning"
+    assert offered([]).text == "there is none: jobs wait until one does"
+
+
+def test_a_remedy_stands_below_its_finding() -> None:
+    assert list(told(Finding("warning", "nodes", "there is none", "kubectl get nodes"), plain)) == [
+        "warning  nodes       there is none",
+        "                      kubectl get nodes",
+    ]
