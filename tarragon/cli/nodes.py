@@ -39,7 +39,7 @@ def node(text: str) -> WantedNode:
         facts[name.strip()] = value.strip()
     if "name" not in facts:
         raise click.BadParameter(f"{text!r} names no node; write for example name=a,cpu=8,memory=16Gi")
-    amounts = {resource: _amount(resource, value) for resource, value in facts.items() if resource != "name"}
+    amounts = {resource: amount(resource, value) for resource, value in facts.items() if resource != "name"}
     missing = [resource for resource in (CPU, MEMORY) if resource not in amounts]
     if missing:
         raise click.BadParameter(f"{text!r} does not say how much {' and '.join(missing)} the node has")
@@ -79,11 +79,12 @@ def _devices(node: WantedNode, gpus: Sequence[str]) -> tuple[str, ...]:
     return tuple(gpus[:number]) if number <= len(gpus) else tuple(map(str, range(number)))
 
 
-def _amount(resource: str, value: str) -> int:
+def amount(resource: str, value: str) -> int:
+    """In thousandths. Raises BadParameter."""
     try:
-        amount = milli(value)
+        thousandths = milli(value)
     except ValueError as error:
         raise click.BadParameter(f"{resource}: {error}") from error
-    if amount < 0:
+    if thousandths < 0:
         raise click.BadParameter(f"{resource}: must be 0 or more, not {value}")
-    return amount
+    return thousandths

@@ -29,6 +29,7 @@ COMMANDS = MappingProxyType(
             ("kubeconfig", "kubeconfig"),
             ("check", "check"),
             ("operator", "operator"),
+            ("node", "node"),
             ("version", "version"),
             ("completion", "completion"),
         )
@@ -46,7 +47,7 @@ Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
            logs       of all replicas, also of finished jobs
   Change   delete
   Local    up  down  kubeconfig  check
-  Cluster  operator
+  Cluster  operator  node
   More     version  completion
 
 First: {program} run examples/tensorflow/ps.yaml

@@ -74,6 +74,24 @@ def new_server(authority_certificate: bytes, authority_key: bytes, now: dt.datet
     return _made(certificate, key, end)
 
 
+def new_kubelet(node: str, address: str, now: dt.datetime) -> Made:
+    """Signed by itself, as a kubelet's is that nobody has given one."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name(node)
+    end = now + _SERVER_LIFE
+    places: list[x509.GeneralName] = [x509.DNSName(node), x509.IPAddress(ipaddress.ip_address(address))]
+    certificate = (
+        _draft(name, key.public_key(), now, end)
+        .issuer_name(name)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(places), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return _made(certificate, key, end)
+
+
 def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 

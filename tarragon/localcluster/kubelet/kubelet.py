@@ -53,6 +53,7 @@ class Kubelet:
         self._clock = clock
         self._folder = NodeFolder(node.folder)
         self.recorder = Recorder(cluster, clock)
+        self.registration = Registration(cluster, node, clock)
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._uid_of: dict[Key, str] = {}
@@ -104,7 +105,7 @@ class Kubelet:
         async with asyncio.TaskGroup() as group:
             everything = [
                 group.create_task(self.recorder.run()),
-                group.create_task(Registration(self._cluster, self._settings, self._clock).run()),
+                group.create_task(self.registration.run()),
                 group.create_task(pods.run()),
                 group.create_task(services.run()),
                 group.create_task(self._tend_ports(ports, services)),
@@ -119,7 +120,7 @@ class Kubelet:
         return Ground(
             cluster=self._cluster,
             clock=self._clock,
-            node=settings.name,
+            settings=settings,
             identity=identity,
             folder=self._folder,
             shims=containers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import re
@@ -33,6 +34,7 @@ HEARTBEAT_SECONDS = 300.0
 
 A cluster with a node controller takes a node for lost after 40 s: there, `NodeSettings.heartbeat_seconds` is 10.
 """
+LONGEST_PAUSE = 30.0
 MOST_PODS = 500
 KIND = "tarragon.dev/node"
 """The label that tells a node of processes, or a hollow one, from all others."""
@@ -47,7 +49,7 @@ class NodeSettings:
 
     `volumes` are folders for claims and volumes by name, `environments` folders for images by pattern, `images` the
     file that says the same of images at length. A pod's annotations may say more of both: see `launch`. At `address`
-    and `port`, unless that is 0, the kubelet answers API servers: see `server`.
+    and `port`, unless that is 0, the kubelet answers API servers: see `server`. An empty `pod_address` is not told.
     """
 
     name: str
@@ -65,6 +67,7 @@ class NodeSettings:
     has_lease: bool = False
     taints: tuple[Mapping[str, str], ...] = ()
     address: str = HOST
+    pod_address: str = HOST
     port: int = 0
 
 
@@ -184,6 +187,11 @@ class Registration:
         self._clock = clock
         self._key = Key("", settings.name)
         self._since = ""
+        self._told = asyncio.Event()
+
+    async def told(self) -> None:
+        """Return when the API knows the node as Ready for the first time."""
+        await self._told.wait()
 
     async def run(self) -> None:
         """For ever."""
@@ -195,11 +203,12 @@ class Registration:
                     await self._register()
                 registered = True
                 await self._beat()
+                self._told.set()
                 pause = self._settings.heartbeat_seconds
             except NotFound:
                 registered, pause = False, 1.0
             except ApiError as error:
-                pause = min(pause * 2, 30.0)
+                pause = min(pause * 2, LONGEST_PAUSE, self._settings.heartbeat_seconds)
                 _log.info("the node could not be reported", node=self._settings.name, error=str(error), pause=pause)
             await self._clock.sleep(pause)
 

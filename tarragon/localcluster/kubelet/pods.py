@@ -19,6 +19,7 @@ from tarragon.localcluster.kubelet.ignored import ignored
 from tarragon.localcluster.kubelet.launch import Launcher, Order, wished_gpus
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.life import Course, Trouble, decide
+from tarragon.localcluster.kubelet.node import NodeSettings
 from tarragon.localcluster.kubelet.ports import PortBook
 from tarragon.localcluster.kubelet.recorder import Recorder
 from tarragon.localcluster.kubelet.records import moment
@@ -47,7 +48,7 @@ class Ground:
 
     cluster: Cluster
     clock: Clock
-    node: str
+    settings: NodeSettings
     identity: str
     folder: NodeFolder
     shims: Shims
@@ -341,7 +342,7 @@ class PodWorker:
     def _release(self) -> None:
         if not self._settled.is_set():
             self._ground.ledger.release(self.pod.metadata.uid)
-            self._ground.ports.release(f"{self._ground.node}/{self.pod.metadata.uid}")
+            self._ground.ports.release(f"{self._ground.settings.name}/{self.pod.metadata.uid}")
             self._settled.set()
 
     # ---------------------------------------------------------------------------------------------------------- telling
@@ -359,6 +360,8 @@ class PodWorker:
             course=self._course(),
             verdict=record.verdict,
             started=moment(record.started),
+            host=self._ground.settings.address,
+            address=self._ground.settings.pod_address,
         )
 
         def render(pod: Pod) -> Json:

@@ -31,12 +31,17 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where the pod is: what its containers do, where it goes, since when it is on the node."""
+    """Where the pod is: what its containers do, where it goes, since when it is on the node, at which address.
+
+    An empty `address` is not told: Kubernetes' controllers refuse loopback addresses as endpoints.
+    """
 
     lives: Lives
     course: Course
     verdict: Verdict | None
     started: dt.datetime
+    host: str = HOST
+    address: str = HOST
 
 
 def pod_status(pod: Pod, standing: Standing, now: dt.datetime) -> Json:
@@ -45,12 +50,12 @@ def pod_status(pod: Pod, standing: Standing, now: dt.datetime) -> Json:
     status: Json = {
         "phase": phase,
         "conditions": _conditions(pod, standing, phase, now),
-        "hostIP": HOST,
-        "podIP": HOST,
-        "podIPs": [{"ip": HOST}],
+        "hostIP": standing.host,
         "startTime": timestamp(standing.started),
         "containerStatuses": [_container(pod, each, standing) for each in pod.spec.containers],
     }
+    if standing.address:
+        status |= {"podIP": standing.address, "podIPs": [{"ip": standing.address}]}
     if pod.spec.init_containers:
         status["initContainerStatuses"] = [_container(pod, each, standing) for each in pod.spec.init_containers]
     if standing.verdict:

@@ -1,0 +1,240 @@
+"""`tarragon node`: this machine as a node of any Kubernetes cluster, its pods as processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import re
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tarragon.base.clock import SystemClock
+from tarragon.base.errors import TarragonError
+from tarragon.base.resources import CPU, MEMORY
+from tarragon.cli.arguments import assignment, folder
+from tarragon.cli.nodes import WantedNode, amount, settings_of
+from tarragon.cli.settings import LOCAL, Command, Settings, home
+
+if TYPE_CHECKING:
+    from tarragon.cluster.access import Access
+    from tarragon.localcluster.kubelet.node import NodeSettings
+    from tarragon.localcluster.kubelet.remote import Place
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str
+    effect: str
+
+
+def taint(text: str) -> Taint:
+    """`KEY=VALUE:EFFECT` or `KEY:EFFECT`, as kubectl takes it."""
+    what, _, effect = text.rpartition(":")
+    key, _, value = what.partition("=")
+    if not key or effect not in _EFFECTS:
+        raise click.BadParameter(f"{text!r} is no taint; write KEY=VALUE:{_EFFECTS[0]} or another of {_EFFECTS[1:]}")
+    return Taint(key, value, effect)
+
+
+@click.command("node", cls=Command)
+@click.option(
+    "--kubeconfig",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="of the cluster; by default KUBECONFIG, ~/.kube/config, or what a pod is given",
+)
+@click.option("--context", metavar="NAME", help="of the kubeconfig; `local` is the embedded cluster")
+@click.option("--name", metavar="N", help="of the node; by default this machine's")
+@click.option("--cpu", metavar="AMOUNT", help="that it offers; by default what this process may use")
+@click.option("--memory", metavar="AMOUNT", help="as above: 16Gi")
+@click.option(
+    "--resource", "resources", metavar="NAME=AMOUNT", type=assignment, multiple=True, help="more: nvidia.com/gpu=4"
+)
+@click.option("--label", "labels", metavar="NAME=VALUE", type=assignment, multiple=True, help="of the node")
+@click.option(
+    "--taint", "taints", metavar="KEY=VALUE:EFFECT", type=taint, multiple=True, help="of a new node: who keeps off it"
+)
+@click.option(
+    "--env",
+    "environments",
+    metavar="IMAGE=FOLDER",
+    type=folder,
+    multiple=True,
+    help="what stands for an image; by default the environment that runs tarragon",
+)
+@click.option(
+    "--volume", "volumes", metavar="NAME=FOLDER", type=folder, multiple=True, help="what stands for a volume or a claim"
+)
+@click.option(
+    "--folder",
+    "place",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="for pods, volumes and logs; by default below TARRAGON_HOME, one for each cluster and name",
+)
+@click.option("--address", metavar="IP", help="of this machine, for API servers; by default that towards the cluster")
+@click.option(
+    "--port", metavar="N", type=click.IntRange(0, 65535), default=0, help="where logs are served; by default a free one"
+)
+@click.option(
+    "--client-ca-file",
+    "authority",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="whose client certificates may ask for logs; by default the cluster says it",
+)
+@click.option(
+    "--hollow",
+    metavar="N",
+    type=click.IntRange(1),
+    help="that many nodes instead, NAME-0 and so on, whose pods only seem to run",
+)
+@click.option(
+    "--hollow-seconds", metavar="S", type=click.FloatRange(min=0), help="how long they do; for ever by default"
+)
+@click.pass_obj
+def command(
+    settings: Settings,
+    *,
+    file: Path | None,
+    context: str | None,
+    name: str | None,
+    cpu: str | None,
+    memory: str | None,
+    resources: Sequence[tuple[str, str]],
+    labels: Sequence[tuple[str, str]],
+    taints: Sequence[Taint],
+    environments: Sequence[tuple[str, Path]],
+    volumes: Sequence[tuple[str, Path]],
+    place: Path | None,
+    address: str | None,
+    port: int,
+    authority: Path | None,
+    hollow: int | None,
+    hollow_seconds: float | None,
+) -> None:
+    """Be a node of a Kubernetes cluster until SIGTERM or Ctrl-C; pods are processes of this machine and your user.
+
+    They go on when it ends, and the next start of the same node takes them up. Prints one line with `ready` once the
+    cluster knows it. All replicas of one job must be on one machine: their addresses are local ones.
+    """
+    from tarragon.base import logs
+    from tarragon.localcluster.kubelet.node import this_machine
+    from tarragon.localcluster.kubelet.remote import Place
+
+    logs.configure("text" if sys.stderr.isatty() else "json", "debug" if settings.is_verbose else "info", sys.stderr)
+    access = _access(file, context or settings.context)
+    named = _named(name or socket.gethostname().lower())
+    given = {CPU: cpu, MEMORY: memory, **dict(resources)}
+    amounts = {resource: amount(resource, value) for resource, value in given.items() if value}
+    if hollow is not None:
+        asyncio.run(_pretend(access, [f"{named}-{index}" for index in range(hollow)], amounts, hollow_seconds))
+        return
+    wanted = settings_of([WantedNode(named, this_machine() | amounts)], home())[0]
+    node = replace(
+        wanted,
+        folder=(place or _folder(access, named)).absolute(),
+        labels=dict(labels),
+        taints=tuple({"key": each.key, "value": each.value, "effect": each.effect} for each in taints),
+        environments=dict(environments),
+        volumes=dict(volumes),
+    )
+    where = Place(
+        address=address or _address(access), port=port, client_authority=authority.read_bytes() if authority else b""
+    )
+    asyncio.run(_serve(access, node, where))
+
+
+def _access(file: Path | None, context: str) -> Access:
+    from tarragon.cluster.access import here
+
+    if context == LOCAL:
+        return here(os.environ, path=file or home().kubeconfig)
+    return here(os.environ, path=file, context=context)
+
+
+def _named(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise click.BadParameter(
+            f"{name!r} is no name of a node: lower-case letters, digits, - and .", param_hint="--name"
+        )
+    return name
+
+
+def _address(access: Access) -> str:
+    from yarl import URL
+
+    from tarragon.localcluster.kubelet.server import way_to
+
+    url = URL(access.server.url)
+    return way_to(url.host or "localhost", url.port or 443)
+
+
+def _folder(access: Access, name: str) -> Path:
+    """Nodes of one cluster share ports and claims, those of two clusters nothing."""
+    from yarl import URL
+
+    url = URL(access.server.url)
+    return home().folder / "clusters" / f"{url.host}-{url.port}" / name
+
+
+async def _serve(access: Access, node: NodeSettings, place: Place) -> None:
+    from tarragon.cluster.http import Http
+    from tarragon.localcluster.kubelet.remote import RemoteNode
+
+    def ready(port: int) -> None:
+        logs = f"  logs {place.address}:{port}" if port else ""
+        click.echo(f"ready  node {node.name}  {access.server.url}{logs}")
+        sys.stdout.flush()
+
+    async with Http(access.server, random.Random()) as cluster:
+        remote = RemoteNode(cluster, node, place, SystemClock())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, remote.stop)
+        try:
+            await remote.run(ready)
+        except* TarragonError as group:
+            # What goes wrong in one of a kubelet's parts is one error for whoever has started it.
+            raise _first(group) from None
+
+
+def _first(group: BaseExceptionGroup[TarragonError]) -> TarragonError:
+    for error in group.exceptions:
+        return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    raise AssertionError("a group has at least one exception")
+
+
+async def _pretend(access: Access, names: Sequence[str], amounts: Mapping[str, int], seconds: float | None) -> None:
+    from tarragon.cluster.http import Http
+    from tarragon.localcluster.kubelet.hollow import Hollow, HollowSettings
+
+    settings = HollowSettings(names=names, seconds=seconds)
+    if amounts:
+        settings = replace(settings, capacity={**settings.capacity, **amounts})
+    async with Http(access.server, random.Random()) as cluster:
+        hollow = Hollow(cluster, settings, SystemClock())
+        work = asyncio.create_task(hollow.run())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+        made = asyncio.create_task(hollow.registered())
+        await asyncio.wait({work, made}, return_when=asyncio.FIRST_COMPLETED)
+        if made.done():
+            click.echo(f"ready  {len(names)} hollow nodes  {access.server.url}")
+            sys.stdout.flush()
+        made.cancel()
+        await asyncio.wait({work})
+        if not work.cancelled():
+            work.result()

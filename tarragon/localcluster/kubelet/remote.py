@@ -1,0 +1,110 @@
+"""A process kubelet as a node of a cluster that others run: with heartbeats that count, and a port for its logs."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import structlog
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import ApiError
+from tarragon.cluster.port import Cluster
+from tarragon.kube.core import CONFIG_MAPS
+from tarragon.kube.meta import Key
+from tarragon.localcluster.kubelet.kubelet import Kubelet
+from tarragon.localcluster.kubelet.layout import NodeFolder
+from tarragon.localcluster.kubelet.node import NodeSettings
+from tarragon.localcluster.kubelet.pod_logs import NodeLogs
+from tarragon.localcluster.kubelet.server import Door, KubeletServer
+from tarragon.localcluster.kubelet.sources import ConfigMap
+
+HEARTBEAT_SECONDS = 10.0
+_AUTHORITIES = Key("kube-system", "extension-apiserver-authentication")
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the node is reached, and whose client certificates count there: those of the cluster, if none are given."""
+
+    address: str
+    port: int = 0
+    client_authority: bytes = b""
+
+
+class RemoteNode:
+    """`run` does the work until it is cancelled or `stop` is called; containers go on, and the next one takes them up.
+
+    A stopped node says nothing of it, like a kubelet: it may be back before anybody misses it.
+    """
+
+    def __init__(self, cluster: Cluster, settings: NodeSettings, place: Place, clock: Clock) -> None:
+        self._cluster = cluster
+        self._place = place
+        self._clock = clock
+        self._folder = NodeFolder(settings.folder)
+        self._settings = replace(
+            settings,
+            heartbeat_seconds=HEARTBEAT_SECONDS,
+            has_lease=True,
+            address=place.address,
+            pod_address="" if ipaddress.ip_address(place.address).is_loopback else place.address,
+        )
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def run(self, ready: Callable[[int], None]) -> None:
+        """`ready` is told the port, 0 where there is none, once the node is Ready for the first time.
+
+        Raises TarragonError when another kubelet runs in the node's folder, or nobody can listen at the address.
+        """
+        self._folder.prepare()
+        logs = NodeLogs(self._folder, self._clock)
+        server = KubeletServer(self._cluster, self._settings.name, logs, self._clock)
+        port = await self._open(server)
+        kubelet = Kubelet(self._cluster, replace(self._settings, port=port), self._clock)
+        helpers = [
+            asyncio.create_task(self._tell(kubelet, port, ready)),
+            asyncio.create_task(self._until_told(kubelet)),
+        ]
+        try:
+            await kubelet.run()
+        finally:
+            for helper in helpers:
+                helper.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+            await server.stop()
+
+    async def _tell(self, kubelet: Kubelet, port: int, ready: Callable[[int], None]) -> None:
+        await kubelet.registration.told()
+        ready(port)
+
+    async def _until_told(self, kubelet: Kubelet) -> None:
+        await self._stopped.wait()
+        kubelet.stop()
+
+    async def _open(self, server: KubeletServer) -> int:
+        """Without knowing who may come in, nobody is let in."""
+        authority = self._place.client_authority or await self._authority()
+        if not authority:
+            return 0
+        door = Door(address=self._place.address, port=self._place.port, client_authority=authority)
+        return await server.start(door, self._folder.path)
+
+    async def _authority(self) -> bytes:
+        try:
+            found = await self._cluster.get(CONFIG_MAPS.reading(ConfigMap), _AUTHORITIES)
+        except ApiError as error:
+            _log.warning(
+                "kubectl logs will not work for this node: it can't find out whose certificates to trust",
+                why=error.what,
+                remedy="give it the cluster's authority with --client-ca-file",
+            )
+            return b""
+        return found.data.get("client-ca-file", "").encode()
