@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import random
@@ -18,7 +19,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from tarragon.base.clock import Clock
-from tarragon.cluster import retries, tls
+from tarragon.cluster import retries, sockets, tls
 from tarragon.cluster.credentials import Credentials, Fixed, Identity, authorization
 from tarragon.cluster.errors import ApiError, Unreachable, from_status, unavailable, unreachable
 
@@ -31,11 +32,11 @@ _SENT_AT_ONCE = 2**20
 _CONNECT_SECONDS = 5.0
 """Long enough for two packets that got lost on the way, and as long as somebody at a prompt waits without a word."""
 _TUNNEL_SECONDS = 60.0
-"""How long a proxy may take to let us through. A turn in the queue for a connection counts, too."""
+"""How long a proxy may take to let us through."""
 _ANSWER_SECONDS = 70.0
 """kube-apiserver itself gives up on a plain request after 60 s and says so: let its words come first."""
 _CALL_SECONDS = 300.0
-"""For all of a call, its turn in the queue too. Nothing else notices a peer that takes no more of what we send."""
+"""For all of a call. Nothing else notices a peer that lives and takes no more of what we send."""
 
 _REASONS = {
     400: "BadRequest",
@@ -104,8 +105,8 @@ class Transport:
             Identity(authorization(server.token), server.client_certificate, server.client_key)
         )
         self._trust = _Trust(server)
-        self._calls: aiohttp.ClientSession | None = None
-        self._streams: aiohttp.ClientSession | None = None
+        self._opened: aiohttp.ClientSession | None = None
+        self._turns = asyncio.Semaphore(_CONNECTIONS)
         self._closed = False
         self._before_writing: Callable[[], None] | None = None
 
@@ -115,9 +116,8 @@ class Transport:
 
     async def close(self) -> None:
         self._closed = True
-        for session in (self._calls, self._streams):
-            if session is not None:
-                await session.close()
+        if self._opened is not None:
+            await self._opened.close()
 
     async def call(self, request: Request) -> bytes:
         """The body of the answer."""
@@ -150,18 +150,16 @@ class Transport:
             number += 1
 
     async def _call(self, request: Request) -> bytes:
-        if self._calls is None:
-            self._calls = self._session(_CONNECTIONS)
         limits = self._limits(total=_CALL_SECONDS, silence=_ANSWER_SECONDS)
-        response = await self._answer(self._calls, request, limits)
-        with self._told(request):
-            async with response:
-                return await response.read()
+        # The turn is waited for here, not within aiohttp: whoever guards writes is asked when they are really sent.
+        async with self._turns:
+            response = await self._answer(request, limits)
+            with self._told(request):
+                async with response:
+                    return await response.read()
 
     async def _begin(self, request: Request) -> aiohttp.ClientResponse:
-        if self._streams is None:
-            self._streams = self._session(0)
-        return await self._answer(self._streams, request, self._limits(total=None, silence=request.silence))
+        return await self._answer(request, self._limits(total=None, silence=request.silence))
 
     def _limits(self, *, total: float | None, silence: float | None) -> aiohttp.ClientTimeout:
         return aiohttp.ClientTimeout(
@@ -171,45 +169,46 @@ class Transport:
             sock_read=silence,
         )
 
-    def _session(self, connections: int) -> aiohttp.ClientSession:
+    def _session(self) -> aiohttp.ClientSession:
+        """Made late: it wants a running loop."""
         if self._closed:
             raise self._is_closed()
-        session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections),
+        if self._opened is not None:
+            return self._opened
+        self._opened = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=sockets.connecting),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=_headers(self._server),
             trust_env=False,
         )
         # It would send a DELETE again whose connection broke: the second answer says that there is nothing to delete.
-        session._retry_connection = False  # noqa: SLF001 - there is no other way to say it
-        return session
+        self._opened._retry_connection = False  # noqa: SLF001 - there is no other way to say it
+        return self._opened
 
-    async def _answer(
-        self, session: aiohttp.ClientSession, request: Request, limits: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
+    async def _answer(self, request: Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         """An answer that is one; a refused identity is renewed once."""
         identity = await self._credentials.identity()
         with self._told(request):
-            response = await self._send(session, request, identity, limits)
+            response = await self._send(request, identity, limits)
             if response.status == 401:  # noqa: PLR2004
                 refusal = await _refusal(response)
                 renewed = await self._credentials.identity(identity)
                 if renewed == identity:
                     raise refusal
-                response = await self._send(session, request, renewed, limits)
+                response = await self._send(request, renewed, limits)
             if response.status >= 300:  # noqa: PLR2004 - a redirect is no answer either
                 raise await _refusal(response)
         return response
 
     async def _send(
-        self, session: aiohttp.ClientSession, request: Request, identity: Identity, limits: aiohttp.ClientTimeout
+        self, request: Request, identity: Identity, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         headers = {"Content-Type": request.content_type} if request.body is not None else {}
         if identity.authorization:
             headers["Authorization"] = identity.authorization
         if self._before_writing is not None and request.method != "GET":
             self._before_writing()
-        return await session.request(
+        return await self._session().request(
             request.method,
             self._base.with_path(self._base.path.rstrip("/") + request.path).with_query(request.query),
             data=_payload(request.body),

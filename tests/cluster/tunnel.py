@@ -36,7 +36,12 @@ class Tunnel:
             writer.close()
             return
         host, _, port = target.rpartition(":")
-        far_reader, far_writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        try:
+            far_reader, far_writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        except OSError:
+            writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+            return
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         self._open.add(writer)
         try:
@@ -53,7 +58,7 @@ class Tunnel:
                     sink.write(data)
                     await sink.drain()
             if near not in self._cut:
-                sink.write_eof() if sink.can_write_eof() else sink.close()
+                sink.write_eof()
 
 
 @asynccontextmanager
@@ -62,14 +67,15 @@ async def tunnel() -> AsyncIterator[Tunnel]:
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
+        with suppress(OSError, asyncio.IncompleteReadError):
             await made.serve(reader, writer)
-        tasks.discard(task)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(serve(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    server = await asyncio.start_server(begin, "127.0.0.1", 0)
     made.port = server.sockets[0].getsockname()[1]
     try:
         yield made
