@@ -136,7 +136,10 @@ class TrainingJob:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     def group(self, kind: ReplicaType) -> ReplicaGroup | None:
-        return next((group for group in self.groups if group.type is kind), None)
+        for group in self.groups:  # a loop, not a generator: this is asked for more often than anything else
+            if group.type is kind:
+                return group
+        return None
 
     @property
     def chief(self) -> Replica | None:

@@ -32,6 +32,8 @@ from tarragon.scheduling.policies import POLICIES, Policy
 RECONCILES_AT_ONCE = 16
 RESYNC_SECONDS = 300.0
 """Every job is looked at this often whatever happens: it covers a wall clock that jumped past a deadline."""
+OWNED_PAUSE = 0.02
+"""Seconds in which changes of a job's pods gather before it is looked at: they come in bursts, a gang at a time."""
 ROUND_PAUSE = 0.02
 """Seconds in which changes gather before a round of admission, so that a burst of a thousand costs one."""
 
@@ -163,7 +165,7 @@ class Operator:
         seen = new if new is not None else old
         owner = seen.metadata.controller if seen is not None else None
         if owner is not None and (owner.api_version.partition("/")[0], owner.kind) in self._owners:
-            self._enqueue((owner.kind, Key(key.namespace, owner.name)), 0.0)
+            self._enqueue((owner.kind, Key(key.namespace, owner.name)), OWNED_PAUSE)
         if isinstance(seen, Pod):
             # Any pod that comes or goes changes what is free, whoever made it.
             self._round.set()
@@ -269,8 +271,8 @@ class Operator:
                 self._enqueue((kind, key), 0.0)
 
     async def _until(self, event: asyncio.Event, seconds: float | None) -> None:
-        """Return when the event is set or that many of the clock's seconds have gone."""
-        if event.is_set():
+        """Return when the event is set, or that many of the clock's seconds have gone, or nothing is to begin."""
+        if event.is_set() or self._stopping.is_set():
             return
         waits: list[asyncio.Task[bool] | asyncio.Task[None]] = [asyncio.create_task(event.wait())]
         if seconds is not None:
