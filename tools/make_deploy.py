@@ -24,6 +24,7 @@ HEAD = "# Written by tools/make_deploy.py; do not edit.\n"
 HOME = "tarragon-system"
 NAMESPACED = "default"
 """A namespace for kustomize to replace: a binding's subject must have one."""
+OF_EACH = "# In each namespace whose jobs are kept.\n"
 RBAC = "rbac.authorization.k8s.io"
 
 READ = ("get", "list", "watch")
@@ -60,7 +61,8 @@ def main(arguments: list[str]) -> int:
 def rendered() -> Iterator[tuple[Path, str]]:
     yield DEPLOY / "permissions.yaml", HEAD + documents(cluster_wide())
     yield DEPLOY / "users.yaml", HEAD + documents(of_users())
-    yield DEPLOY / "namespaced" / "permissions.yaml", HEAD + documents(in_one_namespace())
+    yield DEPLOY / "namespaced" / "role.yaml", HEAD + OF_EACH + role("Role", "tarragon", rules_of(_of(Scope.JOBS)))
+    yield DEPLOY / "namespaced" / "permissions.yaml", HEAD + documents(in_its_own_namespace())
     yield DEPLOY / "namespaced" / "tarragon.yaml", HEAD + in_its_namespace((DEPLOY / "tarragon.yaml").read_text())
     yield DEPLOY / "components" / "rules" / "kustomization.yaml", HEAD + cel_component()
 
@@ -73,8 +75,7 @@ def cluster_wide() -> Iterator[str]:
     yield binding("Role", "tarragon-leader", HOME)
 
 
-def in_one_namespace() -> Iterator[str]:
-    yield role("Role", "tarragon", rules_of(_of(Scope.JOBS)))
+def in_its_own_namespace() -> Iterator[str]:
     yield binding("Role", "tarragon", NAMESPACED)
     yield role("Role", "tarragon-leader", rules_of(_of(Scope.HOME)))
     yield binding("Role", "tarragon-leader", NAMESPACED)

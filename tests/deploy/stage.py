@@ -66,11 +66,17 @@ class OperatorProcess:
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self.process = process
         self.log = log
+        self.is_stopped = False
 
     async def stop(self) -> int:
         """As Kubernetes ends it. Its exit code."""
+        self.is_stopped = True
         self.process.terminate()
         return await asyncio.wait_for(self.process.wait(), PATIENCE)
+
+    @property
+    def has_died(self) -> bool:
+        return self.process.returncode is not None and not self.is_stopped
 
     @property
     def is_leading(self) -> bool:
@@ -157,6 +163,14 @@ class Stage:
         found = self.jobs.objects.get(Key(namespace, name))
         return None if found is None else read_status(found.status)
 
+    def runs_all(self, *names: str, namespace: str = "default") -> bool:
+        """These pods, among others perhaps."""
+        found = (self.pods.objects.get(Key(namespace, name)) for name in names)
+        return all(pod is not None and pod.status.phase == "Running" for pod in found)
+
+    def patience(self) -> asyncio.Timeout:
+        return asyncio.timeout(PATIENCE)
+
     def has_pods(self, *names: str, namespace: str = "default") -> bool:
         """These, running, and no others of the namespace."""
         there = {key.name: pod for key, pod in self.pods.objects.items() if key.namespace == namespace}
@@ -164,8 +178,9 @@ class Stage:
 
     async def until(self, claim: Callable[[], bool]) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with self.patience():
                 while not claim():
+                    assert not [one for one in self._operators if one.has_died], self.told()
                     self._changed.clear()
                     # Some claims are about logs and files, which nobody watches.
                     with contextlib.suppress(TimeoutError):
@@ -178,7 +193,7 @@ class Stage:
 
     async def until_told(self, name: str, reason: str, *, times: int = 1) -> None:
         """By an event about the job of that name."""
-        async with asyncio.timeout(PATIENCE):
+        async with self.patience():
             while True:
                 told = [
                     event.get("count") or 1

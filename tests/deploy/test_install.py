@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
 
 from tarragon.frameworks.tensorflow.crd import VERSIONS
-from tests.deploy.stage import PATIENCE, Stage, group
+from tests.deploy.stage import Stage, group
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
 
@@ -52,7 +51,7 @@ async def test_users_of_a_namespace_may_do_with_jobs_what_they_may_do_with_pods(
         _, said = await stage.kubectl.run("auth", "can-i", *what, "--as", user)
         return said.strip().endswith("yes")
 
-    async with asyncio.timeout(PATIENCE):
+    async with stage.patience():
         while not await may("editor", "create", "tfjobs"):
             await stage.clock.sleep(0.1)
     assert await may("editor", "patch", "tfjobs", "--subresource=scale")
