@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tarragon.base.clock import ManualClock, SystemClock
+from tarragon.base.errors import TarragonError
+from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.lease import HELD, Claim, Terms
+from tarragon.job.model import GENERATION_ANNOTATION
+from tarragon.kube.codec import micro_timestamp
+from tarragon.kube.core import LEASES, PODS
+from tarragon.kube.meta import Key
+from tarragon.operator.health import Address, Answer, serving, verdict
+from tarragon.operator.process import Doors, Process
+from tarragon.operator.run import Operator, Options
+from tarragon.operator.settings import ProcessSettings
+from tarragon.operator.watchdog import LONGEST_WORK, Watchdog
+from tests.operator.stage import TFJOBS, Stage, group
+
+KEY = Key("default", "tarragon")
+TERMS = Terms(duration=3.0, deadline=2.0, retry=0.2)
+OTHERS = "1ca428e5.training-operator.kubeflow.org"
+
+
+class JumpingClock(SystemClock):
+    """Its monotonic time jumps when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jumped = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.jumped
+
+
+class Slow:
+    """An API in front of which pods wait to be made until a test lets them."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.waiting = 0
+        self.arrived = asyncio.Event()
+        self.open = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def create(self, resource: Any, body: Any) -> Any:
+        if resource.plural == PODS.plural:
+            self.arrived.set()
+            await self.open.wait()
+        return await self._client.create(resource, body)
+
+
+class WithoutPods:
+    """An API that lets nobody list pods."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def list(self, resource: Any, *selection: Any) -> Any:
+        if resource.plural == PODS.plural:
+            raise Forbidden({"code": 403, "reason": "Forbidden", "message": "pods are forbidden"})
+        return await self._client.list(resource, *selection)
+
+
+class Running:
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.stopping = asyncio.Event()
+        self.task = asyncio.create_task(process.run(self.stopping))
+
+    @property
+    def leads(self) -> bool:
+        return self.process.lease is not None and self.process.lease.is_held
+
+    def asks(self, path: str) -> Answer:
+        return self.process.routes[path]()
+
+    async def ends(self) -> None:
+        self.stopping.set()
+        async with asyncio.timeout(20):
+            await self.task
+
+
+@asynccontextmanager
+async def a_process(stage: Stage, name: str, cluster: Any = None, **facts: Any) -> AsyncIterator[Running]:
+    settings = ProcessSettings(
+        **{
+            "options": Options(seed=1),
+            "claim": Claim(key=KEY, identity=name, terms=TERMS),
+            **facts,
+        }
+    )
+    doors = Doors(cluster=cluster or stage.world.client, election=stage.world.client)
+    running = Running(Process(doors, stage.world.clock, settings))
+    try:
+        yield running
+    finally:
+        running.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, ExceptionGroup):
+            await running.task
+
+
+@pytest.fixture
+async def stage(stage: Stage) -> Stage:
+    await stage.world.follow(LEASES)
+    await stage.node("n")
+    return stage
+
+
+def holder(stage: Stage) -> str:
+    lease = stage.world.objects.get(f"leases/{KEY}", {})
+    return str(lease.get("spec", {}).get("holderIdentity", ""))
+
+
+async def until(stage: Stage, claim: Callable[[], bool]) -> None:
+    """Of what no watch tells: what a process says of itself."""
+    async with asyncio.timeout(20):
+        while not claim():
+            await stage.world.clock.sleep(0.01)
+
+
+async def test_a_standby_is_ready_and_does_nothing_until_the_leader_ends_and_then_goes_on_at_once(stage: Stage) -> None:
+    async with a_process(stage, "a") as a:
+        await stage.world.until(lambda: holder(stage) == "a")
+        async with a_process(stage, "b") as b:
+            await until(stage, lambda: b.asks("/readyz").status == 200)
+            await stage.submit("j", Worker=group(2))
+            await stage.until_pods("j-worker-0", "j-worker-1")
+            uids = {name: pod["metadata"]["uid"] for name, pod in stage.pods().items()}
+            assert not b.leads
+
+            began = stage.world.clock.monotonic()
+            await a.ends()
+            await stage.world.until(lambda: holder(stage) == "b")
+            assert stage.world.clock.monotonic() - began < TERMS.deadline
+            await stage.all_run("j-worker-0", "j-worker-1")
+            await stage.until_state("j", "Running")
+            assert {name: pod["metadata"]["uid"] for name, pod in stage.pods().items()} == uids
+            transitions = (await stage.world.client.get(HELD, KEY)).spec.lease_transitions
+            assert transitions == 1
+
+
+async def test_what_is_being_written_is_finished_before_the_lease_is_given_back(stage: Stage) -> None:
+    slow = Slow(stage.world.client)
+    async with a_process(stage, "a", slow) as a:
+        await stage.submit("j", Worker=group(1))
+        await slow.arrived.wait()
+        a.stopping.set()
+        await until(stage, lambda: a.asks("/readyz").body == b"ending\n")
+        assert holder(stage) == "a"
+        assert not a.task.done()
+
+        slow.open.set()
+        await a.ends()
+        assert set(stage.pods()) == {"j-worker-0"}
+        await stage.world.until(lambda: holder(stage) == "")
+
+
+async def test_a_write_that_never_ends_does_not_keep_a_process_from_ending(stage: Stage) -> None:
+    slow = Slow(stage.world.client)
+    async with a_process(stage, "a", slow, grace=0.1) as a:
+        await stage.submit("j", Worker=group(1))
+        await slow.arrived.wait()
+
+        await a.ends()
+        await stage.world.until(lambda: holder(stage) == "")
+
+
+async def test_it_can_end_before_it_ever_began(stage: Stage) -> None:
+    async with a_process(stage, "a", WithoutPods(stage.world.client)) as a:
+        await until(stage, lambda: a.asks("/readyz") == Answer(503, b"pods: not listed yet\n"))
+        assert a.asks("/healthz") == Answer(200, b"ok\n")
+
+        await a.ends()
+        assert holder(stage) == ""
+
+
+async def test_who_cannot_see_pods_does_not_lead(stage: Stage) -> None:
+    async with a_process(stage, "blind", WithoutPods(stage.world.client)) as blind, a_process(stage, "b"):
+        await stage.world.until(lambda: holder(stage) == "b")
+        assert not blind.leads
+
+
+async def test_a_lease_that_somebody_takes_away_ends_the_process(stage: Stage) -> None:
+    async with a_process(stage, "a") as a:
+        await stage.world.until(lambda: holder(stage) == "a")
+        await stage.world.client.patch(HELD, KEY, {"spec": {"holderIdentity": "b"}})
+        async with asyncio.timeout(10):
+            with pytest.raises(ExceptionGroup):
+                await a.task
+        assert holder(stage) == "b"
+
+
+async def test_a_job_that_another_operator_keeps_is_left_alone_until_it_is_given_to_us(stage: Stage) -> None:
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": OTHERS, "namespace": "default"},
+        "spec": {"holderIdentity": "theirs", "renewTime": micro_timestamp(stage.world.clock.now())},
+    }
+    await stage.world.client.create(LEASES, lease)
+    await stage.submit("j", Worker=group(1))
+    before = stage.job("j")
+    async with a_process(stage, "a"):
+        await stage.world.until(lambda: len(stage.events("LeftToOtherOperator")) == 1)
+        assert stage.job("j") == before
+
+        await stage.world.client.patch(
+            TFJOBS, Key("default", "j"), {"metadata": {"annotations": {"tarragon.dev/adopt": "true"}}}
+        )
+        await stage.until_pods("j-worker-0")
+        assert GENERATION_ANNOTATION in stage.job("j")["metadata"]["annotations"]
+
+
+async def test_an_operator_that_is_told_to_adopt_keeps_all_jobs(stage: Stage) -> None:
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": OTHERS, "namespace": "default"},
+        "spec": {"holderIdentity": "theirs", "renewTime": micro_timestamp(stage.world.clock.now())},
+    }
+    await stage.world.client.create(LEASES, lease)
+    await stage.submit("j", Worker=group(1))
+    async with a_process(stage, "a", adopt=True):
+        await stage.until_pods("j-worker-0")
+
+
+async def test_a_reconcile_that_hangs_is_seen_from_outside(stage: Stage) -> None:
+    slow, clock = Slow(stage.world.client), JumpingClock()
+    cluster: Any = slow
+    operator = Operator(cluster, clock, Options(seed=1))
+    stage.start(operator.run())
+    await stage.submit("j", Worker=group(1))
+    await slow.arrived.wait()
+    assert operator.stuck == []
+
+    clock.jumped = LONGEST_WORK + 1
+    (stuck,) = operator.stuck
+    assert stuck.startswith("reconcile of TFJob default/j: at it for 60")
+
+
+def test_a_queue_that_nobody_takes_from_is_seen_from_outside() -> None:
+    clock = ManualClock()
+    watchdog = Watchdog(clock)
+    clock.advance(1000)
+    watchdog.start()
+    clock.advance(50)
+    assert watchdog.idle_since(None) == 0
+    assert watchdog.idle_since(due=1060) == 0
+    assert watchdog.idle_since(due=1040) == 10
+    assert watchdog.idle_since(due=3) == 50  # What was due before we led was others' to take.
+
+    with watchdog.work("one"):
+        assert watchdog.at_work == 1
+        assert watchdog.idle_since(due=3) == 0
+    assert watchdog.at_work == 0
+    assert list(watchdog.hanging()) == []
+
+
+async def test_it_answers_over_http_where_it_was_told_to(stage: Stage) -> None:
+    routes = {"/healthz": lambda: verdict([], 500), "/readyz": lambda: verdict(["pods: not listed yet"], 503)}
+    async with serving(Address("127.0.0.1", 0), routes) as address, aiohttp.ClientSession() as session:
+        async with session.get(f"http://{address}/healthz") as answer:
+            assert (answer.status, await answer.text()) == (200, "ok\n")
+        async with session.get(f"http://{address}/readyz") as answer:
+            assert (answer.status, await answer.text()) == (503, "pods: not listed yet\n")
+        async with session.get(f"http://{address}/") as answer:
+            assert answer.status == 404
+
+        with pytest.raises(TarragonError, match=f"cannot listen on {address}"):
+            async with serving(address, routes):
+                raise AssertionError
