@@ -58,6 +58,8 @@ OVERCOMMIT_ANNOTATION = "tarragon.dev/overcommit"
 UNBOUNDED = 10**15
 RETELL_SECONDS = 10.0
 """A wait whose code stays is not told anew more often than this, however its amounts change."""
+LONGEST_LAG_SECONDS = 30.0
+"""A watch that is further behind our own write than this is believed nevertheless."""
 
 log = structlog.get_logger(__name__)
 
@@ -165,8 +167,13 @@ class Admitter:
     def _changed(self, framework: Framework, key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
         """A watch that lags shows what was there before our own write: that would give away its places again."""
         known = self._candidates.all.get((framework.kind, key))
-        if new is None or known is None or not is_before(new, known.object):
+        if new is None or known is None or not self._is_news_of_the_past(new, known):
             self._follow(framework, key, new)
+
+    def _is_news_of_the_past(self, new: CustomObject, known: Candidate) -> bool:
+        """For a while only: a server whose storage was put back to an older state counts its versions from there."""
+        lag = self._clock.monotonic() - self._told.get(known.id, -LONGEST_LAG_SECONDS)
+        return lag < LONGEST_LAG_SECONDS and is_before(new, known.object)
 
     def _node_changed(self, _: Key, old: Node | None, new: Node | None) -> None:
         """Heartbeats change nothing of who may run there."""

@@ -18,6 +18,10 @@ class Sums:
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, int]] = {}
 
+    def __len__(self) -> int:
+        """Nodes of which there is something to remember."""
+        return len(self._by_node)
+
     def on(self, node: str) -> Resources:
         return self._by_node.get(node, {})
 
@@ -31,6 +35,11 @@ class Sums:
         sums = self._by_node.setdefault(node, {})
         for name, amount in amounts.items():
             sums[name] = sums.get(name, 0) + sign * amount
+            if not sums[name]:
+                del sums[name]
+        if not sums:
+            # Where nodes come and go, those that are gone would be remembered for ever.
+            del self._by_node[node]
 
 
 class Usage:

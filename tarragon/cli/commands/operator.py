@@ -56,6 +56,14 @@ LOST = 1
     help="`direct`: pods name their node; `affinity`: kube-scheduler binds them to the node that was chosen",
 )
 @click.option(
+    "--patience",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="a gang of which pods can't be made or bound for so long gives its places back",
+)
+@click.option(
     "--cluster-domain", metavar="DOMAIN", help="how names of services end: cluster.local; by default with .svc"
 )
 @click.option(
@@ -116,6 +124,7 @@ def command(
     scheduler: str,
     policy: str,
     placement: str,
+    patience: float,
     cluster_domain: str | None,
     leader_elect: bool,
     lease_namespace: str | None,
@@ -155,6 +164,7 @@ def command(
     plan = PlanSettings(
         scheduler=scheduler,
         placement=Placement(placement),
+        patience=patience,
         cluster_domain=domain,
         namespaces=tuple(dict.fromkeys(namespaces)),
     )

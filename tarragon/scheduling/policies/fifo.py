@@ -111,7 +111,7 @@ def _never_fits(gang: Gang, snapshot: Snapshot) -> str:
         return "the cluster has no node that is ready"
     for demand in gang.demands:
         if demand.minimum and not demand.eligible:
-            return f"no node may run a {demand.type.word}: look at its node selector, affinity and tolerations"
+            return f"no node may run a {demand.type.word}: look at its node selector, affinity, tolerations and volumes"
     for demand in gang.demands:
         offers = [node.capacity for node in snapshot.nodes if node.name in demand.eligible]
         nearest = min(offers, key=lambda offer: _weight(shortage(demand.each, offer)), default={})
