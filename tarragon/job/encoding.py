@@ -22,6 +22,23 @@ LONGEST_MESSAGE = 2048
 """Characters of a first failure's last words that are kept, and of a refusal's."""
 
 
+_FIELDS = frozenset(
+    {
+        "admission",
+        "failure",
+        "finished",
+        "generation",
+        "observedGeneration",
+        "obstacle",
+        "ready",
+        "replicas",
+        "restarts",
+        "selector",
+        "state",
+    }
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """What people and the scale subresource read in `status.tarragon`; nobody decides on it."""
@@ -73,6 +90,11 @@ def tarragon_fields(status: JobStatus, summary: Summary) -> dict[str, Json]:
     if status.first_failure is not None:
         fields["failure"] = _failure_fields(status.first_failure)
     return fields
+
+
+def foreign_fields(ours: Mapping[str, Json]) -> dict[str, Json]:
+    """Of a `status.tarragon`, what this version does not know. A later one wrote it, and may come back to it."""
+    return {name: value for name, value in ours.items() if name not in _FIELDS}
 
 
 def admission_fields(admission: Admission) -> dict[str, Json]:

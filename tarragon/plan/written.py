@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from tarragon.job import conditions
-from tarragon.job.encoding import Summary, state_word, tarragon_fields
+from tarragon.job.encoding import Summary, foreign_fields, state_word, tarragon_fields
 from tarragon.job.model import ReplicaType
 from tarragon.job.status import Condition, JobStatus
 from tarragon.kube.event import Event, ObjectReference
@@ -36,8 +36,9 @@ def status_patch(scene: Scene, status: JobStatus) -> JsonObject | None:
     The admission is left as it is, but for a status without one: that takes it away (a suspension does).
     """
     recorded = status_of(scene.observed.object)
-    ours: dict[str, Json] = tarragon_fields(status, _summary(scene, status))
-    admission = tarragon_of(recorded).get("admission")
+    there = tarragon_of(recorded)
+    ours: dict[str, Json] = {**foreign_fields(there), **tarragon_fields(status, _summary(scene, status))}
+    admission = there.get("admission")
     if admission is not None and status.admission is scene.before.admission:
         ours["admission"] = admission
     return conditional(scene.observed.object, {**scene.dialect.status(scene.job, status), "tarragon": ours})

@@ -13,6 +13,7 @@ from tarragon.job.encoding import (
     Recalled,
     Summary,
     admission_fields,
+    foreign_fields,
     read_status,
     recall,
     state_word,
@@ -85,6 +86,12 @@ EMPTY = JobStatus(phase=Phase.RUNNING)
 def test_what_is_written_is_read_again() -> None:
     assert recall(written(FULL)) == Recalled(status=FULL)
     assert recall(written(EMPTY)) == Recalled(status=EMPTY)
+
+
+def test_what_a_later_version_wrote_beside_our_fields_is_told_apart_from_them() -> None:
+    ours = {**tarragon_fields(FULL, SUMMARY), "admission": {}}
+
+    assert foreign_fields({**ours, "future": {"wings": 2}}) == {"future": {"wings": 2}}
 
 
 def test_replicas_are_written_as_ranges_and_places_by_node() -> None:
