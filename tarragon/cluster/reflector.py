@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,7 +18,7 @@ import msgspec
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import ApiError, BadRequest, Expired, Forbidden, NotFound
-from tarragon.cluster.port import EVERYTHING, Cluster, Listing, Selection, WatchEvent
+from tarragon.cluster.port import EVERYTHING, Cluster, Selection, WatchEvent
 from tarragon.cluster.streams import closed_after
 from tarragon.kube.codec import decode
 from tarragon.kube.meta import Key, ObjectMeta, Resource, Struct
@@ -186,20 +187,31 @@ class Cache(Generic[T]):
 
     async def _list(self) -> None:
         listing = await self._cluster.list(self._raw, self._selection)
-        await self._replace(listing)
-        self._version = listing.resource_version
+        version, raws = listing.resource_version, deque(listing.items)
+        del listing
+        await self._replace(raws)
+        self._version = version
         self._failing = None
         self._synced.set()
 
-    async def _replace(self, listing: Listing[msgspec.Raw]) -> None:
-        """Deletes come first: what replaces the vanished may need their room."""
-        heads = [_head(raw) for raw in listing.items]
+    async def _replace(self, raws: deque[msgspec.Raw]) -> None:
+        """Deletes come first: what replaces the vanished may need their room.
+
+        Each raw object is let go of once it is read: of a large list they take as much room as what is kept of it.
+        """
+        heads: deque[_Head] = deque()
+        for raw in raws:
+            heads.append(_head(raw))
+            await self._breathe(len(heads))
         for key in self._objects.keys() - {head.key for head in heads}:
             self._remove(key)
-        for number, (head, raw) in enumerate(zip(heads, listing.items, strict=True), 1):
-            self._put(head, raw)
-            if number % _BREATH == 0:
-                await self._clock.sleep(0)
+        while raws:
+            self._put(heads.popleft(), raws.popleft())
+            await self._breathe(len(raws))
+
+    async def _breathe(self, number: int) -> None:
+        if number % _BREATH == 0:
+            await self._clock.sleep(0)
 
     async def _watch(self) -> None:
         began, changes = self._clock.monotonic(), 0

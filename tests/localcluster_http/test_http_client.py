@@ -112,10 +112,10 @@ async def test_a_list_whose_pages_are_forgotten_again_and_again_is_read_whole() 
     assert [each.metadata.name for each in listing.items] == ["a", "b"]
     assert listing.resource_version == "12"
     assert [(each.query.get("limit"), each.query.get("continue")) for each in script.asked] == [
-        ("500", None),
-        ("500", "more"),
-        ("500", None),
-        ("500", "more"),
+        ("1000", None),
+        ("1000", "more"),
+        ("1000", None),
+        ("1000", "more"),
         (None, None),
     ]
 
