@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.errors import AlreadyExists, Forbidden, NotFound, Unavailable
-from tarragon.cluster.port import Cluster, DeleteOptions
+from tarragon.cluster.errors import AlreadyExists, ApiError, Forbidden, NotFound, Unavailable
+from tarragon.cluster.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS
 from tarragon.kube.meta import Key, Resource
 from tests.contract.implementations import EACH, IMPLEMENTATIONS
@@ -25,14 +25,22 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
 
 
 @pytest.fixture
-async def namespace(request: pytest.FixtureRequest, cluster: Cluster) -> str:
+async def namespace(request: pytest.FixtureRequest, cluster: Cluster) -> AsyncIterator[str]:
     """One of its own for every test, as the cluster may be shared. Pods can be created in it."""
     name = f"contract-{uuid.uuid4().hex[:12]}"
     await cluster.create(NAMESPACES, {"metadata": {"name": name}})
-    if request.node.get_closest_marker("real"):
-        async with asyncio.timeout(PATIENCE):
-            await _takes_pods(cluster, name)
-    return name
+    if not request.node.get_closest_marker("real"):
+        yield name
+        return
+    async with asyncio.timeout(PATIENCE):
+        await _takes_pods(cluster, name)
+    yield name
+    # Some other test may bring a node, and pods of this one would still look for room.
+    for left in (await cluster.list(PODS, Selection(name))).items:
+        with contextlib.suppress(NotFound):
+            await cluster.delete(PODS, left.metadata.key, DeleteOptions(grace_seconds=0))
+    with contextlib.suppress(ApiError):
+        await cluster.delete(NAMESPACES, Key("", name))
 
 
 @pytest.fixture

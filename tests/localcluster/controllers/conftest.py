@@ -1,3 +1,8 @@
+"""Where the controllers' tests play.
+
+`world` is the embedded cluster, `scene` also a real one: what its controllers do there is what ours have to do.
+"""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
@@ -5,10 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.localcluster.controllers.world import World, a_world
+from tests.localcluster.controllers.world import Scene, World, a_real_world, a_world
 
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with a_world(tmp_path) as world:
         yield world
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=[pytest.mark.real, pytest.mark.slow])])
+async def scene(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Scene]:
+    if request.param == "real":
+        async with a_real_world(request.getfixturevalue("control_plane")) as real:
+            yield real
+    else:
+        async with a_world(tmp_path) as world:
+            yield world

@@ -4,13 +4,12 @@ import pytest
 
 from tarragon.cluster.errors import Forbidden
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, PODS, SECRETS
-from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.namespaces import NamespaceController
-from tests.localcluster.controllers.world import WIDGETS, World, define_widgets, pod_spec
+from tests.localcluster.controllers.world import WIDGETS, Scene, World, define_widgets, pod_spec
 
 
-def control(world: World) -> None:
-    world.start(NamespaceController(world.client, world.kinds, world.clock, world.jitter))
+def control(scene: Scene) -> None:
+    scene.begin(lambda world: NamespaceController(world.client, world.kinds, world.clock, world.jitter))
 
 
 async def test_a_namespace_is_emptied_before_it_goes(world: World) -> None:
@@ -31,42 +30,43 @@ async def test_a_namespace_is_emptied_before_it_goes(world: World) -> None:
     assert "secrets/default/elsewhere" in world.objects
 
 
-async def test_an_empty_namespace_goes_at_once(world: World) -> None:
-    control(world)
-    await world.create(NAMESPACES, "team")
-    await world.delete(NAMESPACES, "team")
+async def test_an_empty_namespace_goes_at_once(scene: Scene) -> None:
+    control(scene)
+    await scene.create(NAMESPACES, "team")
+    await scene.delete(NAMESPACES, "team")
 
-    await world.gone("namespaces/team")
-
-
-async def test_a_namespace_waits_for_what_has_a_finalizer_of_its_own(world: World) -> None:
-    control(world)
-    await world.create(NAMESPACES, "team")
-    await world.create(SECRETS, "held", namespace="team", finalizers=["example.org/hold"])
-    await world.create(SECRETS, "free", namespace="team")
-    await world.there("secrets/team/held")
-    await world.delete(NAMESPACES, "team")
-    await world.gone("secrets/team/free")
-    assert world.objects["namespaces/team"]["status"]["phase"] == "Terminating"
-
-    await world.client.patch(SECRETS, Key("team", "held"), {"metadata": {"finalizers": None}})
-    await world.gone("namespaces/team")
-    assert world.deleted()[-2:] == ["secrets/team/held", "namespaces/team"]
+    await scene.gone("namespaces/team")
 
 
-async def test_a_namespace_that_was_being_deleted_when_the_controller_died_goes_when_it_is_back(world: World) -> None:
-    await world.create(NAMESPACES, "team")
-    await world.create(SECRETS, "one", namespace="team")
-    await world.delete(NAMESPACES, "team")
-    control(world)
+async def test_a_namespace_waits_for_what_has_a_finalizer_of_its_own(scene: Scene) -> None:
+    control(scene)
+    await scene.create(NAMESPACES, "team")
+    await scene.create(SECRETS, "held", namespace="team", finalizers=["example.org/hold"])
+    await scene.create(SECRETS, "free", namespace="team")
+    await scene.there("secrets/team/held")
+    await scene.delete(NAMESPACES, "team")
+    await scene.gone("secrets/team/free")
+    assert scene.objects["namespaces/team"]["status"]["phase"] == "Terminating"
 
-    await world.gone("namespaces/team", "secrets/team/one")
+    await scene.patch(SECRETS, "held", {"metadata": {"finalizers": None}}, namespace="team")
+    await scene.gone("namespaces/team")
+    assert "secrets/team/held" in scene.deleted()
+    assert scene.deleted()[-1] == "namespaces/team"
 
 
-async def test_nothing_new_comes_into_a_namespace_that_is_being_deleted(world: World) -> None:
-    await world.create(NAMESPACES, "team")
-    await world.create(SECRETS, "held", namespace="team", finalizers=["example.org/hold"])
-    await world.delete(NAMESPACES, "team")
+async def test_a_namespace_that_was_being_deleted_when_the_controller_died_goes_when_it_is_back(scene: Scene) -> None:
+    await scene.create(NAMESPACES, "team")
+    await scene.create(SECRETS, "one", namespace="team")
+    await scene.delete(NAMESPACES, "team")
+    control(scene)
+
+    await scene.gone("namespaces/team", "secrets/team/one")
+
+
+async def test_nothing_new_comes_into_a_namespace_that_is_being_deleted(scene: Scene) -> None:
+    await scene.create(NAMESPACES, "team")
+    await scene.create(SECRETS, "held", namespace="team", finalizers=["example.org/hold"])
+    await scene.delete(NAMESPACES, "team")
 
     with pytest.raises(Forbidden, match="being terminated"):
-        await world.create(CONFIG_MAPS, "late", namespace="team")
+        await scene.create(CONFIG_MAPS, "late", namespace="team")

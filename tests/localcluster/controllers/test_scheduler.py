@@ -8,35 +8,38 @@ from tarragon.kube.core import NODES, PODS, Pod
 from tarragon.kube.meta import Key
 from tarragon.localcluster.binding import Binder
 from tarragon.localcluster.scheduler import Bind, Scheduler
-from tests.localcluster.controllers.world import Json, World, pod_spec
+from tests.localcluster.controllers.world import Json, Scene, World, pod_spec
 
 
-def schedule(world: World, bind: Bind | None = None) -> None:
-    world.start(Scheduler(world.client, bind or Binder(world.api).bind, world.clock, world.jitter))
+def schedule(scene: Scene, bind: Bind | None = None) -> None:
+    scene.begin(lambda world: Scheduler(world.client, bind or Binder(world.api).bind, world.clock, world.jitter))
 
 
-async def a_node(world: World, name: str = "here", **amounts: str) -> None:
+async def a_node(scene: Scene, name: str = "here", **amounts: str) -> None:
+    """With a label of its own, for those that want no other: there may be other tests' nodes."""
     allocatable = {"cpu": "4", "memory": "8Gi", "pods": "10", **amounts}
-    await world.create(NODES, name)
-    status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}
-    await world.client.patch(NODES, Key("", name), {"status": status}, subresource="status")
+    await scene.create(NODES, name, labels={"called": scene.key(NODES, name).name})
+    # A real node says more of its condition, and says it again and again.
+    conditions = [{"type": "Ready", "status": "True"}]
+    status = {"allocatable": allocatable, "capacity": allocatable, "conditions": conditions}
+    await scene.patch(NODES, name, {"status": status}, subresource="status")
 
 
-async def a_pod(world: World, name: str, requests: Mapping[str, str] | None = None, **spec: Any) -> None:
+async def a_pod(scene: Scene, name: str, requests: Mapping[str, str] | None = None, **spec: Any) -> None:
     container = {"resources": {"requests": dict(requests or {})}}
-    await world.create(PODS, name, spec=pod_spec(container=container, **spec))
+    await scene.create(PODS, name, spec=pod_spec(container=container, **spec))
 
 
-def pod(world: World, name: str) -> Json:
-    return world.objects.get(f"pods/default/{name}", {"spec": {}})
+def pod(scene: Scene, name: str) -> Json:
+    return scene.objects.get(f"pods/default/{name}", {"spec": {}})
 
 
-def node_of(world: World, name: str) -> str:
-    return str(pod(world, name)["spec"].get("nodeName", ""))
+def node_of(scene: Scene, name: str) -> str:
+    return str(pod(scene, name)["spec"].get("nodeName", ""))
 
 
-def why_it_waits(world: World, name: str) -> str:
-    conditions = pod(world, name).get("status", {}).get("conditions", [])
+def why_it_waits(scene: Scene, name: str) -> str:
+    conditions = pod(scene, name).get("status", {}).get("conditions", [])
     return next(
         (one["message"] for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False"), ""
     )
@@ -155,3 +158,51 @@ async def test_a_pod_that_is_deleted_while_it_waits_is_forgotten(world: World) -
     await a_pod(world, "two", {"cpu": "3"})
 
     await world.until(lambda: node_of(world, "two") == "here")
+
+
+async def test_a_pod_waits_with_its_reason_and_is_bound_when_there_is_room(scene: Scene) -> None:
+    schedule(scene)
+    only_here = {"called": scene.key(NODES, "here").name}
+    await a_node(scene)
+    await a_pod(scene, "first", {"memory": "6Gi"}, nodeSelector=only_here)
+    await scene.until(lambda: node_of(scene, "first") == scene.key(NODES, "here").name)
+    await a_pod(scene, "second", {"memory": "6Gi"}, nodeSelector=only_here)
+    await scene.until(lambda: "1 Insufficient memory" in why_it_waits(scene, "second"))
+    reasons = [one["reason"] for one in pod(scene, "second")["status"]["conditions"] if one["status"] == "False"]
+
+    await scene.patch(PODS, "first", {"status": {"phase": "Succeeded"}}, subresource="status")
+    await scene.until(lambda: node_of(scene, "second") == scene.key(NODES, "here").name)
+
+    assert reasons == ["Unschedulable"]
+    told = {one["type"]: one["status"] for one in pod(scene, "second")["status"]["conditions"]}
+    assert told["PodScheduled"] == "True"
+
+
+async def test_what_was_bound_is_told_in_an_event_of_the_pod(scene: Scene) -> None:
+    schedule(scene)
+    here = scene.key(NODES, "here").name
+    await a_node(scene)
+    await a_pod(scene, "one", nodeSelector={"called": here})
+
+    def told() -> list[Json]:
+        about = [thing for what, thing in scene.objects.items() if what.startswith("events/default/one.")]
+        return [one for one in about if one["reason"] == "Scheduled"]
+
+    await scene.until(lambda: bool(told()))
+    [event] = told()
+    namespace = scene.key(PODS, "one").namespace
+    assert event["message"] == f"Successfully assigned {namespace}/one to {here}"
+    assert event["type"] == "Normal"
+    assert event["involvedObject"]["uid"] == pod(scene, "one")["metadata"]["uid"]
+
+
+async def test_a_cordoned_node_and_a_taint_keep_pods_away(scene: Scene) -> None:
+    schedule(scene)
+    only_here = {"called": scene.key(NODES, "here").name}
+    await a_node(scene)
+    await scene.patch(NODES, "here", {"spec": {"unschedulable": True}})
+    await a_pod(scene, "one", nodeSelector=only_here)
+    await scene.until(lambda: "1 node(s) were unschedulable" in why_it_waits(scene, "one"))
+
+    await scene.patch(NODES, "here", {"spec": {"unschedulable": None, "taints": None}})
+    await scene.until(lambda: node_of(scene, "one") == scene.key(NODES, "here").name)

@@ -13,27 +13,31 @@ from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.claims import ClaimController
 from tarragon.localcluster.controllers.endpoints import EndpointsController
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
-from tests.localcluster.controllers.world import Json, World, pod_spec
+from tests.localcluster.controllers.world import Json, Scene, World, pod_spec
 
 # ---------------------------------------------------------------------------------------------------- service accounts
 
 
-async def test_every_namespace_has_a_service_account_called_default(world: World) -> None:
-    world.start(ServiceAccountController(world.client, world.clock, world.jitter))
-    await world.there("serviceaccounts/default/default", "serviceaccounts/kube-system/default")
-    await world.create(NAMESPACES, "team")
-
-    await world.there("serviceaccounts/team/default")
+def account_for(scene: Scene) -> None:
+    scene.begin(lambda world: ServiceAccountController(world.client, world.clock, world.jitter))
 
 
-async def test_a_deleted_service_account_comes_back(world: World) -> None:
-    world.start(ServiceAccountController(world.client, world.clock, world.jitter))
+async def test_every_namespace_has_a_service_account_called_default(scene: Scene) -> None:
+    account_for(scene)
+    await scene.there("serviceaccounts/default/default", "serviceaccounts/kube-system/default")
+    await scene.create(NAMESPACES, "team")
+
+    await scene.there("serviceaccounts/team/default")
+
+
+async def test_a_deleted_service_account_comes_back(scene: Scene) -> None:
+    account_for(scene)
     account = "serviceaccounts/default/default"
-    await world.there(account)
-    first = world.objects[account]["metadata"]["uid"]
-    await world.delete(SERVICE_ACCOUNTS, "default")
+    await scene.there(account)
+    first = scene.objects[account]["metadata"]["uid"]
+    await scene.delete(SERVICE_ACCOUNTS, "default")
 
-    await world.until(lambda: account in world.objects and world.objects[account]["metadata"]["uid"] != first)
+    await scene.until(lambda: account in scene.objects and scene.objects[account]["metadata"]["uid"] != first)
 
 
 # -------------------------------------------------------------------------------------------------------------- claims
@@ -68,30 +72,34 @@ async def test_a_claim_is_bound_once_and_then_left_alone(world: World) -> None:
 
 # ----------------------------------------------------------------------------------------------------------- endpoints
 
+POD_IP = "10.1.2.3"  # a real server takes no loopback address
 
-def serve_endpoints(world: World, allotted: dict[tuple[str, int], int]) -> None:
+
+def serve_endpoints(scene: Scene, allotted: dict[tuple[str, int], int]) -> None:
     def local_port(service: Key, port: int) -> int | None:
         return allotted.get((service.name, port))
 
-    world.start(EndpointsController(world.client, local_port, world.clock, world.jitter))
+    scene.begin(lambda world: EndpointsController(world.client, local_port, world.clock, world.jitter))
 
 
-async def a_service(world: World, app: str, **port: Any) -> None:
-    await world.create(SERVICES, app, spec={"selector": {"app": app}, "ports": [{"port": 80, **port}]})
+async def a_service(scene: Scene, app: str, **port: Any) -> None:
+    await scene.create(SERVICES, app, spec={"selector": {"app": app}, "ports": [{"port": 80, **port}]})
 
 
-async def a_pod(world: World, name: str, app: str, **container: Any) -> None:
-    await world.create(PODS, name, labels={"app": app}, spec=pod_spec(container=container, nodeName="here"))
+async def a_pod(scene: Scene, name: str, app: str, **container: Any) -> None:
+    await scene.create(
+        PODS, name, labels={"app": app}, spec=pod_spec(container=container, nodeName="here", restartPolicy="Never")
+    )
 
 
-async def report(world: World, name: str, *, ready: bool) -> None:
+async def report(scene: Scene, name: str, *, ready: bool, phase: str = "Running") -> None:
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
-    status = {"phase": "Running", "podIP": "127.0.0.1", "conditions": conditions}
-    await world.client.patch(PODS, Key("default", name), {"status": status}, subresource="status")
+    status = {"phase": phase, "podIP": POD_IP, "conditions": conditions}
+    await scene.patch(PODS, name, {"status": status}, subresource="status")
 
 
-def subsets(world: World, name: str) -> Any:
-    return world.objects.get(f"endpoints/default/{name}", {}).get("subsets")
+def subsets(scene: Scene, name: str) -> Any:
+    return scene.objects.get(f"endpoints/default/{name}", {}).get("subsets")
 
 
 async def test_a_service_is_reached_at_the_port_that_stands_for_it(world: World) -> None:
@@ -107,43 +115,43 @@ async def test_a_service_is_reached_at_the_port_that_stands_for_it(world: World)
     assert subset["ports"] == [{"name": "grpc", "port": 20123, "protocol": "TCP"}]
 
 
-async def test_a_service_that_nobody_named_is_reached_where_its_pod_listens(world: World) -> None:
-    serve_endpoints(world, {})
-    await a_service(world, "web", targetPort="http")
-    await a_pod(world, "web-1", "web", ports=[{"name": "http", "containerPort": 8080}])
-    await report(world, "web-1", ready=True)
+async def test_a_service_that_nobody_named_is_reached_where_its_pod_listens(scene: Scene) -> None:
+    serve_endpoints(scene, {})
+    await a_service(scene, "web", targetPort="http")
+    await a_pod(scene, "web-1", "web", ports=[{"name": "http", "containerPort": 8080}])
+    await report(scene, "web-1", ready=True)
 
-    await world.until(lambda: bool(subsets(world, "web")))
-    assert subsets(world, "web")[0]["ports"] == [{"port": 8080, "protocol": "TCP"}]
-
-
-async def test_a_pod_that_is_not_ready_is_not_an_address_yet_and_a_finished_one_not_any_more(world: World) -> None:
-    serve_endpoints(world, {})
-    await a_service(world, "web")
-    await a_pod(world, "web-1", "web")
-    await report(world, "web-1", ready=False)
-    await world.until(lambda: bool(subsets(world, "web")) and "notReadyAddresses" in subsets(world, "web")[0])
-
-    await report(world, "web-1", ready=True)
-    await world.until(lambda: "addresses" in subsets(world, "web")[0])
-
-    await world.client.patch(PODS, Key("default", "web-1"), {"status": {"phase": "Succeeded"}}, subresource="status")
-    await world.until(lambda: not subsets(world, "web"))
+    await scene.until(lambda: bool(subsets(scene, "web")))
+    assert subsets(scene, "web")[0]["ports"] == [{"port": 8080, "protocol": "TCP"}]
 
 
-async def test_endpoints_go_with_their_service(world: World) -> None:
-    serve_endpoints(world, {})
-    await a_service(world, "web")
-    await world.there("endpoints/default/web")
-    await world.delete(SERVICES, "web")
+async def test_a_pod_that_is_not_ready_is_not_an_address_yet_and_a_finished_one_not_any_more(scene: Scene) -> None:
+    serve_endpoints(scene, {})
+    await a_service(scene, "web")
+    await a_pod(scene, "web-1", "web")
+    await report(scene, "web-1", ready=False)
+    await scene.until(lambda: bool(subsets(scene, "web")) and "notReadyAddresses" in subsets(scene, "web")[0])
 
-    await world.gone("endpoints/default/web")
+    await report(scene, "web-1", ready=True)
+    await scene.until(lambda: "addresses" in subsets(scene, "web")[0])
+
+    await report(scene, "web-1", ready=False, phase="Succeeded")
+    await scene.until(lambda: not subsets(scene, "web"))
 
 
-async def test_endpoints_of_a_service_without_selector_are_somebody_elses(world: World) -> None:
-    serve_endpoints(world, {})
-    await world.create(SERVICES, "outside", spec={"ports": [{"port": 80}]})
-    await a_service(world, "web")
-    await world.there("endpoints/default/web")
+async def test_endpoints_go_with_their_service(scene: Scene) -> None:
+    serve_endpoints(scene, {})
+    await a_service(scene, "web")
+    await scene.there("endpoints/default/web")
+    await scene.delete(SERVICES, "web")
 
-    assert "endpoints/default/outside" not in world.objects
+    await scene.gone("endpoints/default/web")
+
+
+async def test_endpoints_of_a_service_without_selector_are_somebody_elses(scene: Scene) -> None:
+    serve_endpoints(scene, {})
+    await scene.create(SERVICES, "outside", spec={"ports": [{"port": 80}]})
+    await a_service(scene, "web")
+    await scene.there("endpoints/default/web")
+
+    assert "endpoints/default/outside" not in scene.objects

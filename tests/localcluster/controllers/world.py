@@ -1,9 +1,12 @@
-"""The embedded API in process, with one controller at work and a record of everything that happens."""
+"""A cluster with one controller at work and a record of everything that happens: embedded, or a real one."""
 
 from __future__ import annotations
 
+import abc
 import asyncio
+import contextlib
 import random
+import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,7 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.port import EVERYTHING, DeleteOptions
+from tarragon.cluster.access import kubeconfig
+from tarragon.cluster.errors import ApiError, Forbidden, Unavailable
+from tarragon.cluster.http import Http
+from tarragon.cluster.port import EVERYTHING, Cluster, DeleteOptions
 from tarragon.kube.core import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -29,6 +35,7 @@ from tarragon.kube.meta import AnyObject, Key, Resource
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.client import InProcess
 from tarragon.localcluster.controllers.kinds import listable
+from tools.controlplane import ControlPlane
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -66,42 +73,46 @@ def name_of(resource: Resource[T], key: Key) -> str:
     return f"{resource.plural}/{key.namespace}/{key.name}" if key.namespace else f"{resource.plural}/{key.name}"
 
 
-class World:
-    """`objects` is what there is, as whole objects, by `plural/namespace/name`."""
+class Scene(abc.ABC):
+    """`objects` is what there is, as whole objects, by `plural/namespace/name`.
 
-    def __init__(self, api: Api) -> None:
-        self.api = api
-        self.client = InProcess(api)
+    In a cluster that others use too, namespaces and what lives outside of them have a suffix, of which the record says
+    nothing: a test reads the same wherever it plays.
+    """
+
+    def __init__(self, client: Cluster, suffix: str = "") -> None:
+        self.client = client
+        self.suffix = suffix
         self.clock = SystemClock()
-        self.jitter = random.Random(1)
-        self.kinds = listable(api.registry)
         self.objects: dict[str, Json] = {}
         self.happened: list[Happened] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
+
+    @abc.abstractmethod
+    def begin(self, make: Callable[[World], Controller]) -> None:
+        """Let a controller work, where none like it does already."""
 
     async def follow(self, resource: Resource[Any]) -> None:
         """From now on."""
         whole: Resource[Json] = resource.reading(dict)
         listing = await self.client.list(whole)
         for item in listing.items:
-            self.objects[name_of(whole, _key(item))] = item
+            if what := self._what(whole, item):
+                self.objects[what] = item
         self._tasks.append(asyncio.create_task(self._record(whole, listing.resource_version)))
 
     async def _record(self, resource: Resource[Json], since: str) -> None:
         async for event in self.client.watch(resource, EVERYTHING, since):
-            if event.object is None:
+            what = None if event.object is None else self._what(resource, event.object)
+            if what is None or event.object is None:
                 continue
-            what = name_of(resource, _key(event.object))
             self.happened.append(Happened(int(event.resource_version), event.type, what))
             if event.type == "DELETED":
                 self.objects.pop(what, None)
             else:
                 self.objects[what] = event.object
             self._changed.set()
-
-    def start(self, controller: Controller) -> None:
-        self._tasks.append(asyncio.create_task(controller.run()))
 
     async def until(self, claim: Callable[[], bool]) -> None:
         """Return when it is true; a controller that has died meanwhile is what the test fails with."""
@@ -128,9 +139,8 @@ class World:
 
     async def create(self, resource: Resource[Any], name: str, *, namespace: str = "default", **body: Any) -> AnyObject:
         """`owners`, `finalizers`, `labels` are metadata; the rest is the body."""
-        metadata: Json = {"name": name}
-        if resource.namespaced:
-            metadata["namespace"] = namespace
+        key = self.key(resource, name, namespace)
+        metadata: Json = {"name": key.name, **({"namespace": key.namespace} if key.namespace else {})}
         for word, field in (("owners", "ownerReferences"), ("finalizers", "finalizers"), ("labels", "labels")):
             if word in body:
                 metadata[field] = body.pop(word)
@@ -139,14 +149,97 @@ class World:
         return created
 
     async def delete(self, resource: Resource[Any], name: str, how: Any = None, *, namespace: str = "default") -> None:
-        key = Key(namespace if resource.namespaced else "", name)
+        key = self.key(resource, name, namespace)
         await self.client.delete(resource, key, DeleteOptions(propagation=how))
+
+    async def patch(
+        self, resource: Resource[Any], name: str, patch: Json, *, namespace: str = "default", subresource: str = ""
+    ) -> None:
+        await self.client.patch(resource, self.key(resource, name, namespace), patch, subresource=subresource)
+
+    def key(self, resource: Resource[Any], name: str, namespace: str = "default") -> Key:
+        """Where in the cluster that is which tests call so."""
+        return Key(namespace + self.suffix, name) if resource.namespaced else Key("", name + self.suffix)
 
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _what(self, resource: Resource[Any], item: Json) -> str | None:
+        """None for what is not this test's."""
+        key = _key(item)
+        with_suffix = key.namespace or key.name
+        if not with_suffix.endswith(self.suffix):
+            return None
+        short = with_suffix.removesuffix(self.suffix)
+        return name_of(resource, Key(short, key.name) if key.namespace else Key("", short))
+
+
+class World(Scene):
+    """The embedded API in process."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(InProcess(api))
+        self.api = api
+        self.jitter = random.Random(1)
+        self.kinds = listable(api.registry)
+
+    def begin(self, make: Callable[[World], Controller]) -> None:
+        self.start(make(self))
+
+    def start(self, controller: Controller) -> None:
+        self._tasks.append(asyncio.create_task(controller.run()))
+
+    async def close(self) -> None:
+        await super().close()
         await self.api.close()
+
+
+class RealWorld(Scene):
+    """A real control plane, whose controllers are at work already: what they do is what ours are to do."""
+
+    def begin(self, make: Callable[[World], Controller]) -> None:
+        pass
+
+    async def clear(self) -> None:
+        """Leave nothing to the tests that come after in the same cluster: neither room nor pods that want some."""
+        resources: tuple[Resource[Any], ...] = (PODS, NODES, NAMESPACES)
+        for resource in resources:
+            for what in [what for what in self.objects if what.startswith(f"{resource.plural}/")]:
+                *namespace, name = what.split("/")[1:]
+                with contextlib.suppress(ApiError):
+                    key = self.key(resource, name, *namespace)
+                    await self.client.delete(resource, key, DeleteOptions(grace_seconds=0))
+
+
+@asynccontextmanager
+async def a_real_world(plane: ControlPlane) -> AsyncIterator[RealWorld]:
+    async with Http(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1)) as client:
+        world = RealWorld(client, suffix=f"-{uuid.uuid4().hex[:8]}")
+        try:
+            for name in ("default", "kube-system"):
+                await world.create(NAMESPACES, name)
+            async with asyncio.timeout(PATIENCE):
+                await _takes_pods(world)
+            for resource in FOLLOWED:
+                await world.follow(resource)
+            yield world
+        finally:
+            await world.clear()
+            await world.close()
+
+
+async def _takes_pods(world: Scene) -> None:
+    """A real server refuses pods until a controller has made the namespace's service account and its token."""
+    while True:
+        try:
+            await world.create(PODS, "first", spec=pod_spec())
+        except (Forbidden, Unavailable):
+            await world.clock.sleep(0.02)
+        else:
+            break
+    await world.client.delete(PODS, world.key(PODS, "first"), DeleteOptions(grace_seconds=0))
 
 
 @asynccontextmanager
