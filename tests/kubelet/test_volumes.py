@@ -16,7 +16,12 @@ from tests.kubelet.nobody import as_nobody, open_folder
 SOURCES = Sources(
     config_maps={"cm": {"train.py": b"print(1)\n", "hosts": b"ps-0:2222\n", "blob": b"\xff\x00"}},
     secrets={"keys": {"token": b"s3cret ps-0:2222"}},
-    claims=frozenset({"data"}),
+    claims={
+        "data": {},
+        "there": {"hostPath": {"path": "/"}, "capacity": {"storage": "1Gi"}},
+        "lost": {"local": {"path": "/nowhere/at/all"}, "nodeAffinity": {"required": {}}},
+        "far": {"accessModes": ["ReadWriteMany"], "nfs": {"server": "x", "path": "/"}},
+    },
 )
 
 
@@ -103,6 +108,17 @@ def test_a_claim_is_a_folder_that_stays(folder: Path) -> None:
 
     assert make(folder, {"persistentVolumeClaim": {"claimName": "data"}}) == place
     assert place == folder / "claims/default/data"
+
+
+def test_a_claim_that_is_bound_to_a_volume_of_this_machine_is_that_folder(folder: Path) -> None:
+    assert make(folder, {"persistentVolumeClaim": {"claimName": "there"}}) == Path("/")
+    with pytest.raises(CannotMount, match="local volume: /nowhere/at/all does not exist"):
+        make(folder, {"persistentVolumeClaim": {"claimName": "lost"}})
+
+
+def test_a_claim_that_is_bound_to_a_volume_elsewhere_is_never_silently_a_folder_of_its_own(folder: Path) -> None:
+    with pytest.raises(CannotStart, match=r"of the kind nfs.* --volume far=FOLDER"):
+        make(folder, {"persistentVolumeClaim": {"claimName": "far"}})
 
 
 def test_a_folder_may_stand_for_a_claim_or_for_any_volume_by_its_name(folder: Path) -> None:

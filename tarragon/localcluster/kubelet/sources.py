@@ -10,7 +10,7 @@ from typing import Any
 
 from tarragon.cluster.errors import NotFound
 from tarragon.cluster.port import Cluster
-from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS
+from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from tarragon.kube.meta import Key, Struct
 from tarragon.localcluster.kubelet.spec import Container, Pod
 
@@ -27,6 +27,20 @@ class Secret(Struct, frozen=True):
     data: dict[str, str] = {}
 
 
+class _ClaimSpec(Struct, frozen=True):
+    volume_name: str = ""
+
+
+class Claim(Struct, frozen=True):
+    spec: _ClaimSpec = _ClaimSpec()
+
+
+class Volume(Struct, frozen=True):
+    """A persistent one: `spec` is like that of a pod's volume, with more in it."""
+
+    spec: dict[str, Any] = {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class References:
     """Names within the pod's namespace."""
@@ -38,11 +52,14 @@ class References:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What exists of the things referred to: whoever needs one that is not here decides what that means."""
+    """What exists of the things referred to: whoever needs one that is not here decides what that means.
+
+    `claims`: what of a claim's volume is said, nothing where it has none.
+    """
 
     config_maps: Mapping[str, Files] = field(default_factory=dict)
     secrets: Mapping[str, Files] = field(default_factory=dict)
-    claims: frozenset[str] = frozenset()
+    claims: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def referred_to(pod: Pod) -> References:
@@ -99,12 +116,20 @@ async def read(cluster: Cluster, namespace: str, references: References) -> Sour
         secret = await _get(cluster, SECRETS.reading(Secret), Key(namespace, name))
         if secret is not None:
             secrets[name] = decoded(secret.data)
-    claims = {
-        name
-        for name in _given(references.claims)
-        if await _get(cluster, PERSISTENT_VOLUME_CLAIMS, Key(namespace, name)) is not None
-    }
-    return Sources(config_maps=config_maps, secrets=secrets, claims=frozenset(claims))
+    claims: dict[str, Mapping[str, Any]] = {}
+    for name in _given(references.claims):
+        claim = await _get(cluster, PERSISTENT_VOLUME_CLAIMS.reading(Claim), Key(namespace, name))
+        if claim is not None:
+            claims[name] = await _volume(cluster, claim)
+    return Sources(config_maps=config_maps, secrets=secrets, claims=claims)
+
+
+async def _volume(cluster: Cluster, claim: Claim) -> Mapping[str, Any]:
+    """An embedded cluster has no volumes: there, a claim is all that there is."""
+    if not claim.spec.volume_name:
+        return {}
+    found = await _get(cluster, PERSISTENT_VOLUMES.reading(Volume), Key("", claim.spec.volume_name))
+    return {} if found is None else found.spec
 
 
 def _given(names: Iterable[str]) -> list[str]:

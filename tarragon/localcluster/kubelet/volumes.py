@@ -81,13 +81,47 @@ def _empty_dir(_: Source, place: Path, __: Surroundings) -> Path:
     return place
 
 
-def _claim(source: Source, _: Path, around: Surroundings) -> Path:
+def _claim(source: Source, place: Path, around: Surroundings) -> Path:
     name = str(source.get("claimName") or "")
     if name not in around.sources.claims:
         raise _Missing(f'persistentvolumeclaim "{name}" not found')
+    volume = around.sources.claims[name]
+    if volume.get("hostPath"):
+        return _host_path(volume["hostPath"], place, around)
+    if volume.get("local"):
+        return _local(volume["local"])
+    if kind := next((kind for kind, said in volume.items() if kind not in _OF_ANY_VOLUME and said), ""):
+        raise CannotStart(
+            f"claim {name}: its volume is of the kind {kind}, which a process node can't mount; "
+            f"give a folder with --volume {name}=FOLDER"
+        )
     folder = around.claims / around.pod.metadata.namespace / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+_OF_ANY_VOLUME = frozenset(
+    {
+        "accessModes",
+        "capacity",
+        "claimRef",
+        "mountOptions",
+        "nodeAffinity",
+        "persistentVolumeReclaimPolicy",
+        "storageClassName",
+        "volumeAttributesClassName",
+        "volumeMode",
+    }
+)
+"""What a volume says besides where it is."""
+
+
+def _local(source: Source) -> Path:
+    """Unlike a hostPath it must be there."""
+    path = Path(str(source.get("path") or "/"))
+    if not path.exists():
+        raise _Missing(f"local volume: {path} does not exist")
+    return path
 
 
 def _host_path(source: Source, _: Path, __: Surroundings) -> Path:

@@ -1,0 +1,337 @@
+"""`tarragon node` on a real control plane: this machine as one of its nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import random
+import signal
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tarragon.base.clock import SystemClock
+from tarragon.cluster.access import kubeconfig
+from tarragon.cluster.errors import Forbidden, NotFound, Unavailable
+from tarragon.cluster.http import Http
+from tarragon.cluster.port import DeleteOptions, LogOptions, Selection
+from tarragon.cluster.streams import closed_after
+from tarragon.kube.core import LEASES, NAMESPACES, NODES, PODS
+from tarragon.kube.meta import Key
+from tests.kubelet.builders import container_json, pod_json
+from tools.controlplane import ControlPlane
+
+pytestmark = pytest.mark.real
+
+Json = dict[str, Any]
+ANY_POD = PODS.reading(dict)
+ANY_NODE = NODES.reading(dict)
+NODE = "worker-1"
+
+
+class Machine:
+    """One node of the control plane, as a process, with a namespace for the test's pods."""
+
+    def __init__(self, plane: ControlPlane, cluster: Http, folder: Path, namespace: str) -> None:
+        self.plane = plane
+        self.cluster = cluster
+        self.folder = folder
+        self.namespace = namespace
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self, config: Path | None = None, *flags: str) -> str:
+        """The line that says that it is ready."""
+        words = ["node", "--kubeconfig", str(config or self.plane.kubeconfig), "--name", NODE]
+        with (self.folder / "node.log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tarragon", *words, *flags),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env=self.environment,
+            )
+        assert self._process.stdout
+        line = (await self._process.stdout.readline()).decode()
+        assert line.startswith("ready"), (self.folder / "node.log").read_text()
+        return line
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {"TARRAGON_HOME": str(self.folder / "home"), "PATH": os.environ["PATH"], "HOME": str(self.folder)}
+
+    async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        assert self._process
+        process, self._process = self._process, None
+        process.send_signal(number)
+        await process.communicate()
+        assert process.returncode is not None
+        return process.returncode
+
+    async def run(self, script: str, name: str = "p", **spec: Any) -> None:
+        """A pod for the scheduler of the control plane, on this node alone."""
+        await self.create(name, container_json(command=["sh", "-c", script]), nodeName="", **spec)
+
+    async def create(self, name: str, *containers: Json, **spec: Any) -> None:
+        wanted = {"nodeSelector": {"kubernetes.io/hostname": NODE}, "restartPolicy": "Never", **spec}
+        pod = pod_json(name, *containers, **wanted)
+        pod["metadata"]["namespace"] = self.namespace
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await self.cluster.create(ANY_POD, pod)
+                except (Forbidden, Unavailable):  # no controller has made the namespace's service account yet
+                    await SystemClock().sleep(0.05)
+                else:
+                    return
+
+    async def phase(self, phase: str, name: str = "p") -> Json:
+        async with asyncio.timeout(60):
+            selection = Selection(namespace=self.namespace, fields=f"metadata.name={name}")
+            listing = await self.cluster.list(ANY_POD, selection)
+            found = listing.items
+            if found and found[0]["status"].get("phase") == phase:
+                return found[0]
+            async for event in self.cluster.watch(ANY_POD, selection, listing.resource_version):
+                if event.object and event.type != "DELETED" and event.object["status"].get("phase") == phase:
+                    return event.object
+        raise AssertionError("the watch has ended")
+
+    async def log(self, name: str = "p", **options: Any) -> str:
+        chunks = self.cluster.pod_log(Key(self.namespace, name), LogOptions(**options))
+        return b"".join([chunk async for chunk in chunks]).decode()
+
+    async def says(self, words: str, name: str = "p") -> None:
+        said = b""
+        await self.phase("Running", name)
+        async with asyncio.timeout(60):
+            log = self.cluster.pod_log(Key(self.namespace, name), LogOptions(follow=True))
+            async with closed_after(log) as chunks:
+                async for chunk in chunks:
+                    said += chunk
+                    if words.encode() in said:
+                        return
+        raise AssertionError(f"has ended with {said!r}")
+
+    async def node(self) -> Json:
+        return await self.cluster.get(ANY_NODE, Key("", NODE))
+
+    async def taints(self, *wanted: str) -> Json:
+        """The node, as soon as it has these taints and no others."""
+        async with asyncio.timeout(60):
+            while True:
+                node = await self.node()
+                if {taint["key"] for taint in node["spec"].get("taints") or []} == set(wanted):
+                    return node
+                await SystemClock().sleep(0.1)
+
+    async def clean(self) -> None:
+        for pod in (await self.cluster.list(ANY_POD, Selection(namespace=self.namespace))).items:
+            with contextlib.suppress(NotFound):
+                name = pod["metadata"]["name"]
+                await self.cluster.delete(PODS, Key(self.namespace, name), DeleteOptions(grace_seconds=0))
+        if self._process is None:
+            await self.start()  # to end what runs
+        await self.cluster.delete(NODES, Key("", NODE))
+        while [path for path in (self.folder / "home").glob("clusters/*/*/pods/*") if not path.name.startswith(".")]:
+            await SystemClock().sleep(0.05)
+        await self.end()
+
+
+@pytest.fixture
+async def machine(
+    control_plane: ControlPlane, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Machine]:
+    namespace = f"node-{random.Random(request.node.name).randrange(10**9)}"
+    async with Http(kubeconfig({}, path=control_plane.kubeconfig).server, random.Random(1)) as cluster:
+        await cluster.create(NAMESPACES, {"metadata": {"name": namespace}})
+        machine = Machine(control_plane, cluster, tmp_path, namespace)
+        yield machine
+        await machine.clean()
+
+
+def ask(machine: Machine, node: Json, path: str, certificate: tuple[str, str] | None) -> tuple[int, str]:
+    """What the node's own port answers."""
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    if certificate:
+        tls.load_cert_chain(*certificate)
+    port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    address = next(each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls))
+    try:
+        with opener.open(f"https://{address}:{port}{path}", timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def certificate_of(config: Path, folder: Path) -> tuple[str, str]:
+    user = yaml.safe_load(config.read_text())["users"][0]["user"]
+    files = folder / "user.crt", folder / "user.key"
+    for file, field in zip(files, ("client-certificate-data", "client-key-data"), strict=True):
+        file.write_bytes(base64.b64decode(user[field]))
+    return str(files[0]), str(files[1])
+
+
+async def test_a_machine_becomes_a_node_that_the_scheduler_uses_and_its_logs_can_be_read(machine: Machine) -> None:
+    await machine.start()
+    node = await machine.taints()
+    await machine.run("echo one; echo two; exit 3")
+    pod = await machine.phase("Failed")
+
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+    assert {each["type"]: each["status"] for each in node["status"]["conditions"]} == {
+        "Ready": "True",
+        "MemoryPressure": "False",
+        "DiskPressure": "False",
+        "PIDPressure": "False",
+    }
+    assert await machine.log() == "one\ntwo\n"
+    assert await machine.log(tail_lines=1) == "two\n"
+
+
+async def test_a_log_is_followed_until_the_container_ends(machine: Machine) -> None:
+    await machine.start()
+    go = machine.folder / "go"
+    await machine.run(f"echo begun; until [ -e {go} ]; do sleep 0.05; done; echo over")
+    await machine.says("begun")
+    following = asyncio.create_task(machine.log(follow=True))
+
+    go.touch()
+    async with asyncio.timeout(60):
+        said = await following
+
+    assert said == "begun\nover\n"
+
+
+async def test_the_previous_run_of_a_restarted_container_can_be_read(machine: Machine) -> None:
+    await machine.start()
+    mark = machine.folder / "mark"
+    script = f"if [ -e {mark} ]; then echo second; else touch {mark}; echo first; exit 1; fi"
+    await machine.run(script, restartPolicy="OnFailure")
+    await machine.phase("Succeeded")
+
+    assert await machine.log(previous=True) == "first\n"
+    assert await machine.log() == "second\n"
+
+
+async def test_who_has_no_certificate_or_no_right_reads_nothing_on_the_nodes_own_port(machine: Machine) -> None:
+    await machine.start()
+    await machine.run("echo secret")
+    await machine.phase("Succeeded")
+    node = await machine.node()
+    path = f"/containerLogs/{machine.namespace}/p/main"
+    stranger = certificate_of(machine.plane.user("stranger"), machine.folder)
+
+    assert ask(machine, node, path, None) == (401, "Unauthorized")
+    assert ask(machine, node, path, stranger) == (403, "Forbidden (user=stranger, resource=nodes, subresource=proxy)")
+    admin = certificate_of(machine.plane.kubeconfig, machine.folder)
+    assert ask(machine, node, path, admin) == (200, "secret\n")
+    assert ask(machine, node, f"/containerLogs/{machine.namespace}/q/main", admin)[0] == 404
+    assert ask(machine, node, f"/exec/{machine.namespace}/p/main", admin)[0] == 501
+
+
+async def test_containers_outlive_a_killed_node_and_the_next_one_takes_them_up(machine: Machine) -> None:
+    await machine.start()
+    go = machine.folder / "go"
+    runs = machine.folder / "runs"
+    await machine.run(f"echo run >> {runs}; until [ -e {go} ]; do sleep 0.05; done; echo over")
+    before = await machine.phase("Running")
+
+    await machine.end(signal.SIGKILL)
+    go.touch()
+    await machine.start()
+    after = await machine.phase("Succeeded")
+
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["status"]["containerStatuses"][0]["restartCount"] == 0
+    assert runs.read_text() == "run\n"
+    assert await machine.log() == "over\n"
+
+
+async def test_a_node_that_is_told_to_end_says_nothing_of_it_and_its_pods_go_on(machine: Machine) -> None:
+    await machine.start()
+    await machine.run("echo begun; while :; do sleep 0.05; done")
+    await machine.says("begun")
+    before = await machine.node()
+
+    code = await machine.end()
+    after = await machine.node()
+    await machine.start()
+
+    assert code == 0
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert next(each for each in after["status"]["conditions"] if each["type"] == "Ready")["status"] == "True"
+    assert (await machine.phase("Running"))["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+async def test_a_pod_that_does_not_fit_is_refused_as_a_kubelet_refuses_it(machine: Machine) -> None:
+    await machine.start(None, "--memory", "1Gi")
+    large = container_json(resources={"requests": {"memory": "2Gi"}})
+
+    await machine.create("p", large, nodeName=NODE)
+    pod = await machine.phase("Failed")
+
+    assert pod["status"]["reason"] == "OutOfmemory"
+    assert "requested: 2Gi, used: 0, capacity: 1Gi" in pod["status"]["message"]
+
+
+async def test_a_pod_has_its_service_accounts_files_and_its_configuration(machine: Machine) -> None:
+    await machine.start()
+    place = "/var/run/secrets/kubernetes.io/serviceaccount"
+    await machine.run(f"cat {place}/namespace; echo; test -s {place}/token && echo token")
+    await machine.phase("Succeeded")
+
+    if machine.plane.minor <= 20:  # later ones project a token that nobody fetches here
+        assert await machine.log() == f"{machine.namespace}\ntoken\n"
+
+
+async def test_the_rights_of_a_node_are_enough(tmp_path: Path) -> None:
+    """No administrator: the identity that a cluster gives its kubelets, under the rules it has for them."""
+    plane = ControlPlane.start(tmp_path / "plane", arguments=["--enable-admission-plugins=NodeRestriction"])
+    try:
+        config = plane.user(f"system:node:{NODE}", ["system:nodes"])
+        async with Http(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1)) as cluster:
+            machine = Machine(plane, cluster, tmp_path, "default")
+            await machine.start(config, "--client-ca-file", str(tmp_path / "plane/ca.crt"))
+            await machine.taints()
+            await machine.run("echo fine")
+            await machine.phase("Succeeded")
+            said = await machine.log()
+            lease = await cluster.get(LEASES.reading(dict), Key("kube-node-lease", NODE))
+            await machine.clean()
+        refused = [event for event in plane.audit() if event["user"]["username"] == f"system:node:{NODE}"]
+        refused = [event for event in refused if event["responseStatus"].get("code") == 403]
+    finally:
+        plane.stop()
+
+    assert said == "fine\n"
+    assert lease["spec"]["holderIdentity"] == NODE
+    assert [event["requestURI"] for event in refused] == []
+
+
+async def test_a_second_kubelet_of_the_same_node_is_refused(machine: Machine) -> None:
+    await machine.start()
+    config = ["--kubeconfig", str(machine.plane.kubeconfig)]
+    second = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "tarragon", "node", *config, "--name", NODE],
+        env=machine.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert second.returncode == 1
+    assert "another kubelet already runs this node" in second.stderr
