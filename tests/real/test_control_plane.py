@@ -5,8 +5,8 @@ import random
 from pathlib import Path
 
 import pytest
-from tarragon.cluster.access import kubeconfig
 
+from tarragon.cluster.access import kubeconfig
 from tarragon.cluster.errors import Forbidden
 from tarragon.cluster.http import Http
 from tarragon.kube.core import NAMESPACES
