@@ -63,7 +63,8 @@ class _Change:
 class ScriptedCluster:
     """`put` and `remove` are what others do; `fail_list`, `cut_watch`, `cut_now` and `forget` are what goes wrong."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: str = "default") -> None:
+        self._namespace = namespace
         self.calls: list[tuple[Literal["list", "watch"], str]] = []
         self._version = 100
         self._uids = 0
@@ -81,18 +82,18 @@ class ScriptedCluster:
         return {key: (body["metadata"]["uid"], body["value"]) for key, body in bodies.items()}
 
     def put(self, name: str, value: object) -> None:
-        key = Key("default", name)
+        key = Key(self._namespace, name)
         before = self._objects.get(key)
         if before is None:
             self._uids += 1
         uid = f"uid-{self._uids}" if before is None else decode(before, dict)["metadata"]["uid"]
         self._version += 1
-        metadata = {"name": name, "namespace": "default", "uid": uid, "resourceVersion": str(self._version)}
+        metadata = {"name": name, "namespace": self._namespace, "uid": uid, "resourceVersion": str(self._version)}
         self._objects[key] = encode({"metadata": metadata, "value": value})
         self._tell(_Change(self._version, "ADDED" if before is None else "MODIFIED", self._objects[key]))
 
     def remove(self, name: str) -> None:
-        body = self._objects.pop(Key("default", name), None)
+        body = self._objects.pop(Key(self._namespace, name), None)
         if body is not None:
             self._version += 1
             self._tell(_Change(self._version, "DELETED", body))
