@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""Jobs a second from their creation to all objects made and the status written, beside a bare client's.
+
+    python bench/rate.py [--jobs N] [--rounds N]
+
+Each job is one parameter server and four workers. The control plane is a real etcd and kube-apiserver, the operator is
+`tarragon operator`, a process of its own. The bare client, a process of its own, too, makes the very same writes: what
+the operator wrote for one job, as often as it did on average, with as many jobs and connections at once, with neither
+watches nor decisions nor anything to read. The two run in turns. Times and calls are those of the API server's audit
+log, from the first job's creation to the last write.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime as dt
+import json
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench.support.calls import Recorded, Recorder  # noqa: E402
+from bench.support.plane import TFJOBS, Plane, a_plane, an_operator, cpu_of, each, job, load, until  # noqa: E402
+from tarragon.base.clock import SystemClock  # noqa: E402
+from tarragon.cluster.port import Selection  # noqa: E402
+from tarragon.kube.core import PODS  # noqa: E402
+from tarragon.kube.meta import Key  # noqa: E402
+from tarragon.operator.run import Operator, Options  # noqa: E402
+
+WORKERS = 4
+REPLICAS = WORKERS + 1
+CREATES_AT_ONCE = 16
+GOAL = 0.8
+FIRST = "job-00000"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    jobs: int
+    seconds: float
+    calls: Mapping[tuple[str, str], int]
+    cpu: float
+
+    @property
+    def rate(self) -> float:
+        return self.jobs / self.seconds
+
+
+async def recorded(plane: Plane) -> Recorded:
+    """What the operator writes for one job, from it to the last write."""
+    namespace = await plane.namespace("recorded")
+    recorder = Recorder(plane.client)
+    operator = asyncio.create_task(Operator(recorder, SystemClock(), Options()).run())
+    await plane.client.create(TFJOBS, job(namespace, FIRST, WORKERS))
+    written = -1
+
+    async def rests() -> bool:
+        nonlocal written
+        before, written = written, len(recorder.calls)
+        return before == written and sum(call.kind == ("create", "pods") for call in recorder.calls) == REPLICAS
+
+    await until(rests, "the first job is made", pause=1.0)
+    operator.cancel()
+    return Recorded(FIRST, namespace, list(recorder.calls))
+
+
+async def ours(plane: Plane, namespace: str, jobs: int) -> Run:
+    async with an_operator(plane) as operator:
+        await operator.ready()
+        await operator.idle()
+        before = operator.cpu()
+        await each(range(jobs), lambda number: plane.client.create(TFJOBS, a_job(namespace, number)), CREATES_AT_ONCE)
+
+        async def made() -> bool:
+            return (await operator.metrics()).total("tarragon_cache_objects", resource="pods") >= jobs * REPLICAS
+
+        await until(made, "all pods are made", patience=300, pause=1.0)
+        await operator.idle(120)
+        spent = operator.cpu() - before
+    await require_all(plane, namespace, jobs)
+    return await audited(plane, namespace, jobs, spent)
+
+
+async def bare(plane: Plane, namespace: str, like: Run, calls: Recorded) -> Run:
+    plan = {
+        "calls": [(call.kind, call.method, call.path, call.body) for call in calls.calls],
+        "job": calls.job,
+        "namespace": calls.namespace,
+        "into": namespace,
+        "jobs": like.jobs,
+        "totals": [(*kind, count) for kind, count in like.calls.items()],
+        "url": plane.control_plane.url,
+        "folder": str(plane.control_plane.folder),
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bench.support.bare"),
+        stdin=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+    )
+    assert process.stdin is not None
+    told = process.stdin
+    told.write(json.dumps(plan).encode() + b"\n")
+    await told.drain()
+    await asyncio.sleep(1.0)  # as the operator, it is ready before the first job comes
+    before = cpu_of(process.pid)
+
+    async def submit(number: int) -> None:
+        await plane.client.create(TFJOBS, a_job(namespace, number))
+        told.write(f"{name(number)}\n".encode())
+
+    await each(range(like.jobs), submit, CREATES_AT_ONCE)
+    spent = 0.0
+    told.close()
+    while process.returncode is None:
+        spent = cpu_of(process.pid)
+        await asyncio.wait((asyncio.ensure_future(process.wait()),), timeout=0.2)
+    if process.returncode:
+        raise RuntimeError("the bare client has failed; its words are above")
+    await require_all(plane, namespace, like.jobs)
+    return await audited(plane, namespace, like.jobs, spent - before)
+
+
+def name(number: int) -> str:
+    return f"job-{number:05}"
+
+
+def a_job(namespace: str, number: int) -> dict[str, object]:
+    return job(namespace, name(number), WORKERS)
+
+
+async def require_all(plane: Plane, namespace: str, jobs: int) -> None:
+    pods = await plane.client.list(PODS, Selection(namespace))
+    found = await plane.client.list(TFJOBS, Selection(namespace))
+    without = [each.metadata.name for each in found.items if not (each.status or {}).get("conditions")]
+    if len(pods.items) != jobs * REPLICAS or without:
+        raise RuntimeError(f"{namespace}: {len(pods.items)} pods, {len(without)} jobs without a status")
+
+
+async def audited(plane: Plane, namespace: str, jobs: int, cpu: float) -> Run:
+    """From the audit log: who wrote does not matter, the namespace tells."""
+    calls: Counter[tuple[str, str]] = Counter()
+    begins: list[dt.datetime] = []
+    ends: list[dt.datetime] = []
+    for event in await asyncio.to_thread(plane.control_plane.audit):
+        about = event.get("objectRef", {})
+        if about.get("namespace") != namespace or event["verb"] not in {"create", "patch", "update", "delete"}:
+            continue
+        if (event["verb"], about["resource"]) == ("create", "tfjobs"):
+            begins.append(dt.datetime.fromisoformat(event["requestReceivedTimestamp"]))
+            continue
+        group = about.get("apiGroup", "")
+        parts = [about["resource"] + (f".{group}" if group else ""), about.get("subresource", "")]
+        calls[event["verb"], "/".join(part for part in parts if part)] += 1
+        ends.append(dt.datetime.fromisoformat(event["stageTimestamp"]))
+    seconds = (max(ends) - min(begins)).total_seconds()
+    return Run(jobs=jobs, seconds=seconds, calls=calls, cpu=cpu)
+
+
+def show(operator: Sequence[Run], client: Sequence[Run]) -> None:
+    table = Table(
+        "", "jobs a second", "calls a second", "CPU s of the process", title=f"{operator[0].jobs} jobs, {load()}"
+    )
+    for name, runs in (("tarragon operator", operator), ("bare client", client)):
+        for run in runs:
+            made = sum(run.calls.values()) / run.seconds
+            table.add_row(name, f"{run.rate:.1f}", f"{made:,.0f}", f"{run.cpu:.1f}")
+    ratios = [mine.rate / theirs.rate for mine, theirs in zip(operator, client, strict=True)]
+    calls = Table("verb", "resource", "calls a job", "of the bare client")
+    for verb, resource in sorted(operator[-1].calls):
+        counts = [run.calls.get((verb, resource), 0) / run.jobs for run in (operator[-1], client[-1])]
+        calls.add_row(verb, resource, *(f"{count:.2f}" for count in counts))
+    total = [sum(run.calls.values()) / run.jobs for run in (operator[-1], client[-1])]
+    calls.add_row("all", "", *(f"{count:.2f}" for count in total))
+    console = Console(width=max(100, Console().width))
+    console.print(table)
+    console.print(calls)
+    ratio = statistics.median(ratios)
+    told = ", ".join(f"{each:.2f}" for each in ratios)
+    console.print(f"ratio: {ratio:.2f} ({told}); goal: {GOAL:.2f} or more: {'met' if ratio >= GOAL else 'missed'}")
+
+
+async def measure(jobs: int, rounds: int) -> None:
+    async with a_plane() as plane:
+        calls = await recorded(plane)
+        await plane.client.delete(TFJOBS, Key(calls.namespace, calls.job))
+        operator: list[Run] = []
+        client: list[Run] = []
+        for number in range(rounds):
+            operator.append(await ours(plane, await plane.namespace(f"operator-{number}"), jobs))
+            client.append(await bare(plane, await plane.namespace(f"client-{number}"), operator[-1], calls))
+    show(operator, client)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=2)
+    options = parser.parse_args()
+    asyncio.run(asyncio.wait_for(measure(options.jobs, options.rounds), 900))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Makes the calls of jobs over bare aiohttp, and nothing else: what an operator is held against.
+
+    python -m bench.support.bare
+
+Its standard input is a line of JSON with the calls and where to make them, then the name of a job on each line, as
+soon as it may begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import sys
+from typing import Any
+
+import aiohttp
+
+from bench.support.calls import Recorded, Written
+
+JOBS_AT_ONCE = 16
+CONNECTIONS = 32
+
+
+async def make(session: aiohttp.ClientSession, url: str, call: Written) -> None:
+    patches = call.method == "PATCH"
+    headers = {"Content-Type": "application/merge-patch+json" if patches else "application/json"}
+    async with session.request(call.method, url + call.path, data=call.body.encode(), headers=headers) as answer:
+        text = await answer.text()
+        if answer.status >= 300 and answer.status != 409:
+            raise RuntimeError(f"{call.method} {call.path}: {text}")
+
+
+async def run(plan: dict[str, Any], names: asyncio.Queue[str | None]) -> None:
+    calls = [Written(tuple(kind), method, path, body) for kind, method, path, body in plan["calls"]]
+    recorded = Recorded(plan["job"], plan["namespace"], calls)
+    totals = {(verb, resource): count for verb, resource, count in plan["totals"]}
+    folder = plan["folder"]
+    trust = ssl.create_default_context(cafile=f"{folder}/ca.crt")
+    trust.load_cert_chain(f"{folder}/admin.crt", f"{folder}/admin.key")
+    connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=trust)
+
+    async with aiohttp.ClientSession(connector=connector, headers={"User-Agent": "bare"}) as session:
+
+        async def worker() -> None:
+            while (name := await names.get()) is not None:
+                number = int(name.rpartition("-")[2])
+                for batch in recorded.steps(number, plan["jobs"], totals):
+                    moved = [call.of(name, plan["into"], recorded) for call in batch]
+                    await asyncio.gather(*(make(session, plan["url"], call) for call in moved))
+            names.put_nowait(None)
+
+        await asyncio.gather(*(worker() for _ in range(JOBS_AT_ONCE)))
+
+
+async def main() -> None:
+    plan = json.loads(sys.stdin.readline())
+    names: asyncio.Queue[str | None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            loop.call_soon_threadsafe(names.put_nowait, line.strip())
+        loop.call_soon_threadsafe(names.put_nowait, None)
+
+    await asyncio.gather(asyncio.to_thread(listen), run(plan, names))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

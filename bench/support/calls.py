@@ -1,0 +1,110 @@
+"""The calls that an operator makes for one job: written down once, to be made again for other jobs by a bare client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tarragon.cluster.port import EVERYTHING, Cluster, DeleteOptions, Listing, LogOptions, Selection, WatchEvent
+from tarragon.kube.codec import encode
+from tarragon.kube.core import LEASES
+from tarragon.kube.meta import Key, Resource
+
+T = TypeVar("T")
+
+_PLAIN_DELETE = DeleteOptions()
+_WHOLE_LOG = LogOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One write: `kind` is what metrics count it as."""
+
+    kind: tuple[str, str]
+    method: str
+    path: str
+    body: str
+
+    def of(self, job: str, namespace: str, recorded: Recorded) -> Written:
+        """The same for another job, whose name must not be part of any other word."""
+
+        def moved(text: str) -> str:
+            return text.replace(recorded.job, job).replace(recorded.namespace, namespace)
+
+        return Written(self.kind, self.method, moved(self.path), moved(self.body))
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    job: str
+    namespace: str
+    calls: Sequence[Written]
+
+    def steps(self, number: int, jobs: int, totals: Mapping[tuple[str, str], int]) -> Iterator[list[Written]]:
+        """Of job `number` of `jobs`: as many calls of each kind as make up the totals, what may go together together.
+
+        As in the operator: creates by fours, then eights and so on, everything else one after the other.
+        """
+        left = {kind: (number + 1) * total // jobs - number * total // jobs for kind, total in totals.items()}
+        calls = []
+        for place, call in enumerate(self.calls):
+            is_last = all(other.kind != call.kind for other in self.calls[place + 1 :])
+            count = left.get(call.kind, 0) if is_last else min(1, left.get(call.kind, 0))
+            left[call.kind] = left.get(call.kind, 0) - count
+            calls += [call] * count
+        batch: list[Written] = []
+        size = 4
+        for call in calls:
+            together = call.kind in {("create", "pods"), ("create", "services")}
+            if batch and (not together or len(batch) == size):
+                yield batch
+                batch = []
+                size = min(64, size * 2)
+            batch.append(call)
+            if not together:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+
+class Recorder:
+    """The port, with every write but those of leases written down, without what makes it conditional."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.calls: list[Written] = []
+
+    async def get(self, resource: Resource[T], key: Key) -> T:
+        return await self._cluster.get(resource, key)
+
+    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+        return await self._cluster.list(resource, selection)
+
+    def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+        return self._cluster.watch(resource, selection, since)
+
+    async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
+        path = resource.path(body["metadata"].get("namespace", ""))
+        self._note(("create", resource.full_name), "POST", path, body)
+        return await self._cluster.create(resource, body)
+
+    async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
+        metadata = {
+            name: value for name, value in patch.get("metadata", {}).items() if name not in {"resourceVersion", "uid"}
+        }
+        loose = {**patch, "metadata": metadata}
+        name = f"{resource.full_name}/{subresource}" if subresource else resource.full_name
+        self._note(("patch", name), "PATCH", resource.path(key.namespace, key.name, subresource), loose)
+        return await self._cluster.patch(resource, key, patch, subresource=subresource)
+
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = _PLAIN_DELETE) -> None:
+        await self._cluster.delete(resource, key, options)
+
+    def pod_log(self, key: Key, options: LogOptions = _WHOLE_LOG) -> AsyncIterator[bytes]:
+        return self._cluster.pod_log(key, options)
+
+    def _note(self, kind: tuple[str, str], method: str, path: str, body: Mapping[str, Any]) -> None:
+        if kind[1] != LEASES.full_name:
+            self.calls.append(Written(kind, method, path, encode(body).decode()))

@@ -1,0 +1,269 @@
+"""A real control plane with the kinds of jobs and some nodes, and the operator's own process beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from tarragon.cluster.access import kubeconfig
+from tarragon.cluster.errors import AlreadyExists, ApiError
+from tarragon.cluster.http import Http
+from tarragon.cluster.transport import Server
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
+from tarragon.kube.meta import Key
+from tools.controlplane import ControlPlane
+
+Json = dict[str, Any]
+
+TFJOBS = TENSORFLOW.resource
+NODE_COUNT = 100
+PATIENCE = 30.0
+
+
+class Plane:
+    """Its API server, and a client of the bench's own."""
+
+    def __init__(self, control_plane: ControlPlane, server: Server, client: Http) -> None:
+        self.control_plane = control_plane
+        self.server = server
+        self.client = client
+
+    async def namespace(self, name: str) -> str:
+        with suppress(AlreadyExists):
+            await self.client.create(NAMESPACES, {"metadata": {"name": name}})
+        return name
+
+
+@asynccontextmanager
+async def a_plane() -> AsyncIterator[Plane]:
+    """Etcd and kube-apiserver alone: other controllers would take of the same cores in one run and not in the next."""
+    with tempfile.TemporaryDirectory(prefix="tarragon-bench-") as folder:
+        control_plane = await asyncio.to_thread(ControlPlane.start, Path(folder), full=False)
+        try:
+            server = kubeconfig({}, path=control_plane.kubeconfig).server
+            async with Http(server, random.Random(1)) as client:
+                plane = Plane(control_plane, server, client)
+                for framework in FRAMEWORKS:
+                    await client.create(CUSTOM_RESOURCE_DEFINITIONS, framework.crd())
+                await until(lambda: served(client), "the kinds of jobs are served")
+                await each(range(NODE_COUNT), lambda number: a_node(client, number), at_once=16)
+                yield plane
+        finally:
+            await asyncio.to_thread(control_plane.stop)
+
+
+async def served(client: Http) -> bool:
+    try:
+        await client.list(TFJOBS)
+    except ApiError:
+        return False
+    return True
+
+
+async def a_node(client: Http, number: int) -> None:
+    """Room for hundreds of pods: what is measured here is not how jobs wait."""
+    key = Key("", f"node-{number:03}")
+    await client.create(NODES, {"metadata": {"name": key.name, "labels": {"kubernetes.io/hostname": key.name}}})
+    status = {
+        "capacity": {"cpu": "1024", "memory": "4096Gi", "pods": "1000"},
+        "allocatable": {"cpu": "1024", "memory": "4096Gi", "pods": "1000"},
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Bench", "message": "", **heartbeat()}],
+    }
+    await client.patch(NODES, key, {"status": status}, subresource="status")
+    # The API server marks a new node until a controller says otherwise.
+    await client.patch(NODES, key, {"spec": {"taints": None}})
+
+
+def heartbeat() -> Json:
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {"lastHeartbeatTime": now, "lastTransitionTime": now}
+
+
+def job(namespace: str, name: str, workers: int) -> Json:
+    """One parameter server and some workers, as long as usual manifests are."""
+
+    def group(count: int) -> Json:
+        container = {
+            "name": "tensorflow",
+            "image": "tensorflow/tensorflow:2.21.0",
+            "command": ["python", "/opt/train.py", "--model-dir", "/models", "--batch-size", "64"],
+            "env": [{"name": "TF_CPP_MIN_LOG_LEVEL", "value": "2"}, {"name": "OMP_NUM_THREADS", "value": "4"}],
+            "resources": {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "2Gi"}},
+        }
+        return {"replicas": count, "restartPolicy": "OnFailure", "template": {"spec": {"containers": [container]}}}
+
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"team": "vision", "experiment": "baseline"}},
+        "spec": {
+            "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 3},
+            "tfReplicaSpecs": {"PS": group(1), "Worker": group(workers)},
+        },
+    }
+
+
+class OperatorProcess:
+    """`tarragon operator`, as a user would start it."""
+
+    def __init__(self, process: Process, port: int, log: Path, session: aiohttp.ClientSession) -> None:
+        self._process = process
+        self._url = f"http://127.0.0.1:{port}"
+        self._log = log
+        self._session = session
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def is_ready(self) -> bool:
+        if self._process.returncode is not None:
+            raise RuntimeError(f"the operator has ended:\n{self._log.read_text()[-3000:]}")
+        try:
+            async with self._session.get(f"{self._url}/readyz") as answer:
+                return answer.status == 200
+        except aiohttp.ClientError:
+            return False
+
+    async def ready(self) -> None:
+        await until(self.is_ready, "the operator is ready", patience=120)
+
+    async def metrics(self) -> Metrics:
+        async with self._session.get(f"{self._url}/metrics") as answer:
+            return Metrics(await answer.text())
+
+    async def idle(self, patience: float = PATIENCE) -> None:
+        """Return when it has nothing to do and has written nothing for a second."""
+        written = -1.0
+
+        async def rests() -> bool:
+            nonlocal written
+            metrics = await self.metrics()
+            now, before = metrics.total("tarragon_api_call_seconds_count"), written
+            written = now
+            leases = metrics.total("tarragon_api_call_seconds_count", resource="leases.coordination.k8s.io")
+            written = now - leases
+            return written == before and metrics.total("tarragon_queue_depth") == 0
+
+        await until(rests, "the operator rests", patience=patience, pause=1.0)
+
+    def memory(self) -> Mapping[str, float]:
+        """MiB by the names of smaps_rollup: `Pss`, `Rss`."""
+        lines = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()[1:]
+        return {name: int(rest.split()[0]) / 1024 for name, rest in (line.split(":", 1) for line in lines)}
+
+    @property
+    def peak(self) -> float:
+        """MiB of RSS, ever."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+    def cpu(self) -> float:
+        """Seconds of all its threads so far."""
+        return cpu_of(self.pid)
+
+    async def end(self) -> None:
+        if self._process.returncode is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(self._process.wait(), 30)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+
+@asynccontextmanager
+async def an_operator(plane: Plane, *options: str) -> AsyncIterator[OperatorProcess]:
+    """Not waited for: `ready` does."""
+    port = 20_000 + random.Random().randrange(10_000)
+    log = plane.control_plane.folder / f"operator-{port}.log"
+    command = [
+        *(sys.executable, "-m", "tarragon", "operator", "--kubeconfig", str(plane.control_plane.kubeconfig)),
+        *("--listen", f"127.0.0.1:{port}", "--log-format", "json", *options),
+    ]
+    with log.open("wb") as file:
+        process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+    async with aiohttp.ClientSession() as session:
+        operator = OperatorProcess(process, port, log, session)
+        try:
+            yield operator
+        finally:
+            await operator.end()
+
+
+class Metrics:
+    """One answer of /metrics."""
+
+    def __init__(self, text: str) -> None:
+        self._samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum over all samples of that name and these labels, whatever others they have."""
+        return sum(
+            sample.value
+            for sample in self._samples
+            if sample.name == name and all(sample.labels.get(label) == value for label, value in labels.items())
+        )
+
+    def calls(self) -> Mapping[tuple[str, str], int]:
+        """By verb and resource, the lease's own left out."""
+        found: dict[tuple[str, str], int] = {}
+        for sample in self._samples:
+            if sample.name == "tarragon_api_call_seconds_count" and "leases" not in sample.labels["resource"]:
+                call = sample.labels["verb"], sample.labels["resource"]
+                found[call] = found.get(call, 0) + int(sample.value)
+        return found
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of all threads of a process; of one that has just ended, none."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def until(
+    holds: Callable[[], Awaitable[bool]], what: str, *, patience: float = PATIENCE, pause: float = 0.05
+) -> None:
+    deadline = time.monotonic() + patience
+    while not await holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {patience:g} s: {what}")
+        await asyncio.sleep(pause)
+
+
+async def each(things: Iterable[Any], do: Callable[[Any], Awaitable[Any]], at_once: int) -> None:
+    """For all of them, so many at a time."""
+    waiting = iter(things)
+
+    async def worker() -> None:
+        for thing in waiting:
+            await do(thing)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(at_once):
+            tasks.create_task(worker())
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * percent / 100))]
+
+
+def load() -> str:
+    return f"load {os.getloadavg()[0]:.1f}"
