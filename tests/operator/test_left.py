@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import TypeVar
+
+from tarragon.base.clock import ManualClock, SystemClock
+from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.port import EVERYTHING, Listing, Selection, WatchEvent
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.kube.core import NAMESPACES, NODES
+from tarragon.kube.meta import Key, Resource
+from tarragon.localcluster.api import Api
+from tarragon.localcluster.client import InProcess
+from tarragon.operator.gather import FORBIDDEN_SECONDS, World
+from tarragon.operator.run import Operator, Options
+from tarragon.plan.step import Settings
+from tarragon.plan.unplaced import LEFT
+from tests.localcluster.controllers.world import PATIENCE
+from tests.operator.stage import TFJOBS, Stage, group, job
+
+T = TypeVar("T")
+
+
+class Guarded(InProcess):
+    """The embedded API, which knows no roles, with nodes that may be read or not."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        self.withdrawn = asyncio.Event()
+
+    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+        if resource.plural == NODES.plural:
+            self._refuse()
+        return await super().list(resource, selection)
+
+    async def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+        if resource.plural == NODES.plural:
+            await self.withdrawn.wait()
+            self._refuse()
+        async for event in super().watch(resource, selection, since):
+            yield event
+
+    def _refuse(self) -> None:
+        if self.withdrawn.is_set():
+            raise Forbidden({"code": 403, "reason": "Forbidden", "message": "nodes is forbidden"})
+
+
+async def test_without_leave_to_read_nodes_jobs_start_at_once_and_kube_scheduler_finds_places(stage: Stage) -> None:
+    guarded = Guarded(stage.world.api)
+    guarded.withdrawn.set()
+    operator = asyncio.create_task(Operator(guarded, stage.world.clock, Options(seed=1)).run())
+    await stage.submit("a", PS=group(1), Worker=group(2, cpu="1000"))
+    await stage.until_pods("a-ps-0", "a-worker-0", "a-worker-1")
+    await stage.world.until(lambda: condition(stage, "a").get("reason") == LEFT)
+
+    assert not any("nodeName" in pod["spec"] for pod in stage.pods().values())
+    assert stage.admission("a")["size"] == {"PS": 1, "Worker": 2}
+    assert condition(stage, "a")["status"] == "True"
+    assert stage.events(LEFT) == [condition(stage, "a")["message"]]
+    await stage.kill(operator)
+
+
+async def test_a_job_that_was_left_to_kube_scheduler_stays_so_when_we_may_place_again(stage: Stage) -> None:
+    guarded = Guarded(stage.world.api)
+    guarded.withdrawn.set()
+    operator = asyncio.create_task(Operator(guarded, stage.world.clock, Options(seed=1)).run())
+    await stage.submit("a", Worker=group(2))
+    await stage.until_pods("a-worker-0", "a-worker-1")
+    await stage.kill(operator)
+    await stage.node("n")
+    stage.start_operator()
+    await stage.submit("b", Worker=group(1))
+    await stage.world.until(lambda: "b-worker-0" in stage.pods())
+
+    assert stage.pods()["b-worker-0"]["spec"]["nodeName"] == "n"
+    await stage.world.client.patch(TFJOBS, Key("default", "a"), wish(1))
+    await stage.world.until(lambda: "a-worker-1" not in stage.pods())
+    assert Counter(stage.made()) == {"a-worker-0": 1, "a-worker-1": 1, "b-worker-0": 1}
+    assert "nodes" not in stage.admission("a")
+
+
+async def test_of_some_namespaces_the_jobs_of_others_are_left_alone(stage: Stage) -> None:
+    await stage.world.create(NAMESPACES, "other", namespace="")
+    settings = Settings(namespaces=("other", "default"))
+    options = Options(seed=1, settings=settings)
+    operator = asyncio.create_task(Operator(stage.world.client, stage.world.clock, options).run())
+    await stage.world.create(NAMESPACES, "third", namespace="")
+    for namespace in ("third", "other", "default"):
+        manifest = job("a", Worker=group(1))
+        await stage.world.client.create(
+            TFJOBS, {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
+        )
+    for namespace in ("other", "default"):
+        await stage.world.until(partial(stage.world.objects.__contains__, f"pods/{namespace}/a-worker-0"))
+
+    assert "status" not in stage.world.objects["tfjobs/third/a"]
+    await stage.kill(operator)
+
+
+async def test_leave_that_is_withdrawn_for_a_moment_changes_nothing(stage: Stage) -> None:
+    """As when a role is made anew."""
+    await stage.node("n")
+    guarded, clock = Guarded(stage.world.api), ManualClock()
+    world = World(guarded, FRAMEWORKS, clock, Settings(), random.Random(1))
+    running = [asyncio.create_task(cache.run()) for cache in world.caches]
+    await world.synced()
+    assert places(world)
+    guarded.withdrawn.set()
+    await until(lambda: world.nodes.failing is not None)
+
+    assert places(world)
+    clock.advance(FORBIDDEN_SECONDS - 1)
+    assert places(world)
+    clock.advance(1)
+    assert not places(world)
+    guarded.withdrawn.clear()
+    await until(lambda: passes(clock, 10) and world.nodes.failing is None)
+    assert places(world)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+def condition(stage: Stage, name: str) -> dict[str, str]:
+    found = (stage.job(name).get("status") or {}).get("conditions", [])
+    return next((each for each in found if each["type"] == "Admitted"), {})
+
+
+def wish(workers: int) -> dict[str, object]:
+    return {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": workers}}}}
+
+
+def places(world: World) -> bool:
+    return world.places_gangs
+
+
+def passes(clock: ManualClock, seconds: float) -> bool:
+    clock.advance(seconds)
+    return True
+
+
+async def until(claim: Callable[[], bool]) -> None:
+    """Of what only the event loop brings about."""
+    clock = SystemClock()
+    async with asyncio.timeout(PATIENCE):
+        while not claim():
+            await clock.sleep(0)
