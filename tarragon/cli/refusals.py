@@ -79,6 +79,7 @@ def _too_many(error: TarragonError, name: str, prompt: Prompt) -> TarragonError:
 
 _WORDS: Sequence[tuple[type[TarragonError], Words]] = (
     (NotInstalled, _not_installed),
+    (NoCredentials, lambda error, *_: error),  # nobody has refused anything yet; it says what to do
     (Unauthorized, _unauthorized),
     (Forbidden, _forbidden),
     (NotFound, _not_found),

@@ -53,6 +53,19 @@ def test_a_misspelled_context_is_told_the_nearest_and_all_there_are(outside: She
     assert "prod" in remedy
 
 
+def test_a_login_program_that_is_not_installed_is_told_with_the_kubeconfigs_hint(outside: Shell) -> None:
+    path = Path(outside.variables["KUBECONFIG"])
+    config = json.loads(path.read_text())
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-login", "interactiveMode": "Never"}
+    config["users"][0]["user"] = {"exec": {**plugin, "installHint": "get it from example.com"}}
+    path.write_text(json.dumps(config))
+    ended = outside("--context", "prod", "list")
+
+    assert ended.code == 1
+    assert "no-such-login is not installed" in ended.err
+    assert ended.err.splitlines()[-1].strip() == "get it from example.com"
+
+
 @pytest.mark.parametrize(
     "words", [["list"], ["get", "digits"], ["wait", "digits"], ["logs", "digits"], ["delete", "x"]]
 )
