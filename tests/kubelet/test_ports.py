@@ -194,7 +194,7 @@ def test_ten_thousand_jobs_do_not_use_up_the_ports_even_if_their_services_stay(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a range and a limit a hundredth of the real ones, and a hundredth of the jobs."""
-    monkeypatch.setattr(claims, "LAST_PORT", claims.FIRST_PORT + 99)
+    narrow(monkeypatch, 100)
     monkeypatch.setattr(ports, "IDLE_LIMIT", 10)
     book = machine.home()
 
@@ -208,8 +208,16 @@ def test_ten_thousand_jobs_do_not_use_up_the_ports_even_if_their_services_stay(
     assert set(book.table()) > {address(f"job-99-worker-{index}") for index in range(4)}
 
 
+def narrow(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """So many ports, none of which anybody on this machine listens on: other tests have servers among them."""
+    stretches = range(claims.FIRST_PORT, claims.LAST_PORT - count)
+    first = next(first for first in stretches if all(map(claims.is_free, range(first, first + count))))
+    monkeypatch.setattr(claims, "FIRST_PORT", first)
+    monkeypatch.setattr(claims, "LAST_PORT", first + count - 1)
+
+
 def test_idle_ports_make_room_when_the_range_is_full(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "LAST_PORT", claims.FIRST_PORT + 3)
+    narrow(monkeypatch, 4)
     book = machine.home()
     old = book.allot([address(f"old-{index}") for index in range(4)], "node/1")
     book.release("node/1")
@@ -220,7 +228,7 @@ def test_idle_ports_make_room_when_the_range_is_full(machine: Machine, monkeypat
 
 
 def test_a_machine_without_a_free_port_says_so(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "LAST_PORT", claims.FIRST_PORT + 1)
+    narrow(monkeypatch, 2)
     book = machine.home()
     book.allot([address("a"), address("b")], "node/1")
 
@@ -228,24 +236,26 @@ def test_a_machine_without_a_free_port_says_so(machine: Machine, monkeypatch: py
         book.allot([address("c")], "node/2")
 
     assert "c.default.svc:2222" in str(refusal.value)
-    assert "all ports from 20000 to 20001 are in use or claimed on this machine" in str(refusal.value)
+    assert f"all ports from {claims.FIRST_PORT} to {claims.LAST_PORT} are in use or claimed on this machine" in str(
+        refusal.value
+    )
     assert set(book.table()) == {address("a"), address("b")}
 
 
 def test_the_claims_of_a_home_that_is_gone_are_taken_over(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "LAST_PORT", claims.FIRST_PORT)
+    narrow(monkeypatch, 1)
     machine.home("a").allot([address()], "node/1")
     shutil.rmtree(machine.folder / "a")
 
-    assert list(machine.home("b").allot([address()], "node/1").values()) == [20000]
+    assert list(machine.home("b").allot([address()], "node/1").values()) == [claims.FIRST_PORT]
 
 
 def test_a_claim_whose_maker_was_killed_is_taken_over(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "LAST_PORT", claims.FIRST_PORT)
+    narrow(monkeypatch, 1)
     book = machine.home("b")
-    (machine.registry / "20000").touch()
+    (machine.registry / str(claims.FIRST_PORT)).touch()
 
-    assert list(book.allot([address()], "node/1").values()) == [20000]
+    assert list(book.allot([address()], "node/1").values()) == [claims.FIRST_PORT]
 
 
 def test_claims_that_a_cleaning_system_has_removed_are_renewed(machine: Machine) -> None:
@@ -269,7 +279,7 @@ def test_a_registry_that_is_a_trap_is_not_entered(machine: Machine) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_users_share_one_registry_and_cannot_take_each_others_ports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "LAST_PORT", claims.FIRST_PORT + 19)
+    narrow(monkeypatch, 20)
     names = [address(f"worker-{index}") for index in range(10)]
     with open_folder() as folder:
         mine = PortBook(folder / "mine", folder / "registry", ManualClock())
@@ -278,4 +288,4 @@ def test_users_share_one_registry_and_cannot_take_each_others_ports(monkeypatch:
 
         as_nobody(lambda: PortBook(folder / "theirs", folder / "registry", ManualClock()).allot(names, "node/1"))
 
-        assert taken | set(allotted(folder / "theirs").values()) == set(range(20000, 20020))
+        assert taken | set(allotted(folder / "theirs").values()) == set(range(claims.FIRST_PORT, claims.LAST_PORT + 1))
