@@ -140,7 +140,8 @@ class Admitter:
             return True
         name = candidate.dialect.names.pod(candidate.job, replica)
         pod = self._world.pods.objects.get(Key(candidate.job.key.namespace, name))
-        return pod is not None and is_of(pod, candidate.job.uid) and unschedulable(pod) is None
+        is_here = pod is not None and is_of(pod, candidate.job.uid) and not pod.is_finished
+        return is_here and pod is not None and unschedulable(pod) is None
 
     def _may_place(self) -> bool:
         """A change is told once, to whoever reads logs; each job that it concerns says so itself."""

@@ -16,6 +16,9 @@ from tarragon.plan.upkeep import is_awaiting_a_pod, taken_names
 
 UNSCHEDULABLE = "Unschedulable"
 """kube-scheduler's own word, and ours for its words."""
+NODE_FULL = "NodeFull"
+OUT_OF = "OutOf"
+"""How the kubelet's reasons begin with which it sends a pod back."""
 LONGEST_LIST = 8
 NAMES_ARE_LOOKED_AT_SECONDS = 5
 """Of others' objects no change is told to the job; looking costs no call."""
@@ -69,7 +72,7 @@ def _found(scene: Scene, status: JobStatus) -> tuple[str, str] | None:
     refusal = scene.observed.refusal
     if refusal is not None and is_awaiting_a_pod(scene, status):
         return refusal.reason, refusal.message
-    return _unbound(scene)
+    return _unbound(scene) or _not_taken(scene, status)
 
 
 def _unbound(scene: Scene) -> tuple[str, str] | None:
@@ -80,6 +83,23 @@ def _unbound(scene: Scene) -> tuple[str, str] | None:
         words = unschedulable(member.pod) if member.fate is Fate.GOES_ON else None
         if words is not None:
             return UNSCHEDULABLE, f"pod {member.pod.metadata.name} can't be bound: {words}"
+    return None
+
+
+def _not_taken(scene: Scene, status: JobStatus) -> tuple[str, str] | None:
+    """Of pods that the node of their place has sent back, until one is taken: somebody else was there first."""
+    admission = status.admission
+    if admission is None or admission.admitted is None or not scene.needs_admission:
+        return None
+    # Records have whole seconds. Those of earlier places say nothing of these.
+    since = admission.admitted.replace(microsecond=0)
+    for replica, record in status.restarts.items():
+        if not record.reason.startswith(OUT_OF) or record.at is None or record.at < since:
+            continue
+        member = scene.members.get(replica)
+        if member is None or member.fate is not Fate.GOES_ON or not member.pod.status.container_statuses:
+            node = scene.blueprint.nodes.get(replica, "of its place")
+            return NODE_FULL, f"node {node} does not take {replica}: {record.reason}"
     return None
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tarragon.cluster.errors import ApiError, Forbidden, from_status, unavailable
-from tarragon.kube.core import PODS
+from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.apply import is_refusal
 from tarragon.operator.run import Operator, Options
@@ -55,6 +56,10 @@ def gang(stage: Stage) -> dict[str, Any]:
 
 def ending(stage: Stage) -> bool:
     return any("deletionTimestamp" in pod["metadata"] for pod in stage.pods().values())
+
+
+def has_made(stage: Stage, pods: int) -> bool:
+    return len(stage.made()) == pods and bool(stage.pods())
 
 
 async def test_a_gang_that_is_refused_gives_back_its_places_and_another_one_gets_them(stage: Stage) -> None:
@@ -147,6 +152,24 @@ async def test_a_pod_that_the_kubelet_refuses_is_made_anew_and_fails_no_job(stag
 
     assert stage.state("a") == "Restarting"
     assert stage.job("a")["status"]["tarragon"]["restarts"]["total"] == 1
+
+
+async def test_a_gang_that_a_node_does_not_take_looks_for_another_one(stage: Stage) -> None:
+    """Our sums say that it fits: somebody has what they do not show, or counts otherwise."""
+    await stage.node("full", cpu="1")
+    keeper = operator(stage, Quota(stage, 10), patience=0.5)
+    await stage.submit("a", Worker=group(1, cpu="1"))
+    await stage.until_pods("a-worker-0")
+    await stage.node("roomy", cpu="1")
+    await stage.world.client.patch(NODES, Key("", "full"), {"spec": {"unschedulable": True}})
+    status = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource: cpu"}
+    for tries in (1, 2):
+        await stage.world.until(partial(has_made, stage, tries))
+        await stage.world.client.patch(PODS, Key("default", "a-worker-0"), {"status": status}, subresource="status")
+    await stage.world.until(lambda: [pod["spec"]["nodeName"] for pod in stage.pods().values()] == ["roomy"])
+
+    assert {*stage.events("NodeFull")} == {"node full does not take worker-0: OutOfcpu"}
+    await stage.kill(keeper)
 
 
 def refusal(code: int, reason: str, message: str = "no") -> ApiError:
