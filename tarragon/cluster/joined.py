@@ -44,6 +44,11 @@ class Joined(Generic[T]):
         found = [cache.failing for cache in self._caches.values() if cache.failing is not None]
         return min(found, key=lambda failing: failing.since, default=None)
 
+    @property
+    def recovered(self) -> float:
+        """The last one that did."""
+        return max(cache.recovered for cache in self._caches.values())
+
     async def synced(self) -> None:
         for cache in self._caches.values():
             await cache.synced()

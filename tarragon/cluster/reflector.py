@@ -7,6 +7,7 @@ history no longer reaches back that far, a new list is compared with what is hel
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -80,6 +81,9 @@ class Live(Protocol[T]):
     @property
     def failing(self) -> Failing | None: ...
 
+    @property
+    def recovered(self) -> float: ...
+
     async def synced(self) -> None: ...
 
     def subscribe(self, handler: Handler[T]) -> None: ...
@@ -122,6 +126,7 @@ class Cache(Generic[T]):
         self._objects: dict[Key, T] = {}
         self._version = ""
         self._failing: Failing | None = None
+        self._recovered = -math.inf
         self._synced = asyncio.Event()
         self._handlers: list[Handler[T]] = []
         self._troubled: list[Callable[[Trouble], None]] = []
@@ -140,6 +145,11 @@ class Cache(Generic[T]):
     def failing(self) -> Failing | None:
         """None while the server answers."""
         return self._failing
+
+    @property
+    def recovered(self) -> float:
+        """When, of the clock's monotonic seconds, it answered again after it had failed."""
+        return self._recovered
 
     async def synced(self) -> None:
         """Return when `is_synced`. Waits for ever if nobody runs `run`."""
@@ -185,13 +195,17 @@ class Cache(Generic[T]):
         self._report(Trouble(resource=self.resource.full_name, error=error, pause=pause))
         await self._clock.sleep(pause)
 
+    def _answered(self) -> None:
+        if self._failing is not None:
+            self._failing, self._recovered = None, self._clock.monotonic()
+
     async def _list(self) -> None:
         listing = await self._cluster.list(self._raw, self._selection)
         version, raws = listing.resource_version, deque(listing.items)
         del listing
         await self._replace(raws)
         self._version = version
-        self._failing = None
+        self._answered()
         self._synced.set()
 
     async def _replace(self, raws: deque[msgspec.Raw]) -> None:
@@ -217,10 +231,10 @@ class Cache(Generic[T]):
         began, changes = self._clock.monotonic(), 0
         async with closed_after(self._cluster.watch(self._raw, self._selection, self._version)) as events:
             async for event in events:
-                self._failing = None
+                self._answered()
                 changes += event.type != "BOOKMARK"
                 self._take(event)
-        self._failing = None
+        self._answered()
         if not changes and self._clock.monotonic() - began < SHORTEST_WATCH:
             await self._clock.sleep(self._pauses.next(LONGEST_PAUSE))
 

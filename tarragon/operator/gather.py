@@ -157,13 +157,20 @@ class World:
 
     @property
     def places_gangs(self) -> bool:
-        """Whether we find the places: that takes the whole picture, all nodes and all pods. Else others do."""
+        """Whether we find the places: that takes the whole picture, all nodes and all pods. Else others do.
+
+        Where everything is forbidden, as without any role, nodes are no case of their own.
+        """
         if self.settings.namespaces:
             return False
         failing = self.nodes.failing
         if failing is None or not _is_refusal(failing.error):
             return True
-        return self.nodes.is_synced and self._clock.monotonic() - failing.since < FORBIDDEN_SECONDS
+        if any(cache.failing is not None for cache in self._necessary):
+            return True
+        recovered = max(cache.recovered for cache in self._necessary)
+        is_news = self.nodes.is_synced or recovered > failing.since
+        return is_news and self._clock.monotonic() - max(failing.since, recovered) < FORBIDDEN_SECONDS
 
     @property
     def _necessary(self) -> Sequence[Live[Json]]:

@@ -5,13 +5,13 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tarragon.base.clock import ManualClock, SystemClock
 from tarragon.cluster.errors import Forbidden
 from tarragon.cluster.port import EVERYTHING, Listing, Selection, WatchEvent
 from tarragon.frameworks.catalog import FRAMEWORKS
-from tarragon.kube.core import NAMESPACES, NODES
+from tarragon.kube.core import NAMESPACES, NODES, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.client import InProcess
@@ -26,19 +26,20 @@ T = TypeVar("T")
 
 
 class Guarded(InProcess):
-    """The embedded API, which knows no roles, with nodes that may be read or not."""
+    """The embedded API, which knows no roles, with kinds that may be read or not: nodes, or all."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, *kinds: Resource[Any]) -> None:
         super().__init__(api)
         self.withdrawn = asyncio.Event()
+        self._kinds = {kind.plural for kind in kinds or (NODES,)}
 
     async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
-        if resource.plural == NODES.plural:
+        if resource.plural in self._kinds:
             self._refuse()
         return await super().list(resource, selection)
 
     async def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
-        if resource.plural == NODES.plural:
+        if resource.plural in self._kinds:
             await self.withdrawn.wait()
             self._refuse()
         async for event in super().watch(resource, selection, since):
@@ -119,6 +120,26 @@ async def test_leave_that_is_withdrawn_for_a_moment_changes_nothing(stage: Stage
     assert not places(world)
     guarded.withdrawn.clear()
     await until(lambda: passes(clock, 10) and world.nodes.failing is None)
+    assert places(world)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+async def test_where_nothing_may_be_read_for_long_no_gang_is_left_to_anybody(stage: Stage) -> None:
+    guarded, clock = Guarded(stage.world.api, NODES, PODS, SERVICES, TFJOBS), ManualClock()
+    world = World(guarded, FRAMEWORKS, clock, Settings(), random.Random(1))
+    running = [asyncio.create_task(cache.run()) for cache in world.caches]
+    await world.synced()
+    guarded.withdrawn.set()
+    await until(lambda: all(cache.failing is not None for cache in (world.nodes, world.pods, world.services)))
+    clock.advance(10 * FORBIDDEN_SECONDS)
+    assert places(world)
+
+    guarded.withdrawn.clear()
+    await until(lambda: passes(clock, 1) and world.pods.failing is None)
+    assert places(world)
+    await until(lambda: passes(clock, 1) and world.nodes.failing is None)
     assert places(world)
     for task in running:
         task.cancel()
