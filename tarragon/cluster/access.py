@@ -96,7 +96,7 @@ def in_cluster(environment: Mapping[str, str], *, folder: Path = SERVICE_ACCOUNT
             url=url,
             ca_data=authority,
             proxy_url=_usable_proxy(proxy_of(url, environment)),
-            credentials=FromFiles(Sources(token_file=token), SystemClock()),
+            credentials=FromFiles(Sources(token_file=token, authority=folder / "ca.crt"), SystemClock()),
         ),
     )
 
@@ -212,6 +212,9 @@ def _credentials(cluster: Cluster, name: str, user: User, environment: Mapping[s
         password=user.password,
         certificate=_source(user.client_certificate_data, user.client_certificate, "client-certificate-data"),
         key=_source(user.client_key_data, user.client_key, "client-key-data"),
+        authority=_source(
+            cluster.certificate_authority_data, cluster.certificate_authority, "certificate-authority-data"
+        ),
     )
     return FromFiles(sources, SystemClock())
 

@@ -16,11 +16,15 @@ REREAD_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a client shows: a header, a certificate with its key (PEM) in the handshake, both, or nothing."""
+    """What a client shows: a header, a certificate with its key (PEM) in the handshake, both, or nothing.
+
+    `authority` is whom it trusts, where that is known better than when the client was made.
+    """
 
     authorization: str = field(default="", repr=False)
     certificate: bytes = field(default=b"", repr=False)
     key: bytes = field(default=b"", repr=False)
+    authority: bytes = field(default=b"", repr=False)
 
 
 class Credentials(Protocol):
@@ -54,6 +58,7 @@ class Sources:
     password: str = field(default="", repr=False)
     certificate: bytes | Path = b""
     key: bytes | Path = field(default=b"", repr=False)
+    authority: bytes | Path = b""
 
 
 class FromFiles:
@@ -81,6 +86,7 @@ class FromFiles:
                 authorization(self._token(), sources.username, sources.password),
                 _content(sources.certificate),
                 _content(sources.key),
+                _content(sources.authority),
             )
         except OSError as error:
             if self._held is not None:

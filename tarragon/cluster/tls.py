@@ -6,12 +6,11 @@ import ssl
 import tempfile
 from pathlib import Path
 
-from tarragon.base.errors import TarragonError
-from tarragon.cluster.errors import NoCredentials
+from tarragon.cluster.errors import NoCredentials, unreachable
 
 
 def context(authority: bytes, certificate: bytes, key: bytes) -> ssl.SSLContext:
-    """All PEM; without an authority the system's decide. Raises TarragonError, or NoCredentials for a bad certificate.
+    """All PEM; without an authority the system's decide. Raises ApiError: files may be halfway through a renewal.
 
     Made of the given data only: variables such as SSL_CERT_FILE must not decide whom an operator trusts.
     """
@@ -20,7 +19,9 @@ def context(authority: bytes, certificate: bytes, key: bytes) -> ssl.SSLContext:
         try:
             trust.load_verify_locations(cadata=authority.decode())
         except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
-            raise TarragonError("the certificate authority is no certificate in PEM", why=str(error)) from error
+            raise unreachable(
+                f"the server can't be checked: its authority is no certificate in PEM ({error})"
+            ) from error
     else:
         trust = ssl.create_default_context()
     if certificate:

@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.connector import Connection
 import msgspec
 from multidict import CIMultiDict
 from yarl import URL
 
 from tarragon.base.clock import Clock
+from tarragon.base.errors import TarragonError
 from tarragon.cluster import retries, sockets, tls
 from tarragon.cluster.credentials import Credentials, Fixed, Identity, authorization
 from tarragon.cluster.errors import ApiError, Unreachable, from_status, unavailable, unreachable
@@ -179,6 +182,7 @@ class Transport:
             connector=aiohttp.TCPConnector(limit=0, socket_factory=sockets.connecting),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=_headers(self._server),
+            request_class=_asking(self._check),
             trust_env=False,
         )
         # It would send a DELETE again whose connection broke: the second answer says that there is nothing to delete.
@@ -206,8 +210,7 @@ class Transport:
         headers = {"Content-Type": request.content_type} if request.body is not None else {}
         if identity.authorization:
             headers["Authorization"] = identity.authorization
-        if self._before_writing is not None and request.method != "GET":
-            self._before_writing()
+        self._check(request.method)
         return await self._session().request(
             request.method,
             self._base.with_path(self._base.path.rstrip("/") + request.path).with_query(request.query),
@@ -220,6 +223,10 @@ class Transport:
             allow_redirects=False,
             server_hostname=self._server.tls_server_name or None,
         )
+
+    def _check(self, method: str) -> None:
+        if self._before_writing is not None and method != "GET":
+            self._before_writing()
 
     @contextmanager
     def _told(self, request: Request) -> Iterator[None]:
@@ -260,20 +267,21 @@ class Transport:
 
 
 class _Trust:
-    """The TLS of a server, made anew when the client's certificate changes: only new connections show the new one."""
+    """The TLS of a server, made anew when certificates change: new connections use it, old ones run out."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._held: tuple[bytes, bytes, ssl.SSLContext] | None = None
+        self._made_of: tuple[bytes, bytes, bytes] | None = None
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def shown(self, identity: Identity) -> ssl.SSLContext:
-        held = self._held
-        if held is None or (held[0], held[1]) != (identity.certificate, identity.key):
-            context = tls.context(self._server.ca_data, identity.certificate, identity.key)
+        parts = identity.authority or self._server.ca_data, identity.certificate, identity.key
+        if parts != self._made_of:
+            context = tls.context(*parts)
             if self._server.skip_tls_verify:
                 tls.trust_anybody(context)
-            held = self._held = identity.certificate, identity.key, context
-        return held[2]
+            self._made_of, self._context = parts, context
+        return self._context
 
 
 class _Proxy:
@@ -311,6 +319,24 @@ def _hang_up(response: aiohttp.ClientResponse) -> None:
 
 def _late(server: Server, request: Request) -> Unreachable:
     return unreachable(f"{server.url} gave no answer in time: {request.method} {request.path}")
+
+
+def _asking(check: Callable[[str], None]) -> type[aiohttp.ClientRequest]:
+    """Requests that ask once more when they are written: connecting takes its time, in which a process may freeze."""
+
+    class Asking(aiohttp.ClientRequest):
+        async def write_bytes(
+            self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
+        ) -> None:
+            try:
+                check(self.method)
+            except TarragonError as error:
+                assert conn.protocol is not None  # noqa: S101 - it is, until the connection is given back
+                conn.protocol.set_exception(error)  # Whoever reads the answer raises it.
+                return
+            await super().write_bytes(writer, conn, content_length)
+
+    return Asking
 
 
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:

@@ -113,7 +113,7 @@ async def test_certificates_are_data_or_files_and_data_comes_first(tmp_path: Pat
     access = kubeconfig({}, path=write(tmp_path / "config", config(cluster=cluster, user=user)))
 
     assert access.server.ca_data == AUTHORITY
-    assert await identity(access) == Identity("", b"from file", b"key from data")
+    assert await identity(access) == Identity("", b"from file", b"key from data", AUTHORITY)
 
 
 async def test_a_user_and_a_password_are_shown_as_such(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tarragon.base.clock import SystemClock
+from tarragon.cluster.credentials import Identity as ShownIdentity
 from tarragon.cluster.errors import Unavailable
 from tarragon.cluster.http import Http
 from tarragon.cluster.transport import Server
@@ -63,6 +64,16 @@ def files(tmp_path: Path) -> Certificates:
     return certificates(home, SystemClock().now())
 
 
+@dataclass
+class Changing:
+    """Credentials that are changed by hand."""
+
+    now: ShownIdentity
+
+    async def identity(self, refused: ShownIdentity | None = None) -> ShownIdentity:  # noqa: ARG002 - as the port has it
+        return self.now
+
+
 @asynccontextmanager
 async def server(files: Certificates, *, welcome: Identity | None = None) -> AsyncIterator[Server]:
     """Trusted by its authority; it lets in only whom it knows, if it knows anybody."""
@@ -73,6 +84,10 @@ async def server(files: Certificates, *, welcome: Identity | None = None) -> Asy
         context.load_verify_locations(cadata=welcome.certificate.decode())
     async with serving(says(POD), context) as script:
         yield Server(url=script.url, ca_data=files.authority.read_bytes())
+
+
+def talking(server: Server) -> Http:
+    return Http(server, random.Random(1))
 
 
 async def read_from(server: Server) -> str:
@@ -113,3 +128,27 @@ async def test_a_client_shows_its_own_certificate_and_leaves_no_key_behind(
         with pytest.raises(Unavailable):
             await read_from(strict)
     assert list(scratch.iterdir()) == []
+
+
+async def test_a_renewed_authority_is_trusted_from_the_next_connection_on(files: Certificates) -> None:
+    """As in a pod whose cluster gets a new one; a file that is half written is not the end."""
+    good = files.authority.read_bytes()
+    credentials = Changing(ShownIdentity(authority=good))
+    async with server(files) as trusted, talking(replace(trusted, ca_data=b"", credentials=credentials)) as http:
+        assert (await http.get(PODS, Key("default", "a"))).metadata.name == "a"
+        credentials.now = ShownIdentity(authority=good[:100])
+        with pytest.raises(Unavailable, match="its authority is no certificate"):
+            await http.get(PODS, Key("default", "a"))
+        credentials.now = ShownIdentity(authority=good)
+        assert (await http.get(PODS, Key("default", "a"))).metadata.name == "a"
+
+
+async def test_a_renewed_client_certificate_is_shown_from_the_next_connection_on(
+    files: Certificates, identity: Identity
+) -> None:
+    credentials = Changing(ShownIdentity())
+    async with server(files, welcome=identity) as strict, talking(replace(strict, credentials=credentials)) as http:
+        with pytest.raises(Unavailable):
+            await http.get(PODS, Key("default", "a"))
+        credentials.now = ShownIdentity(certificate=identity.certificate, key=identity.key)
+        assert (await http.get(PODS, Key("default", "a"))).metadata.name == "a"
