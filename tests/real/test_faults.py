@@ -92,7 +92,6 @@ async def test_an_operator_whose_history_was_compacted_away_sees_what_was_delete
             operator.send(signal.SIGSTOP)
             await scene.http.delete(TFJOBS, Key("default", "deleted"), DeleteOptions(propagation="Background"))
             await scene.http.delete(PODS, Key("default", "robbed-worker-1"), DeleteOptions(grace_seconds=0))
-            await scene.until(lambda: not pods_of(["deleted"]) & scene.uids().keys())
             plane.kill(API_SERVER)  # its watches end, so that they have to be asked for anew
             plane.start_again(API_SERVER)
             plane.compact()
@@ -102,7 +101,6 @@ async def test_an_operator_whose_history_was_compacted_away_sees_what_was_delete
             await scene.until_states(["robbed"], "Running")
             await is_at_work(scene)
             assert {pod: scene.uids()[pod] for pod in before} == before
-            assert not pods_of(["deleted"]) & scene.uids().keys()
             made = scene.made()
             assert made.pop("robbed-worker-1") == 2
             assert set(made.values()) == {1}
