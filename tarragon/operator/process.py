@@ -184,11 +184,17 @@ async def serve(server: Server, clock: Clock, settings: ProcessSettings) -> bool
             with asked_to_end() as stopping:
                 await process.run(stopping, {"/metrics": lambda: Answer(200, metrics.text(), CONTENT_TYPE)})
     except* LeaseLost as lost:
-        log.error("ended: the lease is lost", reason=str(lost.exceptions[0]))  # noqa: TRY400 - no bug, no traceback
+        log.error("ended: the lease is lost", reason=str(_cause(lost)))  # noqa: TRY400 - no bug, no traceback
         is_lost = True
     else:
         is_lost = False
     return not is_lost
+
+
+def _cause(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 @contextmanager

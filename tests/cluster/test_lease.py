@@ -380,6 +380,21 @@ async def test_a_write_that_a_busy_server_put_off_until_after_the_lease_is_not_s
         await http.get(CONFIG_MAPS, Key("default", "c"))
 
 
+async def test_a_write_is_not_sent_if_the_lease_ended_while_it_was_getting_its_connection() -> None:
+    asked: list[str] = []
+
+    def check() -> None:
+        asked.append("may I?")
+        if len(asked) > 1:
+            raise LeaseLost("a has lost the lease")
+
+    async with serving(in_turn(says({}))) as script, Http(Server(url=script.url), random.Random(1)) as http:
+        http.guard(check)
+        with pytest.raises(LeaseLost):
+            await http.create(CONFIG_MAPS, {"metadata": {"name": "c", "namespace": "default"}})
+        assert script.asked == []
+
+
 async def test_who_has_given_the_lease_back_does_not_write(place: Place) -> None:
     a = place.machine("a")
     await a.starts()
