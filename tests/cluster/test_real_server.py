@@ -195,6 +195,30 @@ async def test_a_pods_token_is_renewed_while_it_is_in_use(control_plane: Control
     assert [each["metadata"]["name"] for each in first.items] in ([], ["kube-root-ca.crt"])
 
 
+async def test_a_plugin_whose_token_the_server_refuses_is_asked_once_more(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    async with connect(kubeconfig({}, path=control_plane.kubeconfig)) as admin, namespace(admin, "plugged") as where:
+        await admin.create(SERVICE_ACCOUNTS, {"metadata": {"name": "robot", "namespace": where}})
+        path = plugin(tmp_path, {"token": "expired-long-ago"})
+        spec = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path), "interactiveMode": "Never"}
+        async with connect(access_by(tmp_path, config_of(control_plane, user={"exec": spec}))) as http:
+            with pytest.raises(Unauthorized):
+                await http.list(NAMESPACES)
+            assert (tmp_path / "runs").read_text().splitlines() == ["run", "run"]
+
+        async with connect(access_by(tmp_path, config_of(control_plane, user={"exec": spec}))) as http:
+            # The first answer is the old one, from then on the new one.
+            plugin(tmp_path, {"token": await token_of(control_plane, Key(where, "robot"))})
+            (tmp_path / "answer").rename(tmp_path / "next")
+            plugin(tmp_path, {"token": "expired-long-ago"})
+            path.write_text(
+                f"#!/bin/sh\ncat {tmp_path}/answer\nmv {tmp_path}/next {tmp_path}/answer 2>/dev/null || true\n"
+            )
+            with pytest.raises(Forbidden, match=f'User "system:serviceaccount:{where}:robot" cannot list'):
+                await http.list(NAMESPACES)
+
+
 async def test_the_servers_certificate_may_be_for_another_name(control_plane: ControlPlane, tmp_path: Path) -> None:
     good = config_of(control_plane, cluster={"tls-server-name": "kubernetes.default.svc"})
     async with connect(access_by(tmp_path, good)) as http:
