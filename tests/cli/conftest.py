@@ -39,8 +39,8 @@ class Going:
 
     @property
     def err(self) -> str:
-        self._errors.seek(0)
-        return self._errors.read()
+        # Not read(): the command writes where this file stands, and both stand at the same place.
+        return os.pread(self._errors.fileno(), 2**20, 0).decode()
 
     def until(self, word: str) -> None:
         """Return when it has said so on stdout."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from tarragon.base.clock import Clock
 from tarragon.cli.follow.book import Instance, LogBook
 from tarragon.cli.follow.lines import Lines
-from tarragon.cluster.errors import ApiError, Unavailable
+from tarragon.cluster.errors import ApiError, Unavailable, Unreachable
 from tarragon.cluster.port import Cluster, LogOptions
 from tarragon.job.model import Replica
 from tarragon.kube.core import ContainerStatus, Pod
@@ -18,6 +18,8 @@ from tarragon.kube.core import ContainerStatus, Pod
 LAST_WORDS = 5.0
 """Seconds that the logs of containers that have ended may take to arrive."""
 PAUSE = 0.3
+HOPELESS = 3
+"""Answers that a log can't be had, one after the other, after which nobody waits for its last words."""
 ALL = LogOptions()
 
 Said = Callable[[Replica, Sequence[tuple[str, str]]], None]
@@ -37,6 +39,7 @@ class Listener:
         self._said = said
         self._beginning = beginning
         self._tasks: dict[Instance, asyncio.Task[None]] = {}
+        self._failures: dict[Instance, int] = {}
         self._unread: Callable[[Replica, ApiError], None] = lambda _replica, _error: None
         self.error: BaseException | None = None
         """Why nobody can be told any more: whoever reads our output has gone, or we have a bug."""
@@ -61,7 +64,11 @@ class Listener:
 
     async def last_words(self, pods: Mapping[Replica, Pod]) -> None:
         """Wait for the rest of what the containers that have ended have said."""
-        ended = [task for instance, task in self._tasks.items() if has_ended(pods.get(instance.replica), instance)]
+        ended = [
+            task
+            for instance, task in self._tasks.items()
+            if has_ended(pods.get(instance.replica), instance) and self._failures.get(instance, 0) < HOPELESS
+        ]
         if ended:
             await asyncio.wait(ended, timeout=LAST_WORDS)
 
@@ -103,14 +110,24 @@ class Listener:
             async with aclosing(cluster.pod_log(pod.metadata.key, options)) as chunks:  # type: ignore[type-var]
                 async for chunk in chunks:
                     self._hear(instance, lines.feed(chunk))
-        except Unavailable:
+        except Unreachable:
             # A line that was cut off is dropped: it comes again, whole.
+            return False
+        except Unavailable as error:
+            self._fail(instance, error)
             return False
         except ApiError as error:
             self._unread(instance.replica, error)
             return True
+        self._failures.pop(instance, None)
         self._hear(instance, lines.finish())
         return True
+
+    def _fail(self, instance: Instance, error: Unavailable) -> None:
+        """A server that answers so again and again has nobody to ask: the node, or the way to it, is gone."""
+        self._failures[instance] = self._failures.get(instance, 0) + 1
+        if self._failures[instance] == HOPELESS:
+            self._unread(instance.replica, error)
 
     def _hear(self, instance: Instance, lines: Sequence[str]) -> None:
         fresh = self.book.new(instance, lines)
