@@ -23,6 +23,14 @@ ROLES = Resource(group=RBAC, version="v1", plural="clusterroles", kind="ClusterR
 BINDINGS = Resource(
     group=RBAC, version="v1", plural="clusterrolebindings", kind="ClusterRoleBinding", model=dict, namespaced=False
 )
+WEBHOOKS = Resource(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    plural="validatingwebhookconfigurations",
+    kind="ValidatingWebhookConfiguration",
+    model=dict,
+    namespaced=False,
+)
 SHORT = Settings(patience=2)
 
 
@@ -100,6 +108,24 @@ async def test_a_limit_that_no_pod_of_a_gang_meets_is_told_and_tried_ever_more_s
         await ground.delete(LIMITS, "small")
         await ground.until(lambda: ground.status("a").ready == 2)
         assert len(ground.asked("create", "pods", 403)) <= 12
+
+
+async def test_a_webhook_that_does_not_answer_is_named_and_costs_nobody_else_the_room(
+    control_plane: ControlPlane,
+) -> None:
+    async with a_ground(control_plane, "webhook") as ground:
+        await ground.node("n", cpu="1")
+        await ground.patch(NAMESPACES, ground.namespace, {"metadata": {"labels": {"ground": ground.namespace}}})
+        await ground.create(WEBHOOKS, ground.name("dead"), webhooks=[dead_webhook(ground)])
+        ground.start_operator(SHORT)
+        wanted: Json = {"nodeSelector": {"ground": ground.namespace}}
+        await ground.submit("a", Worker=group(1, **wanted))
+        await ground.until(lambda: ground.waits_for("a") == "Refused")
+        await ground.until(lambda: 'failed calling webhook "dead.example.org"' in told(ground, "a", "Admitted"))
+
+        await ground.delete(WEBHOOKS, ground.name("dead"))
+        await ground.until_phase("a", "Running")
+        assert ground.made() == {"a-worker-0": 1}
 
 
 async def test_permissions_that_are_withdrawn_stop_new_pods_only_and_given_back_let_all_go_on(
@@ -183,6 +209,19 @@ async def test_nothing_is_made_at_speed_in_a_namespace_that_is_ending(control_pl
 
         assert set(ground.made().values()) == {1}
         assert len(ground.asked("create", "pods", 403)) <= 12
+
+
+def dead_webhook(ground: Ground) -> Json:
+    """Nobody listens at port 1."""
+    return {
+        "name": "dead.example.org",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+        "namespaceSelector": {"matchLabels": {"ground": ground.namespace}},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "timeoutSeconds": 1,
+    }
 
 
 async def grant(ground: Ground, word: str, user: str, rules: list[Json]) -> None:
