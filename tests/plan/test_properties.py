@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from tarragon.job.model import RestartPolicy
 from tarragon.job.status import JobStatus
+from tarragon.plan.step import REFUSED, Refusal
 from tests.plan.world import World, is_idle, manifest
 
 NAMES = ("dist-ps-0", "dist-worker-0", "dist-worker-1", "dist-worker-2")
@@ -52,6 +54,20 @@ def suspend(flag: bool) -> Action:  # noqa: FBT001 - the value that the field ge
     return lambda world: world.edit({"runPolicy": {"suspend": flag}})
 
 
+def refuse(seconds: int) -> Action:
+    """The server says no to what the job asks for, until it does not any more."""
+
+    def action(world: World) -> None:
+        again = world.now + dt.timedelta(seconds=seconds)
+        world.refusal = Refusal(reason=REFUSED, message="exceeded quota", again=again)
+
+    return action
+
+
+def relent(world: World) -> None:
+    world.refusal = None
+
+
 actions: st.SearchStrategy[Action] = st.one_of(
     on_pod(lambda world, name: world.run(name), "Pending"),
     on_pod(lambda world, name: world.exit(name, 0), "Running"),
@@ -65,6 +81,8 @@ actions: st.SearchStrategy[Action] = st.one_of(
     st.integers(1, 3).map(admit),
     st.just(withdraw),
     st.booleans().map(suspend),
+    st.integers(1, 30).map(refuse),
+    st.just(relent),
     st.integers(1, 90).map(lambda seconds: lambda world: world.pass_time(seconds)),
     st.just(lambda world: world.step()),
     st.integers(0, 5).map(lambda writes: lambda world: world.step(writes)),
@@ -130,8 +148,9 @@ def test_no_pod_twice_none_lost_every_end_counted_once(
 
 
 def at_rest(world: World) -> None:
-    """Settled, with all back-offs waited for."""
+    """Settled, with all back-offs waited for, and nobody in the way."""
     world.bury()
+    relent(world)
     for _ in range(5):
         step = world.settle()
         if step.wake_at is None:
@@ -142,6 +161,8 @@ def at_rest(world: World) -> None:
 
 def everything_that_should_be_is(world: World) -> None:
     status = world.status
+    assert status.obstacle is None
+    assert status.condition("Blocked") is None
     pods = {name for name, pod in world.pods.items() if pod["status"]["phase"] in {"Pending", "Running"}}
     if status.phase.is_final or is_suspended(world) or not status.is_admitted or status.admission is None:
         may_stay = status.phase.is_final and "Running" not in world.job["spec"]["runPolicy"].get("cleanPodPolicy", "")
