@@ -228,10 +228,6 @@ class Transport:
         if self._before_writing is not None and method != "GET":
             self._before_writing()
 
-    def _check(self, method: str) -> None:
-        if self._before_writing is not None and method != "GET":
-            self._before_writing()
-
     @contextmanager
     def _told(self, request: Request) -> Iterator[None]:
         """Every failure of the wire as one of `cluster.errors`."""
@@ -323,24 +319,6 @@ def _hang_up(response: aiohttp.ClientResponse) -> None:
 
 def _late(server: Server, request: Request) -> Unreachable:
     return unreachable(f"{server.url} gave no answer in time: {request.method} {request.path}")
-
-
-def _asking(check: Callable[[str], None]) -> type[aiohttp.ClientRequest]:
-    """Requests that ask once more when they are written: connecting takes its time, in which a process may freeze."""
-
-    class Asking(aiohttp.ClientRequest):
-        async def write_bytes(
-            self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
-        ) -> None:
-            try:
-                check(self.method)
-            except TarragonError as error:
-                assert conn.protocol is not None  # noqa: S101 - it is, until the connection is given back
-                conn.protocol.set_exception(error)  # Whoever reads the answer raises it.
-                return
-            await super().write_bytes(writer, conn, content_length)
-
-    return Asking
 
 
 def _asking(check: Callable[[str], None]) -> type[aiohttp.ClientRequest]:
