@@ -102,6 +102,12 @@ class Foreign:
         """What it means at a prompt."""
         if not isinstance(error, Unavailable):
             return worded(error, self.name, self.prompt)
+        if "certificate" in error.what:
+            return TarragonError(
+                f"{self.name} is not the server that the kubeconfig means, or its certificate was renewed",
+                why=error.what,
+                remedy="ask whoever runs it for its present certificate-authority, and put that into the kubeconfig",
+            )
         return Lost(
             f"{self.name} does not answer",
             why=error.what,

@@ -16,7 +16,7 @@ from tarragon.cli.output import FORMS, TEXTS, as_list, show
 from tarragon.cli.rows import deleted, header, least, row
 from tarragon.cli.settings import Command, Settings
 from tarragon.cli.target import Target, target
-from tarragon.cluster.errors import Unavailable
+from tarragon.cluster.errors import ApiError, Forbidden, Unauthorized, Unavailable
 from tarragon.cluster.port import Cluster, Selection
 from tarragon.cluster.reflector import Cache, Trouble
 from tarragon.frameworks.catalog import FRAMEWORKS
@@ -88,20 +88,32 @@ async def _list(wanted: Wanted, clock: Clock) -> None:
 
 async def _watch(wanted: Wanted, clock: Clock) -> None:
     """Rows as they change, the header once. Ends with Ctrl-C, or with the cluster."""
-    changes: asyncio.Queue[Change | Unavailable] = asyncio.Queue()
+    changes: asyncio.Queue[Change | ApiError] = asyncio.Queue()
     rows: dict[Key, Sequence[str]] = {}
     async with wanted.where.watching() as cluster:
+        # Whoever may not list, or finds no kind, hears it now, not never.
+        await all_jobs(cluster, wanted.selection)
         tasks = [asyncio.create_task(_cache(cluster, each, wanted, changes).run()) for each in FRAMEWORKS]
         show([least(wanted.header), wanted.header], wanted.settings, shown=1)
         try:
             while True:
                 change = await changes.get()
-                if isinstance(change, Unavailable):
-                    raise TarragonError("the cluster has ended while it was watched") from change
-                _show_change(wanted, change, clock, rows)
+                if isinstance(change, ApiError):
+                    _tell(wanted.where, change)
+                else:
+                    _show_change(wanted, change, clock, rows)
         finally:
             for task in tasks:
                 task.cancel()
+
+
+def _tell(where: Target, error: ApiError) -> None:
+    """Raises what will not mend itself. A cluster that others run comes back, and the watch goes on where it was."""
+    if not isinstance(error, Unavailable):
+        raise error
+    if where.is_local:
+        raise TarragonError("the cluster has ended while it was watched") from error
+    click.echo(f"{where.name} does not answer ({error.what}); trying again.", err=True)
 
 
 def _show_change(wanted: Wanted, change: Change, clock: Clock, rows: dict[Key, Sequence[str]]) -> None:
@@ -117,7 +129,7 @@ def _show_change(wanted: Wanted, change: Change, clock: Clock, rows: dict[Key, S
 
 
 def _cache(
-    cluster: Cluster, framework: Framework, wanted: Wanted, changes: asyncio.Queue[Change | Unavailable]
+    cluster: Cluster, framework: Framework, wanted: Wanted, changes: asyncio.Queue[Change | ApiError]
 ) -> Cache[CustomObject]:
     cache = Cache(cluster, framework.resource, SystemClock(), wanted.selection, jitter=random.Random())
 
@@ -127,7 +139,7 @@ def _cache(
             changes.put_nowait(Change(known(framework, found), is_deletion=after is None))
 
     def troubled(trouble: Trouble) -> None:
-        if isinstance(trouble.error, Unavailable):
+        if isinstance(trouble.error, Unavailable | Unauthorized | Forbidden):
             changes.put_nowait(trouble.error)
 
     cache.subscribe(changed)
