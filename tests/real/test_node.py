@@ -13,7 +13,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,18 @@ from tarragon.cluster.errors import Forbidden, NotFound, Unavailable
 from tarragon.cluster.http import Http
 from tarragon.cluster.port import DeleteOptions, LogOptions, Selection
 from tarragon.cluster.streams import closed_after
-from tarragon.kube.core import LEASES, NAMESPACES, NODES, PODS
-from tarragon.kube.meta import Key
+from tarragon.kube.core import (
+    CONFIG_MAPS,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    SERVICES,
+)
+from tarragon.kube.meta import Key, Resource
+from tests.conftest import ROOT
 from tests.kubelet.builders import container_json, pod_json
 from tools.controlplane import ControlPlane
 
@@ -37,6 +47,15 @@ Json = dict[str, Any]
 ANY_POD = PODS.reading(dict)
 ANY_NODE = NODES.reading(dict)
 NODE = "worker-1"
+
+
+def resource_of(document: Json) -> Resource[Json]:
+    group, _, version = document["apiVersion"].rpartition("/")
+    kind = document["kind"]
+    plural = f"{kind.lower()}s"
+    return Resource(
+        group=group, version=version, plural=plural, kind=kind, model=dict, namespaced=not kind.startswith("Cluster")
+    )
 
 
 class Machine:
@@ -104,6 +123,19 @@ class Machine:
                 if event.object and event.type != "DELETED" and event.object["status"].get("phase") == phase:
                     return event.object
         raise AssertionError("the watch has ended")
+
+    async def restarted(self) -> None:
+        async with asyncio.timeout(60):
+            while True:
+                pod = await self.cluster.get(ANY_POD, Key(self.namespace, "p"))
+                if any(each["restartCount"] for each in pod["status"].get("containerStatuses") or []):
+                    return
+                await SystemClock().sleep(0.1)
+
+    async def gone(self) -> None:
+        async with asyncio.timeout(60):
+            while (await self.cluster.list(ANY_POD, Selection(namespace=self.namespace))).items:
+                await SystemClock().sleep(0.1)
 
     async def log(self, name: str = "p", **options: Any) -> str:
         chunks = self.cluster.pod_log(Key(self.namespace, name), LogOptions(**options))
@@ -318,6 +350,78 @@ async def test_the_rights_of_a_node_are_enough(tmp_path: Path) -> None:
     assert said == "fine\n"
     assert lease["spec"]["holderIdentity"] == NODE
     assert [event["requestURI"] for event in refused] == []
+
+
+async def test_the_role_that_comes_with_it_is_enough_and_not_more(tmp_path: Path) -> None:
+    """For clusters that hand out no identities of kubelets."""
+    account = "system:serviceaccount:tarragon-system:tarragon-node"
+    plane = ControlPlane.start(tmp_path / "plane")
+    try:
+        async with Http(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1)) as cluster:
+            await cluster.create(NAMESPACES, {"metadata": {"name": "tarragon-system"}})
+            for document in yaml.safe_load_all((ROOT / "deploy/node/permissions.yaml").read_text()):
+                await cluster.create(resource_of(document), document)
+            machine = Machine(plane, cluster, tmp_path, "default")
+            await machine.start(plane.user(account))
+            await machine.taints()
+            await machine.end()
+            await machine.start(plane.user(account))
+            await life_with_everything(machine)
+            await machine.clean()
+            rules = [*await rules_of(cluster, "ClusterRole", ""), *await rules_of(cluster, "Role", "kube-node-lease")]
+        events = [event for event in plane.audit() if event["user"]["username"] == account]
+    finally:
+        plane.stop()
+
+    assert [event["requestURI"] for event in events if event["responseStatus"].get("code") == 403] == []
+    used = {(path_of(event["objectRef"]), event["verb"]) for event in events if "objectRef" in event}
+    granted = {(what, verb) for rule in rules for what in rule["resources"] for verb in rule["verbs"]}
+    assert granted == used
+
+
+async def life_with_everything(machine: Machine) -> None:
+    """A pod that mounts one of each, restarts (so that an event is told twice), is read, and is deleted."""
+    where = {"namespace": machine.namespace, "name": "everything"}
+    await machine.cluster.create(CONFIG_MAPS, {"metadata": where, "data": {"a": "b"}})
+    service = {"metadata": where, "spec": {"clusterIP": "None", "ports": [{"port": 2222}]}}
+    await machine.cluster.create(SERVICES, service)
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Mi"}},
+        "volumeName": "everything",
+    }
+    volume = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Mi"},
+        "hostPath": {"path": str(machine.folder)},
+    }
+    await machine.cluster.create(PERSISTENT_VOLUMES.reading(dict), {"metadata": {"name": "everything"}, "spec": volume})
+    await machine.cluster.create(PERSISTENT_VOLUME_CLAIMS.reading(dict), {"metadata": where, "spec": claim})
+    mark = machine.folder / "mark"
+    main = container_json(
+        command=["sh", "-c", f"[ -e {mark} ] || {{ touch {mark}; exit 1; }}; echo again; while :; do sleep 0.05; done"],
+        env=[{"name": "ADDRESS", "value": "everything:2222"}],
+    )
+    volumes = [
+        {"name": "files", "configMap": {"name": "everything"}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "everything"}},
+    ]
+    await machine.create("p", main, nodeName="", restartPolicy="Always", volumes=volumes)
+    await machine.restarted()
+    await machine.says("again")
+    await machine.cluster.delete(PODS, Key(machine.namespace, "p"), DeleteOptions(grace_seconds=1))
+    await machine.gone()
+
+
+async def rules_of(cluster: Http, kind: str, namespace: str) -> Sequence[Json]:
+    resource = resource_of({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind})
+    role = await cluster.get(resource, Key(namespace, "tarragon-node"))
+    rules: Sequence[Json] = role["rules"]
+    return rules
+
+
+def path_of(what: Mapping[str, str]) -> str:
+    return "/".join(filter(None, (what.get("resource"), what.get("subresource"))))
 
 
 async def test_a_second_kubelet_of_the_same_node_is_refused(machine: Machine) -> None:

@@ -209,9 +209,11 @@ class Hollow:
         self._registered.set()
         names = self._settings.names
         turns = max(1, min(len(names), int(self._settings.heartbeat_seconds)))
+        due = self._clock.monotonic()
         for turn in itertools.cycle(range(turns)):
             await self._for_all(names[turn::turns], self._renew)
-            await self._clock.sleep(self._settings.heartbeat_seconds / turns)
+            due = max(due + self._settings.heartbeat_seconds / turns, self._clock.monotonic())
+            await self._clock.sleep(due - self._clock.monotonic())
 
     async def _for_all(self, names: Sequence[str], do: Callable[[str], Awaitable[None]]) -> None:
         rest = iter(names)
