@@ -79,6 +79,9 @@ def reason(job: Known) -> str:
     waits = wait(job.status)
     if waits is not None:
         return f"{waits.code}: {waits.message}"
+    obstacle = job.status.obstacle
+    if obstacle is not None and not job.status.phase.is_final:
+        return f"{obstacle.reason}: {obstacle.message}"
     failure = job.status.first_failure
     if job.status.phase is Phase.FAILED and failure is not None:
         end = failure.reason if failure.exit_code is None else ended(failure.exit_code)

@@ -304,7 +304,8 @@ def _told(job: CustomObject | None) -> _Told:
     ours = tarragon_of(status_of(job))
     state = ours.get("state")
     admission = _part(ours, "admission")
-    code = _part(admission, "wait").get("code")
+    # An admitted gang's wait says why it does not grow.
+    code = None if "admitted" in admission else _part(admission, "wait").get("code")
     return _Told(
         phase=state if state in PHASES else NEW,
         wait="" if code is None else code if code in WAITS else OTHER,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 from tarragon.cli.jobs import Known
 from tarragon.cli.rows import header, row
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, FirstFailure, JobStatus, RestartRecord
+from tarragon.job.status import Admission, FirstFailure, JobStatus, Obstacle, RestartRecord
 from tarragon.kube.meta import CustomMeta, CustomObject
 from tests.cli.scenes import BEGIN, at, worker
 
@@ -42,6 +43,12 @@ def test_restarts_in_place_count_as_those_by_a_new_pod_do() -> None:
 def test_a_job_that_was_deleted_and_is_still_there_is_stopping() -> None:
     assert cell(a_job(going(), deleted=at(3)), "STATE") == "Stopping"
     assert cell(a_job(JobStatus(phase=Phase.SUCCEEDED), deleted=at(3)), "STATE") == "Succeeded"
+
+
+def test_what_keeps_a_replica_from_being_made_is_told_while_the_others_run() -> None:
+    blocked = replace(going(1), obstacle=Obstacle(since=BEGIN, reason="Refused", message="exceeded quota: q"))
+
+    assert cell(a_job(blocked), "REASON") == "Refused: exceeded quota: q"
 
 
 def test_who_was_killed_is_named_with_the_signal() -> None:
