@@ -136,7 +136,8 @@ def command(
     from tarragon.localcluster.kubelet.remote import Place
 
     logs.configure("text" if sys.stderr.isatty() else "json", "debug" if settings.is_verbose else "info", sys.stderr)
-    access = _access(file, context or settings.context)
+    before = Path(settings.kubeconfig) if settings.kubeconfig else None
+    access = _access(file or before, context or settings.context)
     named = _named(name or socket.gethostname().lower())
     given = {CPU: cpu, MEMORY: memory, **dict(resources)}
     amounts = {resource: amount(resource, value) for resource, value in given.items() if value}

@@ -186,7 +186,8 @@ def _access(settings: Settings, file: Path | None, context: str | None) -> Acces
     from tarragon.cluster.access import here
 
     name = context or settings.context
-    path = file or operating.kubeconfig(os.environ)
+    before = Path(settings.kubeconfig) if settings.kubeconfig else None
+    path = file or before or operating.kubeconfig(os.environ)
     if name == LOCAL:
         return here(os.environ, path=path or home().kubeconfig)
     return here(os.environ, path=path, context=name)
