@@ -32,8 +32,6 @@ def is_kind_missing(error: NotFound) -> bool:
 
 
 def _unauthorized(error: TarragonError, name: str, prompt: Prompt) -> TarragonError:
-    if isinstance(error, NoCredentials):
-        return TarragonError(f"{name}: {error.what}", why=error.why, remedy=error.remedy)
     return TarragonError(
         f"{name} does not know who you are",
         why=f"it says: {error.what}",

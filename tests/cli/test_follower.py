@@ -11,10 +11,11 @@ import pytest
 
 from tarragon.cli.follow.changes import changes
 from tarragon.cli.follow.follower import Follower
-from tarragon.cli.follow.listening import Listener
+from tarragon.cli.follow.listening import LAST_WORDS, Listener
 from tarragon.cli.follow.progress import Progress
 from tarragon.cli.jobs import Known, find
-from tarragon.cluster.errors import Unavailable, unavailable
+from tarragon.cli.podlogs import unread
+from tarragon.cluster.errors import ApiError, Unavailable, from_status, unavailable
 from tarragon.cluster.port import DeleteOptions, LogOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
@@ -31,6 +32,8 @@ class Logs:
         self.runs: dict[str, list[list[bytes]]] = {}
         self.breaks = 0
         """So many of the next readers lose their connection after the first line."""
+        self.refusal: ApiError | None = None
+        """What every reader is told instead."""
         self._changed = asyncio.Event()
         self._ended: set[tuple[str, int]] = set()
 
@@ -48,6 +51,8 @@ class Logs:
         self.runs[pod].append([])
 
     async def read(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
+        if self.refusal is not None:
+            raise self.refusal
         name = pod["metadata"]["name"]
         runs = self.runs.setdefault(name, [[]])
         number = len(runs) - (2 if options.previous else 1)
@@ -73,10 +78,12 @@ class Watcher:
 
     def __init__(self, stage: Stage, job: Known) -> None:
         self.lines: list[str] = []
+        self.unread: list[str] = []
         self.seen: list[Progress] = []
         self._stage = stage
         self._news = asyncio.Event()
         self.listener = Listener(job.framework.main_container, stage.world.clock, self._said)
+        self.listener.on_unread(lambda replica, error: self.unread.append(unread(replica, error)))
         self.follower = Follower(job, stage.world.clock, self._progressed, self.listener)
         self.task = asyncio.create_task(self.follower.follow(stage.world.client))
 
@@ -232,6 +239,46 @@ async def test_what_was_told_over_one_connection_is_not_told_over_the_next(stage
 
     assert watching.lines == ["[worker-0] one", "[worker-0] two"]
     watching.task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "words"),
+    [
+        (unavailable("dial tcp 10.0.0.7:10250: no route to host"), "dial tcp 10.0.0.7:10250: no route to host"),
+        (from_status({"code": 403, "reason": "Forbidden", "message": "no"}), "you may not get pods/log here"),
+    ],
+)
+async def test_a_log_that_nobody_can_give_is_said_once_and_not_waited_for(
+    stage: Stage, logs: Logs, refusal: ApiError, words: str
+) -> None:
+    logs.refusal = refusal
+    await stage.submit("digits", Worker=group(1))
+    watching = await watcher(stage, "digits")
+    await stage.until_pods("digits-worker-0")
+    await stage.all_run("digits-worker-0")
+    async with asyncio.timeout(PATIENCE):
+        while not watching.unread:
+            await stage.world.clock.sleep(0.05)
+    await stage.plays("digits-worker-0", "Succeeded", 0)
+    began = stage.world.clock.monotonic()
+    await watching.end()
+
+    assert stage.world.clock.monotonic() - began < LAST_WORDS
+    assert watching.unread == [f"the log of worker-0 can't be read: {words}"]
+
+
+async def test_a_log_that_is_cut_again_and_again_is_no_log_that_cannot_be_read(stage: Stage, logs: Logs) -> None:
+    logs.breaks = 5
+    logs.say("digits-worker-0", "one", "two")
+    await stage.submit("digits", Worker=group(1))
+    watching = await watcher(stage, "digits")
+    await stage.until_pods("digits-worker-0")
+    await stage.all_run("digits-worker-0")
+    await watching.until("[worker-0] two")
+    watching.task.cancel()
+
+    assert watching.lines == ["[worker-0] one", "[worker-0] two"]
+    assert watching.unread == []
 
 
 async def test_a_cluster_that_goes_away_is_said_to_whoever_follows(stage: Stage) -> None:

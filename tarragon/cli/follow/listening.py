@@ -109,6 +109,7 @@ class Listener:
         try:
             async with aclosing(cluster.pod_log(pod.metadata.key, options)) as chunks:  # type: ignore[type-var]
                 async for chunk in chunks:
+                    self._failures.pop(instance, None)
                     self._hear(instance, lines.feed(chunk))
         except Unreachable:
             # A line that was cut off is dropped: it comes again, whole.
