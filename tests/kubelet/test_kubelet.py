@@ -367,6 +367,16 @@ async def test_mount_paths_are_translated_in_commands_arguments_variables_and_th
     assert await world.log() == f"--data={data}/in.csv {data}/out {data}\n"
 
 
+async def test_pods_of_daemon_sets_are_not_started_where_there_are_no_containers(world: World) -> None:
+    world.start_kubelet()
+    proxy = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "kube-proxy", "uid": "1", "controller": True}
+    await world.run("echo no", metadata={"ownerReferences": [proxy]})
+
+    message = await world.waiting("CreateContainerConfigError")
+
+    assert "such as kube-proxy, serve real nodes" in message
+
+
 async def test_folders_that_the_user_named_stand_for_claims_and_images(world: World) -> None:
     world.start_kubelet()
     (world.folder / "bin").mkdir()

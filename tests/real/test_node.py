@@ -156,6 +156,11 @@ class Machine:
     async def node(self) -> Json:
         return await self.cluster.get(ANY_NODE, Key("", NODE))
 
+    async def node_or_none(self) -> Json | None:
+        with contextlib.suppress(NotFound):
+            return await self.node()
+        return None
+
     async def taints(self, *wanted: str) -> Json:
         """The node, as soon as it has these taints and no others."""
         async with asyncio.timeout(60):
@@ -188,6 +193,11 @@ async def machine(
         machine = Machine(control_plane, cluster, tmp_path, namespace)
         yield machine
         await machine.clean()
+
+
+def is_ready(node: Json) -> bool:
+    conditions = {each["type"]: each["status"] for each in node.get("status", {}).get("conditions") or []}
+    return conditions.get("Ready") == "True"
 
 
 def ask(machine: Machine, node: Json, path: str, certificate: tuple[str, str] | None) -> tuple[int, str]:
@@ -303,8 +313,23 @@ async def test_a_node_that_is_told_to_end_says_nothing_of_it_and_its_pods_go_on(
 
     assert code == 0
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
-    assert next(each for each in after["status"]["conditions"] if each["type"] == "Ready")["status"] == "True"
+    assert is_ready(after)
     assert (await machine.phase("Running"))["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+async def test_a_node_that_was_deleted_registers_again_and_keeps_its_pods(machine: Machine) -> None:
+    await machine.start()
+    await machine.run("while :; do sleep 0.05; done")
+    before = await machine.phase("Running")
+    deleted = await machine.node()
+
+    await machine.cluster.delete(NODES, Key("", NODE))
+    async with asyncio.timeout(60):
+        while (node := await machine.node_or_none()) is None or not is_ready(node):
+            await SystemClock().sleep(0.1)
+
+    assert node["metadata"]["uid"] != deleted["metadata"]["uid"]
+    assert (await machine.phase("Running"))["metadata"]["uid"] == before["metadata"]["uid"]
 
 
 async def test_a_pod_that_does_not_fit_is_refused_as_a_kubelet_refuses_it(machine: Machine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import random
 import re
@@ -48,6 +49,17 @@ def taint(text: str) -> Taint:
     return Taint(key, value, effect)
 
 
+def ip_address(text: str) -> str:
+    """One that a machine can be reached at."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}") from error
+    if address.is_unspecified:
+        raise click.BadParameter(f"{text} is every address of this machine; name the one that API servers reach")
+    return str(address)
+
+
 @click.command("node", cls=Command)
 @click.option(
     "--kubeconfig",
@@ -85,7 +97,12 @@ def taint(text: str) -> Taint:
     type=click.Path(path_type=Path, file_okay=False),
     help="for pods, volumes and logs; by default below TARRAGON_HOME, one for each cluster and name",
 )
-@click.option("--address", metavar="IP", help="of this machine, for API servers; by default that towards the cluster")
+@click.option(
+    "--address",
+    metavar="IP",
+    type=ip_address,
+    help="of this machine, for API servers; by default that towards the cluster",
+)
 @click.option(
     "--port", metavar="N", type=click.IntRange(0, 65535), default=0, help="where logs are served; by default a free one"
 )
@@ -129,7 +146,8 @@ def command(
     """Be a node of a Kubernetes cluster until SIGTERM or Ctrl-C; pods are processes of this machine and your user.
 
     They go on when it ends, and the next start of the same node takes them up. Prints one line with `ready` once the
-    cluster knows it. All replicas of one job must be on one machine: their addresses are local ones.
+    cluster knows it. All replicas of one job must be on one machine: their addresses are local ones. Nothing is
+    isolated: whoever may make pods in that cluster may run programs as you, here.
     """
     from tarragon.base import logs
     from tarragon.localcluster.kubelet.node import this_machine

@@ -25,7 +25,7 @@ from tarragon.localcluster.kubelet.errors import CannotStart
 from tarragon.localcluster.kubelet.image_file import read_images
 from tarragon.localcluster.kubelet.images import Environment, ImageMap, lacks_command
 from tarragon.localcluster.kubelet.layout import NodeFolder
-from tarragon.localcluster.kubelet.node import NodeSettings, cpus
+from tarragon.localcluster.kubelet.node import KIND, NodeSettings, cpus
 from tarragon.localcluster.kubelet.ports import PortBook
 from tarragon.localcluster.kubelet.records import PodRecord
 from tarragon.localcluster.kubelet.shims import Launch
@@ -72,6 +72,7 @@ class Launcher:
     async def prepare(self, order: Order) -> Prepared:
         """Raises CannotStart, ApiError (but for what is simply not there), OSError, TarragonError."""
         pod, container = order.pod, order.container
+        refuse_for_real_nodes(pod)
         image = self._image(order)
         found = await sources.read(self._cluster, pod.metadata.namespace, sources.referred_to(pod))
         declared = environment.declared(pod, container, found, self._settings.capacity)
@@ -183,6 +184,16 @@ class Launcher:
                 f"or say in images.yaml where it is: {order.container.image}: {{paths: {{{named}: FOLDER}}}}"
             )
         return path
+
+
+def refuse_for_real_nodes(pod: Pod) -> None:
+    """A network plugin or a proxy tolerates every taint, wants to be root, and would be meant for the whole machine."""
+    owner = pod.metadata.controller
+    if owner is not None and owner.kind == "DaemonSet":
+        raise CannotStart(
+            f"pods of a DaemonSet, such as {owner.name}, serve real nodes and are not started on one of processes; "
+            f"to keep them off, exclude the label {KIND} in their node affinity"
+        )
 
 
 def _configuration(pod: Pod, found: Sources) -> list[str]:

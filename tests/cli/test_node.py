@@ -1,0 +1,63 @@
+"""`tarragon node` at a prompt: what it refuses, and hollow nodes. tests/real has the rest."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+
+import pytest
+
+from tarragon.cluster.access import kubeconfig
+from tarragon.cluster.http import Http
+from tarragon.kube.core import NODES
+from tarragon.kube.meta import Key
+from tests.cli.conftest import Shell
+from tools.controlplane import ControlPlane
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--name", "Worker_1"], "'Worker_1' is no name of a node"),
+        (["--taint", "gpu"], "'gpu' is no taint; write KEY=VALUE:NoSchedule"),
+        (["--taint", "gpu=1:Never"], "is no taint"),
+        (["--cpu", "many"], "cpu: 'many' is no quantity"),
+        (["--resource", "nvidia.com/gpu=-1"], "nvidia.com/gpu: must be 0 or more, not -1"),
+        (["--env", "tensorflow=/nowhere/at/all"], "/nowhere/at/all is no folder that is there"),
+        (["--address", "::"], "is every address of this machine"),
+        (["--address", "here"], "'here' does not appear to be an IPv4 or IPv6 address"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_words(shell: Shell, words: list[str], told: str) -> None:
+    ended = shell("node", "--kubeconfig", shell.file("config", CONFIG), *words)
+
+    assert ended.code == 2
+    assert told in ended.err
+
+
+CONFIG = json.dumps(
+    {
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+)
+
+
+@pytest.mark.real
+async def test_hollow_nodes_are_there_until_they_are_ended(shell: Shell, control_plane: ControlPlane) -> None:
+    config = str(control_plane.kubeconfig)
+    going = shell.start("node", "--kubeconfig", config, "--name", "cli", "--hollow", "2", "--cpu", "7")
+    going.until("ready  2 hollow nodes")
+    async with Http(kubeconfig({}, path=control_plane.kubeconfig).server, random.Random(1)) as cluster:
+        nodes = [await cluster.get(NODES, Key("", name)) for name in ("cli-0", "cli-1")]
+        going.signal(signal.SIGTERM)
+        ended = going.ended()
+        for node in nodes:
+            await cluster.delete(NODES, node.metadata.key)
+
+    assert ended.code == 0
+    assert [node.status.allocatable["cpu"] for node in nodes] == ["7", "7"]
+    assert all(node.is_ready for node in nodes)
