@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal
 
-from tarragon.base.quantity import milli
 from tarragon.kube.codec import moment
+from tarragon.localcluster.amounts import canonical
 from tarragon.localcluster.openapi import OBJECT_META, REFERENCE, built_in_names, built_in_schemas
 
 Kind = Literal["object", "map", "array", "string", "integer", "number", "boolean", "any", "special"]
@@ -27,6 +27,7 @@ _JSON_NAMES: Mapping[type, str] = {
     dict: "object",
     type(None): "null",
 }
+_MICROSECONDS = re.compile(r".{19}\.\d{6}(Z|[+-]\d\d:\d\d)")
 _OPAQUE = ("FieldsV1", "JSONSchemaProps", "JSON", "RawExtension")
 """Definitions whose content is anybody's, or checked elsewhere."""
 
@@ -245,10 +246,18 @@ def _field(schema: Mapping[str, Any]) -> Shape:
 def _quantity(value: Any) -> str:
     text = value if isinstance(value, str) else str(value)
     try:
-        milli("-" if isinstance(value, bool | list | dict) else text)
+        return canonical("-" if isinstance(value, bool | list | dict) else text)
     except ValueError as error:
         expression = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
         raise ValueError(f"quantities must match the regular expression '{expression}'") from error
+
+
+def _micro_time(value: Any) -> str:
+    """Six decimals, no more and no less: clients that write others are refused by every real server."""
+    text = _time(value)
+    if not _MICROSECONDS.fullmatch(text):
+        layout = "2006-01-02T15:04:05.000000Z07:00"
+        raise ValueError(f'parsing time "{value}" as "{layout}": cannot parse "{text[19:]}" as ".000000"')
     return text
 
 
@@ -283,7 +292,7 @@ def _base64(value: Any) -> str:
 
 _SPECIAL: Mapping[str, Callable[[Any], Any]] = {
     "IntOrString": _int_or_string,
-    "MicroTime": _time,
+    "MicroTime": _micro_time,
     "Quantity": _quantity,
     "Time": _time,
 }

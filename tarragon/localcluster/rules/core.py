@@ -6,11 +6,14 @@ import base64
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tarragon.base.quantity import milli
 from tarragon.localcluster.faults import Fault, duplicate, forbidden_value, invalid_value, required, unsupported
 from tarragon.localcluster.rules import names
 
 Json = dict[str, Any]
 
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_AFFINITY_SECONDS = 10_800
 _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _LARGEST_PORT = 65535
 _DATA_LIMIT = 1024 * 1024
@@ -26,7 +29,9 @@ def prepare_service(service: Json) -> None:
 def default_service(service: Json, _: Mapping[str, Any]) -> None:
     spec = service.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
-    spec.setdefault("sessionAffinity", "None")
+    if spec.setdefault("sessionAffinity", "None") == "ClientIP":
+        affinity = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
+        affinity.setdefault("timeoutSeconds", _AFFINITY_SECONDS)
     if spec.get("clusterIP"):
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
     for port in spec.get("ports") or ():
@@ -41,6 +46,9 @@ def service_faults(service: Mapping[str, Any]) -> Iterator[Fault]:
         yield required("spec.ports")
     if spec["type"] not in _SERVICE_TYPES:
         yield unsupported("spec.type", spec["type"], _SERVICE_TYPES)
+    if spec["type"] == "ExternalName" and not spec.get("externalName"):
+        yield required("spec.externalName")
+    yield from _selector_faults(spec.get("selector") or {})
     taken: set[Any] = set()
     for index, port in enumerate(ports):
         place = f"spec.ports[{index}]"
@@ -140,8 +148,11 @@ def claim_faults(claim: Mapping[str, Any]) -> Iterator[Fault]:
     for mode in modes:
         if mode not in _ACCESS_MODES:
             yield unsupported("spec.accessModes", mode, _ACCESS_MODES)
-    if not ((spec.get("resources") or {}).get("requests") or {}).get("storage"):
+    storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if not storage:
         yield required("spec.resources[storage]")
+    elif milli(storage) <= 0:
+        yield invalid_value("spec.resources[storage]", storage, "must be greater than zero")
 
 
 def claim_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
@@ -221,8 +232,21 @@ def _service_port_faults(place: str, port: Mapping[str, Any], *, is_alone: bool)
             yield required(f"{place}.name")
     elif words := names.label(port["name"]):
         yield invalid_value(f"{place}.name", port["name"], words)
-    if not 0 < port.get("port", 0) <= _LARGEST_PORT:
-        yield invalid_value(f"{place}.port", port.get("port", 0), f"must be between 1 and {_LARGEST_PORT}, inclusive")
+    for field in ("port", "targetPort"):
+        number = port.get(field, 0)
+        if isinstance(number, str):
+            yield from (invalid_value(f"{place}.{field}", number, words) for words in names.port_name(number))
+        elif not 0 < number <= _LARGEST_PORT:
+            yield invalid_value(f"{place}.{field}", number, f"must be between 1 and {_LARGEST_PORT}, inclusive")
+    if port["protocol"] not in _PROTOCOLS:
+        yield unsupported(f"{place}.protocol", port["protocol"], _PROTOCOLS)
+
+
+def _selector_faults(selector: Mapping[str, str]) -> Iterator[Fault]:
+    for key, value in selector.items():
+        for text, words in ((key, names.qualified(key)), (value, names.label_value(value))):
+            if words:
+                yield invalid_value("spec.selector", text, words)
 
 
 def _key_faults(path: str, data: Mapping[str, str]) -> Iterator[Fault]:

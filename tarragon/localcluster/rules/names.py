@@ -13,6 +13,7 @@ _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _PATH_SEGMENT_BANNED = ("/", "%")
 _LONGEST_LABEL = 63
+_LONGEST_PORT_NAME = 15
 _LONGEST_SUBDOMAIN = 253
 
 
@@ -93,6 +94,22 @@ def label_value(value: str) -> str:
         "start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for "
         "validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
     )
+
+
+def port_name(name: str) -> list[str]:
+    """Everything that is wrong with a port's name."""
+    if len(name) > _LONGEST_PORT_NAME:
+        return [f"must be no more than {_LONGEST_PORT_NAME} characters"]
+    told = []
+    if not re.fullmatch(r"[-a-z0-9]+", name):
+        told.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search(r"[a-z]", name):
+        told.append("must contain at least one letter (a-z)")
+    if "--" in name:
+        told.append("must not contain consecutive hyphens")
+    if name.startswith("-") or name.endswith("-"):
+        told.append("must not begin or end with a hyphen")
+    return told
 
 
 def config_key(key: str) -> str:

@@ -5,6 +5,7 @@ Left out: the service account volume that an admission plug-in adds.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,7 +20,8 @@ from tarragon.localcluster.faults import (
     shown,
     unsupported,
 )
-from tarragon.localcluster.rules import names
+from tarragon.localcluster.rules import names, probes, resources, tolerations, volumes
+from tarragon.localcluster.shape import fit, shape_of
 
 Json = dict[str, Any]
 
@@ -28,7 +30,7 @@ _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _LARGEST_PORT = 65535
-_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _CHANGEABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -40,7 +42,7 @@ def prepare_create(pod: Json) -> None:
     """Fill in defaults and the first status."""
     spec = pod.setdefault("spec", {})
     _default_spec(spec)
-    _tolerate_trouble(spec)
+    tolerations.tolerate_trouble(spec)
     pod["status"] = {"phase": "Pending", "qosClass": quality_of_service(spec)}
 
 
@@ -50,17 +52,23 @@ def prepare_update(pod: Json, _: Mapping[str, Any]) -> None:
 
 def faults(pod: Mapping[str, Any]) -> Iterator[Fault]:
     spec = pod["spec"]
-    volumes = [volume.get("name", "") for volume in spec.get("volumes") or ()]
-    yield from _name_faults("spec.volumes", volumes)
+    known = [volume.get("name", "") for volume in spec.get("volumes") or ()]
+    yield from _name_faults("spec.volumes", known)
+    yield from volumes.faults("spec.volumes", spec.get("volumes") or ())
+    yield from tolerations.faults("spec.tolerations", spec.get("tolerations") or ())
     containers = spec.get("containers") or []
     if not containers:
         yield required("spec.containers")
-    yield from _container_faults("spec.containers", containers, set(volumes))
-    yield from _container_faults("spec.initContainers", spec.get("initContainers") or [], set(volumes))
+    yield from _container_faults("spec.containers", containers, set(known))
+    first = spec.get("initContainers") or []
+    yield from _container_faults("spec.initContainers", first, set(known))
+    yield from _shared_name_faults("spec.initContainers", first, containers)
     if spec["restartPolicy"] not in _RESTART_POLICIES:
         yield unsupported("spec.restartPolicy", spec["restartPolicy"], _RESTART_POLICIES)
     if spec["dnsPolicy"] not in _DNS_POLICIES:
         yield unsupported("spec.dnsPolicy", spec["dnsPolicy"], _DNS_POLICIES)
+    if spec["dnsPolicy"] == "None" and not spec.get("dnsConfig"):
+        yield required("spec.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
     yield from _spec_value_faults(spec)
 
 
@@ -75,6 +83,8 @@ def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fa
     yield from _toleration_faults(after, before)
     changed = sorted(_differences("spec", _unchangeable(before), _unchangeable(after)))
     if changed:
+        changed = sorted(_differences("spec", _unchangeable(_as_written_now(old)), _unchangeable(after)))
+    if changed:
         yield forbidden_value("spec", f"{_CHANGEABLE}\n  changed: {', '.join(changed)}")
 
 
@@ -82,8 +92,8 @@ def quality_of_service(spec: Mapping[str, Any]) -> str:
     """Guaranteed, Burstable or BestEffort, by cpu and memory of all containers."""
     requests, limits, is_guaranteed = False, False, True
     for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
-        resources = container.get("resources") or {}
-        wanted, bounds = _computed(resources.get("requests")), _computed(resources.get("limits"))
+        asked = container.get("resources") or {}
+        wanted, bounds = _computed(asked.get("requests")), _computed(asked.get("limits"))
         requests, limits = requests or bool(wanted), limits or bool(bounds)
         if len(bounds) < 2 or wanted != bounds:  # noqa: PLR2004 - cpu and memory, both of them
             is_guaranteed = False
@@ -103,18 +113,11 @@ def _default_spec(spec: Json) -> None:
     spec["serviceAccountName"] = spec["serviceAccount"] = account
     for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
         _default_container(container)
+        for port in container.get("ports") or ():
+            if spec.get("hostNetwork") and port.get("containerPort"):
+                port.setdefault("hostPort", port["containerPort"])
     for volume in spec.get("volumes") or ():
-        _default_volume(volume)
-
-
-def _tolerate_trouble(spec: Json) -> None:
-    """A node in trouble keeps its pods for five minutes, unless they say otherwise: an admission plug-in's default."""
-    own = list(spec.get("tolerations") or ())
-    for key in _TROUBLES:
-        said = (one for one in own if (one.get("key") or key) == key)
-        if not any((one.get("effect") or "NoExecute") == "NoExecute" for one in said):
-            trouble = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-            spec["tolerations"] = [*(spec.get("tolerations") or ()), trouble]
+        volumes.default_volume(volume)
 
 
 def _default_container(container: Json) -> None:
@@ -123,54 +126,41 @@ def _default_container(container: Json) -> None:
     tag = str(container.get("image", "")).rpartition("/")[2].partition(":")[2]
     is_moving = "@" not in str(container.get("image", "")) and tag in {"", "latest"}
     container.setdefault("imagePullPolicy", "Always" if is_moving else "IfNotPresent")
-    resources = container.setdefault("resources", {})
-    if resources.get("limits"):
-        resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+    asked = container.setdefault("resources", {})
+    if asked.get("limits"):
+        asked["requests"] = {**asked["limits"], **(asked.get("requests") or {})}
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
     for variable in container.get("env") or ():
-        if (field := (variable.get("valueFrom") or {}).get("fieldRef")) is not None:
-            field.setdefault("apiVersion", "v1")
-    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if container.get(probe) is not None:
-            _default_probe(container[probe])
+        source = variable.get("valueFrom") or {}
+        if source.get("fieldRef") is not None:
+            source["fieldRef"].setdefault("apiVersion", "v1")
+        if source.get("resourceFieldRef") is not None:
+            source["resourceFieldRef"].setdefault("divisor", "0")
+        if variable.get("value") == "":
+            del variable["value"]
+    probes.default_handlers(container)
 
 
-def _default_probe(probe: Json) -> None:
-    for field, value in (
-        ("timeoutSeconds", 1),
-        ("periodSeconds", 10),
-        ("successThreshold", 1),
-        ("failureThreshold", 3),
-    ):
-        probe.setdefault(field, value)
-    if probe.get("httpGet") is not None:
-        probe["httpGet"].setdefault("path", "/")
-        probe["httpGet"].setdefault("scheme", "HTTP")
-
-
-def _default_volume(volume: Json) -> None:
-    if not volume.keys() - {"name"}:
-        volume["emptyDir"] = {}
-    for source in ("configMap", "secret", "projected", "downwardAPI"):
-        if volume.get(source) is not None:
-            volume[source].setdefault("defaultMode", 0o644)
-    if volume.get("hostPath") is not None:
-        volume["hostPath"].setdefault("type", "")
-
-
-def _container_faults(path: str, containers: list[Json], volumes: set[str]) -> Iterator[Fault]:
+def _container_faults(path: str, containers: list[Json], known: set[str]) -> Iterator[Fault]:
     yield from _name_faults(path, [container.get("name", "") for container in containers])
     for index, container in enumerate(containers):
         place = f"{path}[{index}]"
         if not container.get("image"):
             yield required(f"{place}.image")
+        elif container["image"].strip() != container["image"]:
+            words = "must not have leading or trailing whitespace"
+            yield invalid_value(f"{place}.image", container["image"], words)
         if container["imagePullPolicy"] not in _PULL_POLICIES:
             yield unsupported(f"{place}.imagePullPolicy", container["imagePullPolicy"], _PULL_POLICIES)
+        if (policy := container["terminationMessagePolicy"]) not in _MESSAGE_POLICIES:
+            words = "must be 'File' or 'FallbackToLogsOnError'"
+            yield invalid_value(f"{place}.terminationMessagePolicy", policy, words)
         yield from _port_faults(f"{place}.ports", container.get("ports") or ())
         yield from _env_faults(f"{place}.env", container.get("env") or ())
-        yield from _mount_faults(f"{place}.volumeMounts", container.get("volumeMounts") or (), volumes)
-        yield from _resource_faults(f"{place}.resources", container["resources"])
+        yield from _mount_faults(f"{place}.volumeMounts", container.get("volumeMounts") or (), known)
+        yield from probes.faults(place, container)
+        yield from resources.faults(f"{place}.resources", container["resources"])
 
 
 def _name_faults(path: str, found: list[str]) -> Iterator[Fault]:
@@ -185,8 +175,22 @@ def _name_faults(path: str, found: list[str]) -> Iterator[Fault]:
         seen.add(name)
 
 
+def _shared_name_faults(path: str, first: list[Json], containers: list[Json]) -> Iterator[Fault]:
+    taken = {container.get("name") for container in containers}
+    for index, container in enumerate(first):
+        if container.get("name") and container["name"] in taken:
+            yield duplicate(f"{path}[{index}].name", container["name"])
+
+
 def _port_faults(path: str, ports: list[Json] | tuple[()]) -> Iterator[Fault]:
+    taken: set[str] = set()
     for index, port in enumerate(ports):
+        name = port.get("name") or ""
+        if wrong := names.port_name(name) if name else []:
+            yield from (invalid_value(f"{path}[{index}].name", name, words) for words in wrong)
+        elif name and name in taken:
+            yield duplicate(f"{path}[{index}].name", name)
+        taken.add(name)
         number = port.get("containerPort", 0)
         if not number:
             yield required(f"{path}[{index}].containerPort")
@@ -213,12 +217,12 @@ def _env_faults(path: str, variables: list[Json] | tuple[()]) -> Iterator[Fault]
             yield invalid_value(f"{path}[{index}].valueFrom", "", words)
 
 
-def _mount_faults(path: str, mounts: list[Json] | tuple[()], volumes: set[str]) -> Iterator[Fault]:
+def _mount_faults(path: str, mounts: list[Json] | tuple[()], known: set[str]) -> Iterator[Fault]:
     taken: set[str] = set()
     for index, mount in enumerate(mounts):
         if not mount.get("name"):
             yield required(f"{path}[{index}].name")
-        elif mount["name"] not in volumes:
+        elif mount["name"] not in known:
             yield not_found_value(f"{path}[{index}].name", mount["name"])
         place = mount.get("mountPath")
         if not place:
@@ -226,17 +230,6 @@ def _mount_faults(path: str, mounts: list[Json] | tuple[()], volumes: set[str]) 
         elif place in taken:
             yield invalid_value(f"{path}[{index}].mountPath", place, "must be unique")
         taken.add(place or "")
-
-
-def _resource_faults(path: str, resources: Mapping[str, Any]) -> Iterator[Fault]:
-    limits = resources.get("limits") or {}
-    for field in ("limits", "requests"):
-        for name, amount in (resources.get(field) or {}).items():
-            if milli(amount) < 0:
-                yield invalid_value(f"{path}.{field}[{name}]", amount, "must be greater than or equal to 0")
-            elif field == "requests" and name in limits and milli(amount) > milli(limits[name]):
-                words = f"must be less than or equal to {name} limit of {limits[name]}"
-                yield invalid_value(f"{path}.requests", amount, words)
 
 
 def _spec_value_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
@@ -291,6 +284,17 @@ def _unchangeable(spec: Mapping[str, Any]) -> Json:
             {name: value for name, value in container.items() if name != "image"} for container in spec.get(field) or ()
         ]
     return rest
+
+
+def _as_written_now(pod: Mapping[str, Any]) -> Json:
+    """The spec of a stored pod in today's spelling: an earlier version of this program may have had another."""
+    shape = shape_of("", "v1", "Pod")
+    again = copy.deepcopy(dict(pod))
+    if shape is not None:
+        fit(shape, again)
+    _default_spec(again["spec"])
+    spec: Json = again["spec"]
+    return spec
 
 
 def _differences(path: str, before: Any, after: Any) -> Iterator[str]:
