@@ -12,6 +12,7 @@ from tarragon.job.member import End, Fate, Member
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase, Signal, after
 from tarragon.job.status import FirstFailure, JobStatus, ReplicaCounts
+from tarragon.kube.codec import timestamp
 from tarragon.plan.limits import Limit, reached
 from tarragon.plan.obstacles import obstructed, unobstructed
 from tarragon.plan.records import recorded, settled
@@ -65,7 +66,9 @@ def admitted(scene: Scene, status: JobStatus) -> JobStatus:
         held = f"; no more of them: {admission.wait.message}" if admission.wait is not None else ""
         said = Said(conditions.ADMITTED, True, ADMITTED, f"{total} of {total} replicas have their places{held}")
     elif admission.wait is not None:
-        said = Said(conditions.ADMITTED, False, admission.wait.code, admission.wait.message)
+        retry = admission.retry
+        again = f"; tried again at {timestamp(retry.after)}" if retry is not None and scene.now < retry.after else ""
+        said = Said(conditions.ADMITTED, False, admission.wait.code, admission.wait.message + again)
     else:
         said = Said(conditions.ADMITTED, False, QUEUED, "it waits for its turn")
     return replace(status, conditions=with_condition(status.conditions, said, scene.now))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.job.status import Obstacle
+from tarragon.job.status import Admission, Obstacle, Retry, Wait
 from tarragon.kube.codec import timestamp
 from tarragon.plan.step import REFUSED, Refusal
 from tests.plan.world import START, World, is_idle, manifest
@@ -124,6 +124,18 @@ def test_a_gang_that_lost_its_places_sends_its_pods_away_and_waits_with_the_word
     assert waits is not None
     assert (waits.is_true, waits.reason, waits.message) == (False, "Refused", QUOTA)
     assert is_idle(world.decide())
+
+
+def test_a_gang_that_rests_says_until_when() -> None:
+    world = half_made()
+    world.settle()
+    retry = Retry(count=1, after=world.now + dt.timedelta(seconds=60))
+    world.write_admission(Admission(queued=world.now, wait=Wait(code="Refused", message=QUOTA), retry=retry))
+    world.settle()
+    waits = world.status.condition("Admitted")
+
+    assert waits is not None
+    assert waits.message == f"{QUOTA}; tried again at 2026-11-21T10:01:00Z"
 
 
 def test_a_gang_whose_name_somebody_has_is_not_begun() -> None:

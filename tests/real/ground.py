@@ -136,6 +136,11 @@ class Ground:
         """How often a pod of each name was made, by the audit log."""
         return Counter(event["objectRef"]["name"] for event in self.asked("create", "pods", 201))
 
+    async def until_asked(self, verb: str, plural: str, code: int) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not self.asked(verb, plural, code):
+                await self._clock.sleep(0.1)
+
     def asked(self, verb: str, plural: str, code: int) -> list[Json]:
         """Requests for this namespace's objects that were answered so, by the audit log."""
         return [
@@ -144,7 +149,7 @@ class Ground:
             if event["verb"] == verb
             and event.get("objectRef", {}).get("resource") == plural
             and event["objectRef"].get("namespace") == self.namespace
-            and "subresource" not in event["objectRef"]
+            and event["objectRef"].get("subresource", "status") == "status"
             and event.get("responseStatus", {}).get("code") == code
         ]
 

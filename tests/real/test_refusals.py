@@ -157,6 +157,31 @@ async def test_permissions_that_are_withdrawn_stop_new_pods_only_and_given_back_
         assert set(ground.made().values()) == {1}
 
 
+async def test_an_operator_that_may_do_nothing_for_a_while_goes_on_where_it_was(control_plane: ControlPlane) -> None:
+    async with a_ground(control_plane, "nothing") as ground:
+        await ground.node("n")
+        user = ground.name("operator")
+        rules = [
+            {"apiGroups": [each.group], "resources": [each.resource], "verbs": [*each.verbs]} for each in permissions()
+        ]
+        await grant(ground, "all", user, rules)
+        ground.start_operator(SHORT, config=control_plane.user(user))
+        await ground.submit("before", Worker=group(2))
+        await ground.until(lambda: ground.status("before").ready == 2)
+
+        await ground.delete(BINDINGS, ground.name("all"))
+        await ground.submit("after", PS=group(1), Worker=group(1))
+        await ground.ends("before-worker-0")
+        # Its watches were begun while it was allowed to, so it sees what it may not write about.
+        await ground.until_asked("patch", "tfjobs", 403)
+        assert ground.phase("before") == "Running"
+
+        await bind(ground, "all", user)
+        await ground.until_phase("before", "Succeeded")
+        await ground.until(lambda: ground.status("after").ready == 2)
+        assert set(ground.made().values()) == {1}
+
+
 async def test_a_job_that_is_deleted_in_the_foreground_makes_nothing_new_and_goes_after_its_pods(
     control_plane: ControlPlane,
 ) -> None:
