@@ -13,6 +13,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from tarragon.kube.core import (
     SERVICES,
 )
 from tarragon.kube.meta import Key, Resource
+from tarragon.localcluster.kubelet.kubelet import end_everything
 from tests.conftest import ROOT
 from tests.kubelet.builders import container_json, pod_json
 from tools.controlplane import ControlPlane
@@ -171,28 +173,36 @@ class Machine:
                 await SystemClock().sleep(0.1)
 
     async def clean(self) -> None:
+        """Nothing of it runs any more, whatever the test has come to."""
+        if self._process is not None:
+            await self.end()
+        for folder in (self.folder / "home").glob("clusters/*/[!_]*"):
+            if folder.is_dir():
+                await end_everything(folder, SystemClock())
         for pod in (await self.cluster.list(ANY_POD, Selection(namespace=self.namespace))).items:
             with contextlib.suppress(NotFound):
                 name = pod["metadata"]["name"]
                 await self.cluster.delete(PODS, Key(self.namespace, name), DeleteOptions(grace_seconds=0))
-        if self._process is None:
-            await self.start()  # to end what runs
-        await self.cluster.delete(NODES, Key("", NODE))
-        while [path for path in (self.folder / "home").glob("clusters/*/*/pods/*") if not path.name.startswith(".")]:
-            await SystemClock().sleep(0.05)
-        await self.end()
+        with contextlib.suppress(NotFound):
+            await self.cluster.delete(NODES, Key("", NODE))
+
+
+@contextlib.asynccontextmanager
+async def machine_of(plane: ControlPlane, folder: Path, namespace: str) -> AsyncIterator[Machine]:
+    async with Http(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1)) as cluster:
+        machine = Machine(plane, cluster, folder, namespace)
+        try:
+            yield machine
+        finally:
+            await machine.clean()
 
 
 @pytest.fixture
-async def machine(
-    control_plane: ControlPlane, tmp_path: Path, request: pytest.FixtureRequest
-) -> AsyncIterator[Machine]:
-    namespace = f"node-{random.Random(request.node.name).randrange(10**9)}"
-    async with Http(kubeconfig({}, path=control_plane.kubeconfig).server, random.Random(1)) as cluster:
-        await cluster.create(NAMESPACES, {"metadata": {"name": namespace}})
-        machine = Machine(control_plane, cluster, tmp_path, namespace)
+async def machine(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Machine]:
+    namespace = f"node-{uuid.uuid4().hex[:8]}"
+    async with machine_of(control_plane, tmp_path, namespace) as machine:
+        await machine.cluster.create(NAMESPACES, {"metadata": {"name": namespace}})
         yield machine
-        await machine.clean()
 
 
 def is_ready(node: Json) -> bool:
@@ -358,15 +368,13 @@ async def test_the_rights_of_a_node_are_enough(tmp_path: Path) -> None:
     plane = ControlPlane.start(tmp_path / "plane", arguments=["--enable-admission-plugins=NodeRestriction"])
     try:
         config = plane.user(f"system:node:{NODE}", ["system:nodes"])
-        async with Http(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1)) as cluster:
-            machine = Machine(plane, cluster, tmp_path, "default")
+        async with machine_of(plane, tmp_path, "default") as machine:
             await machine.start(config, "--client-ca-file", str(tmp_path / "plane/ca.crt"))
             await machine.taints()
             await machine.run("echo fine")
             await machine.phase("Succeeded")
             said = await machine.log()
-            lease = await cluster.get(LEASES.reading(dict), Key("kube-node-lease", NODE))
-            await machine.clean()
+            lease = await machine.cluster.get(LEASES.reading(dict), Key("kube-node-lease", NODE))
         refused = [event for event in plane.audit() if event["user"]["username"] == f"system:node:{NODE}"]
         refused = [event for event in refused if event["responseStatus"].get("code") == 403]
     finally:
@@ -382,18 +390,19 @@ async def test_the_role_that_comes_with_it_is_enough_and_not_more(tmp_path: Path
     account = "system:serviceaccount:tarragon-system:tarragon-node"
     plane = ControlPlane.start(tmp_path / "plane")
     try:
-        async with Http(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1)) as cluster:
-            await cluster.create(NAMESPACES, {"metadata": {"name": "tarragon-system"}})
+        async with machine_of(plane, tmp_path, "default") as machine:
+            await machine.cluster.create(NAMESPACES, {"metadata": {"name": "tarragon-system"}})
             for document in yaml.safe_load_all((ROOT / "deploy/node/permissions.yaml").read_text()):
-                await cluster.create(resource_of(document), document)
-            machine = Machine(plane, cluster, tmp_path, "default")
+                await machine.cluster.create(resource_of(document), document)
             await machine.start(plane.user(account))
             await machine.taints()
             await machine.end()
             await machine.start(plane.user(account))
             await life_with_everything(machine)
-            await machine.clean()
-            rules = [*await rules_of(cluster, "ClusterRole", ""), *await rules_of(cluster, "Role", "kube-node-lease")]
+            rules = [
+                *await rules_of(machine.cluster, "ClusterRole", ""),
+                *await rules_of(machine.cluster, "Role", "kube-node-lease"),
+            ]
         events = [event for event in plane.audit() if event["user"]["username"] == account]
     finally:
         plane.stop()

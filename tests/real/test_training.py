@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tarragon.base.clock import SystemClock
+from tarragon.localcluster.kubelet.kubelet import end_everything
 from tests.conftest import ROOT
 from tools.controlplane import ControlPlane
 
@@ -91,9 +94,17 @@ def end(process: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM)
     process.communicate(timeout=60)
 
 
+def end_replicas(home: Path) -> None:
+    """What a test that has failed leaves running."""
+    for folder in home.glob("clusters/*/[!_]*"):
+        if folder.is_dir():
+            asyncio.run(end_everything(folder, SystemClock()))
+
+
 @pytest.fixture
 def site(own_control_plane: ControlPlane, tmp_path: Path) -> Iterator[Site]:
     with ExitStack() as ending:
+        ending.callback(end_replicas, tmp_path / "home")
         site = Site(own_control_plane, tmp_path, ending)
         site.kubectl("create", "-f", str(ROOT / "deploy/crd-tfjobs.kubeflow.org.yaml"))
         site.kubectl("wait", "--for=condition=Established", "crd/tfjobs.kubeflow.org", "--timeout=60s")
