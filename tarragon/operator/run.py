@@ -11,10 +11,9 @@ import structlog
 from structlog.contextvars import bind_contextvars
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
+from tarragon.cluster.errors import ApiError, Conflict, Unavailable
 from tarragon.cluster.lease import LeaseLost
 from tarragon.cluster.port import Cluster
-from tarragon.cluster.reflector import Trouble
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import Pod, Service
@@ -24,6 +23,7 @@ from tarragon.operator.gather import World
 from tarragon.operator.meter import Meter, Unmeasured
 from tarragon.operator.reconcile import Means, reconcile
 from tarragon.operator.recorder import Recorder
+from tarragon.operator.troubles import Troubles
 from tarragon.operator.watchdog import LONGEST_PAUSE, Watchdog
 from tarragon.operator.workqueue import WorkQueue
 from tarragon.plan.step import Settings
@@ -91,9 +91,10 @@ class Operator:
 
     async def follow(self) -> None:
         """Keep the caches up to date, for ever. Decides and writes nothing."""
+        troubles = Troubles(self._clock)
         async with asyncio.TaskGroup() as tasks:
             for cache in self._world.caches:
-                cache.on_trouble(_tell)
+                cache.on_trouble(troubles.tell)
                 tasks.create_task(cache.run())
 
     async def synced(self) -> None:
@@ -282,18 +283,3 @@ class Operator:
         finally:
             for task in waits:
                 task.cancel()
-
-
-def _tell(trouble: Trouble) -> None:
-    log.warning("watch", trouble=str(trouble), remedy=_remedy(trouble.error))
-
-
-def _remedy(error: Exception) -> str:
-    """What whoever installs us may have left out."""
-    match error:
-        case NotFound():
-            return "is its CustomResourceDefinition installed? It stands in deploy/"
-        case Forbidden():
-            return "has our service account its roles? They stand in deploy/"
-        case _:
-            return "none is needed if it passes"

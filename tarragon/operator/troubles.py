@@ -1,0 +1,42 @@
+"""Troubles of watches as log lines: each when it begins, and what goes on in the same words only now and then."""
+
+from __future__ import annotations
+
+import structlog
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import Forbidden, NotFound
+from tarragon.cluster.reflector import FIRST_PAUSE, Trouble
+
+AGAIN_SECONDS = 600.0
+"""A permission that is not given on purpose is refused twice a minute, for ever."""
+
+log = structlog.get_logger(__name__)
+
+
+class Troubles:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._told: dict[tuple[str, str], float] = {}
+
+    def tell(self, trouble: Trouble) -> None:
+        now = self._clock.monotonic()
+        self._told = {what: at for what, at in self._told.items() if now - at < AGAIN_SECONDS}
+        what = trouble.resource, str(trouble.error)
+        # A short pause is the first one after a time of quiet.
+        if what in self._told and trouble.pause > FIRST_PAUSE:
+            log.debug("watch", trouble=str(trouble))
+            return
+        self._told[what] = now
+        log.warning("watch", trouble=str(trouble), remedy=_remedy(trouble.error))
+
+
+def _remedy(error: Exception) -> str:
+    """What whoever installs us may have left out."""
+    match error:
+        case NotFound():
+            return "is its CustomResourceDefinition installed? It stands in deploy/"
+        case Forbidden():
+            return "has our service account its roles? They stand in deploy/"
+        case _:
+            return "none is needed if it passes"
