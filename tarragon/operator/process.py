@@ -131,7 +131,7 @@ class Process:
     async def _end(self, life: asyncio.Task[None]) -> None:
         """Finish what is being written, then let the next one begin."""
         self._operator.stop()
-        if self.lease is None or self.lease.is_held:
+        if self._operator.is_leading:
             log.info("ending: finishing what is being written")
             try:
                 await within(self._clock, self._settings.grace, asyncio.shield(life))

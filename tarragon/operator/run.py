@@ -122,6 +122,11 @@ class Operator:
             self._is_leading = False
             self._meter.leads(False)
 
+    @property
+    def is_leading(self) -> bool:
+        """Whether `lead` is at work: it decides, or ends what it has begun."""
+        return self._is_leading
+
     def leave(self, left_to: Mapping[str, str]) -> None:
         """By kind, who else keeps its jobs from now on; nobody means that they are ours."""
         kinds = {*left_to, *self._world.settings.left_to}

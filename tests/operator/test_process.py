@@ -187,6 +187,20 @@ async def test_it_can_end_before_it_ever_began(stage: Stage) -> None:
         assert holder(stage) == ""
 
 
+async def test_alone_on_a_cluster_it_can_end_before_it_ever_began(stage: Stage) -> None:
+    async with a_process(stage, "a", WithoutPods(stage.world.client), claim=None, grace=600) as a:
+        await until(stage, lambda: a.asks("/readyz") == Answer(503, b"pods: not listed yet\n"))
+        await a.ends()
+
+
+async def test_alone_on_a_cluster_it_needs_no_lease(stage: Stage) -> None:
+    async with a_process(stage, "a", claim=None) as a:
+        await stage.submit("j", Worker=group(1))
+        await stage.until_pods("j-worker-0")
+        await a.ends()
+        assert holder(stage) == ""
+
+
 async def test_who_cannot_see_pods_does_not_lead(stage: Stage) -> None:
     async with a_process(stage, "blind", WithoutPods(stage.world.client)) as blind, a_process(stage, "b"):
         await stage.world.until(lambda: holder(stage) == "b")

@@ -9,17 +9,19 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from tarragon.cluster.lease import HELD
+from tarragon.cluster.port import DeleteOptions, Selection
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import micro_timestamp, moment
-from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES, PODS
-from tarragon.kube.meta import Key
-from tests.deploy.stage import PATIENCE, QUICK, OperatorProcess, Stage, a_stage, group
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES, PODS, SERVICES
+from tarragon.kube.meta import AnyObject, Key
+from tests.deploy.stage import PATIENCE, QUICK, TFJOBS, OperatorProcess, Stage, a_stage, group
 from tools.controlplane import ControlPlane
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(180)]
@@ -27,6 +29,7 @@ pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(180)]
 Json = dict[str, Any]
 LEASE = Key("default", "tarragon")
 LEASE_SECONDS = 3.0
+RENEW_SECONDS = 2.0
 RETRY_SECONDS = 0.4
 BREATH = 2.0
 """Seconds that a busy machine may add to any promise."""
@@ -52,8 +55,11 @@ async def stage(plane: ControlPlane) -> AsyncIterator[Stage]:
         # As a controller would that does not run here: the node is ready.
         await stage.http.patch(NODES, Key("", "n"), {"spec": {"taints": None}})
         yield stage
-        await stage.kubectl("delete", "tfjobs,pods,services", "--all", "--grace-period=0", "--force")
-        await stage.kubectl("delete", "leases", "--all")
+        await stage.close()
+        for resource in (kind.reading(AnyObject) for kind in (TFJOBS, PODS, SERVICES, LEASES)):
+            found = await stage.http.list(resource, Selection(namespace="default"))
+            now = DeleteOptions(grace_seconds=0)
+            await asyncio.gather(*(stage.http.delete(resource, one.metadata.key, now) for one in found.items))
 
 
 async def operator(stage: Stage, name: str, *flags: str) -> OperatorProcess:
@@ -152,6 +158,25 @@ async def test_a_leader_that_is_told_to_end_hands_over_at_once(stage: Stage) -> 
     assert uids(stage) == pods
     await stage.ends("j-worker-0", 0)
     await stage.until_state("j", "Succeeded")
+
+
+async def test_a_flood_of_jobs_does_not_hold_up_the_renewals(stage: Stage) -> None:
+    one = await operator(stage, "busy")
+    await stage.until(lambda: one.is_leading)
+    began = stage.clock.now()
+    await asyncio.gather(*(stage.submit(f"job-{number}", Worker=group(1, cpu="1m")) for number in range(300)))
+    seen = stage.jobs.objects
+    await stage.until(lambda: len(seen) == 300 and all(found.status for found in seen.values()))
+
+    renewals = [
+        moment(event["requestReceivedTimestamp"])
+        for event in stage.asked_by("busy")
+        if event["verb"] == "patch" and event["objectRef"]["resource"] == "leases"
+    ]
+    gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(renewals) if later > began]
+    assert len(gaps) > 2
+    assert max(gaps) < RENEW_SECONDS
+    assert (await stage.http.get(HELD, LEASE)).spec.lease_transitions == 0
 
 
 async def test_a_standby_that_is_told_to_end_does_so_and_the_leader_does_not_notice(stage: Stage) -> None:
