@@ -6,14 +6,36 @@ import ssl
 import tempfile
 from pathlib import Path
 
+from tarragon.cluster.credentials import Identity
 from tarragon.cluster.errors import NoCredentials, unreachable
 
 
-def context(authority: bytes, certificate: bytes, key: bytes) -> ssl.SSLContext:
-    """All PEM; without an authority the system's decide. Raises ApiError: files may be halfway through a renewal.
+class Trust:
+    """The TLS of a server, made anew when certificates change: new connections use it, old ones run out.
 
-    Made of the given data only: variables such as SSL_CERT_FILE must not decide whom an operator trusts.
+    All PEM; without an authority the system's decide.
     """
+
+    def __init__(self, authority: bytes, *, checks_nothing: bool) -> None:
+        self._authority = authority
+        self._checks_nothing = checks_nothing
+        self._made_of: tuple[bytes, bytes, bytes] | None = None
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    def shown(self, identity: Identity) -> ssl.SSLContext:
+        """For whoever shows this identity. Raises ApiError: files may be halfway through a renewal."""
+        parts = identity.authority or self._authority, identity.certificate, identity.key
+        if parts != self._made_of:
+            context = _context(*parts)
+            if self._checks_nothing:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            self._made_of, self._context = parts, context
+        return self._context
+
+
+def _context(authority: bytes, certificate: bytes, key: bytes) -> ssl.SSLContext:
+    """Made of the given data only: variables such as SSL_CERT_FILE must not decide whom an operator trusts."""
     if authority:
         trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
@@ -27,12 +49,6 @@ def context(authority: bytes, certificate: bytes, key: bytes) -> ssl.SSLContext:
     if certificate:
         _present(trust, certificate, key)
     return trust
-
-
-def trust_anybody(trust: ssl.SSLContext) -> None:
-    """Check nothing any more."""
-    trust.check_hostname = False
-    trust.verify_mode = ssl.CERT_NONE
 
 
 def _present(trust: ssl.SSLContext, certificate: bytes, key: bytes) -> None:

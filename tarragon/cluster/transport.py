@@ -6,15 +6,13 @@ import asyncio
 import io
 import os
 import random
-import ssl
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import aiohttp
-import msgspec
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.connector import Connection
 from multidict import CIMultiDict
@@ -22,9 +20,11 @@ from yarl import URL
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.cluster import retries, sockets, tls
+from tarragon.cluster import retries, sockets
 from tarragon.cluster.credentials import Credentials, Fixed, Identity, authorization
-from tarragon.cluster.errors import ApiError, Unreachable, from_status, unavailable, unreachable
+from tarragon.cluster.errors import ApiError, Unreachable, unavailable, unreachable
+from tarragon.cluster.refusing import refusal
+from tarragon.cluster.tls import Trust
 
 T = TypeVar("T")
 
@@ -40,22 +40,6 @@ _ANSWER_SECONDS = 70.0
 """kube-apiserver itself gives up on a plain request after 60 s and says so: let its words come first."""
 _CALL_SECONDS = 300.0
 """For all of a call. Nothing else notices a peer that lives and takes no more of what we send."""
-
-_REASONS = {
-    400: "BadRequest",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    405: "MethodNotAllowed",
-    409: "Conflict",
-    410: "Expired",
-    413: "RequestEntityTooLarge",
-    415: "UnsupportedMediaType",
-    422: "Invalid",
-    429: "TooManyRequests",
-    503: "ServiceUnavailable",
-    504: "Timeout",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +91,7 @@ class Transport:
         self._credentials = server.credentials or Fixed(
             Identity(authorization(server.token), server.client_certificate, server.client_key)
         )
-        self._trust = _Trust(server)
+        self._trust = Trust(server.ca_data, checks_nothing=server.skip_tls_verify)
         self._opened: aiohttp.ClientSession | None = None
         self._turns = asyncio.Semaphore(_CONNECTIONS)
         self._closed = False
@@ -195,13 +179,13 @@ class Transport:
         with self._told(request):
             response = await self._send(request, identity, limits)
             if response.status == 401:  # noqa: PLR2004
-                refusal = await _refusal(response)
+                refused = await refusal(response)
                 renewed = await self._credentials.identity(identity)
                 if renewed == identity:
-                    raise refusal
+                    raise refused
                 response = await self._send(request, renewed, limits)
             if response.status >= 300:  # noqa: PLR2004 - a redirect is no answer either
-                raise await _refusal(response)
+                raise await refusal(response)
         return response
 
     async def _send(
@@ -266,24 +250,6 @@ class Transport:
                 return unavailable(f"cannot talk to {url}: {error}")
 
 
-class _Trust:
-    """The TLS of a server, made anew when certificates change: new connections use it, old ones run out."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._made_of: tuple[bytes, bytes, bytes] | None = None
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-    def shown(self, identity: Identity) -> ssl.SSLContext:
-        parts = identity.authority or self._server.ca_data, identity.certificate, identity.key
-        if parts != self._made_of:
-            context = tls.context(*parts)
-            if self._server.skip_tls_verify:
-                tls.trust_anybody(context)
-            self._made_of, self._context = parts, context
-        return self._context
-
-
 class _Proxy:
     """Prints as its address alone: the password of a proxy is not for logs."""
 
@@ -342,37 +308,6 @@ def _asking(check: Callable[[str], None]) -> type[aiohttp.ClientRequest]:
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
     """Large ones as a file, which is sent piece by piece: aiohttp warns of bytes that it would send in one step."""
     return body if body is None or len(body) <= _SENT_AT_ONCE else io.BytesIO(body)
-
-
-async def _refusal(response: aiohttp.ClientResponse) -> ApiError:
-    """The error for an answer that is none: the server's own Status, or one made of what a proxy said instead."""
-    async with response:
-        body = await response.read()
-    code = response.status
-    status = (
-        _status(body)
-        or {
-            "kind": "Status",
-            "status": "Failure",
-            "code": code,
-            "reason": _REASONS.get(code, "InternalError" if code >= 500 else ""),  # noqa: PLR2004
-            "message": body.decode(errors="replace").strip()[:500] or f"HTTP {code} {response.reason}",
-        }
-    )
-    status.setdefault("code", code)
-    wait = response.headers.get("Retry-After", "")
-    details = status.get("details") or {}
-    if wait.isdigit() and "retryAfterSeconds" not in details:
-        status["details"] = {**details, "retryAfterSeconds": int(wait)}
-    return from_status(status)
-
-
-def _status(body: bytes) -> dict[str, Any] | None:
-    try:
-        value = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        return None
-    return value if isinstance(value, dict) and value.get("kind") == "Status" else None
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
