@@ -41,7 +41,7 @@ from tarragon.kube.meta import Key, Resource
 from tarragon.localcluster.kubelet.kubelet import end_everything
 from tests.conftest import ROOT
 from tests.kubelet.builders import container_json, pod_json
-from tools.controlplane import ControlPlane
+from tools.controlplane import API_SERVER, ControlPlane
 
 pytestmark = pytest.mark.real
 
@@ -82,8 +82,14 @@ class Machine:
             )
         assert self._process.stdout
         line = (await self._process.stdout.readline()).decode()
-        assert line.startswith("ready"), (self.folder / "node.log").read_text()
+        assert line.startswith("ready"), self.told
         return line
+
+    @property
+    def told(self) -> str:
+        """On stderr, so far."""
+        log = self.folder / "node.log"
+        return log.read_text() if log.exists() else ""
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -456,6 +462,21 @@ async def rules_of(cluster: Http, kind: str, namespace: str) -> Sequence[Json]:
 
 def path_of(what: Mapping[str, str]) -> str:
     return "/".join(filter(None, (what.get("resource"), what.get("subresource"))))
+
+
+async def test_a_node_that_starts_before_its_api_server_serves_logs_all_the_same(
+    own_control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    own_control_plane.kill(API_SERVER)
+    async with machine_of(own_control_plane, tmp_path, "default") as machine:
+        starting = asyncio.create_task(machine.start())
+        while "the node waits for its cluster" not in machine.told:
+            await SystemClock().sleep(0.05)
+
+        await asyncio.to_thread(own_control_plane.start_again, API_SERVER)
+        line = await starting
+
+        assert "logs 127.0.0.1:" in line
 
 
 async def test_a_second_kubelet_of_the_same_node_is_refused(machine: Machine) -> None:

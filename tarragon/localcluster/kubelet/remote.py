@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError
+from tarragon.cluster.errors import ApiError, TooManyRequests, Unavailable
 from tarragon.cluster.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Key
@@ -22,6 +22,7 @@ from tarragon.localcluster.kubelet.server import Door, KubeletServer
 from tarragon.localcluster.kubelet.sources import ConfigMap
 
 HEARTBEAT_SECONDS = 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 _AUTHORITIES = Key("kube-system", "extension-apiserver-authentication")
 
 _log = structlog.get_logger()
@@ -67,7 +68,9 @@ class RemoteNode:
         self._folder.prepare()
         logs = NodeLogs(self._folder, self._clock)
         server = KubeletServer(self._cluster, self._settings.name, logs, self._clock)
-        port = await self._open(server)
+        port = await self._unless_stopped(self._open(server))
+        if port is None:
+            return
         kubelet = Kubelet(self._cluster, replace(self._settings, port=port), self._clock)
         helpers = [
             asyncio.create_task(self._tell(kubelet, port, ready)),
@@ -98,13 +101,31 @@ class RemoteNode:
         return await server.start(door, self._folder.path)
 
     async def _authority(self) -> bytes:
+        """Waits for an API server that is not there: without it no pod could be told or started, either."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                found = await self._cluster.get(CONFIG_MAPS.reading(ConfigMap), _AUTHORITIES)
+            except (Unavailable, TooManyRequests) as error:
+                _log.info("the node waits for its cluster", error=str(error), pause=pause)
+                await self._clock.sleep(max(pause, error.retry_after))
+                pause = min(pause * 2, LONGEST_PAUSE)
+            except ApiError as error:
+                _log.warning(
+                    "kubectl logs will not work for this node: it can't find out whose certificates to trust",
+                    why=error.what,
+                    remedy="give it the cluster's authority with --client-ca-file",
+                )
+                return b""
+            else:
+                return found.data.get("client-ca-file", "").encode()
+
+    async def _unless_stopped(self, work: Coroutine[None, None, int]) -> int | None:
+        doing, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
         try:
-            found = await self._cluster.get(CONFIG_MAPS.reading(ConfigMap), _AUTHORITIES)
-        except ApiError as error:
-            _log.warning(
-                "kubectl logs will not work for this node: it can't find out whose certificates to trust",
-                why=error.what,
-                remedy="give it the cluster's authority with --client-ca-file",
-            )
-            return b""
-        return found.data.get("client-ca-file", "").encode()
+            await asyncio.wait((doing, stopped), return_when=asyncio.FIRST_COMPLETED)
+            return doing.result() if doing.done() else None
+        finally:
+            stopped.cancel()
+            doing.cancel()
+            await asyncio.gather(doing, return_exceptions=True)
