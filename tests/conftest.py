@@ -116,7 +116,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if item.get_closest_marker("real"):
         report.user_properties.append(REAL)
     demanded = sorted(marker for marker in required() if item.get_closest_marker(marker))
-    if report.skipped and demanded and not hasattr(report, "wasxfail"):
+    excused = any(
+        lacks() for marker, lacks in NEEDS.items() if marker not in demanded and item.get_closest_marker(marker)
+    )
+    if report.skipped and demanded and not excused and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         report.outcome = "failed"
         report.longrepr = f"TARRAGON_REQUIRE demands {', '.join(demanded)}, but this test was skipped: {reason}"

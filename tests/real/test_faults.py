@@ -184,6 +184,7 @@ async def test_a_standby_of_the_next_version_takes_over_and_an_older_one_after_i
         assert kept["status"]["tarragon"]["future"] == {"wings": 2}
 
 
+@pytest.mark.kubectl
 async def test_permissions_that_are_withdrawn_and_given_back_cost_no_job_anything(
     own_control_plane: ControlPlane,
 ) -> None:
@@ -226,6 +227,7 @@ async def test_a_kind_that_is_deleted_and_installed_again_is_served_as_before(
         assert scene.made()["first-worker-0"] == 2
 
 
+@pytest.mark.kubectl
 async def test_a_job_that_is_deleted_in_the_foreground_goes_after_its_pods_and_gets_no_new_ones(
     own_control_plane: ControlPlane,
 ) -> None:
