@@ -225,15 +225,22 @@ async def _serve(access: Access, node: NodeSettings, place: Place) -> None:
             asyncio.get_running_loop().add_signal_handler(number, remote.stop)
         try:
             await remote.run(ready)
-        except* TarragonError as group:
-            # What goes wrong in one of a kubelet's parts is one error for whoever has started it.
-            raise _first(group) from None
+        except BaseExceptionGroup as group:
+            # What is wrong for a user in one of a kubelet's parts is one error for whoever has started it.
+            if (error := _told(group)) is None:
+                raise
+            raise error from group
 
 
-def _first(group: BaseExceptionGroup[TarragonError]) -> TarragonError:
-    for error in group.exceptions:
-        return _first(error) if isinstance(error, BaseExceptionGroup) else error
-    raise AssertionError("a group has at least one exception")
+def _told(group: BaseExceptionGroup) -> TarragonError | None:
+    """The first in it that is worded for a person, if there are no others."""
+    found = group.subgroup(TarragonError)
+    if found is None or group.subgroup(lambda error: not isinstance(error, TarragonError | BaseExceptionGroup)):
+        return None
+    first: BaseException = found
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first if isinstance(first, TarragonError) else None
 
 
 async def _pretend(access: Access, names: Sequence[str], amounts: Mapping[str, int], seconds: float | None) -> None:
