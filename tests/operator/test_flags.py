@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from tarragon.cli import operating
+from tarragon.cli.main import call
+from tarragon.operator.health import Address
+
+POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "fault"),
+    [
+        (["--renew-deadline", "20"], "the deadline of 20 s must be before the end of the lease, 15 s"),
+        (["--retry-period", "9"], "a renewal every 9 s must be well within the deadline of 10 s"),
+        (["--retry-period", "0"], "a renewal every 0 s must be well within the deadline of 10 s"),
+        (["--namespace", "Not_A_Name"], "'Not_A_Name' is no name of a namespace"),
+        (["--listen", "8080"], "'8080' is not HOST:PORT; write for example :8080, 127.0.0.1:0 or off"),
+        (["--listen", "a:99999"], "'a:99999' is not HOST:PORT"),
+        (["--policy", "lifo"], "'lifo' is not 'fifo'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_begins(
+    flags: list[str], fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],"
+        " clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], users: [{name: u, user: {}}]}"
+    )
+
+    assert call(["operator", "--kubeconfig", str(config), *flags]) == 2
+    assert fault in capsys.readouterr().err
+
+
+def test_the_lock_of_the_old_operators_was_where_these_variables_say() -> None:
+    assert operating.lease_namespace({"KUBEFLOW_NAMESPACE": "kubeflow", "MY_POD_NAMESPACE": "default"}) == "kubeflow"
+    assert operating.lease_namespace({"MY_POD_NAMESPACE": "default"}) == "default"
+    assert operating.lease_namespace({}) == ""
+
+
+def test_no_two_processes_have_one_identity_even_in_one_pod() -> None:
+    pod = {"MY_POD_NAME": "tarragon-0"}
+
+    assert operating.identity(pod) != operating.identity(pod)
+    assert operating.identity(pod).startswith("tarragon-0_")
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "expected"),
+    [
+        (None, POD, Address("", 8080)),
+        (None, {}, Address("127.0.0.1", 8080)),
+        (":9090", {}, Address("", 9090)),
+        ("[::1]:0", {}, Address("::1", 0)),
+        ("0.0.0.0:80", POD, Address("0.0.0.0", 80)),  # noqa: S104 - as somebody may write it
+        ("off", POD, None),
+    ],
+)
+def test_outside_of_a_pod_nobody_but_this_machine_is_answered_unless_that_is_asked_for(
+    text: str | None, environment: dict[str, str], expected: Address | None
+) -> None:
+    assert operating.listening(text, environment) == expected
+
+
+def test_an_address_without_a_port_is_told_as_one() -> None:
+    with pytest.raises(click.BadParameter, match="is not HOST:PORT"):
+        operating.listening("localhost", {})
