@@ -76,9 +76,13 @@ async def served(client: Http) -> bool:
     return True
 
 
+def node_name(number: int) -> str:
+    return f"node-{number:03}"
+
+
 async def a_node(client: Http, number: int) -> None:
     """Room for hundreds of pods: what is measured here is not how jobs wait."""
-    key = Key("", f"node-{number:03}")
+    key = Key("", node_name(number))
     await client.create(NODES, {"metadata": {"name": key.name, "labels": {"kubernetes.io/hostname": key.name}}})
     status = {
         "capacity": {"cpu": "1024", "memory": "4096Gi", "pods": "1000"},

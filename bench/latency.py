@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""From a pod's change to its job's status, with 1,000 running jobs of five pods each.
+
+    python bench/latency.py [--jobs N] [--changes N] [--rate N]
+
+A pod of a job succeeds, so many a second at even distances; the time is from the moment before that call to the moment
+when a watch shows the job's status to count it. That is both ways: the pod's change to the API server and from there to
+the operator, the decision, and the status to the API server and from there to us. Beside it, what a client sees that
+only waits for the pod's own change on a watch: no operator could be faster than that, and one more call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench.support.copies import a_template, copy, name, succeeds  # noqa: E402
+from bench.support.plane import (  # noqa: E402
+    TFJOBS,
+    OperatorProcess,
+    Plane,
+    a_plane,
+    an_operator,
+    load,
+    percentile,
+    until,
+)
+from tarragon.cluster.port import Selection  # noqa: E402
+from tarragon.cluster.streams import closed_after  # noqa: E402
+from tarragon.kube.core import PODS  # noqa: E402
+from tarragon.kube.meta import Key  # noqa: E402
+
+WORKERS = 4
+NAMESPACE = "bench"
+GOAL = 0.25
+
+
+class Watchers:
+    """When each job's status first counted a success, and when each pod was first shown to have succeeded."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+        self.counted: dict[str, float] = {}
+        self.shown: dict[str, float] = {}
+
+    async def jobs(self) -> None:
+        since = (await self._plane.client.list(TFJOBS, Selection(NAMESPACE))).resource_version
+        async with closed_after(self._plane.client.watch(TFJOBS, Selection(NAMESPACE), since)) as events:
+            async for event in events:
+                if event.object is not None and successes(event.object.status):
+                    self.counted.setdefault(event.object.metadata.name, time.monotonic())
+
+    async def pods(self) -> None:
+        since = (await self._plane.client.list(PODS, Selection(NAMESPACE))).resource_version
+        async with closed_after(self._plane.client.watch(PODS, Selection(NAMESPACE), since)) as events:
+            async for event in events:
+                if event.object is not None and event.object.status.phase == "Succeeded":
+                    self.shown.setdefault(event.object.metadata.name, time.monotonic())
+
+
+def successes(status: object) -> int:
+    counts = status.get("replicaStatuses", {}).get("Worker", {}) if isinstance(status, dict) else {}
+    return int(counts.get("succeeded", 0))
+
+
+async def fill(plane: Plane, operator: OperatorProcess, jobs: int) -> None:
+    namespace = await plane.namespace(NAMESPACE)
+    template = await a_template(plane, operator, namespace, WORKERS)
+    await copy(plane, template, range(1, jobs))
+
+    async def knows() -> bool:
+        return (await operator.metrics()).total("tarragon_cache_objects", resource="pods") >= jobs * (WORKERS + 1)
+
+    await until(knows, "the operator knows all pods", patience=120, pause=1.0)
+    await operator.idle(120)
+
+
+async def change(plane: Plane, jobs: Sequence[int], rate: float) -> dict[str, float]:
+    """When each job's pod was about to be changed."""
+    began: dict[str, float] = {}
+    start = time.monotonic()
+
+    async def one(place: int, number: int) -> None:
+        await asyncio.sleep(max(0.0, start + place / rate - time.monotonic()))
+        began[name(number)] = time.monotonic()
+        await succeeds(plane, Key(NAMESPACE, f"{name(number)}-worker-{WORKERS - 1}"))
+
+    await asyncio.gather(*(one(place, number) for place, number in enumerate(jobs)))
+    return began
+
+
+async def measure(jobs: int, changes: int, rate: float) -> None:
+    async with a_plane() as plane, an_operator(plane) as operator:
+        await operator.ready()
+        await fill(plane, operator, jobs)
+        watchers = Watchers(plane)
+        watching = [asyncio.create_task(watchers.jobs()), asyncio.create_task(watchers.pods())]
+        await asyncio.sleep(2.0)
+        chosen = random.Random(1).sample(range(jobs), changes)
+        before, spent = await operator.metrics(), operator.cpu()
+        began = await change(plane, chosen, rate)
+
+        async def all_counted() -> bool:
+            return len(watchers.counted) >= changes and len(watchers.shown) >= changes
+
+        await until(all_counted, "all changes are counted", patience=60)
+        seconds, spent = changes / rate, operator.cpu() - spent
+        writes = sum((await operator.metrics()).calls().values()) - sum(before.calls().values())
+        for task in watching:
+            task.cancel()
+    jobs_seen = [watchers.counted[job] - at for job, at in began.items()]
+    pods_seen = [watchers.shown[f"{job}-worker-{WORKERS - 1}"] - at for job, at in began.items()]
+    title = f"{jobs} running jobs, {rate:g} changes a second, {load()}"
+    table = Table("milliseconds", "p50", "p90", "p99", "most", title=title)
+    for what, seen in (("the job's status tells it", jobs_seen), ("the pod's own watch tells it", pods_seen)):
+        table.add_row(what, *(f"{percentile(seen, percent) * 1000:.0f}" for percent in (50, 90, 99, 100)))
+    console = Console(width=max(100, Console().width))
+    console.print(table)
+    worst = percentile(jobs_seen, 99)
+    console.print(f"p99 {worst * 1000:.0f} ms; goal: < {GOAL * 1000:.0f} ms: {'met' if worst < GOAL else 'missed'}")
+    console.print(f"operator: {writes / changes:.1f} calls a change, {spent / seconds:.0%} of a core")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--changes", type=int, default=1000, help="at most as many as jobs")
+    parser.add_argument("--rate", type=float, default=50.0, help="changes a second")
+    options = parser.parse_args()
+    changes = min(options.changes, options.jobs)
+    asyncio.run(asyncio.wait_for(measure(options.jobs, changes, options.rate), 600))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Memory of the operator's process with no, 1,000 and 10,000 jobs; how fast it is back; what it costs at rest.
+
+    python bench/memory.py [--jobs N] [--seconds S]
+
+Each job has four pods that run, with their services. The operator made the first one; the others are copies of it that
+are written straight into etcd, which the API server takes in and tells: the operator sees them come one by one, and
+lists them when it starts. Memory is PSS (pages shared with other processes are divided among them).
+
+Then, while no operator runs, a pod of one job succeeds: a new operator's first correct action is that job's status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench.support.copies import a_template, copy, name, succeeds  # noqa: E402
+from bench.support.plane import TFJOBS, OperatorProcess, Plane, a_plane, an_operator, load, until  # noqa: E402
+from tarragon.kube.meta import Key  # noqa: E402
+
+WORKERS = 3
+FEW = 1000
+NAMESPACE = "bench"
+GOALS = {"idle": 80.0, "few": 150.0, "many": 512.0}
+BACK = 10.0
+
+
+class Results:
+    def __init__(self, jobs: int) -> None:
+        title = f"The operator's process, {load()}"
+        self._table = Table("what", "measured", "goal", title=title)
+        self._jobs = jobs
+        self._console = Console(width=max(100, Console().width))
+
+    def memory(self, what: str, operator: OperatorProcess, goal: str = "") -> None:
+        held = operator.memory()
+        wanted = f"<= {GOALS[goal]:.0f} MiB" if goal else ""
+        words = f"{held['Pss']:.0f} MiB (RSS {held['Rss']:.0f}, at most {operator.peak:.0f} so far)"
+        self.say(f"memory, {what}", words, wanted)
+
+    def say(self, what: str, words: str, goal: str = "") -> None:
+        print(f"{what}: {words}", flush=True)
+        self._table.add_row(what, words, goal)
+
+    def show(self) -> None:
+        self._console.print(self._table)
+
+
+async def knows(operator: OperatorProcess, jobs: int) -> None:
+    async def holds() -> bool:
+        metrics = await operator.metrics()
+        pods = metrics.total("tarragon_cache_objects", resource="pods")
+        services = metrics.total("tarragon_cache_objects", resource="services")
+        return min(pods, services) >= jobs * (WORKERS + 1)
+
+    await until(holds, f"the operator knows {jobs} jobs", patience=120, pause=1.0)
+    await operator.idle(300)
+
+
+async def rest(operator: OperatorProcess, seconds: float) -> str:
+    before = operator.cpu()
+    await asyncio.sleep(seconds)
+    return f"{(operator.cpu() - before) / seconds:.1%} of a core over {seconds:g} s"
+
+
+async def measure(jobs: int, seconds: float) -> None:
+    results = Results(jobs)
+    async with a_plane() as plane:
+        namespace = await plane.namespace(NAMESPACE)
+        async with an_operator(plane) as operator:
+            await operator.ready()
+            await operator.idle()
+            results.memory("idle", operator, "idle")
+            results.say("CPU at rest, idle", await rest(operator, min(seconds, 10)))
+            template = await a_template(plane, operator, namespace, WORKERS)
+            await copy(plane, template, range(1, FEW))
+            await knows(operator, FEW)
+            results.memory(f"{FEW:,} jobs", operator, "few")
+            await copy(plane, template, range(FEW, jobs))
+            await knows(operator, jobs)
+            results.memory(f"{jobs:,} jobs with {jobs * (WORKERS + 1):,} pods, that came one by one", operator, "many")
+        await come_back(plane, results, jobs, seconds)
+    results.show()
+
+
+async def come_back(plane: Plane, results: Results, jobs: int, seconds: float) -> None:
+    """The job is one in the middle: neither the first of a list nor the last."""
+    number = jobs // 2
+    await succeeds(plane, Key(NAMESPACE, f"{name(number)}-worker-1"))
+    began = time.monotonic()
+    async with an_operator(plane) as operator:
+        ready = asyncio.create_task(when(operator.is_ready))
+        acted = asyncio.create_task(when(lambda: is_counted(plane, number)))
+        results.say("restart: ready", f"{await ready - began:.1f} s")
+        results.say("restart: first correct action", f"{await acted - began:.1f} s", f"< {BACK:.0f} s")
+        await knows(operator, jobs)
+        results.say("restart: all jobs looked at", f"{time.monotonic() - began:.1f} s (seen every second)")
+        results.memory(f"{jobs:,} jobs, after the restart", operator, "many")
+        results.say("all that it wrote", written((await operator.metrics()).calls()))
+        results.say(f"CPU at rest, {jobs:,} jobs", await rest(operator, seconds))
+        results.memory(f"{jobs:,} jobs, after that rest", operator, "many")
+
+
+async def when(holds: object) -> float:
+    await until(holds, "the operator is back", patience=120, pause=0.05)  # type: ignore[arg-type]
+    return time.monotonic()
+
+
+async def is_counted(plane: Plane, number: int) -> bool:
+    found = await plane.client.get(TFJOBS, Key(NAMESPACE, name(number)))
+    counts: Mapping[str, int] = found.status["replicaStatuses"]["Worker"]
+    return counts.get("succeeded", 0) == 1
+
+
+def written(calls: Mapping[tuple[str, str], int]) -> str:
+    writes: Sequence[str] = [
+        f"{count} {verb} {resource}"
+        for (verb, resource), count in sorted(calls.items())
+        if verb not in {"list", "get"} and count
+    ]
+    return ", ".join(writes) or "nothing"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of the measurement at rest")
+    options = parser.parse_args()
+    asyncio.run(asyncio.wait_for(measure(options.jobs, options.seconds), 900))
+
+
+if __name__ == "__main__":
+    main()
