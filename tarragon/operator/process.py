@@ -175,6 +175,7 @@ async def serve(server: Server, clock: Clock, settings: ProcessSettings) -> bool
     """Run it against that API server, measured, until SIGTERM or SIGINT. False when it ended as its lease was lost."""
     dice = random.Random(settings.options.seed)
     metrics = Metrics(clock, __version__)
+    _say_how(server, settings)
     try:
         async with Http(server, dice) as cluster, Http(server, dice) as election:
             doors = Doors(cluster=Counted(cluster, clock, metrics), election=Counted(election, clock, metrics))
@@ -189,6 +190,19 @@ async def serve(server: Server, clock: Clock, settings: ProcessSettings) -> bool
     else:
         is_lost = False
     return not is_lost
+
+
+def _say_how(server: Server, settings: ProcessSettings) -> None:
+    """What a person wants to see first in a log."""
+    plan = settings.options.settings
+    log.info(
+        "starting",
+        version=__version__,
+        server=server.url,
+        namespaces=list(plan.namespaces) or "all",
+        placement=str(plan.placement),
+        lease=str(settings.claim.key) if settings.claim is not None else "none",
+    )
 
 
 def _cause(error: BaseException) -> BaseException:

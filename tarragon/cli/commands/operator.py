@@ -152,6 +152,8 @@ def command(
     from tarragon.plan.placement import Placement
     from tarragon.plan.step import Settings as PlanSettings
 
+    # `tarragon -n ml operator` means it, too.
+    namespaces = namespaces or tuple(filter(None, [settings.given_namespace]))
     _require_namespaces(namespaces)
     terms = _sound(Terms(duration=lease_duration, deadline=renew_deadline, retry=retry_period))
     access = _access(settings, file, context)
