@@ -44,9 +44,11 @@ async def namespace(request: pytest.FixtureRequest, cluster: Cluster) -> AsyncIt
 
 
 @pytest.fixture
-async def gadgets(cluster: Cluster) -> Gadgets:
+async def gadgets(cluster: Cluster) -> AsyncIterator[Gadgets]:
     """A custom kind of its own, with a schema, a status and a scale, in two versions."""
-    return await define_gadgets(cluster, f"contract-{uuid.uuid4().hex[:12]}.example.com")
+    resource = await define_gadgets(cluster, f"contract-{uuid.uuid4().hex[:12]}.example.com")
+    yield resource
+    await cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", f"gadgets.{resource.group}"))
 
 
 async def define_gadgets(cluster: Cluster, group: str) -> Gadgets:
