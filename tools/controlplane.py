@@ -54,8 +54,8 @@ ADVICE = (
 ETCD, API_SERVER, CONTROLLERS, SCHEDULER = "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"
 _ORDER = (ETCD, API_SERVER, CONTROLLERS, SCHEDULER)
 _PATIENCE = 90.0
-_PORTS = range(20_000, 30_000)
-"""Below those that the system gives to anybody who asks for any: a stopped server finds its own free again."""
+_PORTS = range(12_000, 20_000)
+"""Those that nobody gets who asks for any, nor a pod of the process kubelet: a stopped server finds its own free."""
 _NO_SERVER_PORT_SINCE = 24
 _SERVICES = "10.96.0.0/16"
 _SERVICE_ADDRESS = "10.96.0.1"
