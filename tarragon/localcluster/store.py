@@ -60,6 +60,7 @@ class Store:
         self._assigned = self._committed
         self._epoch = 0
         self._writer = Writer(database, self._finish)
+        self._is_closed = False
 
     @classmethod
     async def open(cls, path: Path, clock: Clock, indexer: Indexer, window: Window = DEFAULT_WINDOW) -> Store:
@@ -142,6 +143,8 @@ class Store:
         They are queued before this first waits, and on the disk and visible when it returns. Raises
         WriteFailedError; then nothing of them has happened.
         """
+        if self._is_closed:
+            raise WriteFailedError("the store is closed")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for change in changes:
             self._queued[change.kind, change.key] = (change, done)
@@ -166,6 +169,8 @@ class Store:
 
     async def close(self) -> None:
         """Commit what is queued, end all watches and let go of the file."""
+        # Whoever still writes while everything ends is refused: nobody would ever answer.
+        self._is_closed = True
         await asyncio.to_thread(self._writer.close)
         for shelf in self._shelves.values():
             shelf.end_watches()

@@ -234,6 +234,15 @@ async def test_a_caller_that_gives_up_does_not_undo_its_write(tmp_path: Path) ->
         assert (await following)["data"] == {"x": "1"}
 
 
+async def test_a_write_to_a_store_that_is_closed_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    async with opened(tmp_path / "store.db") as api:
+        await Asking(api).create(CONFIG_MAPS, config_map("kept"))
+
+    async with asyncio.timeout(10):
+        with pytest.raises(ApiError):
+            await Asking(api).create(CONFIG_MAPS, config_map("late"))
+
+
 async def test_a_newer_store_is_refused_and_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with opened(path):
