@@ -6,6 +6,7 @@ Losing the lease ends the process: what it believed may be past, and a new one k
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import os
 import random
@@ -173,6 +174,8 @@ class Process:
 
 async def serve(server: Server, clock: Clock, settings: ProcessSettings) -> bool:
     """Run it against that API server, measured, until SIGTERM or SIGINT. False when it ended as its lease was lost."""
+    # Full caches are a million objects that stay: looking through them as often as is usual costs more than it finds.
+    gc.set_threshold(50_000, 20, 50)
     dice = random.Random(settings.options.seed)
     metrics = Metrics(clock, __version__)
     _say_how(server, settings)
