@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tarragon.cluster.errors import NotFound
 from tarragon.cluster.port import DeleteOptions
-from tarragon.frameworks.tensorflow.framework import TENSORFLOW
-from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS
-from tarragon.kube.meta import Key, Resource
+from tarragon.kube.core import PODS
+from tarragon.kube.meta import Key
 from tests.conftest import ROOT
 from tests.real.proxies import Trouble, through, troubled, wire_to
 from tests.real.scene import PATIENCE, TFJOBS, Scene, a_scene, tfjob
@@ -208,25 +206,6 @@ async def test_permissions_that_are_withdrawn_and_given_back_cost_no_job_anythin
         await untouched(scene, before)
 
 
-async def test_a_kind_that_is_deleted_and_installed_again_is_served_as_before(
-    own_control_plane: ControlPlane,
-) -> None:
-    async with a_scene(own_control_plane) as scene:
-        await scene.operator()
-        await scene.submit(["first", "second"], tfjob)
-        await settled(scene, running=["first", "second"])
-
-        await scene.http.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", TENSORFLOW.crd()["metadata"]["name"]))
-        await absent(scene, CUSTOM_RESOURCE_DEFINITIONS, Key("", TENSORFLOW.crd()["metadata"]["name"]))
-        await scene.install()
-
-        # The garbage collector looks for new kinds every 30 s; until then the old pods keep the names.
-        await scene.submit(["first"], tfjob)
-        await scene.until_states(["first"], "Running", patience=150)
-        await is_at_work(scene)
-        assert scene.made()["first-worker-0"] == 2
-
-
 @pytest.mark.kubectl
 async def test_a_job_that_is_deleted_in_the_foreground_goes_after_its_pods_and_gets_no_new_ones(
     own_control_plane: ControlPlane,
@@ -283,13 +262,3 @@ async def refused(scene: Scene) -> None:
     async with asyncio.timeout(PATIENCE):
         while not any(event["responseStatus"]["code"] == 403 for event in scene.plane.audit()):
             await scene.clock.sleep(0.2)
-
-
-async def absent(scene: Scene, resource: Resource[Any], key: Key) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            try:
-                await scene.http.get(resource, key)
-            except NotFound:
-                return
-            await scene.clock.sleep(0.1)
