@@ -91,10 +91,10 @@ def _not_taken(scene: Scene, status: JobStatus) -> tuple[str, str] | None:
     admission = status.admission
     if admission is None or admission.admitted is None or not scene.needs_admission:
         return None
-    # Records have whole seconds. Those of earlier places say nothing of these.
-    since = admission.admitted.replace(microsecond=0)
+    # Records have whole seconds. One of the same second may be of earlier places, and says nothing of these.
+    since = admission.admitted
     for replica, record in status.restarts.items():
-        if not record.reason.startswith(OUT_OF) or record.at is None or record.at < since:
+        if not record.reason.startswith(OUT_OF) or record.at is None or record.at.replace(microsecond=0) < since:
             continue
         member = scene.members.get(replica)
         if member is None or member.fate is not Fate.GOES_ON or not member.pod.status.container_statuses:

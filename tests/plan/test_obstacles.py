@@ -190,6 +190,7 @@ def test_what_kube_scheduler_says_of_a_pod_it_cannot_bind_is_told() -> None:
 def test_a_node_that_takes_a_pod_at_no_try_is_an_obstacle_until_it_does() -> None:
     world = admitted(Worker=1)
     world.step()
+    world.pass_time(1)
     for _ in range(3):
         world.disrupt("dist-worker-0", "OutOfcpu", "Node didn't have enough resource: cpu")
         world.settle()
@@ -197,7 +198,7 @@ def test_a_node_that_takes_a_pod_at_no_try_is_an_obstacle_until_it_does() -> Non
         world.settle()
 
     assert world.status.obstacle == Obstacle(
-        since=START, reason="NodeFull", message="node node-a does not take worker-0: OutOfcpu"
+        since=START + dt.timedelta(seconds=1), reason="NodeFull", message="node node-a does not take worker-0: OutOfcpu"
     )
     world.run()
     world.settle()
