@@ -150,9 +150,17 @@ class Lease:
     async def release(self) -> None:
         """Let the next one begin at once. Afterwards nothing passes `check`."""
         was_held, self._renewed_at = self.is_held, None
-        if was_held and self._stored is not None:
-            freed = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()}
-            await self._attempt(self._patch(self._stored, freed))
+        if was_held or self._tried is not None:
+            await self._attempt(self._free())
+
+    async def _free(self) -> bool:
+        """Whatever was written last, by whoever: also by a call of ours that was broken off."""
+        found = await self._cluster.get(HELD, self._claim.key)
+        if found.holder != self._claim.identity or self._tried is None:
+            return False
+        if found.spec.acquire_time != self._tried[0].acquire_time:
+            return False  # Another process of our name.
+        return await self._patch(found, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()})
 
     async def _attempt(self, work: Awaitable[bool]) -> bool:
         """Two of them fit into a deadline: one that hangs on a dead connection must not be the last."""

@@ -395,6 +395,22 @@ async def test_a_write_is_not_sent_if_the_lease_ended_while_it_was_getting_its_c
         assert script.asked == []
 
 
+async def test_a_lease_that_was_taken_by_a_call_that_was_broken_off_is_given_back_too(place: Place) -> None:
+    a, b = place.machine("a"), place.machine("b")
+    a.wire.loses_answers = True
+    await a.starts()
+    await a.ends()
+    assert (await place.stored()).holder == "a"
+    a.wire.loses_answers = False
+
+    await a.lease.release()
+    assert (await place.stored()).holder == ""
+    await b.starts()
+    assert b.leads()
+    await a.lease.release()
+    assert (await place.stored()).holder == "b"
+
+
 async def test_who_has_given_the_lease_back_does_not_write(place: Place) -> None:
     a = place.machine("a")
     await a.starts()
