@@ -171,7 +171,10 @@ def test_what_replicas_say_is_followed_through_the_api_and_can_be_read_again(she
         "import os, json; print('I am', json.loads(os.environ['TF_CONFIG'])['task']['index']); print('done: loss=0.9')"
     )
 
-    ended = shell("run", shell.file("job.yaml", on_node(job, REAL, ["python", "-c", program])))
+    text = on_node(job, REAL, ["python", "-c", program])
+
+    # Without the policy, worker 1 may be ended with the job before it has said a word.
+    ended = shell("run", shell.file("job.yaml", text), "--set", "spec.successPolicy=AllWorkers")
     again, last = shell("logs", job), shell("logs", job, "--replica", "worker-1", "--tail", "1", "--no-prefix")
 
     assert ended.code == 0, ended.err
