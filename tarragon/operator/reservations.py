@@ -60,7 +60,9 @@ class Reservations:
         types = {replica.type for replica, _ in missing}
         each = {group.type: template_request(group.template) for group in candidate.job.groups if group.type in types}
         for replica, node in missing:
-            yield node, each[replica.type]
+            # The manifest may have lost the whole type since: its places go in this very round.
+            if replica.type in each:
+                yield node, each[replica.type]
 
     def _without_pod(self, candidate: Candidate, admission: Admission) -> Iterator[tuple[Replica, str]]:
         for replica, node in admission.nodes.items():

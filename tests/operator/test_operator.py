@@ -244,3 +244,20 @@ async def test_a_replica_whose_node_is_gone_starts_anew_on_another(stage: Stage)
     await stage.world.until(lambda: all("deletionTimestamp" in pod["metadata"] for pod in stage.pods().values()))
     await stage.end_pods()
     await stage.world.until(lambda: [pod["spec"]["nodeName"] for pod in stage.pods().values()] == ["n1", "n1"])
+
+
+async def test_a_job_that_loses_a_whole_type_between_two_tries_of_its_replica_stops_no_other_job(stage: Stage) -> None:
+    await stage.node("n")
+    operator = stage.operator()
+    await stage.submit("a", PS=group(1), Worker=group(1))
+    await stage.until_pods("a-ps-0", "a-worker-0")
+    await stage.all_run("a-ps-0", "a-worker-0")
+    await stage.until_state("a", "Running")
+    await stage.kill(operator)
+    await stage.plays("a-ps-0", "Failed", 1)
+    await stage.world.client.patch(TFJOBS, Key("default", "a"), {"spec": {"tfReplicaSpecs": {"PS": None}}})
+
+    await stage.submit("b", Worker=group(1))
+    stage.start_operator()
+    await stage.world.until(lambda: "b-worker-0" in stage.pods())
+    await stage.world.until(lambda: stage.admission("a")["size"] == {"Worker": 1})
