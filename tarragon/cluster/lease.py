@@ -180,9 +180,11 @@ class Lease:
             return await self._create()
         self._observe(found)
         if self._tried is not None and found.spec == self._tried[0]:
-            # The answer to our own write was lost, not the write.
+            # The answer to our own write was lost, not the write. When that was too long ago, it is as any other's.
             self._renewed_at = self._tried[1]
-            return self.is_held
+            if self.is_held:
+                return True
+            self._renewed_at = None
         if found.holder and self._clock.monotonic() - self._changed_at < self._duration_of(found):
             return False
         now = self._now()

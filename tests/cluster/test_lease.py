@@ -280,6 +280,21 @@ async def test_a_renewal_whose_answer_is_lost_is_a_renewal(place: Place) -> None
     assert (await place.stored()).spec.lease_transitions == 0
 
 
+async def test_who_took_a_lease_and_hears_of_it_too_late_takes_it_again_as_any_other(place: Place) -> None:
+    """A server that dies after the write and is away for longer than a deadline: with nobody else, nobody would lead."""
+    a = place.machine("a")
+    a.wire.loses_answers = True
+    await a.starts()
+    a.wire.is_cut = True
+    await a.goes(10 + LOOK)
+    a.wire.is_cut = a.wire.loses_answers = False
+    await a.goes(LOOK)
+    assert not a.leads()
+
+    await a.goes(15 + LOOK)
+    assert a.leads()
+
+
 async def test_who_took_a_lease_and_did_not_hear_the_answer_leads_at_the_next_look(place: Place) -> None:
     a = place.machine("a")
     a.wire.loses_answers = True
