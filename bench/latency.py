@@ -28,12 +28,12 @@ sys.path.insert(0, str(ROOT))
 from bench.support.copies import a_template, copy, name, succeeds  # noqa: E402
 from bench.support.plane import (  # noqa: E402
     TFJOBS,
-    OperatorProcess,
     Plane,
     a_plane,
     an_operator,
     load,
     percentile,
+    run,
     until,
 )
 from tarragon.cluster.port import Selection  # noqa: E402
@@ -74,16 +74,13 @@ def successes(status: object) -> int:
     return int(counts.get("succeeded", 0))
 
 
-async def fill(plane: Plane, operator: OperatorProcess, jobs: int) -> None:
+async def fill(plane: Plane, jobs: int) -> None:
+    """With no operator, for the next one to find."""
     namespace = await plane.namespace(NAMESPACE)
-    template = await a_template(plane, operator, namespace, WORKERS)
+    async with an_operator(plane) as operator:
+        await operator.ready()
+        template = await a_template(plane, operator, namespace, WORKERS)
     await copy(plane, template, range(1, jobs))
-
-    async def knows() -> bool:
-        return (await operator.metrics()).total("tarragon_cache_objects", resource="pods") >= jobs * (WORKERS + 1)
-
-    await until(knows, "the operator knows all pods", patience=120, pause=1.0)
-    await operator.idle(120)
 
 
 async def change(plane: Plane, jobs: Sequence[int], rate: float) -> dict[str, float]:
@@ -101,24 +98,26 @@ async def change(plane: Plane, jobs: Sequence[int], rate: float) -> dict[str, fl
 
 
 async def measure(jobs: int, changes: int, rate: float) -> None:
-    async with a_plane() as plane, an_operator(plane) as operator:
-        await operator.ready()
-        await fill(plane, operator, jobs)
-        watchers = Watchers(plane)
-        watching = [asyncio.create_task(watchers.jobs()), asyncio.create_task(watchers.pods())]
-        await asyncio.sleep(2.0)
-        chosen = random.Random(1).sample(range(jobs), changes)
-        before, spent = await operator.metrics(), operator.cpu()
-        began = await change(plane, chosen, rate)
+    async with a_plane() as plane:
+        await fill(plane, jobs)
+        async with an_operator(plane) as operator:
+            await operator.ready()
+            await operator.idle(120)
+            watchers = Watchers(plane)
+            watching = [asyncio.create_task(watchers.jobs()), asyncio.create_task(watchers.pods())]
+            await asyncio.sleep(2.0)
+            chosen = random.Random(1).sample(range(1, jobs), changes)
+            before, spent = await operator.metrics(), operator.cpu()
+            began = await change(plane, chosen, rate)
 
-        async def all_counted() -> bool:
-            return len(watchers.counted) >= changes and len(watchers.shown) >= changes
+            async def all_counted() -> bool:
+                return len(watchers.counted) >= changes and len(watchers.shown) >= changes
 
-        await until(all_counted, "all changes are counted", patience=60)
-        seconds, spent = changes / rate, operator.cpu() - spent
-        writes = sum((await operator.metrics()).calls().values()) - sum(before.calls().values())
-        for task in watching:
-            task.cancel()
+            await until(all_counted, "all changes are counted", patience=60)
+            seconds, spent = changes / rate, operator.cpu() - spent
+            writes = sum((await operator.metrics()).calls().values()) - sum(before.calls().values())
+            for task in watching:
+                task.cancel()
     jobs_seen = [watchers.counted[job] - at for job, at in began.items()]
     pods_seen = [watchers.shown[f"{job}-worker-{WORKERS - 1}"] - at for job, at in began.items()]
     title = f"{jobs} running jobs, {rate:g} changes a second, {load()}"
@@ -138,8 +137,8 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=1000, help="at most as many as jobs")
     parser.add_argument("--rate", type=float, default=50.0, help="changes a second")
     options = parser.parse_args()
-    changes = min(options.changes, options.jobs)
-    asyncio.run(asyncio.wait_for(measure(options.jobs, changes, options.rate), 600))
+    changes = min(options.changes, options.jobs - 1)
+    run(lambda: measure(options.jobs, changes, options.rate), 600)
 
 
 if __name__ == "__main__":

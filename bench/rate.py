@@ -30,7 +30,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench.support.calls import Recorded, Recorder  # noqa: E402
-from bench.support.plane import TFJOBS, Plane, a_plane, an_operator, cpu_of, each, job, load, until  # noqa: E402
+from bench.support.plane import TFJOBS, Plane, a_plane, an_operator, cpu_of, each, job, load, run, until  # noqa: E402
 from tarragon.base.clock import SystemClock  # noqa: E402
 from tarragon.cluster.port import Selection  # noqa: E402
 from tarragon.kube.core import PODS  # noqa: E402
@@ -170,10 +170,10 @@ def show(operator: Sequence[Run], client: Sequence[Run]) -> None:
     table = Table(
         "", "jobs a second", "calls a second", "CPU s of the process", title=f"{operator[0].jobs} jobs, {load()}"
     )
-    for name, runs in (("tarragon operator", operator), ("bare client", client)):
-        for run in runs:
-            made = sum(run.calls.values()) / run.seconds
-            table.add_row(name, f"{run.rate:.1f}", f"{made:,.0f}", f"{run.cpu:.1f}")
+    for who, runs in (("tarragon operator", operator), ("bare client", client)):
+        for one in runs:
+            made = sum(one.calls.values()) / one.seconds
+            table.add_row(who, f"{one.rate:.1f}", f"{made:,.0f}", f"{one.cpu:.1f}")
     ratios = [mine.rate / theirs.rate for mine, theirs in zip(operator, client, strict=True)]
     calls = Table("verb", "resource", "calls a job", "of the bare client")
     for verb, resource in sorted(operator[-1].calls):
@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
-    asyncio.run(asyncio.wait_for(measure(options.jobs, options.rounds), 900))
+    run(lambda: measure(options.jobs, options.rounds), 900)
 
 
 if __name__ == "__main__":

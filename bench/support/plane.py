@@ -27,7 +27,7 @@ from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
 from tarragon.kube.meta import Key
-from tools.controlplane import ControlPlane
+from tools.controlplane import ControlPlane, lacks
 
 Json = dict[str, Any]
 
@@ -267,6 +267,20 @@ async def each(things: Iterable[Any], do: Callable[[Any], Awaitable[Any]], at_on
 
 def percentile(values: Sequence[float], percent: float) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * percent / 100))]
+
+
+def run(measure: Callable[[], Awaitable[None]], seconds: float) -> None:
+    """No longer than that; without a control plane, say so and measure nothing."""
+    lack = lacks()
+    if lack is not None:
+        print(f"not measured: {lack}")
+        return
+    asyncio.run(_within(measure, seconds))
+
+
+async def _within(measure: Callable[[], Awaitable[None]], seconds: float) -> None:
+    async with asyncio.timeout(seconds):
+        await measure()
 
 
 def load() -> str:
