@@ -281,7 +281,7 @@ async def test_a_renewal_whose_answer_is_lost_is_a_renewal(place: Place) -> None
 
 
 async def test_who_took_a_lease_and_hears_of_it_too_late_takes_it_again_as_any_other(place: Place) -> None:
-    """A server that dies after the write and is away for longer than a deadline: with nobody else, nobody would lead."""
+    """A server that dies after the write and is away for a whole deadline: with nobody else, nobody would lead."""
     a = place.machine("a")
     a.wire.loses_answers = True
     await a.starts()
