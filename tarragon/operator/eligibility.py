@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tarragon.kube.codec import encode
-from tarragon.kube.core import Node
-from tarragon.kube.meta import JsonObject
+from tarragon.kube.core import Node, PodSpec
+from tarragon.kube.meta import Json, JsonObject
 from tarragon.operator.gather import World
 from tarragon.plan.capacity import eligible_nodes, pod_spec
 from tarragon.plan.storage import reaches
+
+MOST_KNOWN = 512
+"""Kinds of template whose nodes are kept in mind: each costs as much as there are nodes."""
 
 
 class Eligibility:
@@ -23,14 +28,26 @@ class Eligibility:
         if within:
             return eligible_nodes(template, nodes, within)
         spec = pod_spec(template)
-        wanted = encode([spec.node_name, spec.node_selector, spec.affinity, spec.tolerations])
+        wanted = encode([spec.node_name, spec.node_selector, _affinity_to_nodes(spec), spec.tolerations])
         if wanted not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
             self._known[wanted] = eligible_nodes(template, nodes)
         return self._known[wanted]
+
+    @property
+    def known(self) -> int:
+        """Answers that are kept in mind."""
+        return len(self._known)
 
     def forget(self) -> None:
         """Some node is not what it was."""
         self._known.clear()
+
+
+def _affinity_to_nodes(spec: PodSpec) -> Json:
+    """Not that to pods, which names the job as often as not: no two jobs would be alike."""
+    return spec.affinity.get("nodeAffinity") if isinstance(spec.affinity, Mapping) else None
 
 
 def traits(node: Node | None) -> object:

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tarragon.base.clock import ManualClock
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.operator.eligibility import MOST_KNOWN, Eligibility
+from tarragon.operator.gather import World
+from tarragon.plan.step import Settings
+from tests.localcluster.controllers.world import World as Embedded
+from tests.operator.stage import Stage
+
+Json = dict[str, Any]
+
+
+def template(**spec: Json) -> Json:
+    return {"spec": {"containers": [{"name": "tensorflow", "image": "i"}], **spec}}
+
+
+def apart_from(job: str) -> Json:
+    """What keeps the replicas of a job from each other's nodes, as operators' examples have it."""
+    term = {"labelSelector": {"matchLabels": {"training.kubeflow.org/job-name": job}}, "topologyKey": "a/zone"}
+    return template(affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+
+
+def eligibility(world: Embedded) -> Eligibility:
+    seen = World(world.client, FRAMEWORKS, ManualClock(), Settings(), random.Random(1))
+    return Eligibility(seen)
+
+
+async def test_jobs_that_differ_in_whom_they_keep_away_from_share_one_answer(stage: Stage) -> None:
+    """Else each job that ever was would leave as much behind as there are nodes."""
+    asked = eligibility(stage.world)
+    asked.of(apart_from("a"), "default")
+    asked.of(apart_from("b"), "default")
+    assert asked.known == 1
+
+
+async def test_no_more_than_so_many_answers_are_kept_in_mind(stage: Stage) -> None:
+    asked = eligibility(stage.world)
+    for number in range(MOST_KNOWN):
+        asked.of(template(nodeSelector={"a": str(number)}), "default")
+    assert asked.known == MOST_KNOWN
+
+    asked.of(template(nodeSelector={"a": "one more"}), "default")
+    assert asked.known == 1
