@@ -61,11 +61,14 @@ RETELL_SECONDS = 10.0
 LONGEST_LAG_SECONDS = 30.0
 """A watch that is further behind our own write than this is believed nevertheless."""
 
+BREATH = 20
+"""Jobs that are read before others get their turn on the event loop."""
+
 log = structlog.get_logger(__name__)
 
 
 class Admitter:
-    """One round at a time. Between rounds it follows the jobs' cache, so a round costs no reading of manifests."""
+    """One round at a time. It remembers what it has read: a round costs reading what has changed since the last."""
 
     def __init__(self, cluster: Cluster, clock: Clock, world: World, policy: Policy) -> None:
         self._cluster = cluster
@@ -76,19 +79,20 @@ class Admitter:
         self._candidates = Candidates(world.nodes.objects)
         self._reservations = Reservations(world)
         self._eligibility = Eligibility(world)
+        self._changes: dict[JobId, None] = {}
         self._told: dict[JobId, float] = {}
         self._places_gangs = True
         self._demands: dict[JobId, Sequence[Demand]] = {}
         self._with_claims: set[JobId] = set()
         for kind, cache in world.jobs.items():
-            framework = world.frameworks[kind]
-            cache.subscribe(partial(self._changed, framework))
+            cache.subscribe(partial(self._changed, kind))
         world.nodes.subscribe(self._node_changed)
         for kind_of_storage in world.optional:
             kind_of_storage.subscribe(self._storage_changed)
 
     async def round(self) -> float | None:
         """Decide once and write what has changed. Seconds until the next round even if nothing changes, or None."""
+        await self._catch_up()
         revised = self._revised(self._clock.now())
         snapshot = self._snapshot({candidate.id for candidate, _ in revised})
         by_name = {candidate.name: candidate for candidate in self._candidates.open.values()}
@@ -165,7 +169,21 @@ class Admitter:
             if admission != candidate.admission
         ]
 
-    def _changed(self, framework: Framework, key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
+    def _changed(self, kind: str, key: Key, _: CustomObject | None, __: CustomObject | None) -> None:
+        self._changes[kind, key] = None
+
+    async def _catch_up(self) -> None:
+        """Between rounds a change costs nothing, and an operator that only stands by has no rounds."""
+        taken_in = 0
+        while self._changes:
+            kind, key = next(iter(self._changes))
+            del self._changes[kind, key]
+            self._take_in(self._world.frameworks[kind], key, self._world.jobs[kind].objects.get(key))
+            taken_in += 1
+            if taken_in % BREATH == 0:
+                await self._clock.sleep(0)
+
+    def _take_in(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
         """A watch that lags shows what was there before our own write: that would give away its places again."""
         known = self._candidates.all.get((framework.kind, key))
         if new is None or known is None or not self._is_news_of_the_past(new, known):

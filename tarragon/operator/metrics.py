@@ -78,7 +78,7 @@ START_TIME = Definition(
     "tarragon_job_start_seconds", "histogram", "From a job's admission to its first Running", ("kind",), _LONG
 )
 TURNS = {
-    "created": Definition("tarragon_jobs_created", "counter", "Jobs seen for the first time", ("kind",)),
+    "created": Definition("tarragon_jobs_created", "counter", "Jobs whose first status was written", ("kind",)),
     "deleted": Definition("tarragon_jobs_deleted", "counter", "Jobs that are gone", ("kind",)),
     "succeeded": Definition("tarragon_jobs_succeeded", "counter", "Jobs that have succeeded", ("kind",)),
     "failed": Definition("tarragon_jobs_failed", "counter", "Jobs that have failed", ("kind",)),
@@ -222,7 +222,7 @@ class Metrics:
 
     def _turn(self, kind: str, before: str, after: str) -> None:
         turns = {
-            "created": before == GONE and after == NEW,
+            "created": before == NEW and after not in {NEW, GONE},
             "deleted": after == GONE,
             "succeeded": before not in {GONE, after} and after == Phase.SUCCEEDED,
             "failed": before not in {GONE, after} and after == Phase.FAILED,

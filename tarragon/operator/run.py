@@ -21,6 +21,7 @@ from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.admit import Admitter
 from tarragon.operator.gather import World
 from tarragon.operator.meter import Meter, Unmeasured
+from tarragon.operator.quiet import is_quiet
 from tarragon.operator.reconcile import Means, reconcile
 from tarragon.operator.recorder import Recorder
 from tarragon.operator.troubles import Troubles
@@ -34,6 +35,8 @@ RESYNC_SECONDS = 300.0
 """Every job is looked at this often whatever happens: it covers a wall clock that jumped past a deadline."""
 OWNED_PAUSE = 0.02
 """Seconds in which changes of a job's pods gather before it is looked at: they come in bursts, a gang at a time."""
+QUIET_PAUSE = 0.001
+"""Seconds between two jobs that are looked at for no particular reason: ten thousand at once would hold up the rest."""
 ROUND_PAUSE = 0.02
 """Seconds in which changes gather before a round of admission, so that a burst of a thousand costs one."""
 
@@ -109,6 +112,8 @@ class Operator:
     async def lead(self) -> None:
         """Decide and write, until `stop`: then end what has begun. Raises LeaseLost when somebody else leads."""
         self._is_leading = True
+        self._look_at_all(self._world.jobs)
+        self._round.set()
         self._work_watch.start()
         self._meter.leads(True)
         try:
@@ -177,6 +182,8 @@ class Operator:
             self._round.set()
 
     def _enqueue(self, job: JobId, delay: float) -> None:
+        if not self._is_leading:
+            return  # Whoever begins to lead looks at all jobs anyway.
         self._queue.add(job, self._clock.monotonic() + delay)
         self._work.set()
 
@@ -271,10 +278,14 @@ class Operator:
             self._round.set()
 
     def _look_at_all(self, kinds: Iterable[str]) -> None:
+        """Soon at those that have changed while nobody led, then at one after the other: news come in between."""
+        later = 0.0
         for kind in kinds:
             cache = self._world.jobs.get(kind)
-            for key in list(cache.objects) if cache is not None else ():
-                self._enqueue((kind, key), 0.0)
+            for key, job in cache.objects.items() if cache is not None else ():
+                quiet = is_quiet(job, self._world.pods_of(job))
+                later += QUIET_PAUSE if quiet else 0.0
+                self._enqueue((kind, key), later if quiet else 0.0)
 
     async def _until(self, event: asyncio.Event, seconds: float | None) -> None:
         """Return when the event is set, or that many of the clock's seconds have gone, or nothing is to begin."""
