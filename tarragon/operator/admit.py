@@ -90,6 +90,11 @@ class Admitter:
         for kind_of_storage in world.optional:
             kind_of_storage.subscribe(self._storage_changed)
 
+    @property
+    def unread(self) -> int:
+        """Changes that the next round has to take in."""
+        return len(self._changes) + self._reservations.unread
+
     async def round(self) -> float | None:
         """Decide once and write what has changed. Seconds until the next round even if nothing changes, or None."""
         await self._catch_up()
@@ -169,8 +174,13 @@ class Admitter:
             if admission != candidate.admission
         ]
 
-    def _changed(self, kind: str, key: Key, _: CustomObject | None, __: CustomObject | None) -> None:
-        self._changes[kind, key] = None
+    def _changed(self, kind: str, key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
+        if new is None and (kind, key) not in self._candidates.all:
+            # Else whoever stands by for months would remember every job that ever was.
+            self._changes.pop((kind, key), None)
+            self._reservations.forget((kind, key))
+        else:
+            self._changes[kind, key] = None
 
     async def _catch_up(self) -> None:
         """Between rounds a change costs nothing, and an operator that only stands by has no rounds."""

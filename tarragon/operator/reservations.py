@@ -20,6 +20,7 @@ class Reservations:
 
     def __init__(self, world: World) -> None:
         self._pods = world.pods.objects
+        self._jobs = world.jobs
         self._held: dict[JobId, list[tuple[str, Resources]]] = {}
         self._sums = Sums()
         self._changed: set[JobId] = set()
@@ -27,6 +28,16 @@ class Reservations:
 
     def job_changed(self, job: JobId) -> None:
         self._changed.add(job)
+
+    def forget(self, job: JobId) -> None:
+        """It is gone. What it may have reserved is reckoned as ever."""
+        if job not in self._held:
+            self._changed.discard(job)
+
+    @property
+    def unread(self) -> int:
+        """Jobs that are to be reckoned anew."""
+        return len(self._changed)
 
     def reckon(self, candidates: Mapping[JobId, Candidate]) -> None:
         """To be called before `on`. Who is no candidate any more reserves nothing."""
@@ -49,8 +60,12 @@ class Reservations:
         """Whose name a pod bears is found out by its owner: a stranger of that name is told in the job's status."""
         for pod in (old, new):
             owner = None if pod is None else pod.metadata.controller
-            if owner is not None:
+            if owner is not None and self._is_there(owner.kind, Key(key.namespace, owner.name)):
                 self._changed.add((owner.kind, Key(key.namespace, owner.name)))
+
+    def _is_there(self, kind: str, job: Key) -> bool:
+        """One that comes later, or has gone, is told by `job_changed`."""
+        return kind in self._jobs and job in self._jobs[kind].objects
 
     def _reserved_by(self, candidate: Candidate) -> Iterator[tuple[str, Resources]]:
         admission = candidate.admission

@@ -16,7 +16,7 @@ from tarragon.cluster.port import EVERYTHING, DeleteOptions
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import decode, encode
-from tarragon.kube.core import PODS
+from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.admit import LONGEST_LAG_SECONDS, Admitter
 from tarragon.operator.gather import World
@@ -231,6 +231,41 @@ async def test_a_round_thinks_anew_only_about_what_has_changed(stage: Stage) -> 
         await scheduler.until(lambda: scheduler.jobs[Key("default", "a")].spec == job("a", **spec_of(2))["spec"])
         await admitter.round()
         assert [demand.wish for demand in seen[3].waiting[0].demands] == [2]
+
+
+async def test_of_jobs_that_came_and_went_a_standby_remembers_nothing(stage: Stage) -> None:
+    async with a_scheduler(stage) as scheduler:
+        await scheduler.submit("a", Worker=group(1))
+        owner = await stage.world.client.get(TFJOBS, Key("default", "a"))
+        controller = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "a", "controller": True}
+        owners = [{**controller, "uid": owner.metadata.uid}, {**controller, "uid": "u", "kind": "Other"}]
+        container = {"name": "c", "image": "i"}
+        for name, metadata in zip(("mine", "other"), owners, strict=True):
+            await stage.world.create(PODS, name, spec={"containers": [container]}, owners=[metadata])
+        await scheduler.until(lambda: len(scheduler.seen.pods.objects) == len(owners))
+        assert scheduler.admitter.unread == 2  # the job has changed, and what its pods leave of its places
+
+        for name in ("mine", "other"):
+            await stage.world.delete(PODS, name)
+        await stage.world.delete(TFJOBS, "a")
+        await stage.end_pods()
+        await scheduler.until(lambda: not scheduler.seen.pods.objects and not scheduler.jobs)
+        assert scheduler.admitter.unread == 0
+
+
+async def test_a_job_whose_node_has_gone_since_the_last_round_is_housed_by_the_next(stage: Stage) -> None:
+    await stage.node("n")
+    async with a_scheduler(stage) as scheduler:
+        await scheduler.submit("a", Worker=group(1))
+        await scheduler.admitter.round()
+        await scheduler.until(lambda: bool(scheduler.jobs[Key("default", "a")].status))
+        await scheduler.admitter.round()
+        await stage.world.delete(NODES, "n", namespace="")
+        await stage.node("m")
+        await scheduler.until(lambda: [key.name for key in scheduler.nodes] == ["m"])
+        await scheduler.until(lambda: all(node.is_ready for node in scheduler.nodes.values()))
+        await scheduler.admitter.round()
+        await stage.world.until(lambda: "m" in str(stage.admission("a")["nodes"]))
 
 
 def spec_of(replicas: int) -> Json:
