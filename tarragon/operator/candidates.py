@@ -80,7 +80,7 @@ class Candidates:
         self._open.pop(job, None)
 
     def nodes_changed(self) -> None:
-        """Some came or went. Often many at once, and ten thousand jobs take a tenth of a second: they are sorted when asked for."""
+        """Some came or went, often many at once: ten thousand jobs are not sorted anew for each of them."""
         self._has_other_nodes = True
 
     def _sort(self, candidate: Candidate) -> None:
