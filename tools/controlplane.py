@@ -206,12 +206,18 @@ class ControlPlane:
         return path
 
     def audit(self) -> list[Json]:
-        """Every request so far but the control plane's own, as audit events of level Metadata, in order."""
+        """Every request so far but the control plane's own, as audit events of level Metadata, in order.
+
+        Who was not let in at all has an empty name.
+        """
         path = self.folder / "audit.log"
         if not path.exists():
             return []
         text, end, _ = path.read_text().rpartition("\n")
-        return [json.loads(line) for line in (text + end).splitlines()]
+        events: list[Json] = [json.loads(line) for line in (text + end).splitlines()]
+        for event in events:
+            event["user"].setdefault("username", "")
+        return events
 
     def compact(self) -> None:
         """Make etcd forget all history, as it does by itself every five minutes."""

@@ -256,7 +256,14 @@ async def test_what_a_container_leaves_behind_is_killed_with_it(ward: Ward) -> N
 
 def running(*argv: str) -> list[int]:
     cmdline = "\0".join(argv).encode() + b"\0"
-    return [pid for pid in shim.living() if Path(f"/proc/{pid}/cmdline").read_bytes() == cmdline]
+    return [pid for pid in shim.living() if command_line(pid) == cmdline]
+
+
+def command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):  # it ended while we were looking
+        return b""
 
 
 async def test_a_process_that_washes_its_environment_and_leaves_the_session_is_killed_too(ward: Ward) -> None:

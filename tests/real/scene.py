@@ -8,7 +8,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tarragon.localcluster.kubelet.hollow import Hollow, HollowSettings
 
 from tarragon.base.clock import SystemClock
 from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import NotFound
+from tarragon.cluster.errors import AlreadyExists, NotFound, Unavailable
 from tarragon.cluster.http import Http
 from tarragon.cluster.reflector import Cache
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
@@ -111,7 +111,15 @@ class Scene:
         return self.operators[-1]
 
     async def submit(self, names: Iterable[str], manifest: Callable[[str], Json]) -> None:
-        await asyncio.gather(*(self.http.create(TFJOBS, manifest(name)) for name in names))
+        await asyncio.gather(*(self._create(manifest(name)) for name in names))
+
+    async def _create(self, job: Json) -> None:
+        """As a user does whose request met a server that was just ending: once more."""
+        try:
+            await self.http.create(TFJOBS, job)
+        except Unavailable:
+            with suppress(AlreadyExists):
+                await self.http.create(TFJOBS, job)
 
     async def until(self, claim: Callable[[], bool], *, patience: float = PATIENCE) -> None:
         """Of what the caches show. Fails with what there is."""
