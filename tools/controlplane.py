@@ -47,8 +47,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ASSETS = "KUBEBUILDER_ASSETS"
 SHARED = ROOT.parent / "shared" / "kubernetes"
 ADVICE = (
-    f"set {ASSETS} to a folder with etcd and kube-apiserver "
-    "(`go run sigs.k8s.io/controller-runtime/tools/setup-envtest@latest use -p path` fetches one)"
+    f"set {ASSETS} to a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler "
+    "(a Kubernetes release's server archive has all but etcd; setup-envtest brings the first two only)"
 )
 
 ETCD, API_SERVER, CONTROLLERS, SCHEDULER = "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"
@@ -87,9 +87,11 @@ class NoControlPlane(Exception):
 
 def lacks() -> str | None:
     """Why none can be started on this machine, or None."""
-    if os.environ.get(ASSETS) or SHARED.is_dir():
-        return None
-    return f"no real control plane; {ADVICE}"
+    given = os.environ.get(ASSETS)
+    if given:
+        missing = [name for name in _ORDER if not Path(given, name).exists()]
+        return f"{given} has no {', '.join(missing)}; {ADVICE}" if missing else None
+    return None if SHARED.is_dir() else f"no real control plane; {ADVICE}"
 
 
 @functools.cache
@@ -123,7 +125,7 @@ class ControlPlane:
         self.folder = folder
         self.kubeconfig = folder / "admin.kubeconfig"
         self._binaries = binaries()
-        self._full = full and (self._binaries / CONTROLLERS).exists() and (self._binaries / SCHEDULER).exists()
+        self._full = full
         self._arguments = arguments
         ports = iter(_free_ports(3))
         self._etcd = f"http://127.0.0.1:{next(ports)}"
@@ -134,7 +136,7 @@ class ControlPlane:
 
     @classmethod
     def start(cls, folder: Path, *, full: bool = True, arguments: Sequence[str] = ()) -> ControlPlane:
-        """Serving when it returns. `full`: with controller-manager and scheduler, where they are at hand.
+        """Serving when it returns. `full`: with controller-manager and scheduler.
 
         `arguments` are further flags of the API server. Raises NoControlPlane.
         """
@@ -152,11 +154,6 @@ class ControlPlane:
     @property
     def url(self) -> str:
         return f"https://127.0.0.1:{self._port}"
-
-    @property
-    def is_full(self) -> bool:
-        """Whether controller-manager and scheduler are part of it."""
-        return self._full
 
     @property
     def minor(self) -> int:
