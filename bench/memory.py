@@ -103,7 +103,7 @@ async def come_back(plane: Plane, results: Results, jobs: int, seconds: float) -
     async with an_operator(plane) as operator:
         ready = asyncio.create_task(when(operator.is_ready))
         acted = asyncio.create_task(when(lambda: is_counted(plane, number)))
-        results.say("restart: ready", f"{await ready - began:.1f} s")
+        results.say("restart: ready", f"{await ready - began:.1f} s, {operator.cpu():.1f} s of CPU")
         results.say("restart: first correct action", f"{await acted - began:.1f} s", f"< {BACK:.0f} s")
         await knows(operator, jobs)
         results.say("restart: all jobs looked at", f"{time.monotonic() - began:.1f} s (seen every second)")
