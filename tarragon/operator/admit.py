@@ -244,6 +244,9 @@ class Admitter:
 
     def _may_tell(self, candidate: Candidate, admission: Admission) -> bool:
         before = candidate.admission
+        if before is None and candidate.id in self._told:
+            # The server took one and did not keep it: not at once again, there may be thousands.
+            return self._clock.monotonic() - self._told[candidate.id] >= RETELL_SECONDS
         only_words = (
             before is not None
             and before.wait is not None

@@ -30,6 +30,21 @@ class Refused(Exception):
         self.reason = reason
 
 
+class NotKept(ApiError):
+    """The server took a status and dropped our part of it: the kind's definition is somebody else's.
+
+    To go on would be to take every job for one that was never admitted, and to end its pods.
+    """
+
+    def __init__(self, definition: str) -> None:
+        message = (
+            f"status.tarragon is not kept: another operator's definition of {definition} has replaced Tarragon's; "
+            f"nothing is done until deploy/crd-{definition}.yaml is applied again"
+        )
+        status = {"kind": "Status", "status": "Failure", "code": 500, "message": message}
+        super().__init__({**status, "details": {"retryAfterSeconds": 30}})
+
+
 async def apply(
     cluster: Cluster, recorder: Recorder, framework: Resource[CustomObject], job: CustomObject, step: Step
 ) -> None:
@@ -38,12 +53,18 @@ async def apply(
     if step.mark is not None:
         await cluster.patch(framework, key, step.mark)
         return
+    about = ObjectReference(api_version=job.api_version, kind=job.kind, key=key, uid=job.metadata.uid)
     if step.status is not None:
-        await cluster.patch(framework, key, step.status, subresource="status")
+        written = await cluster.patch(framework, key, step.status, subresource="status")
+        if step.status["status"].get("tarragon") and not is_kept(written):
+            error = NotKept(framework.full_name)
+            await recorder.record(
+                Event(about=about, type="Warning", reason="StatusNotKept", message=error.what, once=True)
+            )
+            raise error
     # News come with the status that they are about: once it says so, no later step will tell them again. Nothing waits
     # for them.
     telling = asyncio.ensure_future(_tell(recorder, step.events))
-    about = ObjectReference(api_version=job.api_version, kind=job.kind, key=key, uid=job.metadata.uid)
     done = _Done()
     try:
         await asyncio.gather(*(_delete(cluster, delete, done) for delete in step.deletes))
@@ -54,6 +75,11 @@ async def apply(
     finally:
         await telling
         await _tell(recorder, done.events(about))
+
+
+def is_kept(written: CustomObject) -> bool:
+    """Whether our own part of the status is there."""
+    return isinstance(written.status, dict) and bool(written.status.get("tarragon"))
 
 
 async def _tell(recorder: Recorder, news: Iterable[Event]) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.kube.core import NODES, PODS
+from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from tarragon.kube.meta import Key
 from tests.operator.stage import TFJOBS, Stage, group, job
 
@@ -261,3 +262,39 @@ async def test_a_job_that_loses_a_whole_type_between_two_tries_of_its_replica_st
     stage.start_operator()
     await stage.world.until(lambda: "b-worker-0" in stage.pods())
     await stage.world.until(lambda: stage.admission("a")["size"] == {"Worker": 1})
+
+
+FOREIGN_STATUS = {
+    "type": "object",
+    "properties": {
+        "conditions": {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    },
+}
+
+
+async def test_a_definition_that_drops_our_part_of_the_status_ends_no_pod_and_is_told(stage: Stage) -> None:
+    """As Kubeflow's does: who installs its operator beside ours replaces the definition of both."""
+    await stage.node("n")
+    stage.start_operator()
+    await stage.submit("a", Worker=group(1))
+    await stage.until_pods("a-worker-0")
+    await stage.all_run("a-worker-0")
+    await stage.until_state("a", "Running")
+    before = stage.pods()["a-worker-0"]["metadata"]["uid"]
+
+    definition = TENSORFLOW.crd()
+    for version in definition["spec"]["versions"]:
+        schema = version["schema"]["openAPIV3Schema"]
+        del schema["x-kubernetes-preserve-unknown-fields"]
+        schema["properties"]["status"] = FOREIGN_STATUS
+    key = Key("", definition["metadata"]["name"])
+    await stage.world.client.patch(CUSTOM_RESOURCE_DEFINITIONS, key, {"spec": definition["spec"]})
+    # A kube-apiserver drops it whatever is written to the job, the embedded one when it is the status.
+    await stage.world.client.patch(TFJOBS, Key("default", "a"), {"status": {"x": "y"}}, subresource="status")
+    await stage.world.until(lambda: bool(stage.events("StatusNotKept")))
+
+    assert stage.job("a")["status"].get("tarragon") is None
+    pod = stage.pods()["a-worker-0"]["metadata"]
+    assert (pod["uid"], pod.get("deletionTimestamp")) == (before, None)
+    (words,) = stage.events("StatusNotKept")
+    assert words.endswith("until deploy/crd-tfjobs.kubeflow.org.yaml is applied again")
