@@ -53,15 +53,21 @@ def _context(authority: bytes, certificate: bytes, key: bytes) -> ssl.SSLContext
 
 def _present(trust: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     """OpenSSL reads its own certificate from files only: they live in a private folder, and only for this call."""
-    with tempfile.TemporaryDirectory() as folder:
-        pem = Path(folder, "client.pem")
-        pem.touch(mode=0o600)
-        pem.write_bytes(certificate + b"\n" + key)
-        try:
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            pem = Path(folder, "client.pem")
+            pem.touch(mode=0o600)
+            pem.write_bytes(certificate + b"\n" + key)
             # An empty password: without one, OpenSSL asks for it at the terminal.
             trust.load_cert_chain(pem, password="")
-        except (ssl.SSLError, ValueError) as error:
-            raise NoCredentials(
-                "the client certificate can't be used",
-                why="it and its key must be PEM, belong together, and the key must not be encrypted",
-            ) from error
+    except (ssl.SSLError, ValueError) as error:
+        raise NoCredentials(
+            "the client certificate can't be used",
+            why="it and its key must be PEM, belong together, and the key must not be encrypted",
+        ) from error
+    except OSError as error:
+        raise NoCredentials(
+            "the client certificate can't be used",
+            why=f"there is no folder for temporary files to hand it on in: {error.strerror or error}",
+            remedy="set TMPDIR to one that can be written to",
+        ) from error
