@@ -14,7 +14,7 @@ import pytest
 from tarragon.base.clock import ManualClock, SystemClock
 from tarragon.cluster.access import kubeconfig
 from tarragon.cluster.counted import Call, Counted
-from tarragon.cluster.errors import AlreadyExists, Forbidden, Unavailable
+from tarragon.cluster.errors import AlreadyExists, Forbidden, NotFound, Unavailable
 from tarragon.cluster.http import Http
 from tarragon.cluster.port import Cluster, DeleteOptions, Selection
 from tarragon.cluster.reflector import Cache
@@ -42,6 +42,15 @@ class HollowWorld(World):
         self._hollow = asyncio.create_task(hollow.run())
         await hollow.registered()
 
+    async def until_node_is_ready(self) -> None:
+        async with asyncio.timeout(20):
+            while True:
+                self.clock.advance(0.5)
+                with contextlib.suppress(NotFound):
+                    if (await self.cluster.get(NODES, Key("", "n"))).is_ready:
+                        return
+                await asyncio.sleep(0)  # noqa: TID251 - gives the others their turn
+
     async def end(self) -> None:
         if self._hollow:
             self._hollow.cancel()
@@ -66,6 +75,21 @@ async def hollow(tmp_path: Path) -> AsyncIterator[HollowWorld]:
 def container_of(pod: Json) -> Json:
     status: Json = pod["status"]["containerStatuses"][0]
     return status
+
+
+async def test_a_node_that_was_taken_for_lost_says_that_it_is_ready(hollow: HollowWorld) -> None:
+    await hollow.begin()
+    lost = {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}
+    await hollow.cluster.patch(NODES, Key("", "n"), {"status": lost}, subresource="status")
+
+    await hollow.until_node_is_ready()
+
+
+async def test_a_node_that_was_deleted_registers_again(hollow: HollowWorld) -> None:
+    await hollow.begin()
+    await hollow.cluster.delete(NODES, Key("", "n"))
+
+    await hollow.until_node_is_ready()
 
 
 async def test_a_pod_runs_as_long_as_it_says_and_ends_as_it_says(hollow: HollowWorld) -> None:

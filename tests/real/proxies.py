@@ -171,8 +171,9 @@ class _Front:
             passed = {name: value for name, value in answer.headers.items() if name.lower() not in _OURS}
             response = web.StreamResponse(status=answer.status, headers=passed)
             await response.prepare(request)
-            async for chunk in answer.content.iter_any():
-                await response.write(chunk)
+            with contextlib.suppress(ConnectionError):  # either side may go when it likes
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
             return response
 
 

@@ -29,7 +29,7 @@ from tarragon.cluster.port import Cluster, DeleteOptions, Selection
 from tarragon.cluster.reflector import Cache, Trouble
 from tarragon.kube import core
 from tarragon.kube.codec import timestamp
-from tarragon.kube.core import NODES
+from tarragon.kube.core import NODES, Node
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet import node as real_node
 from tarragon.localcluster.kubelet import node_lease
@@ -73,7 +73,8 @@ class Hollow:
         one = settings.names[0] if len(settings.names) == 1 else ""
         mine = Selection(fields=f"spec.nodeName={one}" if one else "spec.nodeName!=")
         pods = core.PODS.reading(HollowPod)
-        self._pods = Cache(cluster, pods, clock, mine, jitter=random.Random())
+        dice = random.Random()
+        self._pods = Cache(cluster, pods, clock, mine, jitter=dice)
         self._resource = pods
         self._agenda = _Agenda(clock)
         self._due: asyncio.Queue[_Entry] = asyncio.Queue()
@@ -81,6 +82,9 @@ class Hollow:
         self._awaited: dict[Key, int] = {}
         self._started: dict[str, dt.datetime] = {}
         self._registered = asyncio.Event()
+        self._nodes = Cache(cluster, NODES, clock, Selection(fields=f"metadata.name={one}" if one else ""), jitter=dice)
+        self._doubted: set[str] = set()
+        self._doubt = asyncio.Event()
 
     async def registered(self) -> None:
         """Return when all nodes have been made and told Ready."""
@@ -89,8 +93,10 @@ class Hollow:
     async def run(self) -> None:
         self._pods.on_trouble(_report)
         self._pods.subscribe(self._changed)
+        self._nodes.on_trouble(_report)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._stay_ready())
+            group.create_task(self._answer_doubts())
             group.create_task(self._pods.run())
             group.create_task(self._keep_time())
             for _ in range(self._settings.writers):
@@ -207,6 +213,7 @@ class Hollow:
         """Register all, then renew the lease of each once a period, evenly spread over it."""
         await self._for_all(self._settings.names, self._register)
         self._registered.set()
+        self._nodes.subscribe(self._node_changed)
         names = self._settings.names
         turns = max(1, min(len(names), int(self._settings.heartbeat_seconds)))
         due = self._clock.monotonic()
@@ -214,6 +221,23 @@ class Hollow:
             await self._for_all(names[turn::turns], self._renew)
             due = max(due + self._settings.heartbeat_seconds / turns, self._clock.monotonic())
             await self._clock.sleep(due - self._clock.monotonic())
+
+    def _node_changed(self, key: Key, _: Node | None, new: Node | None) -> None:
+        if key.name in self._names and (new is None or not new.is_ready):
+            self._doubted.add(key.name)
+            self._doubt.set()
+
+    async def _answer_doubts(self) -> None:
+        """A node controller that missed heartbeats, through whosever fault, wants to be told anew, not a lease."""
+        await self._registered.wait()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._nodes.run())
+            while True:
+                await self._doubt.wait()
+                self._doubt.clear()
+                names, self._doubted = sorted(self._doubted), set()
+                await self._for_all(names, self._register)
+                await self._clock.sleep(FIRST_PAUSE)
 
     async def _for_all(self, names: Sequence[str], do: Callable[[str], Awaitable[None]]) -> None:
         rest = iter(names)
@@ -226,7 +250,7 @@ class Hollow:
             await do(name)
 
     async def _register(self, name: str) -> None:
-        """Until it has succeeded."""
+        """Until it has succeeded: made or made again, Ready, without a taint."""
         pause = FIRST_PAUSE
         while True:
             try:
