@@ -184,7 +184,16 @@ def test_with_no_operator_at_work_no_job_gets_anywhere() -> None:
     given_back, _ = operators(Seen(leases=[renewed(1.0, holder="")]), NOW)
 
     assert {never.level, gone.level, given_back.level} == {"error"}
+    assert "nobody has ever held" in never.text
     assert "tarragon-1_a, renewed its Lease in tarragon-system 5 min 0 s ago" in gone.text
+    assert "gave its Lease back" in given_back.text
+
+
+def test_two_leases_are_told_as_they_may_be_two_leaders() -> None:
+    first, _ = operators(Seen(leases=[renewed(2.0), renewed(3.0, "other", "elsewhere")]), NOW)
+
+    assert first.level == "warning"
+    assert first.text.endswith("of 2.0 s ago; another Lease has other in elsewhere")
 
 
 def test_another_training_operator_is_named_and_keeps_the_jobs_itself() -> None:
@@ -215,7 +224,7 @@ def test_nodes_are_counted_that_take_pods() -> None:
 
     assert found == Finding("ok", "nodes", "2 nodes of 4 with 16 CPUs, 32 GiB, 4 nvidia.com/gpu")
     assert offered([node("a", ready=False)]).level == "warning"
-    assert offered([]).text == "there is none: jobs wait until one does"
+    assert offered([]).text == "there is none: jobs wait until there is one"
 
 
 def test_a_remedy_stands_below_its_finding() -> None:

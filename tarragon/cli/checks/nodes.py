@@ -23,8 +23,9 @@ def offered(nodes: Iterable[Node]) -> Finding:
     found = list(nodes)
     ready = [node for node in found if node.is_ready and not node.spec.unschedulable]
     if not ready:
-        text = f"none of {count(len(found), 'node')} takes pods" if found else "there is none"
-        return Finding("warning", "nodes", f"{text}: jobs wait until one does", "kubectl get nodes")
+        none = f"none of {count(len(found), 'node')} takes pods: jobs wait until one does"
+        text = none if found else "there is none: jobs wait until there is one"
+        return Finding("warning", "nodes", text, "kubectl get nodes")
     total: Counter[str] = Counter()
     for node in ready:
         total.update(_amounts(node))

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.cli.checks.finding import Finding
-from tarragon.cli.words import elapsed
+from tarragon.cli.words import elapsed, listed
 from tarragon.cluster.lease import Held
 from tarragon.kube.codec import moment
 from tarragon.operator.rivals import FRESH_SECONDS, Found, rivals
 
 _INSTALL = "kubectl apply -k deploy installs one; `tarragon operator` runs one from here"
+_TWO = "if they keep the same namespaces, both lead: end one, or name one Lease with --lease-namespace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,11 @@ def _ours(seen: Seen, now: dt.datetime, *, has_rival: bool) -> Finding:
     if at_work:
         lease, since = min(at_work, key=lambda each: abs(each[1]))
         place, when = lease.metadata.namespace, elapsed(max(0.0, since))
-        return Finding("ok", "operator", f"{lease.holder} is at work, says the Lease in {place} of {when} ago")
+        text = f"{lease.holder} is at work, says the Lease in {place} of {when} ago"
+        more = [f"{each.holder} in {each.metadata.namespace}" for each, _ in at_work if each is not lease]
+        if not more:
+            return Finding("ok", "operator", text)
+        return Finding("warning", "operator", f"{text}; another Lease has {listed(more)}", _TWO)
     if has_rival:
         return Finding("ok", "operator", "none of Tarragon's is at work; another one is")
     if fresh:
@@ -54,7 +59,8 @@ def _ours(seen: Seen, now: dt.datetime, *, has_rival: bool) -> Finding:
         return Finding(
             "error", "operator", f"none is at work: {last}", f"kubectl -n {lease.metadata.namespace} get pods"
         )
-    return Finding("error", "operator", "none is at work: nobody has ever held its Lease", _INSTALL)
+    last = "the last one gave its Lease back" if seen.leases else "nobody has ever held its Lease"
+    return Finding("error", "operator", f"none is at work: {last}", _INSTALL)
 
 
 def _since(lease: Held, now: dt.datetime) -> float | None:

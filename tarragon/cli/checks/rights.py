@@ -61,7 +61,8 @@ def operator_findings(answers: Answers) -> Iterator[Finding]:
     if not lacking:
         yield Finding("ok", "operator", f"you may run it: all its {len(answers)} permissions are yours")
     for permission, refused in lacking:
-        text = f"you may not run it: {listed(refused)} {_full(permission)} is refused, {permission.reason}"
+        verbs = listed(list(dict.fromkeys(refused)))
+        text = f"you may not run it: {verbs} {_full(permission)} is refused, {permission.reason}"
         yield Finding("warning", "operator", text, "its own account may (deploy/permissions.yaml)")
 
 
