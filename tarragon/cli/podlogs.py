@@ -108,7 +108,12 @@ def _missing(job: Known, progress: Progress, missing: Sequence[Replica]) -> Iter
         yield f"no log of {names} yet: {job.name} is {job.state}"
     else:
         policy = job.job.run_policy.clean_pods if job.job is not None else CleanPodPolicy.NONE
-        yield f"no log of {names}: its pod is gone, and its log with it; cleanPodPolicy is {policy.value}"
+        gone = (
+            "its pod is gone, and its log with it"
+            if len(missing) == 1
+            else "their pods are gone, and their logs with them"
+        )
+        yield f"no log of {names}: {gone}; cleanPodPolicy is {policy.value}"
         if policy is not CleanPodPolicy.NONE:
             yield "cleanPodPolicy: None in the job's runPolicy keeps the pods of the next one"
     failure = job.status.first_failure

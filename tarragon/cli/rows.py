@@ -17,13 +17,15 @@ HEADER = ("NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON")
 WIDE = ("NAME", "STATE", "READY", "RESTARTS", "AGE", "KIND", "REPLICAS", "NODES", "REASON")
 
 
+UNSEEN = "no operator has looked at it yet"
+
 LEAST = MappingProxyType({"NAMESPACE": 10, "NAME": 20, "STATE": 11, "READY": 5, "KIND": 6, "REPLICAS": 28, "NODES": 12})
 """Characters that a column has at least where later rows are not known yet."""
 
 
 def least(header: Sequence[str]) -> Sequence[str]:
     """A row that makes the columns wide enough for what usually comes."""
-    return [" " * LEAST.get(column, 0) for column in header]
+    return [" " * max(len(column), LEAST.get(column, 0)) for column in header]
 
 
 def deleted(cells: Sequence[str], header: Sequence[str]) -> Sequence[str]:
@@ -87,6 +89,8 @@ def reason(job: Known) -> str:
         end = failure.reason if failure.exit_code is None else ended(failure.exit_code)
         return f"{failure.replica}: {end}"
     condition = last_condition(job.status)
+    if not job.status.conditions and job.status.phase is Phase.CREATED:
+        return UNSEEN
     if condition is None or job.status.phase in {Phase.SUCCEEDED, Phase.RUNNING, Phase.CREATED}:
         return ""
     return condition.message.splitlines()[0] if condition.message else condition.reason

@@ -18,6 +18,7 @@ from tarragon.cli.local import environment_of
 from tarragon.cli.overrides import without_gpus
 from tarragon.cli.report.ending import Ending, failed, succeeded
 from tarragon.cli.report.outcome import UNFINISHED, exit_code
+from tarragon.cli.rows import UNSEEN
 from tarragon.cli.style import Paint
 from tarragon.cli.target import Target
 from tarragon.cli.terminal import Sink, sink
@@ -48,8 +49,7 @@ def verdict(attended: Attendance, how: How, limit: float | None, paint: Paint) -
             _say(f"Left {name} alone: it goes on in {key.namespace} on {where.name}.", _meanwhile(where, key))
             return UNFINISHED
         case How.TOO_LATE:
-            words = f"{name} has not ended within {elapsed(limit or 0)}; it goes on."
-            _say(words, _meanwhile(where, key))
+            _say(_late(attended, limit or 0), _meanwhile(where, key))
             return UNFINISHED
         case How.UNREAD:
             _say(f"Nobody reads the logs any more; {name} goes on.", _meanwhile(where, key))
@@ -57,6 +57,15 @@ def verdict(attended: Attendance, how: How, limit: float | None, paint: Paint) -
         case How.STUCK:
             _say(stuck(follower), hints(where.prompt, key, AFTERWARDS[1:]))
             return CANNOT
+
+
+def _late(attended: Attendance, limit: float) -> str:
+    """Without an operator a job would wait for ever, and nothing of it would say why."""
+    job = attended.follower.job
+    if job.status.conditions:
+        return f"{job.name} has not ended within {elapsed(limit)}; it goes on."
+    check = f"`{attended.where.prompt.program} check` looks for one"
+    return f"{job.name} has not ended within {elapsed(limit)}: {UNSEEN}; {check}."
 
 
 def result(attended: Attendance, paint: Paint) -> int:

@@ -68,10 +68,14 @@ def admitted(scene: Scene, status: JobStatus) -> JobStatus:
     elif admission.wait is not None:
         retry = admission.retry
         again = f"; tried again at {timestamp(retry.after)}" if retry is not None and scene.now < retry.after else ""
-        said = Said(conditions.ADMITTED, False, admission.wait.code, admission.wait.message + again)
+        said = Said(conditions.ADMITTED, False, admission.wait.code, _with(admission.wait.message, again))
     else:
         said = Said(conditions.ADMITTED, False, QUEUED, "it waits for its turn")
     return replace(status, conditions=with_condition(status.conditions, said, scene.now))
+
+
+def _with(message: str, again: str) -> str:
+    return message.removesuffix(".") + again if again else message
 
 
 def started(scene: Scene, status: JobStatus) -> JobStatus:

@@ -91,7 +91,7 @@ _TABLE: Sequence[_Row] = (
     _Row(
         r"(?:^|: )(?P<name>[\w./+-]+): (?:command )?not found$|\"(?P<other>[^\"]+)\": executable file not found",
         "there is no command {name}",
-        "correct `command`; here replicas find commands on the PATH of their environment (--env IMAGE=FOLDER)",
+        "correct `command`; on this machine its PATH begins with the environment's (--env IMAGE=FOLDER)",
     ),
     _Row(
         r"No space left on device|\[Errno 28\]",
