@@ -12,9 +12,10 @@ from tarragon.cli.hints import spelled
 from tarragon.cli.jobs import Known, known
 from tarragon.cli.kept import runs_of_job
 from tarragon.cli.loading import Loaded
+from tarragon.cli.refusals import is_kind_missing
 from tarragon.cli.target import Note, Target
 from tarragon.cli.words import age
-from tarragon.cluster.errors import AlreadyExists, NotFound
+from tarragon.cluster.errors import AlreadyExists, Forbidden, NotFound
 from tarragon.cluster.port import Cluster
 from tarragon.job.phase import Phase
 from tarragon.kube.core import NAMESPACES
@@ -35,6 +36,7 @@ class Submission:
         """Everything of a FILE, the job last: what it needs is there when it begins."""
         if self.where.is_local:
             await self.ensure_namespace(loaded.namespace)
+        await self._expect_room(loaded)
         for resource, body in loaded.others:
             await self.put(resource, body)
         return await self.put_job(loaded)
@@ -79,7 +81,22 @@ class Submission:
         self.note(f"{job.name} created in {job.key.namespace} on {self.where.name}")
         return job
 
-    async def _make_room(self, former: Known, loaded: Loaded) -> None:
+    async def _expect_room(self, loaded: Loaded) -> None:
+        """A job that can't be made changes nothing else: not what one of its name runs with, nor without the kind."""
+        key = Key(loaded.namespace, loaded.job["metadata"].get("name", ""))
+        if not key.name:
+            return  # generateName: nobody has it yet
+        try:
+            former = await self.cluster.get(loaded.framework.resource, key)
+        except Forbidden:
+            return
+        except NotFound as error:
+            if is_kind_missing(error):
+                raise
+            return
+        self._must_go(known(loaded.framework, former), loaded)
+
+    def _must_go(self, former: Known, loaded: Loaded) -> None:
         """Raises TarragonError for one that stays."""
         if not self._is_over(former):
             raise still_there(former, self.where)
@@ -89,6 +106,10 @@ class Submission:
                 why=f"on {self.where.name} nothing would be left of it, not even its logs",
                 remedy="--replace deletes it and submits this one in its place; or give this one another name",
             )
+
+    async def _make_room(self, former: Known, loaded: Loaded) -> None:
+        """Raises TarragonError for one that stays."""
+        self._must_go(former, loaded)
         kept = "; its logs are kept" if runs_of_job(self.where.nodes, former) else ""
         since, where = age(former.born, self.clock.now()), f" in {former.key.namespace} on {self.where.name}"
         place = "" if self.where.is_local else where

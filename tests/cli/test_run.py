@@ -138,6 +138,20 @@ def test_a_job_that_takes_too_long_goes_on_without_us(shell: Shell) -> None:
     assert (waited.code, waited.out.split()[0]) == (0, "Succeeded")
 
 
+def test_a_job_that_is_refused_leaves_alone_what_the_one_of_its_name_runs_with(shell: Shell) -> None:
+    def text(value: str) -> str:
+        scripts = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "scripts"}, "data": {"a": value}}
+        return f"{json.dumps(scripts)}\n---\n{worker('digits', 'import time; time.sleep(60)')}"
+
+    first = shell("submit", shell.file("job.yaml", text("one")))
+    again = shell("submit", shell.file("job.yaml", text("two")))
+
+    assert (first.code, again.code) == (0, 1)
+    assert "configmap/scripts created" in first.err
+    assert "Error: tfjob/digits is there already" in again.err
+    assert "configmap" not in again.err
+
+
 def test_a_job_that_has_ended_makes_room_for_the_next_and_keeps_its_logs(shell: Shell) -> None:
     first = shell("run", shell.file("job.yaml", worker("digits", "print('first')")))
     second = shell("run", shell.file("job.yaml", worker("digits", "print('second')")))
