@@ -25,6 +25,7 @@ settings.load_profile("any machine")
 ROOT = Path(__file__).parent.parent
 OLDEST_KUBECTL = 27
 REAL = ("cluster", "real")
+API_TESTS = frozenset({"cluster", "contract", "controllers"})
 
 
 def lacks_tensorflow() -> str | None:
@@ -83,8 +84,8 @@ def group_of(item: pytest.Item) -> str | None:
     if "own_control_plane" in getattr(item, "fixturenames", ()):
         return "faults"
     if item.get_closest_marker("real"):
-        # They share one control plane, which takes some seconds to start.
-        return "real"
+        # They share a control plane, which takes some seconds to start: one for what asks the API, one for what runs.
+        return "real api" if API_TESTS & set(item.path.relative_to(ROOT).parts) else "real"
     return None
 
 
