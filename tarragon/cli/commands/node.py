@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import os
 import random
 import re
 import signal
@@ -22,7 +21,8 @@ from tarragon.base.errors import TarragonError
 from tarragon.base.resources import CPU, MEMORY
 from tarragon.cli.arguments import assignment, folder
 from tarragon.cli.nodes import WantedNode, amount, settings_of
-from tarragon.cli.settings import LOCAL, Command, Settings, home
+from tarragon.cli.settings import Command, Settings, home
+from tarragon.cli.whose import access, cluster_options
 
 if TYPE_CHECKING:
     from tarragon.cluster.access import Access
@@ -61,14 +61,7 @@ def ip_address(text: str) -> str:
 
 
 @click.command("node", cls=Command)
-@click.option(
-    "--kubeconfig",
-    "file",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="of the cluster; by default KUBECONFIG, ~/.kube/config, or what a pod is given",
-)
-@click.option("--context", metavar="NAME", help="of the kubeconfig; `local` is the embedded cluster")
+@cluster_options
 @click.option("--name", metavar="N", help="of the node; by default this machine's")
 @click.option("--cpu", metavar="AMOUNT", help="that it offers; by default what this process may use")
 @click.option("--memory", metavar="AMOUNT", help="as above: 16Gi")
@@ -154,35 +147,26 @@ def command(
     from tarragon.localcluster.kubelet.remote import Place
 
     logs.configure("text" if sys.stderr.isatty() else "json", "debug" if settings.is_verbose else "info", sys.stderr)
-    before = Path(settings.kubeconfig) if settings.kubeconfig else None
-    access = _access(file or before, context or settings.context)
+    where = access(settings, file, context)
     named = _named(name or socket.gethostname().lower())
     given = {CPU: cpu, MEMORY: memory, **dict(resources)}
     amounts = {resource: amount(resource, value) for resource, value in given.items() if value}
     if hollow is not None:
-        asyncio.run(_pretend(access, [f"{named}-{index}" for index in range(hollow)], amounts, hollow_seconds))
+        asyncio.run(_pretend(where, [f"{named}-{index}" for index in range(hollow)], amounts, hollow_seconds))
         return
     wanted = settings_of([WantedNode(named, this_machine() | amounts)], home())[0]
     node = replace(
         wanted,
-        folder=(place or _folder(access, named)).absolute(),
+        folder=(place or _folder(where, named)).absolute(),
         labels=dict(labels),
         taints=tuple({"key": each.key, "value": each.value, "effect": each.effect} for each in taints),
         environments=dict(environments),
         volumes=dict(volumes),
     )
-    where = Place(
-        address=address or _address(access), port=port, client_authority=authority.read_bytes() if authority else b""
+    door = Place(
+        address=address or _address(where), port=port, client_authority=authority.read_bytes() if authority else b""
     )
-    asyncio.run(_serve(access, node, where))
-
-
-def _access(file: Path | None, context: str) -> Access:
-    from tarragon.cluster.access import here
-
-    if context == LOCAL:
-        return here(os.environ, path=file or home().kubeconfig)
-    return here(os.environ, path=file, context=context)
+    asyncio.run(_serve(where, node, door))
 
 
 def _named(name: str) -> str:

@@ -5,33 +5,35 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli import operating
-from tarragon.cli.settings import LOCAL, Command, Settings, home, is_namespace
+from tarragon.cli.settings import Command, Settings, is_namespace
+from tarragon.cli.whose import access, cluster_options
 from tarragon.scheduling.policies import POLICIES
 
 if TYPE_CHECKING:
-    from tarragon.cluster.access import Access
     from tarragon.cluster.lease import Terms
+
+P = ParamSpec("P")
 
 LOST = 1
 """The exit code of an operator that has lost its lease: whoever started it starts it again."""
 
 
+def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    return click.option(
+        flag, metavar="SECONDS", type=click.FloatRange(min=0), default=default, show_default=True, help=text
+    )
+
+
 @click.command("operator", cls=Command)
-@click.option(
-    "--kubeconfig",
-    "file",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="of the cluster; by default KUBECONFIG, ~/.kube/config, or what a pod is given",
-)
-@click.option("--context", metavar="NAME", help="of the kubeconfig; `local` is the embedded cluster")
+@cluster_options
 @click.option(
     "-n",
     "--namespace",
@@ -55,14 +57,7 @@ LOST = 1
     show_default=True,
     help="`direct`: pods name their node; `affinity`: kube-scheduler binds them to the node that was chosen",
 )
-@click.option(
-    "--patience",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    default=60.0,
-    show_default=True,
-    help="a gang of which pods can't be made or bound for so long gives its places back",
-)
+@_seconds("--patience", 60.0, "a gang of which pods can't be made or bound for so long gives its places back")
 @click.option(
     "--cluster-domain", metavar="DOMAIN", help="how names of services end: cluster.local; by default with .svc"
 )
@@ -75,30 +70,9 @@ LOST = 1
 @click.option("--lease-namespace", metavar="N", help="where the Lease is; by default where the operator is")
 @click.option("--lease-name", metavar="NAME", default="tarragon", show_default=True, help="of the Lease")
 @click.option("--identity", metavar="NAME", help="who holds the Lease; must be this process's alone")
-@click.option(
-    "--lease-duration",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    default=15.0,
-    show_default=True,
-    help="a Lease that is not renewed for so long is anybody's",
-)
-@click.option(
-    "--renew-deadline",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    default=10.0,
-    show_default=True,
-    help="a leader that could not renew for so long ends",
-)
-@click.option(
-    "--retry-period",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    default=2.0,
-    show_default=True,
-    help="between two renewals",
-)
+@_seconds("--lease-duration", 15.0, "a Lease that is not renewed for so long is anybody's")
+@_seconds("--renew-deadline", 10.0, "a leader that could not renew for so long ends")
+@_seconds("--retry-period", 2.0, "between two renewals")
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -106,14 +80,7 @@ LOST = 1
 )
 @click.option("--log-format", type=click.Choice(["json", "text"]), help="by default text on a terminal, else json")
 @click.option("--adopt", is_flag=True, help="keep the jobs of another training operator at work here, too")
-@click.option(
-    "--grace",
-    metavar="SECONDS",
-    type=click.FloatRange(min=0),
-    default=20.0,
-    show_default=True,
-    help="for the writes that have begun, when it is told to end",
-)
+@_seconds("--grace", 20.0, "for the writes that have begun, when it is told to end")
 @click.pass_obj
 def command(
     settings: Settings,
@@ -156,9 +123,9 @@ def command(
     namespaces = namespaces or tuple(filter(None, [settings.given_namespace]))
     _require_namespaces(namespaces)
     terms = _sound(Terms(duration=lease_duration, deadline=renew_deadline, retry=retry_period))
-    access = _access(settings, file, context)
+    where = access(settings, file, context, operating.kubeconfig(os.environ))
     claim = Claim(
-        key=Key(lease_namespace or operating.lease_namespace(os.environ) or access.namespace, lease_name),
+        key=Key(lease_namespace or operating.lease_namespace(os.environ) or where.namespace, lease_name),
         identity=identity or operating.identity(os.environ),
         terms=terms,
     )
@@ -179,20 +146,8 @@ def command(
     )
     form = log_format or ("text" if sys.stderr.isatty() else "json")
     logs.configure("text" if form == "text" else "json", "debug" if settings.is_verbose else "info", sys.stderr)
-    if not asyncio.run(serve(access.server, SystemClock(), wanted)):
+    if not asyncio.run(serve(where.server, SystemClock(), wanted)):
         raise click.exceptions.Exit(LOST)
-
-
-def _access(settings: Settings, file: Path | None, context: str | None) -> Access:
-    """Flags win, those behind the command over those in front of it."""
-    from tarragon.cluster.access import here
-
-    name = context or settings.context
-    before = Path(settings.kubeconfig) if settings.kubeconfig else None
-    path = file or before or operating.kubeconfig(os.environ)
-    if name == LOCAL:
-        return here(os.environ, path=path or home().kubeconfig)
-    return here(os.environ, path=path, context=name)
 
 
 def _require_namespaces(names: tuple[str, ...]) -> None:

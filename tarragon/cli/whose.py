@@ -1,0 +1,45 @@
+"""Which cluster a process serves that is a part of it: the operator, a node. Their options, and the way in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec
+
+import click
+
+from tarragon.cli.settings import LOCAL, Settings, home
+
+if TYPE_CHECKING:
+    from tarragon.cluster.access import Access
+
+P = ParamSpec("P")
+
+
+def cluster_options(command: Callable[P, None]) -> Callable[P, None]:
+    """`--kubeconfig` as `file`, and `--context`."""
+    context = click.option("--context", metavar="NAME", help="of the kubeconfig; `local` is the embedded cluster")
+    kubeconfig = click.option(
+        "--kubeconfig",
+        "file",
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="of the cluster; by default KUBECONFIG, ~/.kube/config, or what a pod is given",
+    )
+    return kubeconfig(context(command))
+
+
+def access(settings: Settings, file: Path | None, context: str | None, otherwise: Path | None = None) -> Access:
+    """What stands behind the command wins over what stands in front of it; `otherwise`: a file where none is named.
+
+    Raises TarragonError.
+    """
+    from tarragon.cluster.access import here
+
+    before = Path(settings.kubeconfig) if settings.kubeconfig else None
+    path = file or before or otherwise
+    name = context or settings.context
+    if name == LOCAL:
+        return here(os.environ, path=path or home().kubeconfig)
+    return here(os.environ, path=path, context=name)
