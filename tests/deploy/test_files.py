@@ -40,10 +40,9 @@ def operator_of(objects: list[Json]) -> Json:
     return spec
 
 
-@pytest.mark.parametrize("tool", ["make_crds.py", "make_deploy.py"])
-def test_what_follows_from_the_code_does(tool: str) -> None:
+def test_what_follows_from_the_code_does() -> None:
     done = subprocess.run(
-        [sys.executable, f"tools/{tool}", "--check"],
+        [sys.executable, "tools/make_deploy.py", "--check"],
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
