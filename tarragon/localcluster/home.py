@@ -97,7 +97,7 @@ class Home:
             self._check_owner()
             self._check_space()
             write_private(self.folder / "probe", b"")
-            (self.folder / "probe").unlink()
+            (self.folder / "probe").unlink(missing_ok=True)  # Another process may be trying the same.
         except OSError as error:
             raise unusable(self.folder, error) from error
 
