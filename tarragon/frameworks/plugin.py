@@ -53,6 +53,12 @@ class Wiring:
 
     container: str
     env: Mapping[str, str]
+    command: Sequence[str] = ()
+    """What the container runs, where its user left that to us."""
+
+
+def _nothing(_: TrainingJob) -> dict[str, Json]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +80,10 @@ class Dialect:
     """For a gang of that size in that cluster domain. What all replicas share is computed once, before the first."""
     status: Callable[[TrainingJob, JobStatus], dict[str, Json]]
     """The generation's own status fields (without `tarragon`), whole: what is not in it is to be absent."""
+    has_conditions: bool = True
+    """Whether those fields hold conditions, counts and times. Where they can't, `status.tarragon.record` does."""
+    written_back: Callable[[TrainingJob], dict[str, Json]] = _nothing
+    """Fields of spec that the operator of that time filled in, and its users look for; written with the mark."""
     condition_reason: Callable[[str], str]
     """The generation's word for a condition's reason: `Succeeded` -> `TFJobSucceeded`."""
     exit_codes: ExitCodeTable
@@ -115,8 +125,8 @@ class Framework:
     """The named port of the main container that every replica's Service offers; appended where it is missing."""
     service_size: Callable[[TrainingJob, Size], Size]
     """Of how many replicas there are to be Services: of an elastic job, of all that may ever come."""
-    objects: Callable[[TrainingJob, Size], Iterator[JsonObject]]
-    """Objects a job needs beside pods and services (config maps), without owner and namespace."""
+    objects: Callable[[TrainingJob], Iterator[JsonObject]]
+    """The ConfigMaps that its pods mount, without owner and namespace: never changed, named after the job's uid."""
     judge: Callable[[Sight], Verdict]
     start_order: Sequence[ReplicaType]
     crd: Callable[[], dict[str, Json]]

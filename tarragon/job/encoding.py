@@ -31,6 +31,7 @@ _FIELDS = frozenset(
         "observedGeneration",
         "obstacle",
         "ready",
+        "record",
         "replicas",
         "restarts",
         "selector",
@@ -119,7 +120,7 @@ def read_status(raw: Json) -> JobStatus:
 
 
 def recall(raw: Json) -> Recalled:
-    """Never raises. `raw` is the whole status, of any generation that has conditions."""
+    """Never raises. `raw` is the whole status, of any generation."""
     fields = raw if isinstance(raw, Mapping) else {}
     ours = fields.get("tarragon")
     ours = ours if isinstance(ours, Mapping) else {}
@@ -135,13 +136,15 @@ def recall(raw: Json) -> Recalled:
             notes.append(f"status.tarragon.{name} can't be read and counts as absent")
             return absent
 
-    conditions = classic.conditions(fields.get("conditions"))
+    # Generations before v1alpha2 have no room for these.
+    shown = ours["record"] if isinstance(ours.get("record"), Mapping) else fields
+    conditions = classic.conditions(shown.get("conditions"))
     status = JobStatus(
         phase=classic.phase(conditions, ours.get("state")),
         conditions=conditions,
-        counts=classic.counts(fields.get("replicaStatuses")),
-        started=classic.time(fields.get("startTime")),
-        completed=classic.time(fields.get("completionTime")),
+        counts=classic.counts(shown.get("replicaStatuses") or shown.get("tfReplicaStatuses")),
+        started=classic.time(shown.get("startTime")),
+        completed=classic.time(shown.get("completionTime")),
         admission=read("admission", _read_admission, None),
         restarts=read("restarts", read_restarts, {}),
         finished=read("finished", replicas, frozenset()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -20,10 +20,14 @@ class ExitCodeTable:
 
     retryable: frozenset[int]
     others_from_128: ExitClass
+    permanent_reasons: frozenset[str] = frozenset()
+    """Words of the kubelet that count more than the code."""
 
-    def __call__(self, code: int) -> ExitClass:
+    def __call__(self, code: int, reason: str = "") -> ExitClass:
         if code == 0:
             return ExitClass.CLEAN
+        if reason in self.permanent_reasons:
+            return ExitClass.PERMANENT
         if code in self.retryable:
             return ExitClass.RETRYABLE
         return self.others_from_128 if code >= 128 else ExitClass.PERMANENT  # noqa: PLR2004 - 128+n: ended by signal n
@@ -34,3 +38,8 @@ SINCE_TRAINING_OPERATOR_1_5 = ExitCodeTable(frozenset({130, 137, 138, 143}), Exi
 
 UP_TO_TRAINING_OPERATOR_1_4 = ExitCodeTable(frozenset({130, 137, 138, 143}), ExitClass.PERMANENT)
 """v1alpha2 to early v1: undefined codes are permanent, 139 (SIGSEGV) among them."""
+
+OF_V1ALPHA1 = replace(UP_TO_TRAINING_OPERATOR_1_4, permanent_reasons=frozenset({"OOMKilled"}))
+"""As its README has it; and a program that needs more memory than it may have will need it again."""
+
+OF_MLKUBE = replace(SINCE_TRAINING_OPERATOR_1_5, permanent_reasons=frozenset({"OOMKilled"}))

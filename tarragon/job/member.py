@@ -152,7 +152,7 @@ def _may_try_again(ending: Ending, policy: RestartPolicy, exit_codes: ExitCodeTa
             return True
         case RestartPolicy.EXIT_CODE:
             code = NO_EXIT_CODE if ending.exit_code is None else ending.exit_code
-            return exit_codes(code) is ExitClass.RETRYABLE
+            return exit_codes(code, ending.reason) is ExitClass.RETRYABLE
 
 
 def _is_disrupted(pod: Pod) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -79,8 +79,16 @@ class ReplicaGroup:
     template: JsonObject
     """The PodTemplateSpec as the user wrote it, without nulls (treat as frozen)."""
     port: int = 2222
+    pod_policy: str = ""
+    """The restartPolicy of its pods where it does not follow from `restart_policy`, as before v1alpha2."""
+    is_default_server: bool = False
+    """Its user left it to us what runs: TensorFlow's standard server. The wiring says how it is started."""
     path: str = ""
     """Where in the manifest it is written, in the user's spelling: for Problems."""
+
+    @property
+    def restart_policy_of_pods(self) -> str:
+        return self.pod_policy or self.restart_policy.of_pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +125,19 @@ class Elastic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TensorBoard:
+    """A TensorBoard beside the job, as mlkube.io had it, and the annotations of later generations ask for it."""
+
+    log_dir: str
+    image: str
+    volumes: Sequence[JsonObject] = ()
+    mounts: Sequence[JsonObject] = ()
+    service_type: str = "ClusterIP"
+    ends_with_job: bool = False
+    """Else it serves until the job is deleted: that is when people look at what was trained."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingJob:
     """A valid or not yet validated job. `generation` is the name of the dialect that read it."""
 
@@ -132,6 +153,11 @@ class TrainingJob:
     elastic: Elastic | None = None
     sparse_cluster: bool = False
     """enableDynamicWorker: every worker's TF_CONFIG names itself and the parameter servers only."""
+    runtime_id: str = ""
+    """What the names of v1alpha1 and mlkube.io have in them, so that a job made anew meets none of the old one's."""
+    decider: Replica | None = None
+    """The replica that terminationPolicy named to decide the job, where it is not the usual one."""
+    tensorboard: TensorBoard | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
 
@@ -143,7 +169,9 @@ class TrainingJob:
 
     @property
     def chief(self) -> Replica | None:
-        """The replica that decides the job: chief or master, else worker 0, else nobody."""
+        """The replica that decides the job: the named one, a chief or master, else worker 0, else nobody."""
+        if self.decider is not None:
+            return self.decider
         for kind in (ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.LAUNCHER, ReplicaType.WORKER):
             group = self.group(kind)
             if group is not None and group.wish > 0:
@@ -152,8 +180,8 @@ class TrainingJob:
 
     @property
     def has_chief(self) -> bool:
-        """Whether a replica of its own type decides the job, not a worker."""
-        return self.chief is not None and self.chief.type is not ReplicaType.WORKER
+        """Whether one replica decides the job by name or by its type, not worker 0 for want of anybody else."""
+        return self.decider is not None or (self.chief is not None and self.chief.type is not ReplicaType.WORKER)
 
     def wished(self) -> Mapping[ReplicaType, int]:
         """How many replicas of each type the user asked for."""

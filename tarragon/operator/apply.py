@@ -135,6 +135,8 @@ async def _create(cluster: Cluster, create: Create, done: _Done) -> None:
     try:
         await cluster.create(create.resource, create.body)
     except AlreadyExists as error:
+        if create.is_surely_ours:
+            return
         metadata: JsonObject = create.body["metadata"]
         found = await cluster.get(
             create.resource.reading(AnyObject), Key(metadata.get("namespace", ""), metadata["name"])

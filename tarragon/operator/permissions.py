@@ -13,6 +13,7 @@ from enum import Enum
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import (
+    CONFIG_MAPS,
     ENDPOINTS,
     EVENTS,
     LEASES,
@@ -117,13 +118,15 @@ def _of_jobs(framework: Framework) -> Iterator[Permission]:
     kind = framework.resource
     yield _needs(kind, ("list", "watch"), "to see every job and each change of it")
     yield _needs(
-        kind, ("patch",), "to note on a new job, as an annotation, which generation of the API it was written in"
+        kind,
+        ("patch",),
+        "to note on a new job which generation of the API it was written in, and what v1alpha1 filled in",
     )
     yield _needs(kind, ("delete",), "to remove a finished job when its ttlSecondsAfterFinished is over")
     yield _needs(
         kind,
         ("patch",),
-        "to write the admission, the conditions and the counts; the spec stays the user's",
+        "to write the admission, the conditions and the counts",
         subresource="status",
     )
     yield _needs(
@@ -148,6 +151,7 @@ _OF_ALL = (
     _needs(SERVICES, ("list", "watch"), "to see which replicas have their names already"),
     _needs(SERVICES, ("create", "delete"), "to give each replica the name that the others call it by, and to take it"),
     _needs(SERVICES, ("get",), "to see whose a service is that has a replica's name already, as for pods"),
+    _needs(CONFIG_MAPS, ("create",), "to give pods the scripts that they mount: the default parameter server's"),
     Permission(
         group=EVENTS.group,
         resource=EVENTS.plural,

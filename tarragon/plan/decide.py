@@ -6,6 +6,7 @@ import datetime as dt
 
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.model import GENERATION_ANNOTATION
+from tarragon.kube.meta import Json
 from tarragon.plan.finish import clean_up, finished
 from tarragon.plan.intake import Intake
 from tarragon.plan.limits import deadline_at, expires_at
@@ -40,9 +41,11 @@ def unmarked(observed: Observed, taken: Intake) -> Step | None:
     dialect: Dialect | None = taken.dialect
     if dialect is None or GENERATION_ANNOTATION in observed.object.metadata.annotations:
         return None
-    return Step(
-        mark={"metadata": {**precondition(observed.object), "annotations": {GENERATION_ANNOTATION: dialect.name}}}
-    )
+    mark: dict[str, Json] = {
+        "metadata": {**precondition(observed.object), "annotations": {GENERATION_ANNOTATION: dialect.name}}
+    }
+    spec = dialect.written_back(taken.job) if taken.job is not None else {}
+    return Step(mark={**mark, "spec": spec} if spec else mark)
 
 
 def going(seen: Scene) -> Step:

@@ -48,6 +48,14 @@ def services(plan: Blueprint, wanted: Iterable[Replica]) -> Iterator[JsonObject]
             yield _service(plan, replica, group)
 
 
+def config_maps(plan: Blueprint) -> list[JsonObject]:
+    """What the pods mount; it is there before them."""
+    return [
+        {**body, "metadata": _metadata(plan, body["metadata"]["name"], plan.dialect.selector(plan.job), {})}
+        for body in plan.framework.objects(plan.job)
+    ]
+
+
 def pods(plan: Blueprint, wanted: Iterable[Replica]) -> Iterator[JsonObject]:
     """Bodies for these replicas only: of ten thousand pods, one may be missing."""
     wire = plan.dialect.wire(plan.job, plan.size, plan.settings.cluster_domain)
@@ -110,7 +118,7 @@ def _pod(
     spec = _placed(plan, group, plan.nodes.get(replica))
     written = group.template.get("metadata", {})
     labels = {**written.get("labels", {}), **plan.dialect.labels(plan.job, replica)}
-    spec["restartPolicy"] = group.restart_policy.of_pod
+    spec["restartPolicy"] = group.restart_policy_of_pods
     spec["containers"] = _containers(plan, group, wire(replica))
     return {
         "apiVersion": "v1",
@@ -155,6 +163,8 @@ def _told(container: JsonObject, wiring: Wiring | None) -> JsonObject:
     """Ours come first, so that the user's own variables may refer to them, and replace those of the same name."""
     if wiring is None or wiring.container not in {"", container.get("name")}:
         return container
+    if wiring.command:
+        container = {**container, "command": list(wiring.command)}
     kept = [variable for variable in container.get("env", []) if variable.get("name") not in wiring.env]
     return {**container, "env": [*({"name": name, "value": value} for name, value in wiring.env.items()), *kept]}
 

@@ -71,6 +71,8 @@ class Create:
 
     resource: Resource[Json]
     body: JsonObject
+    is_surely_ours: bool = False
+    """Its name has the job's uid in it: one that exists is not looked at, which would take a right to read them all."""
     alone: bool = False
     """When all before it have been made, and before all that come after."""
 

@@ -9,9 +9,9 @@ from itertools import islice
 from tarragon.job.member import Fate, Member
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import JobStatus
-from tarragon.kube.core import PODS, SERVICES, Pod, Service
+from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES, Pod, Service
 from tarragon.kube.meta import Key
-from tarragon.plan.desired import in_start_order, pods, service_names, services
+from tarragon.plan.desired import config_maps, in_start_order, pods, service_names, services
 from tarragon.plan.placement import node_of
 from tarragon.plan.records import is_recorded, may_start_at
 from tarragon.plan.scene import Scene
@@ -34,10 +34,13 @@ def creates(scene: Scene, status: JobStatus) -> list[Create]:
     if not scene.members and any(_taken_pods(scene, status)):
         return []  # A gang that can't be whole is not begun.
     due = list(islice(_due(scene, status), MOST_CREATES))
-    bodies = pods(plan, due) if due else ()
-    return [
+    if not due:
+        return []
+    # Whether they are there is not looked up: making one that exists is no fault, and pods are seldom made.
+    mounted = [Create(resource=CONFIG_MAPS, body=body, is_surely_ours=True, alone=True) for body in config_maps(plan)]
+    return mounted + [
         Create(resource=PODS, body=body, alone=_is_made_alone(scene, replica))
-        for replica, body in zip(due, bodies, strict=False)
+        for replica, body in zip(due, pods(plan, due), strict=False)
     ]
 
 

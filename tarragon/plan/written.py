@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from tarragon.job import conditions
+from tarragon.job import classic, conditions
 from tarragon.job.encoding import Summary, foreign_fields, state_word, tarragon_fields
 from tarragon.job.model import ReplicaType
 from tarragon.job.status import Condition, JobStatus
@@ -38,6 +38,8 @@ def status_patch(scene: Scene, status: JobStatus) -> JsonObject | None:
     recorded = status_of(scene.observed.object)
     there = tarragon_of(recorded)
     ours: dict[str, Json] = {**foreign_fields(there), **tarragon_fields(status, _summary(scene, status))}
+    if not scene.dialect.has_conditions:
+        ours["record"] = classic.write(scene.job, status)
     admission = there.get("admission")
     if admission is not None and status.admission is scene.before.admission:
         ours["admission"] = admission

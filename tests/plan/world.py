@@ -21,7 +21,7 @@ from tarragon.job.encoding import admission_fields, read_status
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, JobStatus, Wait
 from tarragon.kube.codec import decode, encode, timestamp
-from tarragon.kube.core import SERVICES
+from tarragon.kube.core import CONFIG_MAPS, SERVICES
 from tarragon.kube.event import Event
 from tarragon.kube.meta import Key
 from tarragon.kube.patch import difference, merged
@@ -69,6 +69,7 @@ class World:
         self.events: list[Event] = []
         self.pods: dict[str, dict[str, Any]] = {}
         self.services: dict[str, dict[str, Any]] = {}
+        self.config_maps: dict[str, dict[str, Any]] = {}
         self.created: Counter[str] = Counter()
         self.replaced: dict[str, set[str]] = {}
         self.ended_badly: dict[str, set[str]] = {}
@@ -152,7 +153,7 @@ class World:
 
     def _create(self, create: Create) -> None:
         body = copy.deepcopy(dict(create.body))
-        store = self.services if create.resource is SERVICES else self.pods
+        store = {SERVICES: self.services, CONFIG_MAPS: self.config_maps}.get(create.resource, self.pods)
         name = body["metadata"]["name"]
         if name in store:
             self._meet(store[name], body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tarragon.frameworks.plugin import Framework, Size
+from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.tensorflow import dragon, older, v1, v1_flat
 from tarragon.frameworks.tensorflow.crd import crd
 from tarragon.frameworks.tensorflow.fields import GROUP, KIND, MAIN_CONTAINER, PORT_NAME
@@ -17,7 +17,7 @@ from tarragon.kube.meta import CustomObject, JsonObject, Resource
 TFJOBS = Resource(group=GROUP, version="v1", plural="tfjobs", kind=KIND, model=CustomObject)
 
 
-def no_objects(_: TrainingJob, __: Size) -> Iterator[JsonObject]:
+def no_objects(_: TrainingJob) -> Iterator[JsonObject]:
     """A TFJob needs nothing beside pods and services."""
     yield from ()
 
