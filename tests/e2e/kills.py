@@ -13,7 +13,7 @@ from tarragon.cluster.errors import NotFound, Unavailable
 from tarragon.frameworks.tensorflow.framework import TFJOBS
 from tarragon.job.encoding import read_status
 from tarragon.job.status import JobStatus, RestartRecord
-from tarragon.kube.meta import Key
+from tarragon.kube.meta import CustomObject, Key, Resource
 from tarragon.localcluster.kubelet.shims import State, state_of
 from tarragon.localcluster.presence import birth
 from tests.e2e.watcher import Watcher, a_client, living_server
@@ -26,22 +26,16 @@ class Scene:
     home: Path
     job: str
     watcher: Watcher
+    kind: Resource[CustomObject] = TFJOBS
 
     def running(self) -> Mapping[str, State]:
         """The containers that run now, by replica as `worker-0`."""
-        names = {uid: name for _, name, uid in self.watcher.told}
         found: dict[str, State] = {}
         for path in self.home.glob("node/*/pods/*/runs/tensorflow/*/state.json"):
-            name = names.get(path.parents[3].name, "")
+            replica = self.watcher.replica(self.job, path.parents[3].name)
             state = state_of(path.parent)
-            if (
-                name.startswith(f"{self.job}-")
-                and state
-                and state.main
-                and birth(state.main.pid)
-                and not state.has_ended
-            ):
-                found[name.removeprefix(f"{self.job}-")] = state
+            if replica and state and state.main and birth(state.main.pid) and not state.has_ended:
+                found[replica] = state
         return found
 
     def kill_program(self, replica: str) -> None:
@@ -62,7 +56,7 @@ class Scene:
     async def status(self) -> JobStatus:
         """Raises Unavailable while no server runs."""
         async with a_client(self.home) as cluster:
-            job = await cluster.get(TFJOBS, Key("default", self.job))
+            job = await cluster.get(self.kind, Key("default", self.job))
             return read_status(job.status)
 
     async def answers(self) -> bool:

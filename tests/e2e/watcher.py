@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -17,6 +18,9 @@ from tarragon.cluster.transport import Server as Address
 from tarragon.kube.core import PODS
 from tarragon.localcluster.home import Home
 from tarragon.localcluster.presence import Server, read_server
+
+REPLICA = re.compile(r"(chief|master|ps|worker|evaluator)-(?:[a-z0-9]{4}-)?(\d+)(?:-[a-z0-9]{5})?$")
+"""In the name of a pod. Before v1alpha2 there was a runtime id in it, and v1alpha1 had a tail."""
 
 
 def living_server(home: Path) -> Server | None:
@@ -43,6 +47,8 @@ class Watcher:
         self._home = home
         self.told: list[tuple[str, str, str]] = []
         """Type, name and uid of every event."""
+        self.of: dict[str, tuple[str, str]] = {}
+        """The job and the replica, as `worker-0`, of every pod that a job owns, by uid."""
         self.restarts: dict[str, int] = {}
         """Of the main container, by uid of the pod, as told last."""
 
@@ -63,16 +69,21 @@ class Watcher:
 
     def added(self, job: str) -> Mapping[str, int]:
         """How often a pod was made, by replica as `worker-0`; no pod was told of twice."""
-        made = [(name, uid) for kind, name, uid in self.told if kind == "ADDED" and name.startswith(f"{job}-")]
+        made = [uid for kind, _, uid in self.told if kind == "ADDED" and self.replica(job, uid)]
         assert len(made) == len(set(made)), "a pod was told of twice"
-        return Counter(name.removeprefix(f"{job}-") for name, _ in made)
+        return Counter(self.replica(job, uid) for uid in made)
+
+    def replica(self, job: str, uid: str) -> str:
+        """Which of that job's replicas the pod is, as `worker-0`; an empty text for anybody else's."""
+        owner, replica = self.of.get(uid, ("", ""))
+        return replica if owner == job else ""
 
     def restarted(self, job: str) -> Mapping[str, int]:
         """How often containers were started again in their pods, by replica."""
-        names = {uid: name for kind, name, uid in self.told if name.startswith(f"{job}-")}
         counts: Counter[str] = Counter()
-        for uid, name in names.items():
-            counts[name.removeprefix(f"{job}-")] += self.restarts.get(uid, 0)
+        for uid in self.of:
+            if replica := self.replica(job, uid):
+                counts[replica] += self.restarts.get(uid, 0)
         return counts
 
     async def _run(self, version: str) -> None:
@@ -87,5 +98,8 @@ class Watcher:
 
     def _note(self, kind: str, pod: Any) -> None:
         self.told.append((kind, pod.metadata.name, pod.metadata.uid))
+        owner, replica = pod.metadata.controller, REPLICA.search(pod.metadata.name)
+        if owner is not None and replica:
+            self.of[pod.metadata.uid] = (owner.name, f"{replica[1]}-{replica[2]}")
         for container in pod.status.container_statuses:
             self.restarts[pod.metadata.uid] = max(self.restarts.get(pod.metadata.uid, 0), container.restart_count)

@@ -60,11 +60,11 @@ class Site:
     def operator(self) -> None:
         self._start("operator", "--kubeconfig", str(self.plane.kubeconfig), "--listen", "off")
 
-    def node(self) -> subprocess.Popen[str]:
+    def node(self, *offers: str) -> subprocess.Popen[str]:
         """Once the cluster knows it as Ready. It has the identity and the rights of a kubelet, no more."""
         config = self.plane.user(f"system:node:{NODE}", ["system:nodes"])
         authority = str(self.plane.folder / "ca.crt")
-        node = self._start("node", "--kubeconfig", str(config), "--client-ca-file", authority, "--name", NODE)
+        node = self._start("node", "--kubeconfig", str(config), "--client-ca-file", authority, "--name", NODE, *offers)
         assert node.stdout
         assert node.stdout.readline().startswith("ready"), self.logs()
         return node

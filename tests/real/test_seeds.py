@@ -1,0 +1,85 @@
+"""The manifests that Tarragon was begun for, unchanged, to their end on a real control plane."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conftest import ROOT
+from tests.real.test_training import PATIENCE, Site, created_pods, site
+
+__all__ = ["site"]
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.tensorflow,
+    pytest.mark.kubectl,
+    pytest.mark.slow,
+    pytest.mark.timeout(500),
+]
+
+DATA = ROOT / "tests" / "data"
+TRAINS = {"entrypoint": ["python", "-m", "trainer.task"], "workdir": str(DATA / "programs")}
+IMAGES = {"gcr.io/tf-on-k8s-dogfood/*": TRAINS, "your_imagename": TRAINS}
+# The two of DRAGON that load their program from a server of long ago train nothing, and end; all have one name.
+SEEDS = {
+    "001-tf_job.yaml": "first",
+    "001-tf_smoke_gpu.yaml": "second",
+    "002-dragon-cpu.yaml": "third",
+    "002-dragon-kubeshare.yaml": "fourth",
+    "002-dragon-nvidia-gpu.yaml": "fifth",
+    "003-azurefile.yaml": "sixth",
+    "004-tfjob.yaml": "kubeflow",
+}
+"""By file, the namespace that it goes to: of its own, or that it names."""
+CLAIM = """\
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: azurefile}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, storageClassName: ""}
+"""
+
+
+def test_every_manifest_of_long_ago_runs_unchanged_to_its_end(site: Site) -> None:
+    home = site.folder / "home"
+    home.mkdir(exist_ok=True)
+    (home / "images.yaml").write_text(yaml.safe_dump(IMAGES))
+    for namespace in SEEDS.values():
+        site.kubectl("create", "namespace", namespace)
+    site.kubectl("create", "-n", SEEDS["003-azurefile.yaml"], "-f", "-", given=CLAIM)
+    site.node("--cpu", "64", "--memory", "256Gi", "--resource", "nvidia.com/gpu=8")
+
+    for file, namespace in SEEDS.items():
+        site.kubectl("create", "-n", namespace, "-f", str(DATA / "manifests" / file))
+    for namespace in SEEDS.values():
+        site.kubectl(
+            "wait", "-n", namespace, "tfjobs", "--all",
+            "--for=jsonpath={.status.tarragon.state}=Succeeded", f"--timeout={PATIENCE:.0f}s",
+        )  # fmt: skip
+
+    pods = created_pods(site)
+    assert set(pods.values()) == {1}
+    master = next(name for name in pods if name.startswith("example-job-master-"))
+    assert "master 0 has ended: loss 0.0" in site.kubectl("logs", "-n", "first", master)
+    assert as_in_2017(read(site, "tfjobs.v1alpha1.kubeflow.org", "example-job", "first"))
+
+
+def as_in_2017(found: Mapping[str, Any]) -> bool:
+    """In the shape that the README of v1alpha1 shows."""
+    status = found["status"]
+    assert found["apiVersion"] == "kubeflow.org/v1alpha1"
+    assert len(found["spec"]["RuntimeId"]) == 4
+    assert [spec["tfPort"] for spec in found["spec"]["replicaSpecs"]] == [2222, 2222, 2222]
+    assert (status["phase"], status["state"], status["reason"]) == ("Done", "Succeeded", "")
+    masters, *_ = status["replicaStatuses"]
+    assert masters == {"tf_replica_type": "MASTER", "state": "Succeeded", "ReplicasStates": {"Succeeded": 1}}
+    return True
+
+
+def read(site: Site, kind: str, name: str, namespace: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(site.kubectl("get", "-n", namespace, kind, name, "-o", "json"))
+    return found
