@@ -97,16 +97,22 @@ def test_a_garbled_witness_is_no_witness(annotation: str) -> None:
     ("api_version", "spec"),
     [
         ("kubeflow.org/v1alpha2", {}),
+        ("kubeflow.org/v1alpha2", {"cleanPodPolicy": "All"}),
         ("kubeflow.org/v1beta1", {"cleanPodPolicy": "All"}),
         ("kubeflow.org/v1beta2", {"activeDeadlineSeconds": 3}),
     ],
 )
-def test_a_generation_not_read_yet_is_named_with_what_to_do(api_version: str, spec: dict[str, Any]) -> None:
-    (problem,) = problems({**tfjob(**spec), "apiVersion": api_version})
+def test_where_shapes_are_equal_the_version_that_its_user_wrote_decides(api_version: str, spec: dict[str, Any]) -> None:
+    assert dialect_of({**tfjob(**spec), "apiVersion": api_version}).name == api_version
 
-    assert problem.startswith(f"apiVersion: this is a job of {api_version}, from tf-operator 0.")
-    assert "this version of Tarragon reads kubeflow.org/v1; " in problem
-    assert problem.endswith("change the apiVersion and submit it as a new job")
+
+@pytest.mark.parametrize(
+    ("spec", "generation"), [({}, "kubeflow.org/v1"), ({"backoffLimit": 3}, "kubeflow.org/v1-flat")]
+)
+def test_without_a_witness_it_is_what_v1_was_when_it_looked_like_that(spec: dict[str, Any], generation: str) -> None:
+    job = with_metadata(tfjob(**spec), managedFields=[written_by("tarragon", "kubeflow.org/v1alpha2", "2026")])
+
+    assert dialect_of(job).name == generation
 
 
 @pytest.mark.parametrize(

@@ -15,5 +15,5 @@ DIALECT = replace(
     v1_flat.DIALECT,
     name=NAME,
     recognise=is_elastic,
-    read=reader(Defaults(NAME, CleanPodPolicy.RUNNING)),
+    read=reader(Defaults(generation=NAME, clean_pods=CleanPodPolicy.RUNNING)),
 )

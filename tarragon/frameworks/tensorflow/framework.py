@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tarragon.frameworks.plugin import Framework
-from tarragon.frameworks.tensorflow import dragon, older, v1, v1_flat
+from tarragon.frameworks.tensorflow import dragon, older, v1, v1_flat, v1alpha2, v1beta1, v1beta2
 from tarragon.frameworks.tensorflow.crd import crd
 from tarragon.frameworks.tensorflow.fields import GROUP, KIND, MAIN_CONTAINER, PORT_NAME
 from tarragon.frameworks.tensorflow.rules import CAUTIONS, RULES
@@ -25,7 +25,15 @@ def no_objects(_: TrainingJob) -> Iterator[JsonObject]:
 TENSORFLOW = Framework(
     kind=KIND,
     resource=TFJOBS,
-    dialects=(dragon.DIALECT, v1_flat.DIALECT, *older.DIALECTS, v1.DIALECT),
+    dialects=(
+        dragon.DIALECT,
+        v1_flat.DIALECT,
+        v1beta2.DIALECT,
+        v1beta1.DIALECT,
+        v1alpha2.DIALECT,
+        *older.DIALECTS,
+        v1.DIALECT,
+    ),
     rules=RULES,
     cautions=CAUTIONS,
     main_container=MAIN_CONTAINER,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tarragon.frameworks.tensorflow.fields import GROUP
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
@@ -18,6 +18,7 @@ class LabelNames:
     type: str
     index: str
     role: str
+    """Empty where nobody was told who is the master."""
 
     def of_job(self, job: TrainingJob) -> dict[str, str]:
         key, value = self.owner
@@ -29,7 +30,7 @@ class LabelNames:
     def of_replica(self, job: TrainingJob, replica: Replica) -> dict[str, str]:
         """The deciding replica is the master: a chief, or worker 0 where there is none."""
         labels = {**self.of_job(job), self.type: replica.type.word, self.index: str(replica.index)}
-        return {**labels, self.role: "master"} if replica == job.chief else labels
+        return {**labels, self.role: "master"} if self.role and replica == job.chief else labels
 
 
 SINCE_TRAINING_OPERATOR_1_7 = LabelNames(
@@ -55,3 +56,13 @@ SINCE_TF_OPERATOR_0_5 = LabelNames(
     index="tf-replica-index",
     role="tf-job-role",
 )
+
+UP_TO_TF_OPERATOR_0_4 = LabelNames(
+    owner=("group_name", GROUP),
+    job="tf_job_name",
+    type="tf-replica-type",
+    index="tf-replica-index",
+    role="tf_job_role",
+)
+
+UP_TO_TF_OPERATOR_0_3 = replace(UP_TO_TF_OPERATOR_0_4, role="")

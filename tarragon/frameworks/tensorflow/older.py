@@ -8,9 +8,8 @@ from dataclasses import replace
 from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Dialect, Manifest, Reading
 from tarragon.frameworks.tensorflow import v1
-from tarragon.frameworks.tensorflow.recognition import is_list, is_map
+from tarragon.frameworks.tensorflow.recognition import is_list
 
-_SAME_FIELDS = "its fields are the same in kubeflow.org/v1: change the apiVersion and submit it as a new job"
 _OTHER_FIELDS = "write it as kubeflow.org/v1: spec.tfReplicaSpecs, a map from type to replicas, restartPolicy, template"
 
 
@@ -31,9 +30,6 @@ def not_read_yet(api_version: str, of: str, recognise: Callable[[Manifest], bool
 
 
 DIALECTS = (
-    not_read_yet("kubeflow.org/v1beta2", "tf-operator 0.4 and 0.5", is_map, _SAME_FIELDS),
-    not_read_yet("kubeflow.org/v1beta1", "tf-operator 0.4", is_map, _SAME_FIELDS),
-    not_read_yet("kubeflow.org/v1alpha2", "tf-operator 0.2 and 0.3", is_map, _SAME_FIELDS),
     not_read_yet("kubeflow.org/v1alpha1", "tf-operator 0.1 to 0.3", is_list, _OTHER_FIELDS),
     not_read_yet("mlkube.io/v1beta1", "the first TfJob operator of 2017", is_list, _OTHER_FIELDS),
 )

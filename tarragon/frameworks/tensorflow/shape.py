@@ -1,4 +1,4 @@
-"""Reading a TFJob whose replicas are a map: kubeflow.org/v1, nested and flat, and what DRAGON added to it."""
+"""Reading a TFJob whose replicas are a map: every generation from v1alpha2 on, and what DRAGON added to it."""
 
 from __future__ import annotations
 
@@ -41,12 +41,19 @@ GENERATED_TAIL = "xxxxx"
 """Stands for what the API server appends to metadata.generateName: names derived from it are this much longer."""
 
 
-@dataclass(frozen=True, slots=True)
+OF_SOME = frozenset({Spec.REPLICAS, *FLAT_POLICIES, *NESTED_ONLY, *ELASTIC})
+"""The fields that have an effect in some generation with a map of replicas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a generation means where its user says nothing."""
+    """What a generation has, and what it means where its user says nothing."""
 
     generation: str
     clean_pods: CleanPodPolicy
+    api_version: str = f"{GROUP}/v1"
+    fields: frozenset[str] = OF_SOME
+    """Those of spec that it has: any other one has no effect in it, whatever it means elsewhere."""
 
 
 def reader(defaults: Defaults) -> Callable[[Manifest], Reading]:
@@ -59,11 +66,11 @@ def read(manifest: Manifest, defaults: Defaults) -> Reading:
     notes = Notes()
     root = Reader(manifest, "", notes)
     root.only(TOP)
-    spec = root.field("spec")
-    if spec.is_missing:
-        spec.problem("is missing", f"a {KIND} needs spec.{Spec.REPLICAS}")
-    job = _job(root, spec, defaults)
-    _fields(spec)
+    written = root.field("spec")
+    if written.is_missing:
+        written.problem("is missing", f"a {KIND} needs spec.{Spec.REPLICAS}")
+    job = _job(root, _of_generation(written, defaults), defaults)
+    _fields(written, defaults)
     return Reading(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)
 
 
@@ -75,13 +82,13 @@ def _job(root: Reader, spec: Reader, defaults: Defaults) -> TrainingJob:
     elastic = _elastic(spec, groups)
     return TrainingJob(
         kind=KIND,
-        api_version=f"{GROUP}/v1",
+        api_version=defaults.api_version,
         generation=defaults.generation,
-        key=Key(quiet.field("namespace").text(), _name(quiet, metadata)),
+        key=Key(quiet.field("namespace").text(), name_of(quiet, metadata)),
         uid=quiet.field("uid").text(),
-        created=_time(quiet.field("creationTimestamp")),
+        created=time_of(quiet.field("creationTimestamp")),
         groups=tuple(_clamped(group, elastic, spec.notes) for group in groups),
-        run_policy=_run_policy(spec, defaults),
+        run_policy=run_policy(spec, defaults.clean_pods),
         success_policy=spec.field(Spec.SUCCESS_POLICY).one_of(SuccessPolicy, SuccessPolicy.WORKER_ZERO),
         elastic=elastic,
         sparse_cluster=spec.field(Spec.DYNAMIC_WORKER).truth(),
@@ -90,7 +97,7 @@ def _job(root: Reader, spec: Reader, defaults: Defaults) -> TrainingJob:
     )
 
 
-def _name(quiet: Reader, metadata: Reader) -> str:
+def name_of(quiet: Reader, metadata: Reader) -> str:
     name = quiet.field("name").text()
     if name:
         return name
@@ -104,14 +111,15 @@ def _name(quiet: Reader, metadata: Reader) -> str:
     return ""
 
 
-def _time(found: Reader) -> dt.datetime | None:
+def time_of(found: Reader) -> dt.datetime | None:
     try:
         return moment(found.text())
     except (ValueError, OverflowError):
         return None
 
 
-def _run_policy(spec: Reader, defaults: Defaults) -> RunPolicy:
+def run_policy(spec: Reader, clean_pods: CleanPodPolicy) -> RunPolicy:
+    """`clean_pods` where the user says nothing."""
     nested = spec.field(Spec.RUN_POLICY)
     nested.is_map()
 
@@ -119,9 +127,7 @@ def _run_policy(spec: Reader, defaults: Defaults) -> RunPolicy:
         return _policy(spec, name, lambda found: found.whole(0, maximum))
 
     return RunPolicy(
-        clean_pods=_policy(
-            spec, Policy.CLEAN_POD_POLICY, lambda found: found.one_of(CleanPodPolicy, defaults.clean_pods)
-        ),
+        clean_pods=_policy(spec, Policy.CLEAN_POD_POLICY, lambda found: found.one_of(CleanPodPolicy, clean_pods)),
         ttl_after_finished=limit(Policy.TTL),
         active_deadline=limit(Policy.ACTIVE_DEADLINE, INT64),
         backoff_limit=limit(Policy.BACKOFF_LIMIT),
@@ -180,14 +186,31 @@ def _clamped(group: ReplicaGroup, elastic: Elastic | None, notes: Notes) -> Repl
     return replace(group, wish=wish)
 
 
-def _fields(spec: Reader) -> None:
+def _of_generation(spec: Reader, defaults: Defaults) -> Reader:
+    """Without what only other generations have."""
+    if not isinstance(spec.value, dict) or spec.value.keys() <= defaults.fields:
+        return spec
+    known = {name: value for name, value in spec.value.items() if name in defaults.fields}
+    return replace(spec, value=known)
+
+
+def _fields(spec: Reader, defaults: Defaults) -> None:
     """Misplaced fields get a remedy of their own, before `only` would guess."""
     misplaced = frozenset(Policy) - FLAT_POLICIES
     for name, value in spec.fields():
         if name in OF_OTHER_GENERATIONS:
             value.warn(f"has no effect beside spec.{Spec.REPLICAS}: it belongs to an older generation", "remove it")
-        elif name in misplaced:
-            value.note_unknown(f"move it to spec.{Spec.RUN_POLICY}.{name}")
-    known = {Spec.REPLICAS, *FLAT_POLICIES, *NESTED_ONLY, *ELASTIC}
-    spec.only({*known, *OF_OTHER_GENERATIONS, *misplaced})
-    spec.field(Spec.RUN_POLICY).only(frozenset(Policy))
+        elif name in (misplaced | OF_SOME) - defaults.fields:
+            value.note_unknown(_remedy(name, defaults))
+    spec.only({*OF_SOME, *OF_OTHER_GENERATIONS, *misplaced})
+    if Spec.RUN_POLICY in defaults.fields:
+        spec.field(Spec.RUN_POLICY).only(frozenset(Policy))
+
+
+def _remedy(name: str, defaults: Defaults) -> str:
+    if name not in OF_SOME and Spec.RUN_POLICY in defaults.fields:
+        return f"move it to spec.{Spec.RUN_POLICY}.{name}"
+    if name == Spec.RUN_POLICY:
+        flat = ", ".join(sorted(FLAT_POLICIES & defaults.fields))
+        return f"{defaults.api_version} has its policies in spec itself: {flat}"
+    return f"{defaults.api_version} does not have it: submit the job as {GROUP}/v1"

@@ -26,7 +26,7 @@ DIALECT = Dialect(
     name=NAME,
     api_version="kubeflow.org/v1",
     recognise=is_nested,
-    read=reader(Defaults(NAME, CleanPodPolicy.NONE)),
+    read=reader(Defaults(generation=NAME, clean_pods=CleanPodPolicy.NONE)),
     names=NAMES,
     labels=labels,
     selector=SINCE_TRAINING_OPERATOR_1_7.of_job,

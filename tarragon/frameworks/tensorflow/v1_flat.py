@@ -19,7 +19,7 @@ DIALECT = Dialect(
     name=NAME,
     api_version="kubeflow.org/v1",
     recognise=is_flat,
-    read=reader(Defaults(NAME, CleanPodPolicy.RUNNING)),
+    read=reader(Defaults(generation=NAME, clean_pods=CleanPodPolicy.RUNNING)),
     names=NAMES,
     labels=SINCE_TF_OPERATOR_0_5.of_replica,
     selector=SINCE_TF_OPERATOR_0_5.of_job,

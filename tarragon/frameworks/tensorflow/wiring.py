@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tarragon.frameworks.plugin import Size, Wiring
 from tarragon.frameworks.tensorflow.naming import name
-from tarragon.job.model import Replica, ReplicaGroup, ReplicaType, TrainingJob
+from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.kube.meta import Json
 
 VARIABLE = "TF_CONFIG"
@@ -25,7 +25,20 @@ EVERY_CONTAINER = ""
 Wire = Callable[[TrainingJob, Size, str], Callable[[Replica], Wiring | None]]
 
 
-@dataclass(frozen=True, slots=True)
+Host = Callable[[TrainingJob, Replica, str], str]
+
+
+def qualified(job: TrainingJob, replica: Replica, domain: str) -> str:
+    """The host of a replica as all generations since v1beta1 write it: found from any namespace."""
+    return f"{name(job, replica)}.{job.key.namespace}.svc{'.' + domain if domain else ''}"
+
+
+def bare(job: TrainingJob, replica: Replica, _: str) -> str:
+    """The service alone, as v1alpha2 had it in the end: found from the job's own namespace."""
+    return name(job, replica)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Habits:
     """Where the generations differ."""
 
@@ -33,6 +46,9 @@ class Habits:
     """Which container is told, if not EVERY_CONTAINER."""
     lists_evaluator: bool
     """TensorFlow itself wants the evaluator outside of the cluster; the training operator lists it."""
+    host: Host = qualified
+    tells_one: bool = False
+    """Whether a job of a single replica is told about itself; since tf-operator 0.7 it is not."""
 
 
 def wire(habits: Habits) -> Wire:
@@ -40,10 +56,10 @@ def wire(habits: Habits) -> Wire:
 
     def of_gang(job: TrainingJob, size: Size, domain: str) -> Callable[[Replica], Wiring | None]:
         listed = listed_size(job, size)
-        if sum(listed.values()) <= 1:
+        if sum(listed.values()) <= 1 and not habits.tells_one:
             return _nothing
         config = _sparse if job.sparse_cluster else _plain
-        tell = config(job, _hosts(job, listed, domain), habits)
+        tell = config(job, _hosts(job, listed, domain, habits), habits)
         return lambda replica: Wiring(container=habits.container, env={VARIABLE: tell(replica)})
 
     return of_gang
@@ -97,17 +113,15 @@ def _sparse(_: TrainingJob, hosts: Hosts, __: Habits) -> Tell:
     return told
 
 
-def _hosts(job: TrainingJob, listed: Size, domain: str) -> Hosts:
+def _hosts(job: TrainingJob, listed: Size, domain: str, habits: Habits) -> Hosts:
     return {
-        group.type: _hosts_of(job, group, listed.get(group.type, 0), domain)
+        group.type: [
+            f"{habits.host(job, Replica(group.type, index), domain)}:{group.port}"
+            for index in range(listed.get(group.type, 0))
+        ]
         for group in job.groups
         if listed.get(group.type)
     }
-
-
-def _hosts_of(job: TrainingJob, group: ReplicaGroup, count: int, domain: str) -> list[str]:
-    tail = f"{job.key.namespace}.svc{'.' + domain if domain else ''}:{group.port}"
-    return [f"{name(job, Replica(group.type, index))}.{tail}" for index in range(count)]
 
 
 def _task(replica: Replica) -> Mapping[str, Json]:

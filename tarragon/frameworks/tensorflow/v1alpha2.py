@@ -1,0 +1,41 @@
+"""kubeflow.org/v1alpha2 as tf-operator 0.2 and 0.3 had it; where they differ as 0.3.0 did, the last one to serve it.
+
+So replicas find each other by bare names, evaluators stay outside of the cluster, and there are cleanPodPolicy and
+ttlSecondsAfterFinished. No label tells who the master is, and the counts of the status have a name of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tarragon.frameworks.tensorflow import v1beta1
+from tarragon.frameworks.tensorflow.labels import UP_TO_TF_OPERATOR_0_3
+from tarragon.frameworks.tensorflow.shape import Defaults, reader
+from tarragon.frameworks.tensorflow.wiring import EVERY_CONTAINER, Habits, bare, wire
+from tarragon.job import classic
+from tarragon.job.model import CleanPodPolicy, TrainingJob
+from tarragon.job.status import JobStatus
+from tarragon.kube.meta import Json
+
+NAME = "kubeflow.org/v1alpha2"
+COUNTS = "tfReplicaStatuses"
+
+
+def status(job: TrainingJob, said: JobStatus) -> dict[str, Json]:
+    fields = classic.write(job, said)
+    return {COUNTS if name == "replicaStatuses" else name: value for name, value in fields.items()}
+
+
+DIALECT = replace(
+    v1beta1.DIALECT,
+    name=NAME,
+    api_version=NAME,
+    read=reader(
+        Defaults(generation=NAME, clean_pods=CleanPodPolicy.RUNNING, api_version=NAME, fields=v1beta1.FIELDS),
+    ),
+    labels=UP_TO_TF_OPERATOR_0_3.of_replica,
+    selector=UP_TO_TF_OPERATOR_0_3.of_job,
+    worker_selector=UP_TO_TF_OPERATOR_0_3.of_workers,
+    wire=wire(Habits(container=EVERY_CONTAINER, lists_evaluator=False, host=bare, tells_one=True)),
+    status=status,
+)

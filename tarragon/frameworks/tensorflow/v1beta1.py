@@ -1,0 +1,27 @@
+"""kubeflow.org/v1beta1, served by tf-operator 0.4 alone: older labels, no activeDeadlineSeconds and no backoffLimit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tarragon.frameworks.tensorflow import v1beta2
+from tarragon.frameworks.tensorflow.fields import Policy, Spec
+from tarragon.frameworks.tensorflow.labels import UP_TO_TF_OPERATOR_0_4
+from tarragon.frameworks.tensorflow.shape import Defaults, reader
+from tarragon.job.model import CleanPodPolicy
+
+NAME = "kubeflow.org/v1beta1"
+
+FIELDS = frozenset({Spec.REPLICAS, Policy.CLEAN_POD_POLICY, Policy.TTL})
+
+DIALECT = replace(
+    v1beta2.DIALECT,
+    name=NAME,
+    api_version=NAME,
+    read=reader(
+        Defaults(generation=NAME, clean_pods=CleanPodPolicy.RUNNING, api_version=NAME, fields=FIELDS),
+    ),
+    labels=UP_TO_TF_OPERATOR_0_4.of_replica,
+    selector=UP_TO_TF_OPERATOR_0_4.of_job,
+    worker_selector=UP_TO_TF_OPERATOR_0_4.of_workers,
+)
