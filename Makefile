@@ -6,7 +6,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak check bench clip clean moved
+.PHONY: help demo test soak check bench clip helm clean moved
 
 PYTHON ?=
 ARGS ?=
@@ -54,6 +54,8 @@ clip: $(FOR_DEVELOPMENT) ## record the demo into docs/clip.svg
 	$(BIN)/python -m tools.clip --typed 'make demo' --output docs/clip.svg -- make --silent demo; result=$$?; \
 	$(BIN)/tarragon down; rm -rf "$$TARRAGON_HOME"; exit $$result
 
+helm: .tools/bin/helm ## build helm 3 for the tests that use it (needs go)
+
 clean: ## remove what make made; your jobs stay, the embedded cluster is ended
 	@if [ -x $(BIN)/tarragon ]; then $(BIN)/tarragon down || true; fi
 	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
@@ -65,6 +67,10 @@ moved:
 $(UV): tools/bootstrap.sh $(MOVED)
 	@tools/bootstrap.sh $(PYTHON)
 	@pwd -P > .tools/.made-in
+	@touch $@
+
+.tools/bin/helm: tools/install_helm.sh $(MOVED) | $(UV)
+	tools/install_helm.sh
 	@touch $@
 
 $(FOR_RUNNING): pyproject.toml uv.lock $(MOVED) | $(UV)

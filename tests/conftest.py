@@ -51,14 +51,37 @@ def kubectl_fault() -> str | None:
     return None
 
 
+def lacks_helm() -> str | None:
+    return helm_fault()
+
+
+@functools.cache
+def helm_fault() -> str | None:
+    """Version 4 applies on the server's side, which the embedded API does not offer."""
+    helm = helm_program()
+    if helm is None:
+        return "helm 3 is not here: `make helm` builds it (with go), or any on PATH will do"
+    told = subprocess.run([helm, "version", "--short"], capture_output=True, text=True, check=False, timeout=60)
+    if not told.stdout.startswith("v3."):
+        return f"{helm} is {told.stdout.strip() or 'of no version'}; the tests want helm 3: `make helm` builds it"
+    return None
+
+
+def helm_program() -> Path | None:
+    """The one that we have built, else the user's."""
+    ours = ROOT / ".tools" / "bin" / "helm"
+    found = ours if ours.exists() else shutil.which("helm")
+    return Path(found) if found else None
+
+
 # Marker -> why a test that carries it cannot run on this machine, or None.
 NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
-    {"tensorflow": lacks_tensorflow, "kubectl": lacks_kubectl, "real": controlplane.lacks}
+    {"tensorflow": lacks_tensorflow, "kubectl": lacks_kubectl, "helm": lacks_helm, "real": controlplane.lacks}
 )
 
 
 def required() -> frozenset[str]:
-    """Markers whose tests must not be skipped: TARRAGON_REQUIRE=tensorflow,kubectl,real."""
+    """Markers whose tests must not be skipped: TARRAGON_REQUIRE=tensorflow,kubectl,helm,real."""
     names = frozenset(filter(None, os.environ.get("TARRAGON_REQUIRE", "").split(",")))
     if unknown := names - NEEDS.keys():
         raise pytest.UsageError(f"TARRAGON_REQUIRE: {', '.join(sorted(unknown))} is none of {', '.join(NEEDS)}")

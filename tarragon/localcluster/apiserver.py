@@ -17,7 +17,7 @@ from tarragon.cluster.errors import ApiError
 from tarragon.localcluster import discovery, refusals
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.builtin_kinds import built_in_kinds
-from tarragon.localcluster.openapi import Document, OpenApi
+from tarragon.localcluster.openapi import NO_SCHEMAS, V2_CONTENT_TYPE, Document, OpenApi
 from tarragon.localcluster.web import answers
 from tarragon.localcluster.web.accept import Form, chosen
 from tarragon.localcluster.web.connection import Server
@@ -146,7 +146,7 @@ class ApiServer:
         match parts:
             case ["version"]:
                 return answers.json_value(discovery.version(self._started))
-            case ["openapi", "v3", *place]:
+            case ["openapi", *place]:
                 return self._openapi_answer(request, place)
             case ["api"] | ["apis"]:
                 return self._groups(request, parts[0])
@@ -175,11 +175,13 @@ class ApiServer:
 
     def _openapi_answer(self, request: web.BaseRequest, place: Sequence[str]) -> web.StreamResponse:
         match place:
-            case []:
+            case ["v2"]:
+                return answers.json_bytes(NO_SCHEMAS, headers={"Content-Type": V2_CONTENT_TYPE})
+            case ["v3"]:
                 return answers.json_value(self._openapi.index())
-            case ["api", version]:
+            case ["v3", "api", version]:
                 document = self._openapi.document("", version)
-            case ["apis", group, version]:
+            case ["v3", "apis", group, version]:
                 document = self._openapi.document(group, version)
             case _:
                 document = None

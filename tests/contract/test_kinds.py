@@ -159,6 +159,18 @@ async def test_a_secrets_plain_text_is_stored_as_data(cluster: Cluster, namespac
     assert "stringData" not in made
 
 
+async def test_an_update_that_says_no_type_of_a_secret_means_opaque(cluster: Cluster, namespace: str) -> None:
+    for name, kind in (("plain", "Opaque"), ("own", "example.com/own")):
+        await cluster.create(SECRETS.reading(dict), {"metadata": {"name": name, "namespace": namespace}, "type": kind})
+
+    update = {"type": None, "stringData": {"y": "y"}}
+    changed = await cluster.patch(SECRETS.reading(dict), Key(namespace, "plain"), update)
+
+    assert (changed["type"], changed["data"]) == ("Opaque", {"y": "eQ=="})
+    with pytest.raises(Invalid, match='type: Invalid value: "Opaque": field is immutable'):
+        await cluster.patch(SECRETS.reading(dict), Key(namespace, "own"), update)
+
+
 async def test_a_node_has_no_namespace_and_keeps_its_status(cluster: Cluster, namespace: str) -> None:
     name = f"node-of-{namespace}"
     made = await cluster.create(NODES, {"metadata": {"name": name}, "status": {"capacity": {"cpu": "4"}}})

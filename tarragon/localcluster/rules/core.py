@@ -66,16 +66,16 @@ def service_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Ite
 
 
 def prepare_secret(secret: Json) -> None:
-    secret.setdefault("type", "Opaque")
-    merge_string_data(secret, {})
-
-
-def merge_string_data(secret: Json, _: Mapping[str, Any]) -> None:
     """`stringData` is for writing only: it goes into `data`, and wins there."""
+    secret["type"] = secret.get("type") or "Opaque"
     plain = secret.pop("stringData", None)
     if plain:
         encoded = {key: base64.b64encode(value.encode()).decode() for key, value in plain.items()}
         secret["data"] = {**(secret.get("data") or {}), **encoded}
+
+
+def update_secret(secret: Json, _: Mapping[str, Any]) -> None:
+    prepare_secret(secret)
 
 
 def secret_faults(secret: Mapping[str, Any]) -> Iterator[Fault]:

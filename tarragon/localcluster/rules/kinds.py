@@ -99,7 +99,7 @@ _BUILT_IN: Mapping[str, Rules] = {
     "resourcequotas": Rules(tells_deleted=True),
     "secrets": Rules(
         prepare_create=core.prepare_secret,
-        prepare_update=core.merge_string_data,
+        prepare_update=core.update_secret,
         faults=core.secret_faults,
         update_faults=core.secret_update_faults,
     ),
