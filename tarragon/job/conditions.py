@@ -25,6 +25,8 @@ BLOCKED = "Blocked"
 """True while something outside of the job keeps a replica from being made."""
 FIELDS_IGNORED = "FieldsIgnored"
 """True when the manifest has fields that nobody knows."""
+NOT_GROWN = "NotGrown"
+"""True while a job has fewer replicas than it wishes for, because those that run could not use more."""
 SPEC_REFUSED = "SpecRefused"
 """True while an edit of a job that had started makes no sense; the job goes on as it is."""
 

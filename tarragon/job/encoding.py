@@ -12,7 +12,7 @@ from tarragon.job.indexes import MOST, by_type, indexes, ranges, replicas
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.restarts import read_restarts, restart_fields
-from tarragon.job.status import Admission, FirstFailure, JobStatus, Obstacle, Retry, Wait
+from tarragon.job.status import Admission, FirstFailure, Gang, JobStatus, Obstacle, Retry, Wait
 from tarragon.kube.codec import micro_timestamp, timestamp
 from tarragon.kube.meta import Json
 
@@ -27,6 +27,7 @@ _FIELDS = frozenset(
         "admission",
         "failure",
         "finished",
+        "gang",
         "generation",
         "observedGeneration",
         "obstacle",
@@ -88,6 +89,8 @@ def tarragon_fields(status: JobStatus, summary: Summary) -> dict[str, Json]:
             "reason": status.obstacle.reason,
             "message": status.obstacle.message[:LONGEST_MESSAGE],
         }
+    if status.gang is not None:
+        fields["gang"] = _gang_fields(status.gang)
     if status.first_failure is not None:
         fields["failure"] = _failure_fields(status.first_failure)
     return fields
@@ -151,6 +154,7 @@ def recall(raw: Json) -> Recalled:
         ready=read("ready", _read_ready, 0),
         obstacle=read("obstacle", _read_obstacle, None),
         first_failure=read("failure", _read_failure, None),
+        gang=read("gang", _read_gang, None),
     )
     return Recalled(status=status, notes=tuple(notes))
 
@@ -187,6 +191,16 @@ def _read_admission(found: Json) -> Admission:
 
 def _read_obstacle(found: Json) -> Obstacle:
     return Obstacle(since=_time(found["since"]), reason=str(found["reason"]), message=str(found.get("message", "")))
+
+
+def _gang_fields(gang: Gang) -> dict[str, Json]:
+    size = {kind.value: number for kind, number in gang.size.items()}
+    return {"round": gang.round, "size": size, "whole": gang.is_whole}
+
+
+def _read_gang(found: Json) -> Gang:
+    size = {ReplicaType(kind): _number(number) for kind, number in found.get("size", {}).items()}
+    return Gang(round=_number(found["round"]), size=size, is_whole=found.get("whole") is True)
 
 
 def _failure_fields(failure: FirstFailure) -> dict[str, Json]:

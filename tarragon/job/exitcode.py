@@ -22,10 +22,14 @@ class ExitCodeTable:
     others_from_128: ExitClass
     permanent_reasons: frozenset[str] = frozenset()
     """Words of the kubelet that count more than the code."""
+    wished: frozenset[int] = frozenset()
+    """Retryable because the job's user says so, which counts more than anything else."""
 
     def __call__(self, code: int, reason: str = "") -> ExitClass:
         if code == 0:
             return ExitClass.CLEAN
+        if code in self.wished:
+            return ExitClass.RETRYABLE
         if reason in self.permanent_reasons:
             return ExitClass.PERMANENT
         if code in self.retryable:

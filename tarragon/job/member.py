@@ -31,6 +31,9 @@ DISRUPTIONS = frozenset(
 NO_EXIT_CODE = 0xBEEF
 """What the tables of exit codes are asked when a pod failed and its main container had not ended: not in any list."""
 
+FIRST_OF_ALL = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
+LAST_OF_ALL = dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
+
 # A pod that used more disk than its own limits allow is evicted, too, and would be again on any other node.
 _OWN_LIMIT = re.compile(r"exceed\w* .*\blimit\b")
 
@@ -77,6 +80,14 @@ class Member:
         return self.fate is Fate.GOES_ON and not self.pod.metadata.is_ending
 
     @property
+    def fell_at(self) -> dt.datetime:
+        """When it ended, for telling the cause from what follows from it. A disruption of unknown time is a cause."""
+        if self.ending is not None and self.ending.at is not None:
+            return self.ending.at
+        is_cause = self.ending is not None and self.ending.end is End.DISRUPTED
+        return FIRST_OF_ALL if is_cause else LAST_OF_ALL
+
+    @property
     def is_active(self) -> bool:
         return self.is_live and self.pod.status.phase == "Running"
 
@@ -103,6 +114,8 @@ class Member:
 def member(pod: Pod, main: str, policy: RestartPolicy, exit_codes: ExitCodeTable) -> Member:
     """`main` is the container that decides; without one of that name it is the first."""
     ending = ending_of(pod, main)
+    if ending is None and policy is RestartPolicy.EXIT_CODE:
+        ending = _last_word(main_status(pod, main), exit_codes)
     return Member(pod=pod, ending=ending, fate=_fate(ending, policy, exit_codes), main=main_status(pod, main))
 
 
@@ -142,6 +155,23 @@ def _fate(ending: Ending | None, policy: RestartPolicy, exit_codes: ExitCodeTabl
             return Fate.REPLACED
         case End.FAILED:
             return Fate.REPLACED if _may_try_again(ending, policy, exit_codes) else Fate.FATAL
+
+
+def _last_word(main: ContainerStatus | None, exit_codes: ExitCodeTable) -> Ending | None:
+    """Of a program that the kubelet starts again, although by its exit code there is nothing left to try.
+
+    That comes from pods with a restartPolicy of their own, as before v1alpha2. Whoever decided a job was heard then.
+    """
+    last = (main.state.terminated or main.last_state.terminated) if main is not None else None
+    if last is None:
+        return None
+    match exit_codes(last.exit_code, last.reason):
+        case ExitClass.CLEAN:
+            return Ending(end=End.SUCCEEDED, exit_code=0, at=last.finished_at)
+        case ExitClass.PERMANENT:
+            return _ending_of_container(last)
+        case ExitClass.RETRYABLE:
+            return None
 
 
 def _may_try_again(ending: Ending, policy: RestartPolicy, exit_codes: ExitCodeTable) -> bool:

@@ -82,6 +82,18 @@ class RestartRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """Pods that were made together, of a job whose replicas can't be made anew, or become more, one by one."""
+
+    round: int = 0
+    """How often all of them were made anew."""
+    size: Mapping[ReplicaType, int] = field(default_factory=dict)
+    """What they were told of each other; empty while nobody may run."""
+    is_whole: bool = False
+    """Whether all have been there: from then on, one that is not there has gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FirstFailure:
     """The replica that failed first, told so that it outlives its pod."""
 
@@ -129,6 +141,8 @@ class JobStatus:
     obstacle: Obstacle | None = None
     """The scheduler takes the places of a gang away that does not get over it."""
     first_failure: FirstFailure | None = None
+    gang: Gang | None = None
+    """Of jobs where it matters who was made with whom."""
 
     @property
     def is_admitted(self) -> bool:

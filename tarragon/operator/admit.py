@@ -35,7 +35,6 @@ from tarragon.operator.candidates import (
     candidate_from,
     homeless,
     least_and_wish,
-    may_grow,
     takes_part,
 )
 from tarragon.operator.eligibility import Eligibility, traits
@@ -46,7 +45,7 @@ from tarragon.operator.usage import Usage
 from tarragon.plan.capacity import node_capacity, template_request
 from tarragon.plan.obstacles import unschedulable
 from tarragon.plan.patience import Hold, ends_at, is_resting, revised
-from tarragon.plan.scene import is_of
+from tarragon.plan.scene import is_of, may_grow
 from tarragon.plan.storage import claim_names
 from tarragon.plan.unplaced import is_left, left
 from tarragon.scheduling import decision as decisions
@@ -301,7 +300,8 @@ class Admitter:
                     name=candidate.name,
                     demands=self._demanded(candidate),
                     nodes=candidate.admission.nodes,
-                    elastic=may_grow(candidate) and not is_resting(candidate.admission, now),
+                    elastic=may_grow(candidate.job, candidate.status) and not is_resting(candidate.admission, now),
+                    whole=candidate.job.elastic is None,
                     homeless=homeless(candidate, candidate.admission, self._world.nodes.objects),
                 )
                 for candidate in candidates
@@ -354,7 +354,7 @@ def queued_since(candidate: Candidate, now: dt.datetime) -> dt.datetime:
 def size_without_us(candidate: Candidate) -> Mapping[ReplicaType, int]:
     """As wished; one that runs grows only if it is elastic."""
     wished = {group.type: least_and_wish(candidate.job, group)[1] for group in candidate.job.groups}
-    if candidate.admission is None or not candidate.is_admitted or may_grow(candidate):
+    if candidate.admission is None or not candidate.is_admitted or may_grow(candidate.job, candidate.status):
         return wished
     return {kind: min(number, candidate.admission.size.get(kind, 0)) for kind, number in wished.items()}
 

@@ -12,6 +12,7 @@ from tarragon.job.status import Admission, JobStatus
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.plan.desired import is_ours, is_placed_by
 from tarragon.plan.intake import Intake
+from tarragon.plan.scene import may_grow
 from tarragon.plan.step import Settings
 from tarragon.plan.unplaced import is_left
 
@@ -125,7 +126,7 @@ def is_settled(candidate: Candidate, nodes: Container[Key]) -> bool:
     wishes = {group.type: least_and_wish(candidate.job, group)[1] for group in candidate.job.groups}
     if any(replica.index >= wishes.get(replica.type, 0) for replica in admission.nodes):
         return False
-    return not may_grow(candidate) or len(admission.nodes) >= sum(wishes.values())
+    return not may_grow(candidate.job, candidate.status) or len(admission.nodes) >= sum(wishes.values())
 
 
 def homeless(candidate: Candidate, admission: Admission, nodes: Container[Key]) -> frozenset[Replica]:
@@ -135,11 +136,6 @@ def homeless(candidate: Candidate, admission: Admission, nodes: Container[Key]) 
         for replica, node in admission.nodes.items()
         if Key("", node) not in nodes and replica not in candidate.status.finished
     )
-
-
-def may_grow(candidate: Candidate) -> bool:
-    """Not once a replica has done its work: the job is near its end, and the room that became free is for others."""
-    return candidate.job.elastic is not None and not candidate.status.finished
 
 
 def least_and_wish(job: TrainingJob, group: ReplicaGroup) -> tuple[int, int]:

@@ -27,6 +27,7 @@ from tarragon.kube.core import (
     ServiceSpec,
 )
 from tarragon.kube.meta import NULL, CustomObject, ObjectMeta, OwnerReference
+from tarragon.plan.rounds import ROUND_ANNOTATION
 
 _HEALTHY = frozenset({"Initialized", "Ready", "ContainersReady", "PodScheduled", "PodReadyToStartContainers"})
 """Conditions that say nothing while they hold."""
@@ -42,7 +43,7 @@ _NO_SERVICE_SPEC = ServiceSpec()
 
 
 class KeptPod(Pod, frozen=True):
-    """Without labels and annotations (names tell whose a pod is), and without what its containers are to do."""
+    """Without labels and what its containers are to do, and without most annotations: names tell whose a pod is."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "metadata", _metadata(self.metadata))
@@ -79,10 +80,15 @@ def _metadata(found: ObjectMeta) -> ObjectMeta:
         deletion_timestamp=found.deletion_timestamp,
         deletion_grace_period_seconds=found.deletion_grace_period_seconds,
         labels=_NO_WORDS,
-        annotations=_NO_WORDS,
+        annotations=_round(found),
         finalizers=_NO_FINALIZERS,
         owner_references=_owners(encode(found.owner_references)),
     )
+
+
+def _round(found: ObjectMeta) -> dict[str, str]:
+    written = found.annotations.get(ROUND_ANNOTATION)
+    return _NO_WORDS if written is None else {ROUND_ANNOTATION: intern(written)}
 
 
 @lru_cache(maxsize=4096)

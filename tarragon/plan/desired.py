@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tarragon.frameworks.plugin import Dialect, Framework, Size, Wiring
+from tarragon.job.annotations import restarts_together
 from tarragon.job.model import Replica, ReplicaGroup, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.podtemplate import main_container
 from tarragon.plan.placement import Placement, by_affinity, directly
+from tarragon.plan.rounds import ROUND_ANNOTATION
 from tarragon.plan.step import Settings
 from tarragon.plan.storage import Storage, waits_for_a_scheduler
 
@@ -31,6 +33,12 @@ class Blueprint:
     nodes: Mapping[Replica, str] = field(default_factory=dict)
     """Where each replica is to run; without a node, kube-scheduler finds one."""
     storage: Storage = field(default_factory=Storage)
+    round: int = 0
+    """How often the gang has been made anew; each of its pods bears it."""
+
+    @property
+    def port_name(self) -> str:
+        return self.dialect.port_name or self.framework.port_name
 
 
 def service_names(plan: Blueprint) -> Iterator[tuple[str, Replica]]:
@@ -103,7 +111,7 @@ def _service(plan: Blueprint, replica: Replica, group: ReplicaGroup) -> JsonObje
 def _service_ports(plan: Blueprint, group: ReplicaGroup) -> list[Json]:
     """The replica's own port first, then every other named one of its main container."""
     container = main_container(group.template, plan.framework.main_container) or {}
-    own = plan.framework.port_name
+    own = plan.port_name
     ports: dict[tuple[int, str], JsonObject] = {(group.port, TCP): {"name": own, "port": group.port}}
     for port in container.get("ports", []):
         number, protocol = port["containerPort"], port.get("protocol", TCP)
@@ -118,12 +126,14 @@ def _pod(
     spec = _placed(plan, group, plan.nodes.get(replica))
     written = group.template.get("metadata", {})
     labels = {**written.get("labels", {}), **plan.dialect.labels(plan.job, replica)}
-    spec["restartPolicy"] = group.restart_policy_of_pods
+    # What the kubelet starts again by itself, the others would never hear of.
+    spec["restartPolicy"] = "Never" if restarts_together(plan.job) else group.restart_policy_of_pods
     spec["containers"] = _containers(plan, group, wire(replica))
+    annotations = {**written.get("annotations", {}), **({ROUND_ANNOTATION: str(plan.round)} if plan.round else {})}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(plan, plan.dialect.names.pod(plan.job, replica), labels, written.get("annotations", {})),
+        "metadata": _metadata(plan, plan.dialect.names.pod(plan.job, replica), labels, annotations),
         "spec": spec,
     }
 
@@ -154,9 +164,9 @@ def _with_last_words(container: JsonObject) -> JsonObject:
 
 def _with_port(container: JsonObject, plan: Blueprint, group: ReplicaGroup) -> JsonObject:
     ports = container.get("ports", [])
-    if any(port.get("name") == plan.framework.port_name for port in ports):
+    if any(port.get("name") == plan.port_name for port in ports):
         return container
-    return {**container, "ports": [*ports, {"name": plan.framework.port_name, "containerPort": group.port}]}
+    return {**container, "ports": [*ports, {"name": plan.port_name, "containerPort": group.port}]}
 
 
 def _told(container: JsonObject, wiring: Wiring | None) -> JsonObject:

@@ -17,6 +17,7 @@ from tarragon.plan.limits import Limit, reached
 from tarragon.plan.obstacles import obstructed, unobstructed
 from tarragon.plan.records import recorded, settled
 from tarragon.plan.scene import Scene
+from tarragon.plan.together import bound, wish_told
 from tarragon.plan.unplaced import LEFT, WORDS, is_left
 
 Rule = Callable[[Scene, JobStatus], JobStatus]
@@ -135,6 +136,8 @@ RULES: tuple[Rule, ...] = (
     counted,
     obstructed,
     judged,
+    bound,
+    wish_told,
 )
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tarragon.job.annotations import restarts_together
 from tarragon.job.member import End, Fate, Member
 from tarragon.job.model import Replica
 from tarragon.job.status import JobStatus, RestartRecord
@@ -18,12 +19,22 @@ def recorded(scene: Scene) -> Mapping[Replica, RestartRecord]:
     """The records with everything that the pods show and they did not have."""
     news = {
         replica: record
-        for replica, member in scene.members.items()
+        for replica, member in _counting(scene).items()
         for before in [scene.before.restarts.get(replica)]
         for record in [_after(before or RestartRecord(), member, scene.now)]
         if record != (before or RestartRecord())
     }
     return {**scene.before.restarts, **news} if news else scene.before.restarts
+
+
+def _counting(scene: Scene) -> Mapping[Replica, Member]:
+    """Of a gang that restarts as one, the first to fall takes the others with it: that is one restart."""
+    members = scene.members
+    fallen = [replica for replica, member in members.items() if member.fate is Fate.REPLACED]
+    if not restarts_together(scene.job) or len(fallen) < 2:  # noqa: PLR2004 - there is no choice
+        return members
+    first = min(fallen, key=lambda replica: (members[replica].fell_at, replica))
+    return {replica: member for replica, member in members.items() if replica == first or replica not in fallen}
 
 
 def settled(scene: Scene, status: JobStatus) -> JobStatus:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tarragon.frameworks.plugin import Dialect, Framework, Sight, Size
+from tarragon.job.annotations import resizes_by_restart, retryable_codes
 from tarragon.job.encoding import recall
-from tarragon.job.member import Member, member
+from tarragon.job.member import Fate, Member, member
 from tarragon.job.model import Replica, TrainingJob
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import Pod, Service
@@ -16,6 +17,7 @@ from tarragon.kube.event import ObjectReference
 from tarragon.kube.meta import Key
 from tarragon.plan.desired import Blueprint, is_placed_by
 from tarragon.plan.intake import Intake
+from tarragon.plan.rounds import is_outdated
 from tarragon.plan.step import Observed
 
 
@@ -34,9 +36,9 @@ class Scene:
     """Somebody else's scheduler may place it: then it starts at once, at its wish."""
     size: Size
     members: Mapping[Replica, Member]
-    """The pod of every replica that is to be, if there is one."""
+    """The pod of every replica that is to be, if there is one of this round."""
     surplus: Sequence[Pod]
-    """Pods of the job that no replica of this size has."""
+    """Pods of the job that no replica of this size has, or that are of an earlier round."""
 
     @property
     def may_run(self) -> bool:
@@ -88,9 +90,15 @@ def scene(framework: Framework, observed: Observed, taken: Intake, now: dt.datet
     needs_admission = is_placed_by(job, observed.settings.scheduler)
     size = size_of(job, before, needs_admission=needs_admission)
     own = [pod for pod in observed.pods if is_of(pod, job.uid)]
-    policies = {group.type: group.restart_policy for group in job.groups}
-    chosen = _chosen(job, taken.dialect, {kind: size.get(kind, 0) for kind in policies}, own)
-    uids = {pod.metadata.uid for pod in chosen.values()}
+    chosen = _chosen(job, taken.dialect, {group.type: size.get(group.type, 0) for group in job.groups}, own)
+    codes = replace(taken.dialect.exit_codes, wished=retryable_codes(job))
+    members = {
+        replica: found
+        for replica, pod in chosen.items()
+        for found in [member(pod, framework.main_container, job.policy_of(replica), codes)]
+        if found.fate is Fate.DONE or replica in before.finished or not is_outdated(pod, before)
+    }
+    uids = {found.pod.metadata.uid for found in members.values()}
     return Scene(
         framework=framework,
         dialect=taken.dialect,
@@ -101,19 +109,29 @@ def scene(framework: Framework, observed: Observed, taken: Intake, now: dt.datet
         before=before,
         needs_admission=needs_admission,
         size=size,
-        members={
-            replica: member(pod, framework.main_container, policies[replica.type], taken.dialect.exit_codes)
-            for replica, pod in chosen.items()
-        },
+        members=members,
         surplus=[pod for pod in own if pod.metadata.uid not in uids],
     )
 
 
 def size_of(job: TrainingJob, status: JobStatus, *, needs_admission: bool) -> Size:
-    """As admitted; at the wish where nobody admits, or nobody has yet."""
-    if needs_admission and status.admission is not None and status.is_admitted:
-        return status.admission.size
-    return job.wished()
+    """As admitted; at the wish where nobody admits, or nobody has yet. What runs does not just become more."""
+    if needs_admission:
+        admitted = status.admission is not None and status.is_admitted
+        return status.admission.size if status.admission is not None and admitted else job.wished()
+    if status.gang is None or not status.gang.size or may_grow(job, status):
+        return job.wished()
+    return {kind: min(wish, status.gang.size.get(kind, 0)) for kind, wish in job.wished().items()}
+
+
+def may_grow(job: TrainingJob, status: JobStatus) -> bool:
+    """Not once a replica has done its work: the job is near its end, and the room that became free is for others.
+
+    Nor before it is on record what those that run were told of each other.
+    """
+    if status.finished:
+        return False
+    return job.elastic is not None or (resizes_by_restart(job) and status.gang is not None and bool(status.gang.size))
 
 
 def is_of(owned: Pod | Service, uid: str) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
+from tarragon.job.annotations import restarts_together
 from tarragon.job.member import Fate, Member
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import JobStatus
@@ -14,8 +16,10 @@ from tarragon.kube.meta import Key
 from tarragon.plan.desired import config_maps, in_start_order, pods, service_names, services
 from tarragon.plan.placement import node_of
 from tarragon.plan.records import is_recorded, may_start_at
+from tarragon.plan.rounds import current
 from tarragon.plan.scene import Scene
 from tarragon.plan.step import Create, Delete
+from tarragon.plan.together import outdated
 
 MOST_CREATES = 500
 """In one step. The next look at the job makes the rest; meanwhile a failure of the first ones is noticed."""
@@ -23,9 +27,9 @@ MOST_CREATES = 500
 
 def creates(scene: Scene, status: JobStatus) -> list[Create]:
     """Services before pods: all names that the replicas will ever ask for are there when the first one starts."""
-    if not scene.may_run or _is_held_back(scene):
+    if not scene.may_run or _is_held_back(scene) or any(outdated(scene, status)):
         return []
-    plan = scene.blueprint
+    plan = replace(scene.blueprint, round=current(status))
     unserved = list(_unserved(scene))
     if unserved:
         taken = {service.metadata.name for service in scene.own_services} | set(_taken_services(scene))
@@ -47,10 +51,15 @@ def creates(scene: Scene, status: JobStatus) -> list[Create]:
 def deletes(scene: Scene, status: JobStatus) -> list[Delete]:
     """Only of what this status has on record; what it does not know yet, the next look will see."""
     places = scene.blueprint.nodes
-    doomed = [(pod, "no replica of the admitted size has this name") for pod in scene.surplus]
+    old = list(outdated(scene, status))
+    uids = {pod.metadata.uid for pod in old}
+    doomed = [(pod, "its gang is started again, whole") for pod in old]
+    doomed += [
+        (pod, "no replica of the admitted size has this name") for pod in scene.surplus if pod.metadata.uid not in uids
+    ]
     for replica, member in scene.members.items():
         why = _replacement(status, replica, member) or _removal(scene, replica, member, places)
-        if why is not None:
+        if why is not None and member.pod.metadata.uid not in uids:
             doomed.append((member.pod, why))
     pods_to_go = [delete_pod(pod, why) for pod, why in doomed if not pod.metadata.is_ending]
     return pods_to_go + [delete_service(service, "no replica has this name any more") for service in _unused(scene)]
@@ -60,7 +69,7 @@ def wake_for_start(scene: Scene, status: JobStatus) -> dt.datetime | None:
     """When the next replica that ended too often may be started again."""
     if not scene.may_run or not status.restarts:
         return None
-    due = (may_start_at(status.restarts.get(replica)) for replica in _startable(scene, status))
+    due = (_start_of(scene, status, replica) for replica in _startable(scene, status))
     return min((at for at in due if at is not None and at > scene.now), default=None)
 
 
@@ -172,8 +181,16 @@ def _is_held_back(scene: Scene) -> bool:
 
 
 def _is_due(scene: Scene, status: JobStatus, replica: Replica) -> bool:
-    due = may_start_at(status.restarts.get(replica))
+    due = _start_of(scene, status, replica)
     return due is None or due <= scene.now
+
+
+def _start_of(scene: Scene, status: JobStatus, replica: Replica) -> dt.datetime | None:
+    """Of a gang that restarts as one, all wait for whoever has to wait longest."""
+    if not restarts_together(scene.job):
+        return may_start_at(status.restarts.get(replica))
+    waits = (may_start_at(record) for one, record in status.restarts.items() if one not in status.finished)
+    return max((at for at in waits if at is not None), default=None)
 
 
 def _pod_name(scene: Scene, replica: Replica) -> str:

@@ -53,7 +53,9 @@ class RunningGang:
     demands: Sequence[Demand]
     nodes: Mapping[Replica, str]
     elastic: bool
-    """Whether it may grow without a restart."""
+    """Whether it may grow."""
+    whole: bool = False
+    """It grows to all that it wishes, or not at all: that takes a restart."""
     homeless: frozenset[Replica] = frozenset()
     """Those whose node is no more: they need another place, or they never run again."""
 

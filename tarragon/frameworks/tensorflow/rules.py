@@ -10,6 +10,7 @@ from tarragon.frameworks.podrules import POD_RULES
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, Spec
 from tarragon.frameworks.tensorflow.naming import name
 from tarragon.frameworks.tensorflow.wiring import LONGEST, LONGEST_HOST, listed_size, tf_config_length
+from tarragon.job.annotations import annotations_are_understood
 from tarragon.job.model import Replica, ReplicaGroup, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.kube.names import fault_of_label_name
 
@@ -60,8 +61,8 @@ def main_container(job: TrainingJob) -> Iterator[Problem]:
 
 def names_fit(job: TrainingJob) -> Iterator[Problem]:
     """The longest names are those with the highest index; services are the strictest about them."""
-    if not job.key.name:
-        return
+    if not job.key.name or job.runtime_id:
+        return  # With a runtime id names are others: the generation has rules of its own.
     listed = listed_size(job, job.wished())
     longest = max((name(job, Replica(kind, count - 1)) for kind, count in listed.items() if count), key=len, default="")
     fault = fault_of_label_name(longest or job.key.name)
@@ -83,7 +84,7 @@ def elastic_bounds(job: TrainingJob) -> Iterator[Problem]:
 
 def tf_config_fits(job: TrainingJob) -> Iterator[Problem]:
     """A longer variable would stop every single container from starting, with words that help nobody."""
-    if sum(listed_size(job, job.wished()).values()) * LONGEST_HOST < LONGEST:
+    if job.runtime_id or sum(listed_size(job, job.wished()).values()) * LONGEST_HOST < LONGEST:
         return
     length = tf_config_length(job)
     if length > LONGEST:
@@ -96,8 +97,9 @@ def tf_config_fits(job: TrainingJob) -> Iterator[Problem]:
 
 def decider_ends(job: TrainingJob) -> Iterator[Problem]:
     """A caution: it is legal, and waits for ever."""
-    group = job.group(job.chief.type) if job.chief is not None else None
-    if group is not None and group.restart_policy is RestartPolicy.ALWAYS:
+    chief = job.chief
+    group = job.group(chief.type) if chief is not None else None
+    if chief is not None and group is not None and job.policy_of(chief) is RestartPolicy.ALWAYS:
         yield Problem(
             f"{group.path}.restartPolicy",
             "Always starts it again even after success, so that the job never ends",
@@ -119,6 +121,7 @@ RULES: tuple[Rule, ...] = (
     names_fit,
     elastic_bounds,
     tf_config_fits,
+    annotations_are_understood,
 )
 
 CAUTIONS: tuple[Rule, ...] = (decider_ends,)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from tarragon.frameworks.plugin import Sight, Verdict
+from tarragon.job.annotations import restarts_together
 from tarragon.job.indexes import words
 from tarragon.job.member import End, Ending, Fate, Member
 from tarragon.job.model import Replica, ReplicaType, SuccessPolicy
@@ -57,6 +58,10 @@ def lost(sight: Sight) -> Verdict | None:
     fresh = [replica for replica, member in sight.members.items() if _is_fresh_loss(sight, replica, member)]
     if not fresh:
         return None
+    if restarts_together(sight.job):
+        first = min(fresh, key=lambda replica: (sight.members[replica].fell_at, replica))
+        message = f"all replicas are started again together: {first} {_words(sight.members[first])}"
+        return Verdict(signal=Signal.LOST, message=message, failures=[first])
     first = min(fresh, key=lambda replica: _order(sight, replica))
     others = f", and {words(set(fresh) - {first})}," if len(fresh) > 1 else ""
     message = f"{first}{others} is replaced: it {_words(sight.members[first])}"
@@ -96,10 +101,19 @@ def _fatal(sight: Sight) -> Iterator[Replica]:
     job = sight.job
     all_decide = job.success_policy is SuccessPolicy.ALL_WORKERS and not job.has_chief
     may_fail = job.sparse_cluster and not all_decide
+    restart = _first_loss(sight)
     for replica, member in sight.members.items():
         is_tolerated = may_fail and replica.type is ReplicaType.WORKER and replica != job.chief
-        if member.fate is Fate.FATAL and not is_tolerated:
+        is_consequence = restart is not None and restart <= member.fell_at
+        if member.fate is Fate.FATAL and not is_tolerated and not is_consequence:
             yield replica
+
+
+def _first_loss(sight: Sight) -> datetime | None:
+    """When a gang that restarts as one lost the first of its replicas: who falls then falls because of that."""
+    if not restarts_together(sight.job):
+        return None
+    return min((member.fell_at for member in sight.members.values() if member.fate is Fate.REPLACED), default=None)
 
 
 def _is_fresh_loss(sight: Sight, replica: Replica, member: Member) -> bool:

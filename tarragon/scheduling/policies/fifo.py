@@ -71,7 +71,11 @@ def grown(gang: RunningGang, ledger: Ledger) -> Resize | None:
     """With as many of the missing replicas as there is room for; None when nothing is missing or nothing fits."""
     if not gang.elastic:
         return None
-    added = extend(list(_missing(gang)), ledger, near=gang.nodes)
+    missing = list(_missing(gang))
+    added = extend(missing, ledger, near=gang.nodes)
+    if gang.whole and len(added) < len(missing):
+        ledger.undo(added, {replica: demand.each for replica, demand in missing})
+        return None
     return Resize(gang.name, {**gang.nodes, **added}) if added else None
 
 

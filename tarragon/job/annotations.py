@@ -1,0 +1,57 @@
+"""What a job asks for by annotations: what no generation of the API has a field for, and each of them may want."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tarragon.base.errors import Problem
+from tarragon.job.model import TrainingJob
+
+RESTART = "tarragon.dev/restart"
+"""`gang`: when one replica is to be replaced, all that have not finished are, together."""
+RESIZE = "tarragon.dev/resize"
+"""`restart`: a job that can't grow while it runs is started again at its new size."""
+RETRYABLE = "tarragon.dev/retryable-exit-codes"
+"""`1,42`: what the restart policy ExitCode tries again besides the codes of its table."""
+
+GANG = "gang"
+BY_RESTART = "restart"
+LAST_EXIT_CODE = 255
+LONGEST_NUMBER = 20
+
+
+def restarts_together(job: TrainingJob) -> bool:
+    """Where all wait for each other in every step (MultiWorkerMirroredStrategy), one new replica helps nobody."""
+    return job.annotations.get(RESTART) == GANG
+
+
+def resizes_by_restart(job: TrainingJob) -> bool:
+    """An elastic job grows while it runs, whatever is annotated."""
+    return job.elastic is None and job.annotations.get(RESIZE) == BY_RESTART
+
+
+def retryable_codes(job: TrainingJob) -> frozenset[int]:
+    """Those that can be read."""
+    return frozenset(int(code) for code in _codes(job) if _is_exit_code(code))
+
+
+def annotations_are_understood(job: TrainingJob) -> Iterator[Problem]:
+    """An annotation with a slip in it would be as good as none, and nobody would know before it is needed."""
+    for name, meant in ((RESTART, GANG), (RESIZE, BY_RESTART)):
+        found = job.annotations.get(name, meant)
+        if found != meant:
+            said = f"has no meaning as {found!r}"
+            yield Problem(f"metadata.annotations.{name}", said, f"write {meant}, or remove it")
+    wrong = [code for code in _codes(job) if not _is_exit_code(code)]
+    if wrong:
+        said = f"must be exit codes from 1 to {LAST_EXIT_CODE}, not {wrong[0]!r}"
+        yield Problem(f"metadata.annotations.{RETRYABLE}", said, "write for example 1,42")
+
+
+def _codes(job: TrainingJob) -> list[str]:
+    written = job.annotations.get(RETRYABLE)
+    return [] if written is None else [code.strip() for code in written.split(",")]
+
+
+def _is_exit_code(code: str) -> bool:
+    return code.isascii() and code.isdecimal() and len(code) < LONGEST_NUMBER and 1 <= int(code) <= LAST_EXIT_CODE
