@@ -16,7 +16,8 @@ from tarragon.localcluster.registry import Registry, Served
 REFERENCE = "#/components/schemas/"
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
-V2_CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+V2_CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+"""With a dot where the Accept header has an @, as real servers write it: clients cannot parse the other."""
 NO_SCHEMAS = b""
 """The answer to /openapi/v2, as protobuf: a document that knows no kind.
 
