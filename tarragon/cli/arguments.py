@@ -49,6 +49,19 @@ def folder(text: str) -> tuple[str, Path]:
     return name, path
 
 
+def generation(text: str) -> str:
+    """A generation of the API, as `convert --to` has it."""
+    from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
+    from tarragon.kube.reader import nearest
+
+    if text in GENERATIONS:
+        return text
+    versions = {name.rpartition("/")[2]: name for name in GENERATIONS}
+    meant = versions.get(text) or nearest(text, GENERATIONS)
+    remedy = f"did you mean {meant}?" if meant else f"write one of {', '.join(GENERATIONS)}"
+    raise click.BadParameter(f"there is no generation {text}; {remedy}")
+
+
 def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """For the argument JOB of every command: a name, kind/name or @latest."""
     settings = ctx.obj if isinstance(ctx.obj, Settings) else Settings()

@@ -24,10 +24,9 @@ def json_text(value: JsonObject) -> str:
 
 
 def yaml_text(value: JsonObject) -> str:
-    import yaml
+    from tarragon.cli.yamlstyle import dumped
 
-    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, default_flow_style=False)
-    return text.rstrip()
+    return dumped(value)
 
 
 TEXTS: Mapping[str, Callable[[JsonObject], str]] = MappingProxyType({"json": json_text, "yaml": yaml_text})

@@ -30,6 +30,7 @@ COMMANDS = MappingProxyType(
             ("check", "check"),
             ("operator", "operator"),
             ("node", "node"),
+            ("convert", "convert"),
             ("version", "version"),
             ("completion", "completion"),
         )
@@ -47,7 +48,7 @@ Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
            logs       of all replicas, also of finished jobs
   Change   delete
   Local    up  down  kubeconfig  check
-  Cluster  operator  node
+  Cluster  operator  node          Files  convert
   More     version  completion
 
 First: {program} run examples/tensorflow/ps.yaml

@@ -1,0 +1,122 @@
+"""A job of one generation as a manifest of another: there and back again, with all that was lost on the way named.
+
+What the new manifest has no field for stays in an annotation (`tarragon.dev/v1alpha1-extra`), as the changes that give
+back the old one. They are made where nobody has edited meanwhile: edits win.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.plugin import Dialect, Manifest
+from tarragon.frameworks.tensorflow.conversion.delta import Change, applied, changes, from_json
+from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, Generation
+from tarragon.frameworks.tensorflow.conversion.keyed import Keyed, keyed, spec_of
+from tarragon.frameworks.tensorflow.conversion.losses import Loss, Meaning, losses
+from tarragon.frameworks.tensorflow.conversion.metadata import annotations_of, manifest, with_annotations
+from tarragon.frameworks.tensorflow.conversion.writing import written
+from tarragon.job.model import TrainingJob
+from tarragon.kube.meta import Json
+
+DIALECTS = {dialect.name: dialect for framework in FRAMEWORKS for dialect in framework.dialects}
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A new manifest, without anything that a server fills in."""
+
+    manifest: Manifest
+    losses: Sequence[Loss] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Extra:
+    """What an annotation keeps of a manifest of the generation `of`, for one that is written `in_` another."""
+
+    of: Generation
+    in_: str
+    changes: Sequence[Change]
+
+
+def convert(found: Manifest, source: str, target: str) -> Converted:
+    """A manifest without problems, from one generation (by its dialect's name) to another, or to itself."""
+    own = manifest(found)
+    origin, home, extra = GENERATIONS[source], GENERATIONS[target], _extra(own, source)
+    if extra is not None and extra.of != origin:
+        former = _restored(own, origin, extra)
+        is_whole = _same_spec(_plain(former, extra.of, origin).manifest, own)
+        if extra.of == home:
+            again = former if is_whole else _merged(own, origin, extra)
+            return Converted(again, () if is_whole else _compared(own, origin, again, home))
+        if is_whole:
+            return _plain(former, extra.of, home)
+    return Converted(own) if origin == home else _plain(own, origin, home)
+
+
+def _plain(own: Manifest, source: Generation, target: Generation) -> Converted:
+    before = keyed(own["spec"], source)
+    job = _meaning(own, source).job
+    spec = spec_of(written(before, job, source, target), target)
+    bare = {**own, "apiVersion": target.api_version, "kind": target.kind, "spec": spec}
+    kept = [change.as_json() for change in changes(keyed(spec, target), before)]
+    said = annotations_of(own)
+    # That it was of another generation is not worth an annotation alone.
+    if len(kept) > 1:
+        said[source.extra] = json.dumps({"in": target.name, "changes": kept}, ensure_ascii=False)
+    after = with_annotations(bare, said)
+    return Converted(after, _compared(own, source, after, target))
+
+
+def _compared(before: Manifest, source: Generation, after: Manifest, target: Generation) -> Sequence[Loss]:
+    return losses(_meaning(before, source), _meaning(after, target))
+
+
+def _restored(own: Manifest, source: Generation, extra: _Extra) -> Manifest:
+    """The former manifest, with what was edited since in the fields that both have."""
+    return _former(own, applied(keyed(own["spec"], source), extra.changes), extra)
+
+
+def _merged(own: Manifest, source: Generation, extra: _Extra) -> Manifest:
+    """The same for edits that the former generation says in another way: they are translated, and then completed."""
+    plain = _plain(own, source, extra.of).manifest
+    rest = [change for change in extra.changes if change.path != ("generation",)]
+    return _former(own, applied(keyed(plain["spec"], extra.of), rest), extra)
+
+
+def _former(own: Manifest, found: Keyed, extra: _Extra) -> Manifest:
+    said = annotations_of(own)
+    del said[extra.of.extra]
+    fields = {"apiVersion": extra.of.api_version, "kind": extra.of.kind, "spec": spec_of(found, extra.of)}
+    return with_annotations({**own, **fields}, said)
+
+
+def _same_spec(one: Manifest, other: Manifest) -> bool:
+    return not list(changes(one["spec"], other["spec"]))
+
+
+def _meaning(own: Manifest, generation: Generation) -> Meaning:
+    dialect = DIALECTS[generation.name]
+    return Meaning(own, _job(own, dialect), dialect)
+
+
+def _job(own: Manifest, dialect: Dialect) -> TrainingJob:
+    job = dialect.read(own).job
+    if job is None:
+        raise ValueError(f"{dialect.name} can't read it")
+    return job
+
+
+def _extra(own: Manifest, source: str) -> _Extra | None:
+    """What is kept for this very generation; what can't be read was not written by us."""
+    said = annotations_of(own)
+    for generation in GENERATIONS.values():
+        try:
+            kept: Json = json.loads(said.get(generation.extra, "null"))
+            if kept is not None and kept["in"] == source:
+                return _Extra(generation, source, from_json(kept["changes"]))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue
+    return None

@@ -1,0 +1,109 @@
+"""Replicas from one generation's fields into another's: a list into a map, a map into a list, or as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tarragon.frameworks.tensorflow.conversion.generations import Generation
+from tarragon.frameworks.tensorflow.conversion.keyed import CHIEF, Keyed, type_of
+from tarragon.frameworks.tensorflow.conversion.server import standard_server
+from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, MAIN_CONTAINER, PORT_NAME
+from tarragon.job.model import ReplicaGroup, ReplicaType, RestartPolicy, TrainingJob
+from tarragon.kube.meta import Json, JsonObject
+
+_OF_A_LIST = frozenset({"tfPort", "IsDefaultPS"})
+_OF_A_MAP = frozenset({"restartPolicy"})
+_OURS = frozenset({"word", "words"})
+_WORDS_OF_A_LIST = {CHIEF: "MASTER", "ps": "PS", "worker": "WORKER"}
+
+
+def groups(found: Keyed, job: TrainingJob, source: Generation, target: Generation) -> dict[str, Json]:
+    """Those that the target has a place for, by role. `job` is what the source means by them."""
+    translated = _translation(source, target)
+    said: dict[str, Json] = {}
+    for role, fields in found["groups"].items():
+        group = job.group(type_of(role, fields.get("word", "MASTER" if source.is_list else "")))
+        if group is not None and not (target.is_list and role not in _WORDS_OF_A_LIST):
+            said[role] = {**translated(role, fields, group, job), **_replicas(fields, group)}
+    return said
+
+
+_Translation = Callable[[str, JsonObject, ReplicaGroup, TrainingJob], dict[str, Json]]
+
+
+def _translation(source: Generation, target: Generation) -> _Translation:
+    if source.is_list == target.is_list:
+        return _as_it_is
+    return _into_list if target.is_list else _into_map
+
+
+def _as_it_is(_: str, fields: JsonObject, __: ReplicaGroup, ___: TrainingJob) -> dict[str, Json]:
+    return {name: value for name, value in fields.items() if name not in {"words", "IsDefaultPS"}}
+
+
+def _replicas(fields: JsonObject, group: ReplicaGroup) -> dict[str, Json]:
+    """As many as the job asks for: bounds and `kubectl scale` may have changed what is written."""
+    return {"replicas": group.wish} if fields.get("replicas", 1) != group.wish else {}
+
+
+def _into_map(role: str, fields: JsonObject, group: ReplicaGroup, job: TrainingJob) -> dict[str, Json]:
+    """Pods get their restartPolicy from that of the replicas there: the template has none."""
+    words = {CHIEF: ReplicaType.MASTER.value, "ps": ReplicaType.PS.value, "worker": ReplicaType.WORKER.value}
+    template = standard_server(group) if group.is_default_server else fields.get("template", {})
+    template = _with_pod_spec(template, lambda spec: {n: v for n, v in spec.items() if n != "restartPolicy"})
+    if group.port != _named_port(template):
+        template = _with_port(template, group.port)
+    rest = {name: value for name, value in fields.items() if name not in {*_OURS, *_OF_A_LIST, *_OF_A_MAP, "template"}}
+    policy = restart_policy_in_a_map(job, group)
+    return {"word": words[role], **rest, "restartPolicy": policy.value, "template": template}
+
+
+def restart_policy_in_a_map(job: TrainingJob, group: ReplicaGroup) -> RestartPolicy:
+    """What comes nearest: whoever decides is judged by exit codes, the others are started again."""
+    chief = job.chief
+    if chief is not None and chief.type is group.type and group.wish == 1 and job.chief_policy is not None:
+        return job.chief_policy
+    if group.restart_policy is RestartPolicy.ALWAYS and group.pod_policy != RestartPolicy.ALWAYS.value:
+        return RestartPolicy.ON_FAILURE
+    return group.restart_policy
+
+
+def _into_list(role: str, fields: JsonObject, group: ReplicaGroup, _: TrainingJob) -> dict[str, Json]:
+    """The other way round: the policy is said in the template, for its pods."""
+    template = _with_pod_spec(
+        fields.get("template", {}), lambda spec: {**spec, "restartPolicy": group.restart_policy.of_pod}
+    )
+    rest = {name: value for name, value in fields.items() if name not in {*_OURS, *_OF_A_LIST, *_OF_A_MAP, "template"}}
+    port = {"tfPort": group.port} if group.port != DEFAULT_PORT else {}
+    return {"word": _WORDS_OF_A_LIST[role], **rest, **port, "template": template}
+
+
+def _named_port(template: JsonObject) -> int:
+    ports = [
+        port.get("containerPort")
+        for container in template.get("spec", {}).get("containers", [])
+        if container.get("name") == MAIN_CONTAINER
+        for port in container.get("ports", [])
+        if port.get("name") == PORT_NAME
+    ]
+    return ports[0] if ports else DEFAULT_PORT
+
+
+def _with_port(template: JsonObject, number: int) -> dict[str, Json]:
+    def told(spec: JsonObject) -> dict[str, Json]:
+        containers = [
+            _container_with_port(each, number) if each.get("name") == MAIN_CONTAINER else each
+            for each in spec.get("containers", [])
+        ]
+        return {**spec, "containers": containers}
+
+    return _with_pod_spec(template, told)
+
+
+def _container_with_port(container: JsonObject, number: int) -> dict[str, Json]:
+    others = [port for port in container.get("ports", []) if port.get("name") != PORT_NAME]
+    return {**container, "ports": [*others, {"name": PORT_NAME, "containerPort": number}]}
+
+
+def _with_pod_spec(template: JsonObject, change: Callable[[JsonObject], Mapping[str, Json]]) -> dict[str, Json]:
+    return {**template, "spec": dict(change(template.get("spec", {})))}

@@ -1,0 +1,130 @@
+"""A job's spec in the form in which generations can be compared: replicas by role, policies in one place.
+
+Nothing is translated here, and nothing left out: `spec_of` gives back exactly what `keyed` was given.
+
+    generation  its name: by whose rules is to be read what is not said
+    groups      role -> the fields of its replicas, `word` being what the manifest calls their type
+    order       the roles of a list, as they stand there
+    policy      cleanPodPolicy and its like, wherever they stand
+    rest        every other field of spec
+    words       fields that the manifest spells in another way
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tarragon.frameworks.tensorflow.conversion.generations import Generation, Shape
+from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, TYPES, Spec
+from tarragon.job.model import ReplicaType
+from tarragon.kube.meta import Json, JsonObject
+
+Keyed = dict[str, Json]
+
+CHIEF = "chief"
+"""The role of a Chief and of a Master: two words for one replica."""
+
+_SPEC_SPELLINGS = {"replica_specs": Spec.LIST.value}
+_IN_ANY_CAPITALS = "RuntimeId"
+_ITEM_SPELLINGS = {"tf_port": "tfPort", "tf_replica_type": "tfReplicaType"}
+
+
+def keyed(spec: JsonObject, generation: Generation) -> Keyed:
+    """Of a manifest without problems. Null is the same as missing, and left out."""
+    sound = without_nulls(spec)
+    return _of_list(sound, generation) if generation.is_list else _of_map(sound, generation)
+
+
+def spec_of(found: Keyed, generation: Generation) -> dict[str, Json]:
+    return _list_spec(found) if generation.is_list else _map_spec(found, generation)
+
+
+def role(word: str) -> str:
+    lower = word.lower()
+    return CHIEF if lower == ReplicaType.MASTER.word else lower
+
+
+def type_of(role_: str, word: str) -> ReplicaType:
+    """Of a role as this manifest calls it."""
+    return next(kind for kind in TYPES if kind.word == (word or role_).lower())
+
+
+def without_nulls(value: Json) -> Json:
+    if isinstance(value, Mapping):
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    if isinstance(value, list | tuple):
+        return [without_nulls(each) for each in value]
+    return value
+
+
+def _of_list(spec: dict[str, Json], generation: Generation) -> Keyed:
+    ids = {name: _IN_ANY_CAPITALS for name in spec if name.lower() == _IN_ANY_CAPITALS.lower()}
+    fields, words = _canonical(spec, {**_SPEC_SPELLINGS, **ids})
+    groups: dict[str, Json] = {}
+    for item in fields.pop(Spec.LIST, []):
+        each, spelled = _canonical(item, _ITEM_SPELLINGS)
+        word = each.pop("tfReplicaType", None)
+        said = {} if word is None else {"word": word}
+        groups[role(word or "MASTER")] = {**said, **each, **({"words": spelled} if spelled else {})}
+    found: Keyed = {"generation": generation.name, "groups": groups, "order": list(groups)}
+    return {**found, "policy": _nested(fields), "rest": fields, "words": words}
+
+
+def _of_map(spec: dict[str, Json], generation: Generation) -> Keyed:
+    fields = dict(spec)
+    groups = {role(word): {"word": word, **each} for word, each in fields.pop(Spec.REPLICAS, {}).items()}
+    if generation.shape is Shape.NESTED:
+        policy = _nested(fields)
+    else:
+        policy = {name: fields.pop(name) for name in list(fields) if name in FLAT_POLICIES}
+    return {"generation": generation.name, "groups": groups, "policy": policy, "rest": fields, "words": {}}
+
+
+def _nested(fields: dict[str, Json]) -> dict[str, Json]:
+    """Taken out. An empty one is left, for it says no policy that could be found again."""
+    found: dict[str, Json] = fields.pop(Spec.RUN_POLICY) if fields.get(Spec.RUN_POLICY) else {}
+    return found
+
+
+def _run_policy(found: Keyed) -> dict[str, Json]:
+    return {Spec.RUN_POLICY.value: found["policy"]} if found["policy"] else {}
+
+
+def _list_spec(found: Keyed) -> dict[str, Json]:
+    groups: dict[str, Json] = found["groups"]
+    known = [each for each in found.get("order", ()) if each in groups]
+    items = [_item(groups[each]) for each in (*known, *(each for each in groups if each not in known))]
+    return _spelled({**found["rest"], **_run_policy(found), Spec.LIST.value: items}, found["words"])
+
+
+def _item(group: JsonObject) -> dict[str, Json]:
+    word = {"tfReplicaType": group["word"]} if "word" in group else {}
+    fields = {name: value for name, value in group.items() if name not in {"word", "words"}}
+    return _spelled({**word, **fields}, group.get("words", {}))
+
+
+def _map_spec(found: Keyed, generation: Generation) -> dict[str, Json]:
+    groups = {
+        group.get("word") or type_of(each, "").value: {name: value for name, value in group.items() if name != "word"}
+        for each, group in found["groups"].items()
+    }
+    policy = _run_policy(found) if generation.shape is Shape.NESTED else found["policy"]
+    return {**found["rest"], **policy, Spec.REPLICAS.value: groups}
+
+
+def _canonical(fields: JsonObject, spellings: Mapping[str, str]) -> tuple[dict[str, Json], dict[str, str]]:
+    """The fields under the names that we use, and how those were spelled that we call otherwise."""
+    canonical: dict[str, Json] = {}
+    words: dict[str, str] = {}
+    for name, value in fields.items():
+        known = spellings.get(name, name)
+        if known != name and known not in fields:
+            words[known] = name
+            canonical[known] = value
+        else:
+            canonical[name] = value
+    return canonical, words
+
+
+def _spelled(fields: JsonObject, words: Mapping[str, str]) -> dict[str, Json]:
+    return {words.get(name, name): value for name, value in fields.items()}

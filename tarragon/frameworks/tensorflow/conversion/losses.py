@@ -1,0 +1,267 @@
+"""What a job means in one generation and can't mean in another: found by comparing what their dialects read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tarragon.base.errors import Problem
+from tarragon.frameworks.plugin import Dialect, Manifest
+from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, Spec
+from tarragon.job.annotations import RETRYABLE
+from tarragon.job.exitcode import ExitClass
+from tarragon.job.model import Replica, ReplicaGroup, ReplicaType, RestartPolicy, SchedulingPolicy, TrainingJob
+
+_FIRST_SIGNAL, _PAST_EXIT_CODES = 128, 256
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """A manifest as its dialect reads it."""
+
+    manifest: Manifest
+    job: TrainingJob
+    dialect: Dialect
+
+    @property
+    def name(self) -> str:
+        return self.dialect.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """`topic` is its word in the docs; the path is that of the source, the message what happens instead."""
+
+    topic: str
+    problem: Problem
+
+    def __str__(self) -> str:
+        return str(self.problem)
+
+
+_Finder = Callable[[Meaning, Meaning], Iterator[Problem]]
+
+
+def losses(before: Meaning, after: Meaning) -> list[Loss]:
+    return [Loss(topic=topic, problem=problem) for topic, find in TOPICS.items() for problem in find(before, after)]
+
+
+def _chief(before: Meaning, after: Meaning) -> Iterator[Problem]:
+    """Who decides, and what TensorFlow is told that he is."""
+    old, new = before.job.chief, after.job.chief
+    if old is None or new is None or old == new:
+        return
+    path = _path_of(before.job, old)
+    if _role(old.type) == _role(new.type) and old.index == new.index:
+        yield Problem(
+            path,
+            f"is a {new.type} in {after.name}: TF_CONFIG calls it {new.type.word}, no longer {old.type.word}",
+            "TensorFlow 2 knows only chief, TensorFlow before 1.4 only master: see that the program takes it",
+        )
+        return
+    yield Problem(
+        path,
+        f"{old} decides when the job is done; {after.name} can't say so: there {new} does",
+        "let the program be done in that replica",
+    )
+
+
+def _replicas(before: Meaning, after: Meaning) -> Iterator[Problem]:
+    for group, twin in _pairs(before, after):
+        if twin is None and group.wish:
+            yield Problem(
+                group.path,
+                f"{after.name} has no {group.type}: none runs",
+                "run it as a job of its own, or stay with a generation that has it",
+            )
+
+
+def _restarts(before: Meaning, after: Meaning) -> Iterator[Problem]:
+    for group, twin in _pairs(before, after):
+        if twin is None:
+            continue
+        pairs = dict.fromkeys(zip(_fates(before.job, group), _fates(after.job, twin), strict=True))
+        for old, new in pairs:
+            if old != new:
+                yield Problem(group.path, f"{_WORDS[old]}; in {after.name} {_WORDS[new]}", _REMEDIES[new])
+
+
+def _exit_codes(before: Meaning, after: Meaning) -> Iterator[Problem]:
+    """Where codes decide on both sides, and some are judged otherwise."""
+    judged = [
+        group.path
+        for group, twin in _pairs(before, after)
+        if twin is not None and _by_codes(before.job, group) and _by_codes(after.job, twin)
+    ]
+    differing = [
+        code
+        for code in range(_FIRST_SIGNAL, _PAST_EXIT_CODES)
+        if before.dialect.exit_codes(code) is not after.dialect.exit_codes(code)
+    ]
+    by_memory = before.dialect.exit_codes.permanent_reasons != after.dialect.exit_codes.permanent_reasons
+    if judged and differing:
+        tried = before.dialect.exit_codes(differing[0]) is ExitClass.RETRYABLE
+        was, becomes = ("tried again", "final") if tried else ("final", "tried again")
+        yield Problem(
+            judged[0],
+            f"exit codes from 128 on, but for 130, 137, 138 and 143, are {was}; in {after.name} they are {becomes}",
+            f"name in the annotation {RETRYABLE} those that matter" if tried else "end with 1 what is not to be",
+        )
+    if judged and by_memory:
+        ends = bool(before.dialect.exit_codes.permanent_reasons)
+        was, becomes = ("ends the job", "is tried again") if ends else ("is tried again", "ends the job")
+        yield Problem(judged[0], f"a lack of memory (OOMKilled) {was}; in {after.name} it {becomes}")
+
+
+def _suspension(before: Meaning, after: Meaning) -> Iterator[Problem]:
+    if before.job.run_policy.suspend and not after.job.run_policy.suspend:
+        yield _unsaid("spec.runPolicy.suspend", after, "it begins at once", "submit it when it may run")
+
+
+def _limits(before: Meaning, after: Meaning) -> Iterator[Problem]:
+    old, new = before.job.run_policy, after.job.run_policy
+    where = "spec.runPolicy" if before.dialect.name == "kubeflow.org/v1" else "spec"
+    for name, was, becomes, instead in (
+        ("activeDeadlineSeconds", old.active_deadline, new.active_deadline, "it may run for ever"),
+        ("backoffLimit", old.backoff_limit, new.backoff_limit, "it may restart for ever"),
+        ("ttlSecondsAfterFinished", old.ttl_after_finished, new.ttl_after_finished, "it is kept when it has ended"),
+        ("cleanPodPolicy", old.clean_pods, new.clean_pods, f"it is {new.clean_pods}"),
+    ):
+        if was != becomes:
+            yield _unsaid(f"{where}.{name}", after, instead, "use a generation that has it: kubeflow.org/v1")
+
+
+def _other_hands(before: Meaning, after: Meaning) -> Iterator[Problem]:
+    old, new = before.job.run_policy, after.job.run_policy
+    if old.managed_by != new.managed_by:
+        yield _unsaid("spec.runPolicy.managedBy", after, f"{old.managed_by} leaves it alone, and Tarragon runs it", "")
+    if old.scheduling != new.scheduling and old.scheduling != SchedulingPolicy():
+        instead = "it queues like any other job"
+        yield _unsaid("spec.runPolicy.schedulingPolicy", after, instead, "say priorityClassName in the templates")
+
+
+def _success(before: Meaning, after: Meaning) -> Iterator[Problem]:
+    if before.job.success_policy is not after.job.success_policy and not before.job.has_chief:
+        instead = "it has succeeded when worker 0 has"
+        yield _unsaid("spec.successPolicy", after, instead, "let worker 0 wait for the others")
+
+
+def _sparse(before: Meaning, after: Meaning) -> Iterator[Problem]:
+    if before.job.sparse_cluster and not after.job.sparse_cluster:
+        instead = "each replica is told the whole cluster, and the end of a worker ends the job"
+        yield _unsaid(f"spec.{Spec.DYNAMIC_WORKER}", after, instead, "")
+
+
+def _elastic(before: Meaning, after: Meaning) -> Iterator[Problem]:
+    if before.job.elastic is not None and after.job.elastic is None:
+        workers = after.job.wished().get(ReplicaType.WORKER, 0)
+        instead = f"it runs with {workers} workers, never more and never fewer"
+        yield _unsaid(
+            f"spec.{Spec.MAX_INSTANCES}", after, instead, f"set replicas of Worker, or stay with {before.name}"
+        )
+
+
+def _runtime_id(before: Meaning, after: Meaning) -> Iterator[Problem]:
+    """Only one that somebody wrote: any other is different in each job anyway."""
+    spec = before.manifest.get("spec") or {}
+    is_written = any(str(name).lower() == "runtimeid" for name in spec)
+    if is_written and before.job.runtime_id != after.job.runtime_id:
+        yield _unsaid("spec.RuntimeId", after, "names of pods and services are JOB-TYPE-INDEX", "")
+
+
+def _tensorboard(before: Meaning, after: Meaning) -> Iterator[Problem]:
+    if before.job.tensorboard is not None and before.job.tensorboard != after.job.tensorboard:
+        yield _unsaid("spec.tensorboard", after, "none is started", "run tensorboard beside it")
+
+
+def _server(before: Meaning, after: Meaning) -> Iterator[Problem]:
+    """Never in silence: a server that its user left to us must be somewhere."""
+    for group, twin in _pairs(before, after):
+        if group.is_default_server and twin is not None and not _runs_something(twin):
+            yield _unsaid(group.path, after, "nothing is said to run there", "write a template")
+
+
+def _unsaid(path: str, after: Meaning, instead: str, remedy: str) -> Problem:
+    return Problem(path, f"{after.name} has no place for it: {instead}", remedy)
+
+
+def _pairs(before: Meaning, after: Meaning) -> Iterator[tuple[ReplicaGroup, ReplicaGroup | None]]:
+    """Each group with the one that stands for it, if any."""
+    twins = {_role(group.type): group for group in after.job.groups}
+    for group in before.job.groups:
+        yield group, twins.get(_role(group.type))
+
+
+def _role(kind: ReplicaType) -> ReplicaType:
+    return ReplicaType.CHIEF if kind is ReplicaType.MASTER else kind
+
+
+def _path_of(job: TrainingJob, replica: Replica) -> str:
+    group = job.group(replica.type)
+    return group.path if group is not None else "spec"
+
+
+_CODES, _FINAL, _FAILURES, _ENDS = "codes", "final", "failures", "ends"
+_WORDS = {
+    _CODES: "its exit code tells whether a failure is final",
+    _FINAL: "any failure fails the job",
+    _FAILURES: "it is started again after every failure",
+    _ENDS: "it is started again however it ends",
+}
+
+
+_REMEDIES = {
+    _CODES: "end with 138 what is to be tried again",
+    _FINAL: "",
+    _FAILURES: "spec.runPolicy.backoffLimit bounds it",
+    _ENDS: "",
+}
+
+
+def _fates(job: TrainingJob, group: ReplicaGroup) -> tuple[str, str]:
+    """What a bad end means: of the one that decides the job, where it is one of these, and of the others."""
+    chief = job.chief
+    others = _fate(group.restart_policy, group)
+    if chief is None or chief.type is not group.type:
+        return others, others
+    own = _fate(job.policy_of(chief), group)
+    return own, others if group.wish > 1 else own
+
+
+def _fate(policy: RestartPolicy, group: ReplicaGroup) -> str:
+    match policy:
+        case RestartPolicy.EXIT_CODE:
+            return _CODES
+        case RestartPolicy.NEVER:
+            return _FINAL
+        case RestartPolicy.ON_FAILURE:
+            return _FAILURES
+        case RestartPolicy.ALWAYS:
+            return _ENDS if group.restart_policy_of_pods == RestartPolicy.ALWAYS.value else _FAILURES
+
+
+def _by_codes(job: TrainingJob, group: ReplicaGroup) -> bool:
+    return _CODES in _fates(job, group)
+
+
+def _runs_something(group: ReplicaGroup) -> bool:
+    containers = group.template.get("spec", {}).get("containers", [])
+    named = [each for each in containers if each.get("name") == MAIN_CONTAINER]
+    return group.is_default_server or any(each.get("command") or each.get("args") for each in named)
+
+
+TOPICS: dict[str, _Finder] = {
+    "the chief": _chief,
+    "replicas": _replicas,
+    "restarts": _restarts,
+    "exit codes": _exit_codes,
+    "suspend": _suspension,
+    "limits": _limits,
+    "managedBy and schedulingPolicy": _other_hands,
+    "successPolicy": _success,
+    "enableDynamicWorker": _sparse,
+    "elastic": _elastic,
+    "RuntimeId": _runtime_id,
+    "tensorboard": _tensorboard,
+    "the standard server": _server,
+}

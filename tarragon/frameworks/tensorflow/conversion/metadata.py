@@ -1,0 +1,55 @@
+"""What of a job's metadata belongs into a manifest: `kubectl get -o yaml` prints a good deal more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tarragon.frameworks.recognition import LAST_APPLIED
+from tarragon.job.model import GENERATION_ANNOTATION
+from tarragon.kube.meta import Json, JsonObject
+
+FILLED_IN_BY_SERVERS = frozenset(
+    {
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
+OF_THE_LIVE_JOB = frozenset({GENERATION_ANNOTATION, LAST_APPLIED})
+"""Annotations that say what was seen or written once, of another manifest."""
+
+
+def manifest(found: JsonObject) -> dict[str, Json]:
+    """The job as its user could submit it anew."""
+    fields = {name: value for name, value in found.items() if name not in {"status", "metadata"}}
+    metadata = found.get("metadata")
+    order: dict[str, Json] = {name: fields.pop(name) for name in ("apiVersion", "kind") if name in fields}
+    return {**order, "metadata": _kept(metadata) if isinstance(metadata, Mapping) else {}, **fields}
+
+
+def annotations_of(found: JsonObject) -> dict[str, str]:
+    metadata = found.get("metadata")
+    said = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return dict(said) if isinstance(said, Mapping) else {}
+
+
+def with_annotations(found: JsonObject, said: Mapping[str, str]) -> dict[str, Json]:
+    """The same with exactly these; with none at all the field goes."""
+    metadata = {name: value for name, value in (found.get("metadata") or {}).items() if name != "annotations"}
+    return {**found, "metadata": {**metadata, **({"annotations": dict(said)} if said else {})}}
+
+
+def _kept(metadata: JsonObject) -> dict[str, Json]:
+    kept = {name: value for name, value in metadata.items() if name not in FILLED_IN_BY_SERVERS and value is not None}
+    said = kept.get("annotations")
+    if isinstance(said, Mapping):
+        kept["annotations"] = {name: value for name, value in said.items() if name not in OF_THE_LIVE_JOB}
+        if not kept["annotations"]:
+            del kept["annotations"]
+    return kept

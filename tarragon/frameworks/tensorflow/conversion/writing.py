@@ -1,0 +1,71 @@
+"""What a generation writes for a job of another one: all that it has a field for, and defaults where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tarragon.frameworks.tensorflow.conversion.generations import FIELDS, Generation, Shape
+from tarragon.frameworks.tensorflow.conversion.groups import groups
+from tarragon.frameworks.tensorflow.conversion.keyed import Keyed
+from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, Policy, Spec
+from tarragon.job.model import ReplicaType, TrainingJob
+from tarragon.kube.meta import Json, JsonObject
+
+SCHEDULER = "schedulerName"
+TERMINATION = "terminationPolicy"
+
+_KNOWN = FIELDS | {*Policy} | {Spec.REPLICAS, Spec.RUN_POLICY}
+_TOLD_BY_ITS_POLICIES = "kubeflow.org/v1-flat"
+"""Nothing else tells it from the nested v1: one of them must be written."""
+
+
+def written(found: Keyed, job: TrainingJob, source: Generation, target: Generation) -> Keyed:
+    """The keyed form of the new manifest. `job` is what the source means by the old one."""
+    said = groups(found, job, source, target)
+    scheduler = found["rest"].get(SCHEDULER)
+    if scheduler and SCHEDULER in source.fields - target.fields:
+        said = {role: _scheduled(fields, scheduler) for role, fields in said.items()}
+    order = {"order": found["order"]} if source.is_list and target.is_list else {}
+    policy = _policy(found, job, source, target)
+    rest = {**_rest(found, source, target), **_implied(job, source, target)}
+    return {"generation": target.name, "groups": said, **order, "policy": policy, "rest": rest, "words": {}}
+
+
+def _policy(found: Keyed, job: TrainingJob, source: Generation, target: Generation) -> dict[str, Json]:
+    """Those that count, and what nobody knows. The flat ones count beside runPolicy, too, where that says nothing."""
+    beside = {name: value for name, value in found["rest"].items() if name in source.policies & FLAT_POLICIES}
+    counting = {**beside, **found["policy"]}
+    nested = target.shape is not Shape.FLAT
+    known = {name: value for name, value in counting.items() if name in target.policies or (nested and _is_new(name))}
+    is_told = Policy.CLEAN_POD_POLICY in known
+    must_be_told = job.run_policy.clean_pods is not target.clean_pods or target.name == _TOLD_BY_ITS_POLICIES
+    if is_told or not must_be_told:
+        return known
+    return {Policy.CLEAN_POD_POLICY.value: job.run_policy.clean_pods.value, **known}
+
+
+def _is_new(name: str) -> bool:
+    return name not in frozenset(Policy)
+
+
+def _rest(found: Keyed, source: Generation, target: Generation) -> dict[str, Json]:
+    """What both have, and what nobody knows."""
+    both = source.fields & target.fields
+    return {name: value for name, value in found["rest"].items() if name in both or name not in _KNOWN}
+
+
+def _implied(job: TrainingJob, source: Generation, target: Generation) -> Mapping[str, Json]:
+    """What must be said for the job to mean the same."""
+    implied: dict[str, Json] = {}
+    if Spec.MAX_INSTANCES in target.fields - source.fields:
+        workers = job.wished().get(ReplicaType.WORKER, 0)
+        implied |= {Spec.MAX_INSTANCES.value: workers, Spec.MIN_INSTANCES.value: workers}
+    chief = job.chief
+    if TERMINATION in target.fields - source.fields and chief is not None and chief.type is ReplicaType.WORKER:
+        implied[TERMINATION] = {"chief": {"replicaName": chief.type.value.upper(), "replicaIndex": chief.index}}
+    return implied
+
+
+def _scheduled(fields: JsonObject, name: str) -> dict[str, Json]:
+    template = fields.get("template", {})
+    return {**fields, "template": {**template, "spec": {**template.get("spec", {}), SCHEDULER: name}}}
