@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.base.errors import Problem
+from tarragon.job import classic
 from tarragon.job.exitcode import ExitCodeTable
 from tarragon.job.member import Member
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
@@ -57,7 +58,7 @@ class Wiring:
     """What the container runs, where its user left that to us."""
 
 
-def _nothing(_: TrainingJob) -> dict[str, Json]:
+def _nothing(_: TrainingJob, __: JsonObject) -> dict[str, Json]:
     return {}
 
 
@@ -82,8 +83,15 @@ class Dialect:
     """The generation's own status fields (without `tarragon`), whole: what is not in it is to be absent."""
     has_conditions: bool = True
     """Whether those fields hold conditions, counts and times. Where they can't, `status.tarragon.record` does."""
-    written_back: Callable[[TrainingJob], dict[str, Json]] = _nothing
-    """Fields of spec that the operator of that time filled in, and its users look for; written with the mark."""
+    refused: Callable[[JobStatus], dict[str, Json]] = classic.refused
+    """The status fields of a job that can't be read, and so of one that can't be told more about."""
+    written_back: Callable[[TrainingJob, JsonObject], dict[str, Json]] = _nothing
+    """Fields of spec (given as it is) that the operator of that time filled in, and users look for; written with the
+    mark."""
+    rules: Sequence[Rule] = ()
+    """Validation that only this generation has."""
+    port_name: str = ""
+    """What it calls the port of the replicas, if not as its framework does."""
     condition_reason: Callable[[str], str]
     """The generation's word for a condition's reason: `Succeeded` -> `TFJobSucceeded`."""
     exit_codes: ExitCodeTable

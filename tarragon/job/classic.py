@@ -28,6 +28,14 @@ def write(_: TrainingJob, status: JobStatus) -> dict[str, Json]:
     return fields
 
 
+def refused(status: JobStatus) -> dict[str, Json]:
+    """Without a job there is nothing to count."""
+    fields: dict[str, Json] = {"conditions": [condition_fields(condition) for condition in status.conditions]}
+    if status.completed is not None:
+        fields["completionTime"] = timestamp(status.completed)
+    return fields
+
+
 def condition_fields(condition: Condition) -> dict[str, str]:
     return {
         "type": condition.type,

@@ -155,6 +155,8 @@ class TrainingJob:
     """enableDynamicWorker: every worker's TF_CONFIG names itself and the parameter servers only."""
     runtime_id: str = ""
     """What the names of v1alpha1 and mlkube.io have in them, so that a job made anew meets none of the old one's."""
+    chief_policy: RestartPolicy | None = None
+    """How the replica that decides is judged, where it is judged otherwise than those of its type."""
     decider: Replica | None = None
     """The replica that terminationPolicy named to decide the job, where it is not the usual one."""
     tensorboard: TensorBoard | None = None
@@ -182,6 +184,13 @@ class TrainingJob:
     def has_chief(self) -> bool:
         """Whether one replica decides the job by name or by its type, not worker 0 for want of anybody else."""
         return self.decider is not None or (self.chief is not None and self.chief.type is not ReplicaType.WORKER)
+
+    def policy_of(self, replica: Replica) -> RestartPolicy:
+        """What happens when this one ends badly."""
+        if self.chief_policy is not None and replica == self.chief:
+            return self.chief_policy
+        group = self.group(replica.type)
+        return group.restart_policy if group is not None else RestartPolicy.NEVER
 
     def wished(self) -> Mapping[ReplicaType, int]:
         """How many replicas of each type the user asked for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.model import GENERATION_ANNOTATION
@@ -44,7 +45,8 @@ def unmarked(observed: Observed, taken: Intake) -> Step | None:
     mark: dict[str, Json] = {
         "metadata": {**precondition(observed.object), "annotations": {GENERATION_ANNOTATION: dialect.name}}
     }
-    spec = dialect.written_back(taken.job) if taken.job is not None else {}
+    written = observed.object.spec
+    spec = dialect.written_back(taken.job, written) if taken.job is not None and isinstance(written, Mapping) else {}
     return Step(mark={**mark, "spec": spec} if spec else mark)
 
 

@@ -36,7 +36,7 @@ def intake(framework: Framework, found: Manifest | CustomObject) -> Intake:
     problems = list(_outermost(reading.problems))
     warnings = list(reading.warnings)
     if guess is not None:
-        problems += _beyond(_asked(framework.rules, guess), problems)
+        problems += _beyond(_asked([*framework.rules, *dialect.rules], guess), problems)
         warnings += _beyond(_asked(framework.cautions, guess), problems)
     return Intake(
         job=None if problems else guess,

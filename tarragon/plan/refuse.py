@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job import classic, conditions
 from tarragon.job.conditions import Said, with_condition
 from tarragon.job.encoding import recall
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
-from tarragon.kube.codec import timestamp
 from tarragon.kube.event import ObjectReference
 from tarragon.kube.meta import Json
 from tarragon.plan.intake import Intake
@@ -40,13 +39,15 @@ def refused(framework: Framework, observed: Observed, taken: Intake, now: dt.dat
     kind = conditions.SPEC_REFUSED if has_started or taken.dialect is None else conditions.FAILED
     said = Said(kind, True, dialect.condition_reason(conditions.INVALID), words(taken.problems))
     status = replace(before, conditions=with_condition(before.conditions, said, now))
+    if kind == conditions.FAILED:
+        status = replace(status, phase=Phase.FAILED, completed=now)
     about = ObjectReference(
         api_version=framework.resource.api_version,
         kind=framework.kind,
         key=observed.object.metadata.key,
         uid=uid,
     )
-    patch = conditional(observed.object, _fields(observed, status, dialect.name, now))
+    patch = conditional(observed.object, _fields(observed, status, dialect))
     return Step(status=patch, events=list(changes(about, before, status)) if patch is not None else ())
 
 
@@ -56,15 +57,14 @@ def words(problems: Sequence[Problem]) -> str:
     return f"{shown}; and {more} more" if more > 0 else shown
 
 
-def _fields(observed: Observed, status: JobStatus, generation: str, now: dt.datetime) -> dict[str, Json]:
+def _fields(observed: Observed, status: JobStatus, dialect: Dialect) -> dict[str, Json]:
     """Without a job there is little that can be said; what stands there otherwise is kept."""
     recorded = status_of(observed.object)
-    fields: dict[str, Json] = {
-        **recorded,
-        "conditions": [classic.condition_fields(condition) for condition in status.conditions],
-    }
-    ours: dict[str, Json] = {**tarragon_of(recorded), "observedGeneration": observed.object.metadata.generation}
-    if any(condition.type == conditions.FAILED and condition.is_true for condition in status.conditions):
-        fields["completionTime"] = timestamp(now)
-        ours |= {"generation": generation, "state": Phase.FAILED.value}
-    return {**fields, "tarragon": ours}
+    there = tarragon_of(recorded)
+    ours: dict[str, Json] = {**there, "observedGeneration": observed.object.metadata.generation}
+    if not dialect.has_conditions:
+        record = there.get("record")
+        ours["record"] = {**(record if isinstance(record, Mapping) else {}), **classic.refused(status)}
+    if status.phase is Phase.FAILED:
+        ours |= {"generation": dialect.name, "state": Phase.FAILED.value}
+    return {**recorded, **dialect.refused(status), "tarragon": ours}

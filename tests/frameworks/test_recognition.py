@@ -115,18 +115,12 @@ def test_without_a_witness_it_is_what_v1_was_when_it_looked_like_that(spec: dict
     assert dialect_of(job).name == generation
 
 
-@pytest.mark.parametrize(
-    ("api_version", "kind", "field"),
-    [("kubeflow.org/v1alpha1", "TFJob", "replicaSpecs"), ("mlkube.io/v1beta1", "TfJob", "replica_specs")],
-)
-def test_a_list_of_replicas_is_an_old_job_whatever_stands_beside_it(api_version: str, kind: str, field: str) -> None:
-    job = {**tfjob(), "apiVersion": api_version, "kind": kind}
-    job["spec"] = {field: [], "tfReplicaSpecs": {"Worker": {"replicas": 3}}}
+@pytest.mark.parametrize("field", ["replicaSpecs", "replica_specs"])
+def test_a_list_of_replicas_is_an_old_job_whatever_stands_beside_it(field: str) -> None:
+    job = tfjob(runPolicy={})
+    job["spec"] |= {field: [], "max-instances": 3}
 
-    (problem,) = problems(job)
-
-    assert f"this is a job of {api_version}" in problem
-    assert "write it as kubeflow.org/v1: spec.tfReplicaSpecs" in problem
+    assert dialect_of(job).name == "kubeflow.org/v1alpha1"
 
 
 def test_the_list_decides_also_when_the_api_server_serves_it_as_v1() -> None:

@@ -29,16 +29,6 @@ def test_the_flat_generation_has_its_own_word_for_it() -> None:
     assert world.conditions()["Failed"] == "InvalidTFJobSpec"
 
 
-def test_a_generation_not_read_yet_is_refused_in_words() -> None:
-    world = World({**manifest({}), "spec": {"replicaSpecs": [{"tfReplicaType": "MASTER"}]}})
-    world.settle()
-
-    failed = world.status.condition("Failed")
-    assert failed is not None
-    assert "this is a job of kubeflow.org/v1alpha1" in failed.message
-    assert world.job["metadata"]["annotations"] == {GENERATION_ANNOTATION: "kubeflow.org/v1alpha1"}
-
-
 def test_a_slip_in_an_editor_does_not_fail_a_job_that_trains() -> None:
     world = World(manifest({"Worker": 2}))
     world.settle()

@@ -15,6 +15,8 @@ PORT_NAME = "tfjob-port"
 DEFAULT_PORT = 2222
 
 TYPES = (ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.PS, ReplicaType.WORKER, ReplicaType.EVALUATOR)
+LIST_TYPES = (ReplicaType.MASTER, ReplicaType.PS, ReplicaType.WORKER)
+"""Those of the generations with a list of replicas; there they are written in capitals."""
 
 
 class Spec(StrEnum):
@@ -45,7 +47,7 @@ FLAT_POLICIES = frozenset({Policy.CLEAN_POD_POLICY, Policy.TTL, Policy.ACTIVE_DE
 NESTED_ONLY = frozenset({Spec.RUN_POLICY, Spec.SUCCESS_POLICY, Spec.DYNAMIC_WORKER})
 ELASTIC = frozenset({Spec.MAX_INSTANCES, Spec.MIN_INSTANCES})
 
-LIST_SPELLINGS = frozenset({Spec.LIST, "replica_specs"})
+LIST_SPELLINGS: tuple[str, ...] = (Spec.LIST.value, "replica_specs")
 """How v1alpha1 and mlkube.io spelled their list of replicas."""
 
 OF_OTHER_GENERATIONS = frozenset(

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tarragon.frameworks.plugin import Framework
-from tarragon.frameworks.tensorflow import dragon, older, v1, v1_flat, v1alpha2, v1beta1, v1beta2
+from tarragon.frameworks.tensorflow import (
+    default_server,
+    dragon,
+    older,
+    v1,
+    v1_flat,
+    v1alpha1,
+    v1alpha2,
+    v1beta1,
+    v1beta2,
+)
 from tarragon.frameworks.tensorflow.crd import crd
 from tarragon.frameworks.tensorflow.fields import GROUP, KIND, MAIN_CONTAINER, PORT_NAME
 from tarragon.frameworks.tensorflow.rules import CAUTIONS, RULES
 from tarragon.frameworks.tensorflow.verdict import judge
 from tarragon.frameworks.tensorflow.wiring import listed_size
-from tarragon.job.model import ReplicaType, TrainingJob
-from tarragon.kube.meta import CustomObject, JsonObject, Resource
+from tarragon.job.model import ReplicaType
+from tarragon.kube.meta import CustomObject, Resource
 
 TFJOBS = Resource(group=GROUP, version="v1", plural="tfjobs", kind=KIND, model=CustomObject)
-
-
-def no_objects(_: TrainingJob) -> Iterator[JsonObject]:
-    """A TFJob needs nothing beside pods and services."""
-    yield from ()
 
 
 TENSORFLOW = Framework(
@@ -31,6 +34,7 @@ TENSORFLOW = Framework(
         v1beta2.DIALECT,
         v1beta1.DIALECT,
         v1alpha2.DIALECT,
+        v1alpha1.DIALECT,
         *older.DIALECTS,
         v1.DIALECT,
     ),
@@ -39,7 +43,7 @@ TENSORFLOW = Framework(
     main_container=MAIN_CONTAINER,
     port_name=PORT_NAME,
     service_size=listed_size,
-    objects=no_objects,
+    objects=default_server.objects,
     judge=judge,
     # Servers first: workers that find none wait up to 30 seconds before they look again.
     start_order=(

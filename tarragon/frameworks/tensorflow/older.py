@@ -29,7 +29,4 @@ def not_read_yet(api_version: str, of: str, recognise: Callable[[Manifest], bool
     )
 
 
-DIALECTS = (
-    not_read_yet("kubeflow.org/v1alpha1", "tf-operator 0.1 to 0.3", is_list, _OTHER_FIELDS),
-    not_read_yet("mlkube.io/v1beta1", "the first TfJob operator of 2017", is_list, _OTHER_FIELDS),
-)
+DIALECTS = (not_read_yet("mlkube.io/v1beta1", "the first TfJob operator of 2017", is_list, _OTHER_FIELDS),)

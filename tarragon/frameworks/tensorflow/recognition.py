@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from tarragon.frameworks.plugin import Manifest
 from tarragon.frameworks.tensorflow.fields import ELASTIC, FLAT_POLICIES, LIST_SPELLINGS, NESTED_ONLY
 
+LISTS = frozenset(LIST_SPELLINGS)
+
 
 def spec_fields(manifest: Manifest) -> frozenset[str]:
     """The fields of spec that are there and not null."""
@@ -18,7 +20,7 @@ def spec_fields(manifest: Manifest) -> frozenset[str]:
 
 def is_list(manifest: Manifest) -> bool:
     """A list of replicas, as before v1alpha2. It decides, whatever stands beside it: `kubectl scale` adds a map."""
-    return bool(spec_fields(manifest) & LIST_SPELLINGS)
+    return bool(spec_fields(manifest) & LISTS)
 
 
 def is_elastic(manifest: Manifest) -> bool:
@@ -28,15 +30,15 @@ def is_elastic(manifest: Manifest) -> bool:
 def is_nested(manifest: Manifest) -> bool:
     """Also a job without any policy: there the generations do not differ in shape."""
     fields = spec_fields(manifest)
-    return not fields & (LIST_SPELLINGS | ELASTIC) and (bool(fields & NESTED_ONLY) or not fields & FLAT_POLICIES)
+    return not fields & (LISTS | ELASTIC) and (bool(fields & NESTED_ONLY) or not fields & FLAT_POLICIES)
 
 
 def is_flat(manifest: Manifest) -> bool:
     """Some policy in spec itself, and none of what came later."""
     fields = spec_fields(manifest)
-    return not fields & (LIST_SPELLINGS | ELASTIC | NESTED_ONLY) and bool(fields & FLAT_POLICIES)
+    return not fields & (LISTS | ELASTIC | NESTED_ONLY) and bool(fields & FLAT_POLICIES)
 
 
 def is_map(manifest: Manifest) -> bool:
     """What every generation from v1alpha2 to v1beta2 may look like."""
-    return not spec_fields(manifest) & (LIST_SPELLINGS | ELASTIC | NESTED_ONLY)
+    return not spec_fields(manifest) & (LISTS | ELASTIC | NESTED_ONLY)

@@ -59,7 +59,7 @@ def wire(habits: Habits) -> Wire:
         if sum(listed.values()) <= 1 and not habits.tells_one:
             return _nothing
         config = _sparse if job.sparse_cluster else _plain
-        tell = config(job, _hosts(job, listed, domain, habits), habits)
+        tell = config(job, hosts(job, listed, domain, habits), habits)
         return lambda replica: Wiring(container=habits.container, env={VARIABLE: tell(replica)})
 
     return of_gang
@@ -72,9 +72,13 @@ def listed_size(job: TrainingJob, size: Size) -> Size:
     return {kind: job.elastic.maximum if kind is ReplicaType.WORKER else count for kind, count in size.items()}
 
 
-def tf_config_length(job: TrainingJob) -> int:
+WIDEST = Habits(container=EVERY_CONTAINER, lists_evaluator=True)
+"""What gives the longest TF_CONFIG of all generations with a map of replicas."""
+
+
+def tf_config_length(job: TrainingJob, habits: Habits = WIDEST) -> int:
     """Bytes of the longest TF_CONFIG at the wished size, without a cluster domain."""
-    tell = wire(Habits(container=EVERY_CONTAINER, lists_evaluator=True))(job, job.wished(), "")
+    tell = wire(habits)(job, job.wished(), "")
     last = [Replica(group.type, group.wish - 1) for group in job.groups if group.wish]
     told = (tell(replica) for replica in last)
     return max((len(wiring.env[VARIABLE].encode()) for wiring in told if wiring is not None), default=0)
@@ -113,7 +117,7 @@ def _sparse(_: TrainingJob, hosts: Hosts, __: Habits) -> Tell:
     return told
 
 
-def _hosts(job: TrainingJob, listed: Size, domain: str, habits: Habits) -> Hosts:
+def hosts(job: TrainingJob, listed: Size, domain: str, habits: Habits) -> Hosts:
     return {
         group.type: [
             f"{habits.host(job, Replica(group.type, index), domain)}:{group.port}"

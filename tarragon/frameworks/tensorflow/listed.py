@@ -1,0 +1,201 @@
+"""Reading a TFJob whose replicas are a list, as before v1alpha2: kubeflow.org/v1alpha1 and mlkube.io/v1beta1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tarragon.frameworks.plugin import Manifest, Reading
+from tarragon.frameworks.tensorflow import default_server
+from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, KIND, LIST_SPELLINGS, Policy, Spec
+from tarragon.frameworks.tensorflow.listed_groups import filled_in, read_groups, the_list
+from tarragon.frameworks.tensorflow.runtime import runtime_id
+from tarragon.frameworks.tensorflow.shape import TOP, name_of, run_policy, time_of
+from tarragon.job.indexes import MOST
+from tarragon.job.model import CleanPodPolicy, Replica, ReplicaGroup, ReplicaType, RestartPolicy, TrainingJob
+from tarragon.kube.meta import Json, JsonObject, Key
+from tarragon.kube.names import fault_of_label_name
+from tarragon.kube.podtemplate import checked
+from tarragon.kube.reader import INT32, Notes, Reader, suggestion
+
+RUNTIME_ID = "RuntimeId"
+IMAGE = "tfImage"
+TERMINATION = "terminationPolicy"
+SCHEDULER = "schedulerName"
+
+LATER = frozenset({Spec.SUCCESS_POLICY, Spec.DYNAMIC_WORKER, Spec.MAX_INSTANCES, Spec.MIN_INSTANCES})
+"""Without effect in a job with a list."""
+
+_DEFAULT_CHIEF = Replica(ReplicaType.MASTER, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """Where the two generations with a list differ."""
+
+    name: str
+    api_version: str
+    kind: str = KIND
+    fields: frozenset[str] = frozenset()
+    """Of spec, beside those that both have."""
+
+
+def reader(generation: Generation) -> Callable[[Manifest], Reading]:
+    """The `read` of a dialect."""
+    return lambda manifest: read(manifest, generation)
+
+
+def read(manifest: Manifest, generation: Generation) -> Reading:
+    """Never raises, whatever the manifest is: every fault becomes a Problem.
+
+    Policies of later generations (suspension, limits, clean-up) may stand in spec.runPolicy here, too. What runs when
+    the job ends is stopped, as the operator of that time did; what has ended is kept, because `kubectl logs` was
+    promised to work, and did not where everything was deleted.
+    """
+    notes = Notes()
+    root = Reader(manifest, "", notes)
+    root.only(TOP)
+    spec = root.field("spec")
+    if spec.is_missing:
+        spec.problem("is missing", f"a {generation.kind} needs spec.{Spec.LIST}")
+    job = _job(root, spec, generation)
+    _fields(spec, generation)
+    return Reading(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)
+
+
+def _job(root: Reader, spec: Reader, generation: Generation) -> TrainingJob:
+    metadata = root.field("metadata")
+    checked(metadata, "ObjectMeta")
+    quiet = Reader(metadata.value, metadata.path, Notes())
+    uid = quiet.field("uid").text()
+    own_id = _runtime_id(spec) or runtime_id(uid)
+    image = spec.field(IMAGE).text() or default_server.IMAGE
+    groups = read_groups(the_list(spec), image, default_server.config_map_name(own_id, uid))
+    _beside(spec, groups)
+    groups = [_scheduled(_scaled(group, spec), spec.field(SCHEDULER)) for group in groups]
+    return TrainingJob(
+        kind=generation.kind,
+        api_version=generation.api_version,
+        generation=generation.name,
+        key=Key(quiet.field("namespace").text(), name_of(quiet, metadata)),
+        uid=uid,
+        created=time_of(quiet.field("creationTimestamp")),
+        groups=tuple(groups),
+        run_policy=run_policy(spec, CleanPodPolicy.RUNNING),
+        runtime_id=own_id,
+        chief_policy=RestartPolicy.EXIT_CODE,
+        decider=_decider(spec, groups),
+        labels=quiet.field("labels").texts(),
+        annotations=quiet.field("annotations").texts(),
+    )
+
+
+def _runtime_id(spec: Reader) -> str:
+    """In any capitals, as Go read it; empty where there is none."""
+    written = any_capitals(spec, RUNTIME_ID)
+    found = written.text()
+    fault = fault_of_label_name(found, may_begin_with_digit=True) if found else None
+    if fault is not None:
+        written.problem(fault, "remove it, and the job gets one")
+        return ""
+    return found
+
+
+def any_capitals(found: Reader, name: str) -> Reader:
+    """The field that is called so, whatever the capitals; the usual ones come first."""
+    if found.field(name).is_missing and isinstance(found.value, dict):
+        others = (each for each in found.value if isinstance(each, str) and each.lower() == name.lower())
+        return next((field for each in others if not (field := found.field(each)).is_missing), found.field(name))
+    return found.field(name)
+
+
+def _scaled(group: ReplicaGroup, spec: Reader) -> ReplicaGroup:
+    """`kubectl scale` writes the number of workers where later generations have it: there, it is the wish."""
+    if group.type is not ReplicaType.WORKER:
+        return group
+    wish = spec.field(Spec.REPLICAS).field("Worker").field("replicas").whole(0, MOST)
+    return group if wish is None else replace(group, wish=wish)
+
+
+def _beside(spec: Reader, groups: list[ReplicaGroup]) -> None:
+    has_workers = any(group.type is ReplicaType.WORKER for group in groups)
+    for name, found in spec.field(Spec.REPLICAS).fields():
+        if name != "Worker":
+            found.warn(f"has no effect beside spec.{Spec.LIST}", "write it there")
+            continue
+        for part, value in found.fields():
+            if part != "replicas":
+                value.warn(f"has no effect beside spec.{Spec.LIST}", "write it there")
+            elif not has_workers:
+                value.warn(f"has no effect: there is no WORKER in spec.{Spec.LIST}", "add one there")
+
+
+def _scheduled(group: ReplicaGroup, found: Reader) -> ReplicaGroup:
+    """One scheduler for all pods, whatever their templates say."""
+    scheduler = found.text()
+    if not scheduler:
+        return group
+    pod = group.template.get("spec", {})
+    return replace(group, template={**group.template, "spec": {**pod, SCHEDULER: scheduler}})
+
+
+def _decider(spec: Reader, groups: list[ReplicaGroup]) -> Replica | None:
+    """Whom terminationPolicy names; None for the master, who decides anyway."""
+    named = spec.field(TERMINATION).field("chief")
+    spec.field(TERMINATION).is_map()
+    named.is_map()
+    sizes = {group.type: group.wish for group in groups}
+    word = named.field("replicaName").text() or ReplicaType.MASTER.value.upper()
+    index = named.field("replicaIndex").whole(0, INT32) or 0
+    kind = next((kind for kind in sizes if kind.value.upper() == word), None)
+    if kind is not None and index < max(sizes[kind], 1):
+        decider = Replica(kind, index)
+        return decider if decider != _DEFAULT_CHIEF else None
+    _note_nobody(spec, named, word, sizes)
+    # Nobody else is to decide in the guess that goes on from here: one problem is enough.
+    return _DEFAULT_CHIEF
+
+
+def _note_nobody(spec: Reader, named: Reader, word: str, sizes: dict[ReplicaType, int]) -> None:
+    there = {kind.value.upper(): kind for kind in sizes}
+    if word in there:
+        at, count = named.field("replicaIndex"), sizes[there[word]]
+        at.problem(f"there is no {word} {_plain(at)}", f"write 0 to {count - 1}")
+    elif not named.is_missing:
+        remedy = suggestion(word, there) or "name one that is in the list"
+        named.field("replicaName").problem(f"there is no {word} in spec.{Spec.LIST}", remedy)
+    elif not the_list(spec).is_missing:
+        the_list(spec).problem(
+            "has no MASTER, and it is the MASTER that decides when the job is done",
+            f"add one, or name another replica in spec.{TERMINATION}.chief",
+        )
+
+
+def _plain(found: Reader) -> str:
+    return str(found.value)
+
+
+def _fields(spec: Reader, generation: Generation) -> None:
+    own = {*LIST_SPELLINGS, IMAGE, Spec.RUN_POLICY, *FLAT_POLICIES, *generation.fields}
+    misplaced = frozenset(Policy) - FLAT_POLICIES
+    for name, value in spec.fields():
+        if name in LATER:
+            value.warn(f"has no effect beside spec.{Spec.LIST}: it belongs to a later generation", "remove it")
+        elif name in misplaced:
+            value.note_unknown(f"move it to spec.{Spec.RUN_POLICY}.{name}")
+    ids = {name for name, _ in spec.fields() if name.lower() == RUNTIME_ID.lower()}
+    spec.only({*own, *LATER, *misplaced, Spec.REPLICAS, RUNTIME_ID, *ids})
+    spec.field(Spec.RUN_POLICY).only(frozenset(Policy))
+    if TERMINATION in generation.fields:
+        spec.field(TERMINATION).only({"chief"})
+        spec.field(TERMINATION).field("chief").only({"replicaName", "replicaIndex"})
+
+
+def written_back(job: TrainingJob, spec: JsonObject) -> dict[str, Json]:
+    """As its users saw it once the operator had looked at the job: `kubectl get -o yaml` shows what was filled in."""
+    image = spec.get(IMAGE) or default_server.IMAGE
+    groups = {group.type.value.upper(): group for group in job.groups}
+    lists: dict[str, Json] = {
+        name: filled_in(spec[name], groups, str(image)) for name in LIST_SPELLINGS if spec.get(name) is not None
+    }
+    return {RUNTIME_ID: job.runtime_id, IMAGE: image, **lists}

@@ -1,0 +1,138 @@
+"""Reading the items of `spec.replicaSpecs`, and writing them back with what their operator filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tarragon.frameworks.podrules import LARGEST_PORT
+from tarragon.frameworks.tensorflow import default_server
+from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, LIST_SPELLINGS, LIST_TYPES
+from tarragon.job.indexes import MOST
+from tarragon.job.model import ReplicaGroup, ReplicaType, RestartPolicy
+from tarragon.kube.meta import Json, JsonObject
+from tarragon.kube.podtemplate import checked
+from tarragon.kube.reader import Reader, described, suggestion
+
+TYPE = ("tfReplicaType", "tf_replica_type")
+PORT = ("tfPort", "tf_port")
+MARK = "IsDefaultPS"
+"""What the operator of late 2017 wrote beside a server of its own. Ours knows one without it."""
+
+FIELDS = frozenset({"replicas", "template", MARK, *TYPE, *PORT})
+POD_POLICIES = ("Always", "OnFailure", "Never")
+
+_WORDS = {kind.value.upper(): kind for kind in LIST_TYPES}
+
+
+def the_list(spec: Reader) -> Reader:
+    return any_spelling(spec, *LIST_SPELLINGS)
+
+
+def any_spelling(found: Reader, *names: str) -> Reader:
+    """The first of these that is there, else the first one."""
+    there = (field for name in names if not (field := found.field(name)).is_missing)
+    return next(there, found.field(names[0]))
+
+
+def read_groups(found: Reader, image: str, config_map: str) -> list[ReplicaGroup]:
+    """In the order of the list. `image` and `config_map` are the default parameter server's."""
+    if found.is_missing:
+        found.problem("is missing", "say there which replicas the job has")
+    groups: dict[ReplicaType, ReplicaGroup] = {}
+    for item in found.items():
+        kind = _type(item)
+        if kind is None:
+            continue
+        if kind in groups:
+            any_spelling(item, *TYPE).problem(f"{groups[kind].path} is of the same type", "write each type once")
+        else:
+            groups[kind] = _group(kind, item, image, config_map)
+    return list(groups.values())
+
+
+def filled_in(items: Json, groups: Mapping[str, ReplicaGroup], image: str) -> list[Json]:
+    """The list with what nobody wrote; what users wrote stays as it is."""
+    return [
+        _filled(item, groups.get(_word(item)), image) if isinstance(item, Mapping) else item
+        for item in (items if isinstance(items, list | tuple) else ())
+    ]
+
+
+def _filled(item: JsonObject, group: ReplicaGroup | None, image: str) -> JsonObject:
+    written = {name: value for name, value in item.items() if value is not None}
+    if group is None:
+        return written
+    if group.is_default_server:
+        template = written.get("template")
+        written["template"] = default_server.completed(template if isinstance(template, Mapping) else {}, image)
+    is_old = TYPE[1] in written or PORT[1] in written
+    port, kind = PORT[is_old], TYPE[is_old]
+    return {"replicas": 1, port: DEFAULT_PORT, kind: group.type.value.upper(), **written}
+
+
+def _word(item: JsonObject) -> str:
+    return next((str(item[name]) for name in TYPE if item.get(name)), ReplicaType.MASTER.value.upper())
+
+
+def _type(item: Reader) -> ReplicaType | None:
+    """As the operator had it: in capitals, and the master where nothing is said."""
+    if not item.is_map():
+        if item.is_missing:
+            item.problem("is empty", "remove the dash or fill it in")
+        return None
+    written = any_spelling(item, *TYPE)
+    word = written.text() or ReplicaType.MASTER.value.upper()
+    if word not in _WORDS:
+        choices = ", ".join(_WORDS)
+        written.problem(
+            f"must be {choices.replace(', WORKER', ' or WORKER')}, not {described(word)}", suggestion(word, _WORDS)
+        )
+    return _WORDS.get(word)
+
+
+def _group(kind: ReplicaType, item: Reader, image: str, config_map: str) -> ReplicaGroup:
+    template = item.field("template")
+    sound: JsonObject = checked(template) or {}
+    may_be_left_to_us = kind is ReplicaType.PS and (template.is_missing or isinstance(template.value, dict))
+    is_default = may_be_left_to_us and default_server.is_wanted(sound)
+    if is_default:
+        sound = default_server.mounted(default_server.completed(sound, image), config_map)
+    elif template.is_missing:
+        template.problem("is missing", "say there which container runs")
+    _note_fields(item, template)
+    return ReplicaGroup(
+        type=kind,
+        wish=_wish(kind, item),
+        restart_policy=RestartPolicy.ALWAYS,
+        template=sound,
+        port=any_spelling(item, *PORT).whole(1, LARGEST_PORT) or DEFAULT_PORT,
+        pod_policy=_pod_policy(sound, template),
+        is_default_server=is_default,
+        path=item.path,
+    )
+
+
+def _wish(kind: ReplicaType, item: Reader) -> int:
+    found = item.field("replicas")
+    replicas = found.whole(0, MOST)
+    if kind is ReplicaType.MASTER and replicas not in {None, 1}:
+        found.problem(f"must be 1, not {replicas}", "a job has one MASTER")
+        return 1
+    return 1 if replicas is None else replicas
+
+
+def _pod_policy(sound: JsonObject, template: Reader) -> str:
+    """What Kubernetes takes for none is Always: then the kubelet starts again even what ended well."""
+    policy = sound.get("spec", {}).get("restartPolicy", "Always")
+    if policy in POD_POLICIES:
+        return str(policy)
+    found = template.field("spec").field("restartPolicy")
+    found.problem(f"must be Always, OnFailure or Never, not {described(policy)}", suggestion(policy, POD_POLICIES))
+    return "Always"
+
+
+def _note_fields(item: Reader, template: Reader) -> None:
+    later = item.field("restartPolicy")
+    if not later.is_missing:
+        later.note_unknown(f"write it as {template.path}.spec.restartPolicy")
+    item.only({*FIELDS, "restartPolicy"})

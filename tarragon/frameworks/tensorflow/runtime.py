@@ -1,0 +1,87 @@
+"""Names and labels with a runtime id in them, as before v1alpha2: a job made anew meets nothing of the old one's.
+
+The operators of 2017 and 2018 drew runtime ids and the tails of pods' names at random. Ours follow from the job's uid,
+so that a name is the same whenever it is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+
+from tarragon.frameworks.plugin import Names
+from tarragon.frameworks.tensorflow.fields import LIST_TYPES
+from tarragon.job.model import Replica, ReplicaType, TrainingJob
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+ID_LENGTH = 4
+TAIL_LENGTH = 5
+
+_TYPE_OF = {kind.word: kind for kind in LIST_TYPES}
+_NAME = re.compile(
+    rf"(?P<word>{'|'.join(_TYPE_OF)})-(?P<id>[a-z0-9-]+)-(?P<index>0|[1-9][0-9]{{0,8}})(?P<tail>-[a-z0-9]{{5}})?"
+)
+
+
+def runtime_id(uid: str) -> str:
+    return digest(ID_LENGTH, uid)
+
+
+def digest(length: int, *parts: str) -> str:
+    """So many small letters and digits that stand for these texts."""
+    number = int.from_bytes(sha256("\0".join(parts).encode(errors="surrogatepass")).digest())
+    letters = []
+    for _ in range(length):
+        number, letter = divmod(number, len(LETTERS))
+        letters.append(LETTERS[letter])
+    return "".join(letters)
+
+
+def tail(job: TrainingJob, replica: Replica) -> str:
+    return digest(TAIL_LENGTH, job.uid, str(replica))
+
+
+def names(beginning: Callable[[TrainingJob], str]) -> Names:
+    """Services are called `{beginning}{type}-{runtime id}-{index}`, pods so with a tail."""
+
+    def service(job: TrainingJob, replica: Replica) -> str:
+        return f"{beginning(job)}{replica.type.word}-{job.runtime_id}-{replica.index}"
+
+    def pod(job: TrainingJob, replica: Replica) -> str:
+        return f"{service(job, replica)}-{tail(job, replica)}"
+
+    def replica_of(job: TrainingJob, name: str) -> Replica | None:
+        """Of a job that is deleted nobody knows the runtime id: then any one is its own."""
+        start = beginning(job)
+        found = _NAME.fullmatch(name[len(start) :]) if name.startswith(start) else None
+        if found is None:
+            return None
+        replica = Replica(_TYPE_OF[found["word"]], int(found["index"]))
+        is_any = not job.runtime_id
+        return replica if is_any or name in {pod(job, replica), service(job, replica)} else None
+
+    return Names(pod=pod, service=service, replica=replica_of)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeLabels:
+    owner: str
+    """A key with an empty value: whose pod it is."""
+    job: str = ""
+    """The key of the job's name, where there is one."""
+
+    def of_job(self, job: TrainingJob) -> dict[str, str]:
+        labels = {self.owner: ""}
+        if self.job:
+            labels[self.job] = job.key.name
+        if job.runtime_id:
+            labels["runtime_id"] = job.runtime_id
+        return labels
+
+    def of_workers(self, job: TrainingJob) -> dict[str, str]:
+        return {**self.of_job(job), "job_type": ReplicaType.WORKER.value.upper()}
+
+    def of_replica(self, job: TrainingJob, replica: Replica) -> dict[str, str]:
+        return {**self.of_job(job), "job_type": replica.type.value.upper(), "task_index": str(replica.index)}

@@ -1,0 +1,50 @@
+"""kubeflow.org/v1alpha1 as tf-operator 0.1 to 0.3 had it: a list of replicas, a master that decides, a runtime id.
+
+What decides is the exit code of the master (or of whom terminationPolicy names), also where the kubelet starts it again
+at once. Everybody else is started again whenever it fails, and never fails the job.
+"""
+
+from __future__ import annotations
+
+from tarragon.frameworks.plugin import Dialect
+from tarragon.frameworks.tensorflow import listed, phases, runtime
+from tarragon.frameworks.tensorflow.fields import GROUP
+from tarragon.frameworks.tensorflow.listed_rules import rules
+from tarragon.frameworks.tensorflow.listed_wiring import wire
+from tarragon.frameworks.tensorflow.recognition import is_list
+from tarragon.job.exitcode import OF_V1ALPHA1
+from tarragon.job.model import TrainingJob
+
+NAME = f"{GROUP}/v1alpha1"
+PORT_NAME = "tf-port"
+LONGEST_BEGINNING = 40
+"""Characters of the job's name that the names of its pods begin with."""
+
+
+def beginning(job: TrainingJob) -> str:
+    return f"{job.key.name[:LONGEST_BEGINNING]}-"
+
+
+NAMES = runtime.names(beginning)
+LABELS = runtime.RuntimeLabels(owner=GROUP, job="tf_job_name")
+GENERATION = listed.Generation(name=NAME, api_version=NAME, fields=frozenset({listed.TERMINATION, listed.SCHEDULER}))
+
+DIALECT = Dialect(
+    name=NAME,
+    api_version=NAME,
+    recognise=is_list,
+    read=listed.reader(GENERATION),
+    names=NAMES,
+    labels=LABELS.of_replica,
+    selector=LABELS.of_job,
+    worker_selector=LABELS.of_workers,
+    wire=wire(NAMES),
+    status=phases.write,
+    refused=phases.refused,
+    has_conditions=False,
+    written_back=listed.written_back,
+    condition_reason=phases.reason_of,
+    exit_codes=OF_V1ALPHA1,
+    rules=rules(NAMES),
+    port_name=PORT_NAME,
+)
