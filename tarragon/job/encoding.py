@@ -11,6 +11,7 @@ from tarragon.job import classic
 from tarragon.job.indexes import MOST, by_type, indexes, ranges, replicas
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
+from tarragon.job.reason import reason_of
 from tarragon.job.restarts import read_restarts, restart_fields
 from tarragon.job.status import Admission, FirstFailure, Gang, JobStatus, Obstacle, Retry, Wait
 from tarragon.kube.codec import micro_timestamp, timestamp
@@ -24,14 +25,17 @@ LONGEST_MESSAGE = 2048
 
 _FIELDS = frozenset(
     {
+        "accepted",
         "admission",
         "failure",
         "finished",
         "gang",
         "generation",
+        "message",
         "observedGeneration",
         "obstacle",
         "ready",
+        "reason",
         "record",
         "replicas",
         "restarts",
@@ -81,6 +85,9 @@ def tarragon_fields(status: JobStatus, summary: Summary) -> dict[str, Json]:
         "selector": summary.selector,
         "restarts": restart_fields(status.restarts),
     }
+    why = reason_of(status)
+    if why.word:
+        fields |= {"reason": why.word, "message": why.message}
     if status.finished:
         fields["finished"] = by_type(status.finished)
     if status.obstacle is not None:

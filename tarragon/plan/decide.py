@@ -6,15 +6,16 @@ import datetime as dt
 from collections.abc import Mapping
 
 from tarragon.frameworks.plugin import Dialect, Framework
-from tarragon.job.model import GENERATION_ANNOTATION
+from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
 from tarragon.kube.meta import Json
 from tarragon.plan.finish import clean_up, finished
 from tarragon.plan.intake import Intake
 from tarragon.plan.limits import deadline_at, expires_at
 from tarragon.plan.obstacles import look_again_at
-from tarragon.plan.others import is_left_to_others, keeper, left_alone
+from tarragon.plan.others import is_begun, is_left_to_others, keeper, left_alone
 from tarragon.plan.outcome import outcome
-from tarragon.plan.refuse import refused
+from tarragon.plan.rebuilt import remembering
+from tarragon.plan.refuse import last_good, refused
 from tarragon.plan.scene import Scene, scene
 from tarragon.plan.step import Observed, Step
 from tarragon.plan.suspend import resumed, suspended
@@ -26,15 +27,16 @@ def decide(framework: Framework, observed: Observed, now: dt.datetime) -> Step:
     """What to do about the job now. Deciding again on the result of the step ends in a step that does nothing."""
     if observed.object.metadata.is_ending or is_left_to_others(observed.object.spec):
         return Step()  # Pods and services of a job that ends go with it: they have it as their owner.
-    other = keeper(framework.kind, observed.object, observed.settings)
+    other = keeper(framework.kind, observed)
     if other:
-        return Step(events=[left_alone(framework.resource, observed.object, other)])
+        return Step(events=left_alone(framework.resource, observed.object, other))
     taken = observed.taken
-    step = unmarked(observed, taken) or refused(framework, observed, taken, now)
-    seen = scene(framework, observed, taken, now)
+    good = last_good(framework, observed)
+    step = unmarked(observed, taken) or refused(framework, observed, good, now)
+    seen = scene(framework, observed, good, now)
     if step is not None or seen is None:
         return step or Step()
-    return finished(seen) or suspended(seen) or resumed(seen) or going(seen)
+    return finished(seen) or suspended(seen) or resumed(seen) or remembering(seen) or going(seen)
 
 
 def unmarked(observed: Observed, taken: Intake) -> Step | None:
@@ -42,9 +44,10 @@ def unmarked(observed: Observed, taken: Intake) -> Step | None:
     dialect: Dialect | None = taken.dialect
     if dialect is None or GENERATION_ANNOTATION in observed.object.metadata.annotations:
         return None
-    mark: dict[str, Json] = {
-        "metadata": {**precondition(observed.object), "annotations": {GENERATION_ANNOTATION: dialect.name}}
-    }
+    annotations = {GENERATION_ANNOTATION: dialect.name}
+    if is_begun(observed):
+        annotations[ADOPT_ANNOTATION] = "true"
+    mark: dict[str, Json] = {"metadata": {**precondition(observed.object), "annotations": annotations}}
     written = observed.object.spec
     spec = dialect.written_back(taken.job, written) if taken.job is not None and isinstance(written, Mapping) else {}
     return Step(mark={**mark, "spec": spec} if spec else mark)

@@ -12,7 +12,7 @@ from tarragon.plan.limits import Limit, expires_at
 from tarragon.plan.outcome import counted, finishes_recorded
 from tarragon.plan.scene import Scene
 from tarragon.plan.step import Delete, Step
-from tarragon.plan.upkeep import delete_pod, delete_service
+from tarragon.plan.upkeep import delete_job, delete_pod, delete_service
 from tarragon.plan.written import status_patch
 
 HAS_ENDED = "the job has ended"
@@ -24,7 +24,7 @@ def finished(scene: Scene) -> Step | None:
         return None
     due = expires_at(scene.job, scene.before)
     if due is not None and due <= scene.now:
-        return Step(deletes=[_whole_job(scene)])
+        return Step(deletes=[delete_job(scene.framework, scene.observed)])
     return Step(status=status_patch(scene, _recounted(scene)), deletes=clean_up(scene, scene.before), wake_at=due)
 
 
@@ -57,14 +57,3 @@ def _recounted(scene: Scene) -> JobStatus:
         for kind, seen in now.counts.items()
     }
     return replace(now, counts=counts)
-
-
-def _whole_job(scene: Scene) -> Delete:
-    metadata = scene.observed.object.metadata
-    return Delete(
-        resource=scene.framework.resource,
-        key=metadata.key,
-        uid=metadata.uid,
-        resource_version=metadata.resource_version,
-        reason="its ttlSecondsAfterFinished is over",
-    )

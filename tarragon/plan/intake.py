@@ -12,6 +12,8 @@ from tarragon.job.model import GENERATION_ANNOTATION, TrainingJob
 from tarragon.kube.codec import timestamp
 from tarragon.kube.meta import CustomObject, Json, ManagedField
 
+MOST_PROBLEMS = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intake:
@@ -23,6 +25,8 @@ class Intake:
     unknown: Sequence[Problem] = ()
     """Fields that nobody knows: the command line refuses them, the operator runs the job and says so."""
     warnings: Sequence[Problem] = ()
+    guess: TrainingJob | None = None
+    """What a job with problems might have been: good for fields that have none."""
 
 
 def intake(framework: Framework, found: Manifest | CustomObject) -> Intake:
@@ -44,7 +48,15 @@ def intake(framework: Framework, found: Manifest | CustomObject) -> Intake:
         problems=tuple(dict.fromkeys(problems)),
         unknown=tuple(dict.fromkeys(reading.unknown)),
         warnings=tuple(dict.fromkeys(warnings)),
+        guess=guess,
     )
+
+
+def words(problems: Sequence[Problem]) -> str:
+    """For a condition, which is not to be longer than people read."""
+    shown = "; ".join(str(problem) for problem in problems[:MOST_PROBLEMS])
+    more = len(problems) - MOST_PROBLEMS
+    return f"{shown}; and {more} more" if more > 0 else shown
 
 
 def manifest_of(found: CustomObject) -> Manifest:

@@ -11,12 +11,14 @@ from tarragon.job.conditions import Said, with_condition, without_condition
 from tarragon.job.member import End, Fate, Member
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase, Signal, after
-from tarragon.job.status import FirstFailure, JobStatus, ReplicaCounts
+from tarragon.job.status import NOWHERE, FirstFailure, JobStatus, ReplicaCounts
 from tarragon.kube.codec import timestamp
+from tarragon.plan.intake import words
 from tarragon.plan.limits import Limit, reached
-from tarragon.plan.obstacles import obstructed, unobstructed
+from tarragon.plan.obstacles import obstructed, stalled, unobstructed
 from tarragon.plan.records import recorded, settled
 from tarragon.plan.scene import Scene
+from tarragon.plan.stalled import stalls
 from tarragon.plan.together import bound, wish_told
 from tarragon.plan.unplaced import LEFT, WORDS, is_left
 
@@ -26,6 +28,7 @@ UNKNOWN_FIELDS = "UnknownFields"
 ADMITTED = "Admitted"
 QUEUED = "Queued"
 LONGEST_LIST = 8
+GOES_ON = "; until that is mended the job goes on as it was, and no pod of it is made"
 
 
 def outcome(scene: Scene) -> JobStatus:
@@ -45,6 +48,11 @@ def created(scene: Scene, status: JobStatus) -> JobStatus:
 
 def understood(scene: Scene, status: JobStatus) -> JobStatus:
     """A typo must not be silent, a newer field must not stop a fleet."""
+    problems = scene.taken.problems
+    if problems:
+        reason = scene.dialect.condition_reason(conditions.INVALID)
+        said = Said(conditions.SPEC_REFUSED, True, reason, words(problems) + GOES_ON)
+        return replace(status, conditions=with_condition(status.conditions, said, scene.now))
     status = replace(status, conditions=without_condition(status.conditions, conditions.SPEC_REFUSED))
     unknown = scene.taken.unknown
     if not unknown:
@@ -64,8 +72,9 @@ def admitted(scene: Scene, status: JobStatus) -> JobStatus:
         said = Said(conditions.ADMITTED, True, LEFT, WORDS.format(total=sum(admission.size.values())))
     elif admission.admitted is not None:
         total = sum(admission.size.values())
+        placed = total - sum(node == NOWHERE for node in admission.nodes.values())
         held = f"; no more of them: {admission.wait.message}" if admission.wait is not None else ""
-        said = Said(conditions.ADMITTED, True, ADMITTED, f"{total} of {total} replicas have their places{held}")
+        said = Said(conditions.ADMITTED, True, ADMITTED, f"{placed} of {total} replicas have their places{held}")
     elif admission.wait is not None:
         retry = admission.retry
         again = f"; tried again at {timestamp(retry.after)}" if retry is not None and scene.now < retry.after else ""
@@ -135,6 +144,7 @@ RULES: tuple[Rule, ...] = (
     finishes_recorded,
     counted,
     obstructed,
+    stalled,
     judged,
     bound,
     wish_told,
@@ -184,4 +194,14 @@ def _first_failure(scene: Scene, verdict: Verdict) -> FirstFailure | None:
                 message=failure.message,
                 at=failure.at or scene.now,
             )
-    return None
+    return _never_started(scene) if verdict.signal is Signal.FAILED and not verdict.failures else None
+
+
+def _never_started(scene: Scene) -> FirstFailure | None:
+    """Of a job whose time was over before all its replicas ran: what the first of these waited for."""
+    waiting = {replica: found for replica, found in stalls(scene).items() if found.is_told(scene.now)}
+    first = min(waiting, key=lambda replica: (not waiting[replica].is_hindrance, replica), default=None)
+    if first is None:
+        return None
+    found = waiting[first]
+    return FirstFailure(replica=first, exit_code=None, reason=found.reason, message=found.words, at=scene.now)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job import classic, conditions
+from tarragon.job.accepted import Identity, accepted_job, suspended
 from tarragon.job.conditions import Said, with_condition
 from tarragon.job.encoding import recall
 from tarragon.job.phase import Phase
+from tarragon.job.reason import reason_of
 from tarragon.job.status import JobStatus
 from tarragon.kube.event import ObjectReference
 from tarragon.kube.meta import Json
-from tarragon.plan.intake import Intake
+from tarragon.plan.intake import Intake, words
+from tarragon.plan.limits import expires_at
 from tarragon.plan.scene import is_of
 from tarragon.plan.step import Observed, Step
+from tarragon.plan.upkeep import delete_job
 from tarragon.plan.written import changes, conditional, status_of, tarragon_of
-
-MOST_PROBLEMS = 8
 
 
 def refused(framework: Framework, observed: Observed, taken: Intake, now: dt.datetime) -> Step | None:
@@ -32,7 +33,7 @@ def refused(framework: Framework, observed: Observed, taken: Intake, now: dt.dat
         return None
     before = recall(observed.object.status).status
     if before.phase.is_final:
-        return Step()
+        return _kept_until_it_expires(framework, observed, before, now)
     uid = observed.object.metadata.uid
     has_started = before.started is not None or any(is_of(pod, uid) for pod in observed.pods)
     dialect = taken.dialect or framework.dialects[-1]
@@ -51,10 +52,28 @@ def refused(framework: Framework, observed: Observed, taken: Intake, now: dt.dat
     return Step(status=patch, events=list(changes(about, before, status)) if patch is not None else ())
 
 
-def words(problems: Sequence[Problem]) -> str:
-    shown = "; ".join(str(problem) for problem in problems[:MOST_PROBLEMS])
-    more = len(problems) - MOST_PROBLEMS
-    return f"{shown}; and {more} more" if more > 0 else shown
+def last_good(framework: Framework, observed: Observed) -> Intake:
+    """With the job as it was before an edit that makes no sense, if that is on record."""
+    taken, metadata = observed.taken, observed.object.metadata
+    if taken.job is not None or taken.dialect is None:
+        return taken
+    identity = Identity(
+        kind=framework.kind,
+        api_version=taken.dialect.api_version,
+        generation=taken.dialect.name,
+        key=metadata.key,
+        uid=metadata.uid,
+    )
+    job = accepted_job(tarragon_of(status_of(observed.object)).get("accepted"), identity)
+    return taken if job is None else replace(taken, job=suspended(job, observed.object.spec))
+
+
+def _kept_until_it_expires(framework: Framework, observed: Observed, status: JobStatus, now: dt.datetime) -> Step:
+    """A job that never made sense is deleted at the time that it says, like any other."""
+    due = None if observed.taken.guess is None else expires_at(observed.taken.guess, status)
+    if due is not None and due <= now:
+        return Step(deletes=[delete_job(framework, observed)])
+    return Step(wake_at=due)
 
 
 def _fields(observed: Observed, status: JobStatus, dialect: Dialect) -> dict[str, Json]:
@@ -66,5 +85,6 @@ def _fields(observed: Observed, status: JobStatus, dialect: Dialect) -> dict[str
         record = there.get("record")
         ours["record"] = {**(record if isinstance(record, Mapping) else {}), **classic.refused(status)}
     if status.phase is Phase.FAILED:
-        ours |= {"generation": dialect.name, "state": Phase.FAILED.value}
+        why = reason_of(status)
+        ours |= {"generation": dialect.name, "state": Phase.FAILED.value, "reason": why.word, "message": why.message}
     return {**recorded, **dialect.refused(status), "tarragon": ours}

@@ -45,6 +45,11 @@ class Scene:
         return self.before.is_admitted or not self.needs_admission
 
     @property
+    def is_refused(self) -> bool:
+        """The job is what it was before an edit that makes no sense; its templates are not known."""
+        return bool(self.taken.problems)
+
+    @property
     def sight(self) -> Sight:
         return Sight(job=self.job, size=self.size, members=self.members, status=self.before)
 

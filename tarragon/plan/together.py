@@ -29,7 +29,7 @@ HAS_FINISHED = "ReplicasFinished"
 
 def bound(scene: Scene, status: JobStatus) -> JobStatus:
     """With the gang on record, or a new round of it."""
-    if status.phase.is_final or not _is_bound(scene):
+    if status.phase.is_final or scene.is_refused or not _is_bound(scene):
         return status
     before = status.gang or Gang()
     if not scene.may_run:

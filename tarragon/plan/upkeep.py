@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from tarragon.frameworks.plugin import Framework
 from tarragon.job.annotations import restarts_together
 from tarragon.job.member import Fate, Member
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.job.status import JobStatus
+from tarragon.job.status import NOWHERE, JobStatus
 from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES, Pod, Service
 from tarragon.kube.meta import Key
 from tarragon.plan.desired import config_maps, in_start_order, pods, service_names, services
@@ -18,7 +19,7 @@ from tarragon.plan.placement import node_of
 from tarragon.plan.records import is_recorded, may_start_at
 from tarragon.plan.rounds import current
 from tarragon.plan.scene import Scene
-from tarragon.plan.step import Create, Delete
+from tarragon.plan.step import Create, Delete, Observed
 from tarragon.plan.together import outdated
 
 MOST_CREATES = 500
@@ -27,7 +28,7 @@ MOST_CREATES = 500
 
 def creates(scene: Scene, status: JobStatus) -> list[Create]:
     """Services before pods: all names that the replicas will ever ask for are there when the first one starts."""
-    if not scene.may_run or _is_held_back(scene) or any(outdated(scene, status)):
+    if not scene.may_run or scene.is_refused or _is_held_back(scene) or any(outdated(scene, status)):
         return []
     plan = replace(scene.blueprint, round=current(status))
     unserved = list(_unserved(scene))
@@ -58,7 +59,7 @@ def deletes(scene: Scene, status: JobStatus) -> list[Delete]:
         (pod, "no replica of the admitted size has this name") for pod in scene.surplus if pod.metadata.uid not in uids
     ]
     for replica, member in scene.members.items():
-        why = _replacement(status, replica, member) or _removal(scene, replica, member, places)
+        why = _replacement(scene, status, replica, member) or _removal(scene, replica, member, places)
         if why is not None and member.pod.metadata.uid not in uids:
             doomed.append((member.pod, why))
     pods_to_go = [delete_pod(pod, why) for pod, why in doomed if not pod.metadata.is_ending]
@@ -105,8 +106,19 @@ def delete_service(service: Service, why: str) -> Delete:
     )
 
 
-def _replacement(status: JobStatus, replica: Replica, member: Member) -> str | None:
-    if member.fate is Fate.REPLACED and is_recorded(status.restarts.get(replica), member):
+def delete_job(framework: Framework, observed: Observed) -> Delete:
+    metadata = observed.object.metadata
+    return Delete(
+        resource=framework.resource,
+        key=metadata.key,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        reason="its ttlSecondsAfterFinished is over",
+    )
+
+
+def _replacement(scene: Scene, status: JobStatus, replica: Replica, member: Member) -> str | None:
+    if member.fate is Fate.REPLACED and not scene.is_refused and is_recorded(status.restarts.get(replica), member):
         return "it has ended, and is replaced by a new one"
     return None
 
@@ -138,8 +150,10 @@ def _unused(scene: Scene) -> Iterator[Service]:
 
 
 def _missing(scene: Scene, status: JobStatus) -> Iterator[Replica]:
+    places = scene.blueprint.nodes
     for replica in in_start_order(scene.framework, scene.job, scene.size):
-        if replica not in scene.members and replica not in status.finished:
+        has_place = places.get(replica) != NOWHERE
+        if has_place and replica not in scene.members and replica not in status.finished:
             yield replica
 
 

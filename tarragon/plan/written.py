@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from tarragon.job import classic, conditions
+from tarragon.job.accepted import accepted_fields
 from tarragon.job.encoding import Summary, foreign_fields, state_word, tarragon_fields
 from tarragon.job.model import ReplicaType
 from tarragon.job.status import Condition, JobStatus
@@ -21,6 +22,7 @@ _WARNINGS = frozenset(
         conditions.FIELDS_IGNORED,
         conditions.RESTARTING,
         conditions.SPEC_REFUSED,
+        conditions.STALLED,
     }
 )
 # Of the others it is news only that they hold.
@@ -38,6 +40,8 @@ def status_patch(scene: Scene, status: JobStatus) -> JsonObject | None:
     recorded = status_of(scene.observed.object)
     there = tarragon_of(recorded)
     ours: dict[str, Json] = {**foreign_fields(there), **tarragon_fields(status, _summary(scene, status))}
+    if not status.phase.is_final or "accepted" in there:
+        ours["accepted"] = accepted_fields(scene.job)
     if not scene.dialect.has_conditions:
         ours["record"] = classic.write(scene.job, status)
     admission = there.get("admission")

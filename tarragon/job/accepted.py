@@ -1,0 +1,135 @@
+"""What a job goes on by while an edit of it makes no sense: its last good reading without the templates, as JSON.
+
+With it ends are judged, counted and cleaned up, limits and timers hold; only pods can't be made without a template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tarragon.job.annotations import RESIZE, RESTART, RETRYABLE
+from tarragon.job.indexes import MOST
+from tarragon.job.model import (
+    CleanPodPolicy,
+    Elastic,
+    Replica,
+    ReplicaGroup,
+    ReplicaType,
+    RestartPolicy,
+    RunPolicy,
+    SuccessPolicy,
+    TrainingJob,
+)
+from tarragon.kube.meta import Json, Key
+
+ANNOTATIONS = (RESTART, RESIZE, RETRYABLE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What of a job no edit can change."""
+
+    kind: str
+    api_version: str
+    generation: str
+    key: Key
+    uid: str
+
+
+def accepted_fields(job: TrainingJob) -> dict[str, Json]:
+    """Only what differs from a job that says nothing."""
+    policy = job.run_policy
+    fields: dict[str, Json] = {
+        "replicas": {group.type.value: _group_fields(group) for group in job.groups},
+        "cleanPods": policy.clean_pods.value,
+        "ttl": policy.ttl_after_finished,
+        "deadline": policy.active_deadline,
+        "backoffLimit": policy.backoff_limit,
+        "suspend": policy.suspend or None,
+        "success": job.success_policy.value or None,
+        "elastic": None if job.elastic is None else [job.elastic.minimum, job.elastic.maximum],
+        "sparse": job.sparse_cluster or None,
+        "runtimeId": job.runtime_id or None,
+        "decider": None if job.decider is None else [job.decider.type.value, job.decider.index],
+        "chiefPolicy": None if job.chief_policy is None else job.chief_policy.value,
+        "annotations": {name: job.annotations[name] for name in ANNOTATIONS if name in job.annotations} or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def accepted_job(found: Json, identity: Identity) -> TrainingJob | None:
+    """None for what `accepted_fields` did not write: users can edit it."""
+    if not isinstance(found, Mapping):
+        return None
+    try:
+        return _job(found, identity)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def suspended(job: TrainingJob, spec: Json) -> TrainingJob:
+    """As the refused edit has it, where that can be read: who queues jobs must be able to stop this one, too."""
+    policy = spec.get("runPolicy") if isinstance(spec, Mapping) else None
+    said = policy.get("suspend") if isinstance(policy, Mapping) else None
+    wanted = said if isinstance(said, bool) else job.run_policy.suspend
+    return replace(job, run_policy=replace(job.run_policy, suspend=wanted))
+
+
+def _group_fields(group: ReplicaGroup) -> dict[str, Json]:
+    fields: dict[str, Json] = {"wish": group.wish, "policy": group.restart_policy.value}
+    scheduler = group.template.get("spec", {}).get("schedulerName")
+    return fields if scheduler is None else {**fields, "scheduler": scheduler}
+
+
+def _job(found: Mapping[str, Json], identity: Identity) -> TrainingJob:
+    elastic, decider, chief_policy = found.get("elastic"), found.get("decider"), found.get("chiefPolicy")
+    annotations = found.get("annotations", {})
+    return TrainingJob(
+        kind=identity.kind,
+        api_version=identity.api_version,
+        generation=identity.generation,
+        key=identity.key,
+        uid=identity.uid,
+        created=None,
+        groups=tuple(_group(kind, fields) for kind, fields in found["replicas"].items()),
+        run_policy=RunPolicy(
+            clean_pods=CleanPodPolicy(found["cleanPods"]),
+            ttl_after_finished=_limit(found.get("ttl")),
+            active_deadline=_limit(found.get("deadline")),
+            backoff_limit=_limit(found.get("backoffLimit")),
+            suspend=found.get("suspend") is True,
+        ),
+        success_policy=SuccessPolicy(found.get("success", "")),
+        elastic=None if elastic is None else Elastic(_number(elastic[0]), _number(elastic[1])),
+        sparse_cluster=found.get("sparse") is True,
+        runtime_id=str(found.get("runtimeId", "")),
+        decider=None if decider is None else Replica(ReplicaType(decider[0]), _number(decider[1])),
+        chief_policy=None if chief_policy is None else RestartPolicy(chief_policy),
+        annotations={name: str(annotations[name]) for name in ANNOTATIONS if name in annotations},
+    )
+
+
+def _group(kind: str, fields: Mapping[str, Json]) -> ReplicaGroup:
+    scheduler = fields.get("scheduler")
+    return ReplicaGroup(
+        type=ReplicaType(kind),
+        wish=_number(fields["wish"]),
+        restart_policy=RestartPolicy(fields["policy"]),
+        template={} if scheduler is None else {"spec": {"schedulerName": str(scheduler)}},
+    )
+
+
+def _limit(found: Json) -> int | None:
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+        raise ValueError(f"{found!r} is no limit")
+    return found
+
+
+def _number(found: Json) -> int:
+    number = _limit(found)
+    if number is None or number > MOST:
+        raise ValueError(f"{found!r} is no number of replicas")
+    return number
