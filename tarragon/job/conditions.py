@@ -22,17 +22,24 @@ FAILED = "Failed"
 ADMITTED = "Admitted"
 """False with the code of the wait as its reason, True once the gang has its places."""
 BLOCKED = "Blocked"
-"""True while something outside of the job keeps a replica from being made."""
+"""True while something outside of the job keeps a replica from being made, bound or started."""
 FIELDS_IGNORED = "FieldsIgnored"
 """True when the manifest has fields that nobody knows."""
 NOT_GROWN = "NotGrown"
 """True while a job has fewer replicas than it wishes for, because those that run could not use more."""
+STALLED = "Stalled"
+"""True while replicas do not get to run, or are not ready, for which nothing is given back."""
 SPEC_REFUSED = "SpecRefused"
 """True while an edit of a job that had started makes no sense; the job goes on as it is."""
 
 RESUMED = "Resumed"
 INVALID = "Invalid"
 """Reasons beside those that are called as their conditions; each generation has its own words for all of them."""
+
+BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+LIMITS = frozenset({BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED})
+"""Reasons of a failure that each generation calls alike."""
 
 CLASSIC = frozenset({CREATED, RUNNING, RESTARTING, SUSPENDED, SUCCEEDED, FAILED})
 

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from msgspec import structs
+
 from tarragon.job.exitcode import ExitClass, ExitCodeTable
 from tarragon.job.model import RestartPolicy
 from tarragon.kube.core import ContainerStatus, Pod, Terminated
@@ -96,7 +98,7 @@ class Member:
         """Of the pod, or of the latest try within it."""
         if self.ending is not None and self.ending.end is End.FAILED:
             return self.ending
-        last = self.main.last_state.terminated if self.main is not None else None
+        last = (self.main.last_state.terminated if self.main is not None else None) or _failed_init(self.pod)
         return None if last is None else _ending_of_container(last)
 
     @property
@@ -218,7 +220,9 @@ def _failure(pod: Pod, terminated: Terminated | None) -> Ending:
     if terminated is None:
         return Ending(end=End.FAILED, reason=pod.status.reason, message=pod.status.message)
     failure = _ending_of_container(terminated)
-    return replace(failure, reason=failure.reason or pod.status.reason, message=failure.message or pod.status.message)
+    # Why the node ended the pod says more than that its container was killed then.
+    words = "\n".join(filter(None, (pod.status.message, failure.message)))
+    return replace(failure, reason=pod.status.reason or failure.reason, message=words)
 
 
 def _ending_of_container(terminated: Terminated) -> Ending:
@@ -233,8 +237,12 @@ def _ending_of_container(terminated: Terminated) -> Ending:
 
 def _failed_init(pod: Pod) -> Terminated | None:
     """The init container because of which the main one never started."""
-    states = (status.state.terminated for status in pod.status.init_container_statuses)
-    return next((state for state in states if state is not None and state.exit_code != 0), None)
+    for status in pod.status.init_container_statuses:
+        ended = status.state.terminated or status.last_state.terminated
+        if ended is not None and ended.exit_code != 0 and not status.ready:
+            words = ": ".join(filter(None, (f"init container {status.name}", ended.message)))
+            return structs.replace(ended, message=words)
+    return None
 
 
 def _finished(terminated: Terminated | None) -> dt.datetime | None:

@@ -19,7 +19,7 @@ from tarragon.base.clock import Clock
 from tarragon.base.resources import CPU, minus
 from tarragon.cluster.errors import Conflict, NotFound
 from tarragon.cluster.port import Cluster
-from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.plugin import Framework, Size
 from tarragon.job.conditions import SUSPENDED
 from tarragon.job.encoding import admission_fields
 from tarragon.job.model import Replica, ReplicaType
@@ -43,9 +43,11 @@ from tarragon.operator.kept import KeptJob
 from tarragon.operator.reservations import Reservations
 from tarragon.operator.usage import Usage
 from tarragon.plan.capacity import node_capacity, template_request
-from tarragon.plan.obstacles import unschedulable
+from tarragon.plan.obstacles import patience_for, unschedulable
 from tarragon.plan.patience import Hold, ends_at, is_resting, revised
+from tarragon.plan.rebuilt import Remains, housed, is_nowhere, rebuilt, remains
 from tarragon.plan.scene import is_of, may_grow
+from tarragon.plan.stalls import hinders
 from tarragon.plan.storage import claim_names
 from tarragon.plan.unplaced import is_left, left
 from tarragon.scheduling import decision as decisions
@@ -97,12 +99,14 @@ class Admitter:
     async def round(self) -> float | None:
         """Decide once and write what has changed. Seconds until the next round even if nothing changes, or None."""
         await self._catch_up()
+        may_place = self._may_place()
         revised = self._revised(self._clock.now())
+        revised += self._rebuilt(self._clock.now()) if may_place else []
         snapshot = self._snapshot({candidate.id for candidate, _ in revised})
         by_name = {candidate.name: candidate for candidate in self._candidates.open.values()}
         writes = revised + [
             (candidate, admission)
-            for decided in (self._policy(snapshot) if self._may_place() else ())
+            for decided in (self._policy(snapshot) if may_place else ())
             for candidate in [by_name[decided.gang]]
             if (admission := admission_after(candidate, decided, snapshot.now)) != candidate.admission
         ]
@@ -118,9 +122,31 @@ class Admitter:
             (candidate, admission)
             for candidate in self._candidates.open.values()
             if candidate.is_admitted and (candidate.status.obstacle is not None or candidate.has_retry)
-            for admission in [revised(self._hold(candidate), now, self._world.settings.patience)]
+            if not is_nowhere(candidate.admission)
+            for admission in [revised(self._hold(candidate), now, self._patience(candidate))]
             if admission != candidate.admission
         ]
+
+    def _rebuilt(self, now: dt.datetime) -> list[tuple[Candidate, Admission]]:
+        """Those that run although nothing is on record of it, and those of which somebody else has bound a pod."""
+        return [
+            (candidate, admission)
+            for candidate in self._candidates.open.values()
+            for before in [candidate.admission]
+            if before is None or is_nowhere(before)
+            for found in [self._remains(candidate)]
+            for admission in [rebuilt(found, *bounds(candidate), now) if before is None else housed(before, found)]
+            if admission is not None and admission != before
+        ]
+
+    def _remains(self, candidate: Candidate) -> Remains:
+        pods = self._world.pods_of(candidate.object)
+        return remains(candidate.dialect, candidate.job, candidate.status, pods)
+
+    def _homeless(self, candidate: Candidate, admission: Admission) -> frozenset[Replica]:
+        """Not those that have a pod which somebody else is to bind."""
+        found = homeless(candidate, admission, self._world.nodes.objects)
+        return found - self._remains(candidate).unbound if is_nowhere(admission) else found
 
     def _patience_left(self, now: dt.datetime) -> Iterator[float]:
         """Seconds until somebody's patience, or rest, is over."""
@@ -128,10 +154,13 @@ class Admitter:
             admission = candidate.admission
             if admission is None:
                 continue
-            ends = ends_at(admission, candidate.status.obstacle, self._world.settings.patience)
+            ends = ends_at(admission, candidate.status.obstacle, self._patience(candidate))
             for at in (ends, admission.retry.after if admission.retry is not None else None):
                 if at is not None and at > now:
                     yield (at - now).total_seconds()
+
+    def _patience(self, candidate: Candidate) -> float:
+        return patience_for(candidate.status.obstacle, self._world.settings)
 
     def _hold(self, candidate: Candidate) -> Hold:
         assert candidate.admission is not None  # noqa: S101 - of those that are admitted
@@ -148,8 +177,9 @@ class Admitter:
             return True
         name = candidate.dialect.names.pod(candidate.job, replica)
         pod = self._world.pods.objects.get(Key(candidate.job.key.namespace, name))
-        is_here = pod is not None and is_of(pod, candidate.job.uid) and not pod.is_finished
-        return is_here and pod is not None and unschedulable(pod) is None
+        if pod is None or not is_of(pod, candidate.job.uid) or pod.is_finished:
+            return False
+        return unschedulable(pod) is None and not hinders(pod, candidate.framework.main_container, self._clock.now())
 
     def _may_place(self) -> bool:
         """A change is told once, to whoever reads logs; each job that it concerns says so itself."""
@@ -293,7 +323,9 @@ class Admitter:
                     demands=self._demanded(candidate),
                 )
                 for candidate in candidates
-                if not candidate.is_admitted and not is_resting(candidate.admission, now)
+                if not candidate.is_admitted
+                and not is_resting(candidate.admission, now)
+                and candidate.id not in left_out
             ],
             running=[
                 RunningGang(
@@ -302,7 +334,7 @@ class Admitter:
                     nodes=candidate.admission.nodes,
                     elastic=may_grow(candidate.job, candidate.status) and not is_resting(candidate.admission, now),
                     whole=candidate.job.elastic is None,
-                    homeless=homeless(candidate, candidate.admission, self._world.nodes.objects),
+                    homeless=self._homeless(candidate, candidate.admission),
                 )
                 for candidate in candidates
                 if candidate.admission is not None
@@ -357,6 +389,12 @@ def size_without_us(candidate: Candidate) -> Mapping[ReplicaType, int]:
     if candidate.admission is None or not candidate.is_admitted or may_grow(candidate.job, candidate.status):
         return wished
     return {kind: min(number, candidate.admission.size.get(kind, 0)) for kind, number in wished.items()}
+
+
+def bounds(candidate: Candidate) -> tuple[Size, Size]:
+    """How many replicas of each type it has at least, and how many it wishes."""
+    both = {group.type: least_and_wish(candidate.job, group) for group in candidate.job.groups}
+    return {kind: least for kind, (least, _) in both.items()}, {kind: wish for kind, (_, wish) in both.items()}
 
 
 def size_of(nodes: Mapping[Replica, str]) -> Mapping[ReplicaType, int]:

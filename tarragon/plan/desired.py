@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tarragon.frameworks.plugin import Dialect, Framework, Size, Wiring
 from tarragon.job.annotations import restarts_together
-from tarragon.job.model import Replica, ReplicaGroup, TrainingJob
+from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaGroup, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.podtemplate import main_container
 from tarragon.plan.placement import Placement, by_affinity, directly
@@ -49,7 +49,7 @@ def service_names(plan: Blueprint) -> Iterator[tuple[str, Replica]]:
 
 
 def services(plan: Blueprint, wanted: Iterable[Replica]) -> Iterator[JsonObject]:
-    """Headless, and known before their pods are ready: replicas wait for each other's names."""
+    """Known before their pods are ready: replicas wait for each other's names."""
     for replica in wanted:
         group = plan.job.group(replica.type)
         if group is not None:
@@ -100,7 +100,7 @@ def _service(plan: Blueprint, replica: Replica, group: ReplicaGroup) -> JsonObje
         "kind": "Service",
         "metadata": _metadata(plan, plan.dialect.names.service(plan.job, replica), labels, {}),
         "spec": {
-            "clusterIP": "None",
+            **({} if plan.dialect.has_cluster_ips else {"clusterIP": "None"}),
             "publishNotReadyAddresses": True,
             "selector": labels,
             "ports": _service_ports(plan, group),
@@ -125,9 +125,11 @@ def _pod(
 ) -> JsonObject:
     spec = _placed(plan, group, plan.nodes.get(replica))
     written = group.template.get("metadata", {})
-    labels = {**written.get("labels", {}), **plan.dialect.labels(plan.job, replica)}
+    labels = {**written.get("labels", {}), **_labels(plan, replica)}
     # What the kubelet starts again by itself, the others would never hear of.
     spec["restartPolicy"] = "Never" if restarts_together(plan.job) else group.restart_policy_of_pods
+    if spec.get("initContainers"):
+        spec["initContainers"] = [_with_last_words(container) for container in spec["initContainers"]]
     spec["containers"] = _containers(plan, group, wire(replica))
     annotations = {**written.get("annotations", {}), **({ROUND_ANNOTATION: str(plan.round)} if plan.round else {})}
     return {
@@ -136,6 +138,15 @@ def _pod(
         "metadata": _metadata(plan, plan.dialect.names.pod(plan.job, replica), labels, annotations),
         "spec": spec,
     }
+
+
+def _labels(plan: Blueprint, replica: Replica) -> dict[str, str]:
+    """Of a job that another operator began, those of all generations: its Services select by whichever it had."""
+    own = plan.dialect.labels(plan.job, replica)
+    if plan.job.annotations.get(ADOPT_ANNOTATION) != "true":
+        return own
+    alike = (dialect for dialect in plan.framework.dialects if dialect.names is plan.dialect.names)
+    return {name: value for dialect in alike for name, value in dialect.labels(plan.job, replica).items()} | own
 
 
 def _placed(plan: Blueprint, group: ReplicaGroup, node: str | None) -> dict[str, Json]:

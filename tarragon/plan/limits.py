@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tarragon.job.conditions import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, LIMITS
 from tarragon.job.model import Replica, TrainingJob
 from tarragon.job.status import JobStatus
 from tarragon.plan.scene import Scene
-
-BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
-DEADLINE_EXCEEDED = "DeadlineExceeded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """One that was reached. All pods go then, whatever the clean-up policy: they would run on for nobody."""
 
-    REASONS: ClassVar[frozenset[str]] = frozenset({BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED})
+    REASONS: ClassVar[frozenset[str]] = LIMITS
 
     reason: str
     message: str

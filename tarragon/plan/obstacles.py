@@ -11,7 +11,8 @@ from tarragon.job.member import Fate
 from tarragon.job.status import JobStatus, Obstacle
 from tarragon.kube.core import Pod
 from tarragon.plan.scene import Scene
-from tarragon.plan.step import NAME_TAKEN
+from tarragon.plan.stalled import Told, delay, hindrance, next_told
+from tarragon.plan.step import NAME_TAKEN, REFUSED, Settings
 from tarragon.plan.upkeep import is_awaiting_a_pod, taken_names
 
 UNSCHEDULABLE = "Unschedulable"
@@ -43,17 +44,38 @@ def obstructed(scene: Scene, status: JobStatus) -> JobStatus:
 
 
 def unobstructed(status: JobStatus) -> JobStatus:
-    return replace(status, obstacle=None, conditions=without_condition(status.conditions, conditions.BLOCKED))
+    return replace(status, obstacle=None, conditions=without_condition(_moving(status).conditions, conditions.BLOCKED))
+
+
+def stalled(scene: Scene, status: JobStatus) -> JobStatus:
+    """Of pods that are there, what keeps them from running, or from being ready, and costs the gang nothing."""
+    known = status.condition(conditions.STALLED)
+    told = delay(scene, None if known is None else Told(known.reason, known.message)) if scene.may_run else None
+    if told is None:
+        return _moving(status)
+    said = Said(conditions.STALLED, True, told.reason, told.message)
+    return replace(status, conditions=with_condition(status.conditions, said, scene.now))
+
+
+def _moving(status: JobStatus) -> JobStatus:
+    return replace(status, conditions=without_condition(status.conditions, conditions.STALLED))
+
+
+def patience_for(obstacle: Obstacle | None, settings: Settings) -> float:
+    """Seconds. What has been made already costs more to make anew, and mends itself more often."""
+    is_early = obstacle is None or obstacle.reason in {REFUSED, NAME_TAKEN, UNSCHEDULABLE, NODE_FULL}
+    return settings.patience if is_early else settings.start_patience
 
 
 def look_again_at(scene: Scene, status: JobStatus) -> dt.datetime | None:
     """When what stands in the way has to be looked at, or tried again, though nothing is told of it."""
-    if status.obstacle is None:
-        return None
-    if status.obstacle.reason == NAME_TAKEN:
-        return scene.now + dt.timedelta(seconds=NAMES_ARE_LOOKED_AT_SECONDS)
-    refusal = scene.observed.refusal
-    return refusal.again if refusal is not None and refusal.again > scene.now else None
+    times = [next_told(scene) if scene.may_run else None]
+    if status.obstacle is not None:
+        refusal = scene.observed.refusal
+        times.append(refusal.again if refusal is not None and refusal.again > scene.now else None)
+        if status.obstacle.reason == NAME_TAKEN:
+            times.append(scene.now + dt.timedelta(seconds=NAMES_ARE_LOOKED_AT_SECONDS))
+    return min((at for at in times if at is not None), default=None)
 
 
 def _known(status: JobStatus) -> Obstacle | None:
@@ -72,7 +94,13 @@ def _found(scene: Scene, status: JobStatus) -> tuple[str, str] | None:
     refusal = scene.observed.refusal
     if refusal is not None and is_awaiting_a_pod(scene, status):
         return refusal.reason, refusal.message
-    return _unbound(scene) or _not_taken(scene, status)
+    return _unbound(scene) or _not_taken(scene, status) or _not_startable(scene, status)
+
+
+def _not_startable(scene: Scene, status: JobStatus) -> tuple[str, str] | None:
+    known = status.obstacle
+    told = hindrance(scene, None if known is None else Told(known.reason, known.message))
+    return None if told is None else (told.reason, told.message)
 
 
 def _unbound(scene: Scene) -> tuple[str, str] | None:

@@ -32,8 +32,13 @@ class Settings:
     patience: float = 60.0
     """Seconds that a gang keeps its places while its pods can't be made or bound: a quota, a policy, names that others
     have. Twice the usual grace period: pods of an earlier job, or a webhook's, have ended and begun by then."""
+    start_patience: float = 300.0
+    """Seconds that it keeps them while its pods are there and can't start: an image, a configuration, a volume. A
+    registry that is gone for a moment, and the pauses of a kubelet between two tries, are shorter."""
     namespaces: tuple[str, ...] = ()
     """Those whose jobs are kept; none for all. Who sees only some can't tell what is free: kube-scheduler places."""
+    adopts: bool = False
+    """Whether jobs that other operators have begun are ours, too, without being asked for one by one."""
     left_to: Mapping[str, str] = field(default_factory=dict)
     """By kind, the other operator that keeps its jobs, in words: what is not ours already is left to it."""
 

@@ -74,7 +74,8 @@ def test_a_failed_init_container_tells_its_own_code() -> None:
     ending = ending_of(found, "tensorflow")
 
     assert ending is not None
-    assert (ending.end, ending.exit_code, ending.message) == (End.FAILED, 6, "no route")
+    assert (ending.end, ending.exit_code) == (End.FAILED, 6)
+    assert ending.message == "init container fetch: no route"
 
 
 def test_without_a_container_of_that_name_the_first_one_decides() -> None:

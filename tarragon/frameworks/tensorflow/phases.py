@@ -22,6 +22,7 @@ _TELLING = (
     conditions.SPEC_REFUSED,
     conditions.SUSPENDED,
     conditions.BLOCKED,
+    conditions.STALLED,
     conditions.RESTARTING,
 )
 

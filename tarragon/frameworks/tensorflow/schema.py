@@ -83,7 +83,9 @@ def _nested_policies() -> Schema:
 def _tarragon_fields() -> Schema:
     """Those that columns and the scale subresource read. The rest is between us and ourselves."""
     return {
+        "message": dict(TEXT),
         "ready": dict(TEXT),
+        "reason": dict(TEXT),
         "replicas": _whole(0),
         "restarts": _open({"total": _whole(0)}),
         "selector": dict(TEXT),

@@ -1,0 +1,56 @@
+"""Why a job does not go on, or why it failed: a word for a column, and a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tarragon.job import conditions
+from tarragon.job.phase import Phase
+from tarragon.job.status import FirstFailure, JobStatus
+
+LONGEST = 1024
+_LAST_LINE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Both are empty where nobody would ask."""
+
+    word: str = ""
+    message: str = ""
+
+
+def reason_of(status: JobStatus) -> Reason:
+    found = _reason(status)
+    message = found.message if len(found.message) <= LONGEST else found.message[: LONGEST - 1] + "…"
+    return Reason(found.word, message)
+
+
+def _reason(status: JobStatus) -> Reason:
+    if status.phase is Phase.FAILED:
+        return _failure(status)
+    if status.phase in {Phase.SUCCEEDED, Phase.SUSPENDED}:
+        return Reason()
+    admission = status.admission
+    if admission is not None and admission.admitted is None and admission.wait is not None:
+        return Reason(admission.wait.code, admission.wait.message)
+    if status.obstacle is not None:
+        return Reason(status.obstacle.reason, status.obstacle.message)
+    stalled = status.condition(conditions.STALLED)
+    return Reason() if stalled is None else Reason(stalled.reason, stalled.message)
+
+
+def _failure(status: JobStatus) -> Reason:
+    """A limit that was reached is the reason; else the end of whoever failed first."""
+    failed, first = status.condition(conditions.FAILED), status.first_failure
+    if first is None:
+        return Reason() if failed is None else Reason(failed.reason, failed.message)
+    if failed is not None and failed.reason in conditions.LIMITS:
+        return Reason(failed.reason, f"{failed.message}; {_end(first)}")
+    return Reason(first.reason or conditions.FAILED, _end(first))
+
+
+def _end(first: FirstFailure) -> str:
+    code = "" if first.exit_code is None else f"exit code {first.exit_code}"
+    last = first.message.strip().rpartition("\n")[2][:_LAST_LINE]
+    return ": ".join(part for part in (str(first.replica), code or first.reason, last) if part)

@@ -1,0 +1,381 @@
+"""What a job says of pods that are there and do not get to run, and which of it costs the gang its places."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from tarragon.job.status import Obstacle
+from tarragon.kube.codec import decode, encode, timestamp
+from tarragon.kube.core import Pod
+from tarragon.operator.kept import KeptPod
+from tarragon.plan.obstacles import patience_for
+from tarragon.plan.stalls import hinders, stall
+from tarragon.plan.step import Settings
+from tests.plan.world import START, World, manifest
+
+MISSING = 'rpc error: code = NotFound desc = failed to pull and unpack image "train:2": not found'
+
+
+def started(policy: str = "Never", run_policy: dict[str, Any] | None = None, **replicas: int) -> World:
+    """All pods are made, and on their nodes."""
+    world = World(manifest(replicas or {"PS": 1, "Worker": 4}, policy=policy, run_policy=run_policy))
+    world.settle()
+    world.admit()
+    world.settle()
+    return world
+
+
+def waits(world: World, index: int, reason: str, message: str = "", **more: Any) -> None:
+    """As a kubelet reports a container that it can't start."""
+    waiting = {"reason": reason, **({"message": message} if message else {})}
+    container = {"name": "tensorflow", "ready": False, "restartCount": 0, "state": {"waiting": waiting}, **more}
+    reports(world, index, {"containerStatuses": [container]})
+
+
+def reports(world: World, index: int, status: dict[str, Any]) -> None:
+    name = f"dist-worker-{index}"
+    world.pods[name] = {**world.pods[name], "status": {"phase": "Pending", **status}}
+
+
+def unready(kind: str, at: dt.datetime = START, **more: str) -> dict[str, Any]:
+    return {"type": kind, "status": "False", "lastTransitionTime": timestamp(at), **more}
+
+
+def told(world: World) -> tuple[str, str]:
+    """What kubectl and the command line show."""
+    return world.tarragon.get("reason", ""), world.tarragon.get("message", "")
+
+
+# -------------------------------------------------------------------------------------------- what can't start at all
+
+
+def test_replicas_that_wait_for_the_same_image_are_told_as_one() -> None:
+    world = started()
+    for index in (0, 2, 3):
+        waits(world, index, "ErrImagePull", MISSING)
+    world.settle()
+
+    assert told(world) == ("ImagePullBackOff", f"3 of 4 workers: {MISSING}")
+    assert world.status.obstacle == Obstacle(
+        since=START, reason="ImagePullBackOff", message=f"3 of 4 workers: {MISSING}"
+    )
+    assert world.conditions()["Blocked"] == "ImagePullBackOff"
+
+
+def test_between_two_tries_of_the_kubelet_the_words_of_the_last_one_stay() -> None:
+    world = started(Worker=2)
+    for _ in range(3):
+        waits(world, 1, "ErrImagePull", MISSING)
+        world.settle()
+        waits(world, 1, "ImagePullBackOff", 'Back-off pulling image "train:2"')
+        world.settle()
+
+    assert told(world) == ("ImagePullBackOff", f"worker-1: {MISSING}")
+    assert [event.reason for event in world.events].count("ImagePullBackOff") == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("InvalidImageName", 'Failed to apply default image tag "Train::2": invalid reference format'),
+        ("ErrImageNeverPull", 'Container image "train:2" is not present with pull policy of Never'),
+        ("CreateContainerConfigError", 'configmap "settings" not found'),
+        ("CreateContainerConfigError", 'secret "key" not found'),
+        ("RunContainerError", "failed to create shim task"),
+    ],
+)
+def test_what_a_kubelet_can_not_start_stops_the_gang_in_its_words(reason: str, message: str) -> None:
+    world = started(Worker=1)
+    waits(world, 0, reason, message)
+    world.settle()
+
+    assert told(world) == (reason, f"worker-0: {message}")
+    assert world.status.obstacle is not None
+
+
+def test_different_troubles_are_told_together_the_most_frequent_first() -> None:
+    world = started(Worker=4)
+    waits(world, 0, "CreateContainerConfigError", 'configmap "settings" not found')
+    for index in (1, 2):
+        waits(world, index, "ErrImagePull", MISSING)
+    world.settle()
+
+    assert told(world) == (
+        "ImagePullBackOff",
+        f"2 of 4 workers: {MISSING}; also worker-0: CreateContainerConfigError",
+    )
+
+
+def test_an_init_container_that_can_not_start_is_named() -> None:
+    world = started(Worker=1)
+    waiting = {"waiting": {"reason": "ErrImagePull", "message": "no such host"}}
+    container = {"name": "tensorflow", "state": {"waiting": {"reason": "PodInitializing"}}}
+    reports(
+        world, 0, {"initContainerStatuses": [{"name": "fetch", "state": waiting}], "containerStatuses": [container]}
+    )
+    world.settle()
+
+    assert told(world) == ("ImagePullBackOff", "worker-0: init container fetch: no such host")
+
+
+def test_a_volume_that_its_node_does_not_get_ready_is_told_after_a_minute_with_where_to_look() -> None:
+    world = started(Worker=1)
+    waits(world, 0, "ContainerCreating")
+    world.pods["dist-worker-0"]["status"]["conditions"] = [unready("PodReadyToStartContainers")]
+    step = world.settle()
+    assert told(world) == ("", "")
+    assert step.wake_at == START + dt.timedelta(seconds=60)
+
+    world.pass_time(60)
+    world.settle()
+    assert told(world) == (
+        "PodNotPrepared",
+        (
+            "worker-0: node node-a has not got its volumes and its network ready; "
+            "kubectl -n n1 describe pod dist-worker-0 shows why"
+        ),
+    )
+    assert world.status.obstacle is not None
+
+
+def test_a_process_node_says_itself_which_volume_it_lacks() -> None:
+    world = started(Worker=1)
+    waits(world, 0, "ContainerCreating", 'MountVolume.SetUp failed for volume "d" : secret "s" not found')
+    world.settle()
+
+    assert told(world)[0] == "PodNotPrepared"
+    assert told(world)[1].endswith('secret "s" not found')
+
+
+def test_once_it_runs_nothing_is_left_of_it() -> None:
+    world = started(Worker=1)
+    waits(world, 0, "ErrImagePull", MISSING)
+    world.settle()
+    world.run("dist-worker-0")
+    world.settle()
+
+    assert told(world) == ("", "")
+    assert world.status.obstacle is None
+    assert "Blocked" not in world.conditions()
+
+
+def test_a_gang_has_five_minutes_to_start_and_one_to_be_made() -> None:
+    settings = Settings()
+
+    assert patience_for(Obstacle(since=START, reason="ImagePullBackOff", message=""), settings) == 300
+    assert patience_for(Obstacle(since=START, reason="Refused", message=""), settings) == 60
+
+
+# --------------------------------------------------------------------------------------------- what only takes its time
+
+
+def test_the_slow_pull_of_an_image_costs_nothing_and_is_told_after_five_minutes() -> None:
+    world = started(Worker=2)
+    for index in (0, 1):
+        waits(world, index, "ContainerCreating")
+    step = world.settle()
+    assert step.wake_at == START + dt.timedelta(minutes=5)
+
+    world.pass_time(300)
+    world.settle()
+    assert world.status.obstacle is None
+    assert world.conditions()["Stalled"] == "ContainerCreating"
+    assert told(world) == (
+        "ContainerCreating",
+        (
+            "all 2 workers: its image is being pulled, or its volumes mounted, on node-a; "
+            "kubectl -n n1 describe pod dist-worker-0 shows why"
+        ),
+    )
+
+
+def test_a_program_that_ends_again_and_again_is_told_with_its_last_words_and_keeps_its_places() -> None:
+    world = started("OnFailure", Worker=1)
+    last = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "step 3\nstep 4\n"}}
+    waits(world, 0, "CrashLoopBackOff", "back-off 40s restarting failed container", lastState=last, restartCount=4)
+    world.settle()
+
+    assert told(world) == ("CrashLoopBackOff", "worker-0: exit code 137 (OOMKilled), after 4 restarts: step 4")
+    assert world.status.obstacle is None
+
+
+def test_an_init_container_that_runs_for_long_is_told() -> None:
+    world = started(Worker=1)
+    init = {"name": "fetch", "ready": False, "state": {"running": {"startedAt": timestamp(START)}}}
+    main = {"name": "tensorflow", "state": {"waiting": {"reason": "PodInitializing"}}}
+    reports(
+        world,
+        0,
+        {"conditions": [unready("Initialized")], "initContainerStatuses": [init], "containerStatuses": [main]},
+    )
+    world.settle()
+    world.pass_time(300)
+    world.settle()
+
+    assert told(world) == ("PodInitializing", "worker-0: its init container fetch has run since 2026-11-21T10:00:00Z")
+    assert world.status.obstacle is None
+
+
+def test_a_replica_that_runs_and_is_not_ready_for_long_is_told_and_left_alone() -> None:
+    world = started(Worker=1)
+    running = {"name": "tensorflow", "ready": False, "state": {"running": {"startedAt": timestamp(START)}}}
+    ready = unready("Ready", reason="ContainersNotReady", message="containers with unready status: [tensorflow]")
+    reports(world, 0, {"phase": "Running", "conditions": [ready], "containerStatuses": [running]})
+    world.settle()
+    world.pass_time(300)
+    world.settle()
+
+    assert told(world) == (
+        "NotReady",
+        (
+            "worker-0: it runs, but has not been ready since 2026-11-21T10:00:00Z: "
+            "containers with unready status: [tensorflow]"
+        ),
+    )
+    assert world.status.obstacle is None
+    assert world.tarragon["state"] == "Running"
+
+
+def test_a_sidecar_without_its_image_is_told_and_stops_nobody_who_trains() -> None:
+    world = started(Worker=1)
+    running = {"name": "tensorflow", "ready": True, "state": {"running": {"startedAt": timestamp(START)}}}
+    proxy = {"name": "proxy", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}}
+    reports(world, 0, {"phase": "Running", "containerStatuses": [running, proxy]})
+    world.settle()
+
+    assert told(world) == ("CrashLoopBackOff", "worker-0: container proxy: back-off")
+    assert world.status.obstacle is None
+
+
+def test_scheduling_gates_are_told_as_they_are() -> None:
+    world = started(Worker=1)
+    del world.pods["dist-worker-0"]["spec"]["nodeName"]
+    gated = unready("PodScheduled", reason="SchedulingGated", message="Scheduling is blocked due to non-empty gates")
+    reports(world, 0, {"conditions": [gated]})
+    world.settle()
+
+    assert told(world) == ("SchedulingGated", "worker-0: Scheduling is blocked due to non-empty gates")
+    assert world.status.obstacle is None
+
+
+def test_a_pod_of_another_scheduler_that_is_not_there_is_told() -> None:
+    job = manifest({"Worker": 1})
+    job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["schedulerName"] = "volcano"
+    world = World(job)
+    world.settle()
+    world.pass_time(300)
+    world.settle()
+
+    assert told(world) == ("NotScheduled", "worker-0: no scheduler has looked at it; is volcano at work?")
+
+
+def test_a_pod_that_does_not_go_keeps_its_successor_from_coming_and_is_told() -> None:
+    world = started(Worker=1)
+    world.run()
+    world.delete_pod("dist-worker-0")
+    for _ in range(3):
+        world.step()
+    world.pass_time(90)
+    world.step()
+
+    assert told(world) == (
+        "PodNotGone",
+        (
+            "worker-0: the earlier pod dist-worker-0 on node node-a was to be gone at 2026-11-21T10:00:30Z; "
+            "is its node lost?"
+        ),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ what outlives the pod
+
+
+def test_a_job_whose_time_was_over_before_it_got_its_image_says_so_ever_after() -> None:
+    world = started(run_policy={"activeDeadlineSeconds": 100}, Worker=2)
+    waits(world, 1, "ErrImagePull", MISSING)
+    world.settle()
+    world.pass_time(100)
+    world.settle()
+
+    failure = world.status.first_failure
+    assert failure is not None
+    assert (str(failure.replica), failure.exit_code, failure.reason) == ("worker-1", None, "ImagePullBackOff")
+    assert failure.message == MISSING
+    assert told(world) == (
+        "DeadlineExceeded",
+        f"it ran longer than its activeDeadlineSeconds of 100; worker-1: ImagePullBackOff: {MISSING}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "word", "message"),
+    [
+        (137, "OOMKilled", "OOMKilled", "worker-0: exit code 137: step 9"),
+        (1, "Error", "Error", "worker-0: exit code 1: step 9"),
+    ],
+)
+def test_the_first_failure_is_the_reason_of_a_failed_job(code: int, reason: str, word: str, message: str) -> None:
+    world = started(Worker=1)
+    world.exit("dist-worker-0", code, message="step 8\nstep 9\n", reason=reason)
+    world.settle()
+
+    assert told(world) == (word, message)
+
+
+def test_a_failed_init_container_is_the_reason_with_its_last_line() -> None:
+    world = started(Worker=1)
+    ended = {"terminated": {"exitCode": 6, "reason": "Error", "message": "resolving\nno route to host"}}
+    reports(world, 0, {"phase": "Failed", "initContainerStatuses": [{"name": "fetch", "state": ended}]})
+    world.settle()
+
+    assert told(world) == ("Error", "worker-0: exit code 6: no route to host")
+    assert world.status.first_failure is not None
+    assert world.status.first_failure.message.startswith("init container fetch: resolving")
+
+
+def test_a_pod_that_is_evicted_for_its_own_limit_says_evicted_whatever_its_container_says() -> None:
+    world = started(Worker=1)
+    words = "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi."
+    killed = {"name": "tensorflow", "state": {"terminated": {"exitCode": 137, "reason": "Error"}}}
+    reports(world, 0, {"phase": "Failed", "reason": "Evicted", "message": words, "containerStatuses": [killed]})
+    world.settle()
+
+    assert told(world) == ("Evicted", f"worker-0: exit code 137: {words}")
+
+
+def test_init_containers_keep_their_last_words_too() -> None:
+    job = manifest({"Worker": 1})
+    spec = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    spec["initContainers"] = [{"name": "fetch", "image": "curl"}]
+    world = World(job)
+    world.settle()
+    world.admit()
+    world.settle()
+
+    [init] = world.pods["dist-worker-0"]["spec"]["initContainers"]
+    assert init["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
+# -------------------------------------------------------------------------------------------------------- single pods
+
+
+def pod(status: dict[str, Any]) -> Pod:
+    metadata = {"name": "p", "namespace": "n", "creationTimestamp": timestamp(START)}
+    spec = {"nodeName": "n-1", "containers": [{"name": "tensorflow"}]}
+    return decode(encode({"metadata": metadata, "spec": spec, "status": status}), KeptPod)
+
+
+def test_a_kubelet_that_says_nothing_is_told_and_is_no_hindrance() -> None:
+    found = stall(pod({"phase": "Pending"}), "tensorflow")
+
+    assert found is not None
+    assert (found.reason, found.at) == ("PodNotTaken", START + dt.timedelta(minutes=5))
+    assert not hinders(pod({"phase": "Pending"}), "tensorflow", START + dt.timedelta(days=1))
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_nothing_stops_what_has_ended(phase: str) -> None:
+    assert stall(pod({"phase": phase}), "tensorflow") is None
