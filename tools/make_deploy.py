@@ -15,7 +15,6 @@ from typing import Any
 import yaml
 
 from tarragon.frameworks.catalog import FRAMEWORKS
-from tarragon.frameworks.tensorflow.crd import VERSIONS
 from tarragon.frameworks.tensorflow.fields import Spec
 from tarragon.operator.permissions import Permission, Scope, permissions
 
@@ -144,17 +143,23 @@ def cel_component() -> str:
     """A patch of each version by its place: kustomize knows no keys of the lists in a CRD."""
     rules = [{"rule": rule, "message": message} for rule, message in CEL_RULES.items()]
     place = "schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
-    patch = [
-        {"op": "add", "path": f"/spec/versions/{number}/{place}", "value": rules} for number in range(len(VERSIONS))
-    ]
     component = {
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
         "kind": "Component",
         "patches": [
             {
-                "target": {"kind": "CustomResourceDefinition", "name": "tfjobs.kubeflow.org"},
-                "patch": yaml.dump(patch, Dumper=_Plain, sort_keys=False, width=160),
+                "target": {"kind": "CustomResourceDefinition", "name": crd["metadata"]["name"]},
+                "patch": yaml.dump(
+                    [
+                        {"op": "add", "path": f"/spec/versions/{number}/{place}", "value": rules}
+                        for number in range(len(crd["spec"]["versions"]))
+                    ],
+                    Dumper=_Plain,
+                    sort_keys=False,
+                    width=160,
+                ),
             }
+            for crd in (framework.crd() for framework in FRAMEWORKS)
         ],
     }
     why = "# Rules that the API server checks itself. Kubernetes 1.25 or newer: older ones refuse the CRD with them.\n"

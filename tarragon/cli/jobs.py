@@ -14,7 +14,7 @@ from tarragon.cli.target import Looker, is_store
 from tarragon.cli.words import listed
 from tarragon.cluster.errors import NotFound
 from tarragon.cluster.port import Selection
-from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.catalog import FRAMEWORKS, kinds
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.encoding import read_status
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
@@ -39,10 +39,9 @@ class NotInstalled(TarragonError):
     """The cluster knows none of our kinds."""
 
     def __init__(self) -> None:
-        kinds = [framework.kind for framework in FRAMEWORKS]
-        verb = "kind {} is" if len(kinds) == 1 else "kinds {} are"
+        verb = "kind {} is" if len(kinds()) == 1 else "kinds {} are"
         super().__init__(
-            f"the {verb.format(listed(kinds))} not installed here",
+            f"the {verb.format(listed(kinds()))} not installed here",
             remedy="kubectl apply -k deploy (in tarragon's folder) installs it; it takes a cluster administrator",
         )
 
@@ -94,8 +93,10 @@ class Known:
 
     @property
     def name(self) -> str:
-        """As every command takes it."""
-        return f"{self.framework.kind.lower()}/{self.key.name}"
+        """As every command takes it: with the group where another kind is called alike, and comes first."""
+        kind, full, *_ = spellings(self.framework)
+        is_first = next(each for each in FRAMEWORKS if kind in spellings(each)) is self.framework
+        return f"{kind if is_first else full}/{self.key.name}"
 
     @property
     def selector(self) -> str:
@@ -116,14 +117,15 @@ def parse(text: str) -> JobName:
         return JobName(FRAMEWORKS, name)
     matching = [framework for framework in FRAMEWORKS if kind.lower() in spellings(framework)]
     if not matching:
-        known = ", ".join(framework.kind.lower() for framework in FRAMEWORKS)
+        known = ", ".join(map(str.lower, kinds()))
         raise NoSuchJob(f"there is no kind of job called {kind}", remedy=f"write one of {known}, or the name alone")
     return JobName(matching, name)
 
 
 def spellings(framework: Framework) -> Sequence[str]:
-    """As kubectl takes a kind: `tfjob`, `tfjobs`, `tfjobs.kubeflow.org`."""
-    return framework.kind.lower(), framework.resource.plural, framework.resource.full_name
+    """As kubectl takes a kind: `tfjob`, `tfjob.kubeflow.org`, `tfjobs`, `tfjobs.kubeflow.org`."""
+    kind, resource = framework.kind.lower(), framework.resource
+    return kind, f"{kind}.{resource.group}", resource.plural, resource.full_name
 
 
 def known(framework: Framework, found: CustomObject) -> Known:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Framework
-from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.meta import Json
 from tarragon.kube.reader import described, nearest
 
-FRAMEWORKS: tuple[Framework, ...] = (TENSORFLOW,)
+FRAMEWORKS: tuple[Framework, ...] = (TENSORFLOW, MLKUBE)
+"""Where two are called alike, the first one is meant by whoever names no group."""
 
 
 def framework_of(api_version: Json, kind: Json) -> Framework | None:
-    """None for an object that is no job. Kinds are compared in any capitals: mlkube.io wrote TfJob."""
+    """None for an object that is no job. Kinds are compared in any capitals: two of them differ in nothing else."""
     if not isinstance(api_version, str) or not isinstance(kind, str):
         return None
     group = api_version.partition("/")[0]
@@ -29,7 +30,7 @@ def misspelled(api_version: Json, kind: Json) -> Problem | None:
     framework = framework_of(api_version, kind)
     if framework is not None:
         return _wrong_version(framework, str(api_version)) or _wrong_capitals(framework, str(api_version), kind)
-    meant = nearest(kind, [framework.kind for framework in FRAMEWORKS])
+    meant = kind if any(kind == framework.kind for framework in FRAMEWORKS) else nearest(kind, kinds())
     if meant is None:
         return None
     of_kind = next(framework for framework in FRAMEWORKS if framework.kind == meant)
@@ -38,6 +39,14 @@ def misspelled(api_version: Json, kind: Json) -> Problem | None:
             "apiVersion", f"no {meant} has {described(api_version)}", f"write {of_kind.resource.api_version}"
         )
     return Problem("kind", f"unknown kind {kind}", f"did you mean {meant}?")
+
+
+def kinds() -> list[str]:
+    """What a user may write, in whatever capitals: each once."""
+    found: dict[str, str] = {}
+    for framework in FRAMEWORKS:
+        found.setdefault(framework.kind.lower(), framework.kind)
+    return list(found.values())
 
 
 def _wrong_version(framework: Framework, api_version: str) -> Problem | None:
@@ -52,10 +61,12 @@ def _wrong_version(framework: Framework, api_version: str) -> Problem | None:
 
 
 def _wrong_capitals(framework: Framework, api_version: str, kind: str) -> Problem | None:
-    """Only within our own group: what mlkube.io called TfJob was called so."""
-    if kind == framework.kind or api_version.partition("/")[0] != framework.resource.group:
+    """What mlkube.io called TfJob was called so, and TFJob everywhere else."""
+    if kind == framework.kind:
         return None
-    return Problem("kind", f"unknown kind {kind}", f"did you mean {framework.kind}?")
+    is_anothers = any(kind == each.kind for each in FRAMEWORKS)
+    fault = f"no {kind} has the version {api_version}" if is_anothers else f"unknown kind {kind}"
+    return Problem("kind", fault, f"did you mean {framework.kind}?")
 
 
 def _groups(framework: Framework) -> set[str]:

@@ -90,6 +90,8 @@ class Dialect:
     mark."""
     rules: Sequence[Rule] = ()
     """Validation that only this generation has."""
+    has_cluster_ips: bool = False
+    """Whether its services have an address of their own; all later ones are headless."""
     port_name: str = ""
     """What it calls the port of the replicas, if not as its framework does."""
     condition_reason: Callable[[str], str]
@@ -139,3 +141,5 @@ class Framework:
     start_order: Sequence[ReplicaType]
     crd: Callable[[], dict[str, Json]]
     """The CustomResourceDefinition of the kind."""
+    is_optional: bool = False
+    """Whether a cluster that does not have the kind is as good as any."""

@@ -13,7 +13,7 @@ from tarragon.base.clock import Clock
 from tarragon.cluster.errors import Forbidden, NotFound
 from tarragon.cluster.joined import joined
 from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.reflector import Cache, Index, Live
+from tarragon.cluster.reflector import Cache, Index, Live, Trouble
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import (
     NODES,
@@ -117,6 +117,7 @@ class World:
         self._claims: Live[PersistentVolumeClaim] = copy(PERSISTENT_VOLUME_CLAIMS.reading(PersistentVolumeClaim))
         self._volumes: Live[PersistentVolume] = copy(PERSISTENT_VOLUMES)
         self._classes: Live[StorageClass] = copy(STORAGE_CLASSES)
+        self._kinds_tried = [_Tried(self.jobs[framework.kind]) for framework in frameworks if framework.is_optional]
         self._tried = [_Tried(cache) for cache in (self.nodes, *self.optional)]
         self.settings = settings
         self.refusals = Refusals()
@@ -127,12 +128,18 @@ class World:
     @property
     def caches(self) -> Sequence[Live[Json]]:
         """Those to run. Of nodes nothing is asked where only some namespaces' pods are seen."""
-        return [*self._necessary, *([] if self.settings.namespaces else [self.nodes, *self.optional])]
+        kinds = [tried.cache for tried in self._kinds_tried]
+        return [*self._necessary, *kinds, *([] if self.settings.namespaces else [self.nodes, *self.optional])]
 
     @property
     def optional(self) -> Sequence[Live[Json]]:
         """Of volumes: who may not read them leaves more to kube-scheduler."""
         return [self._claims, self._volumes, self._classes]
+
+    def is_to_be_expected(self, trouble: Trouble) -> bool:
+        """A kind that a cluster may do without is not installed."""
+        may_lack = {tried.cache.resource.full_name for tried in self._kinds_tried}
+        return trouble.resource in may_lack and isinstance(trouble.error, NotFound)
 
     @property
     def storage(self) -> Storage:
@@ -142,17 +149,14 @@ class World:
     def missing(self) -> Sequence[str]:
         """Kinds that are still to be listed. Nothing may be decided before: a pod not seen yet would be made again."""
         missing = [cache for cache in self._necessary if not cache.is_synced]
-        if not self.settings.namespaces:
-            missing += [tried.cache for tried in self._tried if not tried.is_over]
+        missing += [tried.cache for tried in self._to_try if not tried.is_over]
         return [cache.resource.full_name for cache in missing]
 
     async def synced(self) -> None:
         """Return when nothing is `missing`."""
         for cache in self._necessary:
             await cache.synced()
-        if self.settings.namespaces:
-            return
-        for tried in self._tried:
+        for tried in self._to_try:
             await tried.over()
 
     @property
@@ -174,7 +178,13 @@ class World:
 
     @property
     def _necessary(self) -> Sequence[Live[Json]]:
-        return [*self.jobs.values(), self.pods, self.services]
+        kinds = [kind for kind, framework in self.frameworks.items() if not framework.is_optional]
+        return [*(self.jobs[kind] for kind in kinds), self.pods, self.services]
+
+    @property
+    def _to_try(self) -> Sequence[_Tried]:
+        """A kind that is installed, or allowed, later than the operator is looked after from then on."""
+        return [*self._kinds_tried, *([] if self.settings.namespaces else self._tried)]
 
     def observe(self, kind: str, key: Key) -> Observed | None:
         """One job with everything of its, or None when it is gone."""

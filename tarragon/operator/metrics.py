@@ -205,7 +205,8 @@ class Metrics:
     # Jobs
 
     def _trouble(self, trouble: Trouble) -> None:
-        self._troubles.labels(trouble.resource).inc()
+        if self._world is None or not self._world.is_to_be_expected(trouble):
+            self._troubles.labels(trouble.resource).inc()
 
     def _job_changed(self, kind: str, _: Key, old: CustomObject | None, new: CustomObject | None) -> None:
         before, after = _told(old), _told(new)

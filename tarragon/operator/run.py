@@ -94,7 +94,7 @@ class Operator:
 
     async def follow(self) -> None:
         """Keep the caches up to date, for ever. Decides and writes nothing."""
-        troubles = Troubles(self._clock)
+        troubles = Troubles(self._clock, self._world.is_to_be_expected)
         async with asyncio.TaskGroup() as tasks:
             for cache in self._world.caches:
                 cache.on_trouble(troubles.tell)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import structlog
 
 from tarragon.base.clock import Clock
@@ -15,11 +17,21 @@ log = structlog.get_logger(__name__)
 
 
 class Troubles:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, is_to_be_expected: Callable[[Trouble], bool] = lambda _: False) -> None:
+        """What is to be expected is told once, as no warning."""
         self._clock = clock
         self._told: dict[tuple[str, str], float] = {}
+        self._is_to_be_expected = is_to_be_expected
+        self._expected: set[str] = set()
 
     def tell(self, trouble: Trouble) -> None:
+        if not self._is_to_be_expected(trouble):
+            self._tell(trouble)
+        elif trouble.resource not in self._expected:
+            self._expected.add(trouble.resource)
+            log.info("not installed here; its jobs are kept as soon as it is", kind=trouble.resource)
+
+    def _tell(self, trouble: Trouble) -> None:
         now = self._clock.monotonic()
         self._told = {what: at for what, at in self._told.items() if now - at < AGAIN_SECONDS}
         what = trouble.resource, str(trouble.error)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
-from tarragon.frameworks.catalog import FRAMEWORKS, framework_of, misspelled
+from tarragon.frameworks.catalog import framework_of, kinds, misspelled
 from tarragon.frameworks.plugin import Framework, Manifest
 from tarragon.kube.meta import Json
 from tarragon.kube.reader import Notes, Reader, described, suggestion
@@ -55,8 +55,7 @@ def read_manifest(text: str) -> Documents:
     parsed, problems = read_yaml(text)
     found = [document for source in parsed for document in _objects(source, problems)]
     if not found and not problems:
-        kinds = " or a ".join(framework.kind for framework in FRAMEWORKS)
-        problems.append(Problem("", "the manifest is empty", f"write a {kinds} into it"))
+        problems.append(Problem("", "the manifest is empty", f"write a {' or a '.join(kinds())} into it"))
     problems += _twins(found)
     return Documents(
         jobs=tuple(document for document in found if document.framework is not None),
@@ -71,7 +70,7 @@ def only_job(documents: Documents) -> Document | Problem:
         case [job]:
             return job
         case []:
-            return Problem("", "there is no job in the manifest", f"add a {FRAMEWORKS[0].kind}")
+            return Problem("", "there is no job in the manifest", f"add a {kinds()[0]}")
         case jobs:
             names = ", ".join(f"{job.name} in line {job.source.line_of(job.root)}" for job in jobs)
             return Problem("", f"there are {len(jobs)} jobs in the manifest: {names}", "leave one of them")
@@ -123,7 +122,7 @@ def _faults(document: Document) -> Iterator[Problem]:
 def _companion_faults(reader: Reader) -> Iterator[Problem]:
     kind, version = reader.value["kind"], reader.value["apiVersion"]
     if kind not in COMPANIONS:
-        known = [*(framework.kind for framework in FRAMEWORKS), *COMPANIONS]
+        known = [*kinds(), *COMPANIONS]
         remedy = suggestion(kind, known) or f"beside a job there may be {', '.join(COMPANIONS)}"
         yield Problem("kind", f"{kind} is neither a job nor anything that travels with one", remedy)
     elif version != "v1":

@@ -140,7 +140,7 @@ def test_a_viewer_is_told_what_a_viewer_cannot_do_and_who_can_change_it() -> Non
 
     findings = list(user_findings(answers))
 
-    assert [finding.level for finding in findings] == ["error", "ok", "ok", "ok"]
+    assert [finding.level for finding in findings] == ["error", "warning", "ok", "ok", "ok"]
     assert findings[0].text.startswith("may not create and delete tfjobs.kubeflow.org, only get, list and watch")
     assert "edit" in findings[0].remedy
 

@@ -143,7 +143,8 @@ def test_the_components_fit_onto_the_installation(tmp_path: Path) -> None:
     objects = rendered(tmp_path / "mine")
 
     assert {"PodDisruptionBudget", "NetworkPolicy", "Deployment"} <= {each["kind"] for each in objects}
-    (crd,) = [each for each in objects if each["kind"] == "CustomResourceDefinition"]
-    for version in crd["spec"]["versions"]:
+    crds = [each for each in objects if each["kind"] == "CustomResourceDefinition"]
+    assert {crd["metadata"]["name"] for crd in crds} == {"tfjobs.kubeflow.org", "tfjobs.mlkube.io"}
+    for version in (version for crd in crds for version in crd["spec"]["versions"]):
         spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
         assert [rule["message"] for rule in spec["x-kubernetes-validations"]]

@@ -42,7 +42,7 @@ def test_some_namespaces_are_asked_about_one_by_one_and_never_about_nodes() -> N
 
 
 def test_a_question_is_put_as_the_server_understands_it() -> None:
-    (question,) = [
+    question, _ = [
         each for each in questions([], "h") if each.permission.resource == "tfjobs/status" and each.verb == "patch"
     ]
 

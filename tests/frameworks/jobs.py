@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from tarragon.frameworks.catalog import framework_of
 from tarragon.frameworks.plugin import Dialect
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import TrainingJob
@@ -45,7 +46,8 @@ def worker(**fields: Any) -> dict[str, Any]:
 
 
 def taken(manifest: Any) -> Intake:
-    return intake(TENSORFLOW, manifest)
+    fields = manifest if isinstance(manifest, dict) else {}
+    return intake(framework_of(fields.get("apiVersion"), fields.get("kind")) or TENSORFLOW, manifest)
 
 
 def job_of(manifest: Any) -> TrainingJob:

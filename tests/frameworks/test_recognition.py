@@ -131,10 +131,10 @@ def test_the_list_decides_also_when_the_api_server_serves_it_as_v1() -> None:
 
 
 def test_the_catalog_finds_the_framework_of_every_generation() -> None:
-    (tensorflow,) = FRAMEWORKS
+    tensorflow, mlkube = FRAMEWORKS
 
     assert framework_of("kubeflow.org/v1", "TFJob") is tensorflow
-    assert framework_of("mlkube.io/v1beta1", "TfJob") is tensorflow
+    assert framework_of("mlkube.io/v1beta1", "TfJob") is mlkube
     assert framework_of("v1", "Pod") is None
     assert framework_of(None, 3) is None
 
@@ -147,6 +147,12 @@ def test_the_catalog_finds_the_framework_of_every_generation() -> None:
         ("kubeflow.org/v1", "TFjob", "kind: unknown kind TFjob; did you mean TFJob?"),
         ("kubeflow.org/v1", "TFJobs", "kind: unknown kind TFJobs; did you mean TFJob?"),
         ("kubeflow.org/v3", "TFJob", "apiVersion: no TFJob has the version kubeflow.org/v3; write kubeflow.org/v1"),
+        ("mlkube.io/v1beta1", "TfJob", "None"),
+        ("mlkube.io/v1beta1", "TFJob", "kind: no TFJob has the version mlkube.io/v1beta1; did you mean TfJob?"),
+        ("kubeflow.org/v1", "TfJob", "kind: no TfJob has the version kubeflow.org/v1; did you mean TFJob?"),
+        ("mlkube.io/v1", "TfJob", "apiVersion: no TfJob has the version mlkube.io/v1; write mlkube.io/v1beta1"),
+        ("mlkube/v1beta1", "TfJob", 'apiVersion: no TfJob has the text "mlkube/v1beta1"; write mlkube.io/v1beta1'),
+        ("kubeflow/v1", "tfjob", 'apiVersion: no TFJob has the text "kubeflow/v1"; write kubeflow.org/v1'),
         ("batch/v1", "TFJob", 'apiVersion: no TFJob has the text "batch/v1"; write kubeflow.org/v1'),
     ],
 )

@@ -112,8 +112,7 @@ class Scheduler:
 async def a_scheduler(stage: Stage, clock: Clock | None = None) -> AsyncIterator[Scheduler]:
     scheduler = Scheduler(stage, clock or stage.world.clock)
     tasks = [asyncio.create_task(cache.run()) for cache in scheduler.seen.caches]
-    for cache in scheduler.seen.caches:
-        await cache.synced()
+    await scheduler.seen.synced()
     try:
         yield scheduler
     finally:

@@ -16,6 +16,9 @@ _KUBEFLOW = ".status.conditions[-1:].type"
 
 
 def missing(framework: Framework) -> Finding:
+    if framework.is_optional:
+        text = f"{framework.resource.full_name} is not installed here: only jobs of {_ages(framework)} need it"
+        return Finding("ok", framework.kind, text)
     return Finding(
         "error", framework.kind, "the kind is not installed here", f"{APPLY} installs it; that takes an administrator"
     )
@@ -41,6 +44,11 @@ def compared(framework: Framework, found: JsonObject) -> Finding:
         return Finding("ok", kind, f"Tarragon's, as this version has it: {', '.join(have)}")
     text = f"of another version of Tarragon, or changed by hand: {listed(differing, most=3)}"
     return Finding("warning", kind, text, f"{APPLY} makes it this version's")
+
+
+def _ages(framework: Framework) -> str:
+    """`mlkube.io/v1beta1`."""
+    return listed([dialect.api_version for dialect in framework.dialects])
 
 
 def _not_served(found: JsonObject) -> str:

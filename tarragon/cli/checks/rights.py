@@ -29,6 +29,9 @@ USER = (
 )
 """What the command line asks for; the reasons are the commands that do without nothing of it."""
 
+_NEEDED = frozenset(framework.resource.group for framework in FRAMEWORKS if not framework.is_optional)
+"""Groups of the kinds that nobody trains without."""
+
 Answers = Mapping[Question, bool]
 
 
@@ -49,7 +52,7 @@ def user_findings(answers: Answers) -> Iterator[Finding]:
             yield Finding("ok", "you", f"may {listed(allowed)} {kind}")
             continue
         may = f", only {listed(allowed)}" if allowed else ""
-        is_job = permission.group != ""
+        is_job = permission.group in _NEEDED
         text = f"may not {listed(refused)} {kind}{may}: needed by {listed(permission.reason.split())}"
         makes_impossible = is_job and set(refused) - {"delete"}
         yield Finding("error" if makes_impossible else "warning", "you", text, _BIND)

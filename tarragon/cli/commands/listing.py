@@ -89,7 +89,7 @@ async def _list(wanted: Wanted, clock: Clock) -> None:
 async def _watch(wanted: Wanted, clock: Clock) -> None:
     """Rows as they change, the header once. Ends with Ctrl-C, or with the cluster."""
     changes: asyncio.Queue[Change | ApiError] = asyncio.Queue()
-    rows: dict[Key, Sequence[str]] = {}
+    rows: dict[tuple[str, Key], Sequence[str]] = {}
     async with wanted.where.watching() as cluster:
         # Whoever may not list, or finds no kind, hears it now, not never.
         await all_jobs(cluster, wanted.selection)
@@ -116,13 +116,13 @@ def _tell(where: Target, error: ApiError) -> None:
     click.echo(f"{where.name} does not answer ({error.what}); trying again.", err=True)
 
 
-def _show_change(wanted: Wanted, change: Change, clock: Clock, rows: dict[Key, Sequence[str]]) -> None:
+def _show_change(wanted: Wanted, change: Change, clock: Clock, rows: dict[tuple[str, Key], Sequence[str]]) -> None:
     header, job = wanted.header, change.job
-    cells, before = wanted.row(job, clock), rows.pop(job.key, ())
+    cells, before = wanted.row(job, clock), rows.pop((job.framework.kind, job.key), ())
     if change.is_deletion:
         show([least(header), deleted(cells, header)], wanted.settings, shown=1)
         return
-    rows[job.key] = cells
+    rows[job.framework.kind, job.key] = cells
     age = header.index("AGE")
     if [*cells[:age], *cells[age + 1 :]] != [*before[:age], *before[age + 1 :]]:
         show([least(header), cells], wanted.settings, shown=1)

@@ -1,44 +1,52 @@
-"""The CustomResourceDefinition of TFJob: every version served with the same schema, so that none needs conversion."""
+"""CustomResourceDefinitions: every version served with the same schema, so that none needs conversion."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from tarragon.frameworks.tensorflow.fields import GROUP, KIND
 from tarragon.frameworks.tensorflow.schema import schema
 from tarragon.kube.meta import Json
 
 VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha2", "v1alpha1")
-"""The first one is stored."""
+"""Of TFJob. The first one is stored."""
 
 TARRAGON = ".status.tarragon"
 
 
 def crd() -> dict[str, Json]:
+    """Of TFJob."""
+    return definition(GROUP, KIND, VERSIONS)
+
+
+def definition(group: str, kind: str, versions: Sequence[str]) -> dict[str, Json]:
+    """Of a kind whose plural is `tfjobs`; the first version is stored."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"tfjobs.{GROUP}"},
+        "metadata": {"name": f"tfjobs.{group}"},
         "spec": {
-            "group": GROUP,
+            "group": group,
             "scope": "Namespaced",
             "names": {
-                "kind": KIND,
-                "listKind": f"{KIND}List",
+                "kind": kind,
+                "listKind": f"{kind}List",
                 "plural": "tfjobs",
                 "singular": "tfjob",
                 "categories": ["all"],
             },
             "conversion": {"strategy": "None"},
-            "versions": [_version(name) for name in VERSIONS],
+            "versions": [_version(name, is_stored=name == versions[0]) for name in versions],
         },
     }
 
 
-def _version(name: str) -> dict[str, Json]:
+def _version(name: str, *, is_stored: bool) -> dict[str, Json]:
     """A path into `status.replicaStatuses` would make every write of a list-shaped status fail, deletes included."""
     return {
         "name": name,
         "served": True,
-        "storage": name == VERSIONS[0],
+        "storage": is_stored,
         "schema": {"openAPIV3Schema": schema()},
         "subresources": {
             "status": {},

@@ -1,12 +1,14 @@
-"""TFJob as one value: everything the rest of the program knows of TensorFlow."""
+"""TFJob, and the TfJob that it came from, as values: everything the rest of the program knows of TensorFlow."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from tarragon.frameworks.plugin import Framework
 from tarragon.frameworks.tensorflow import (
     default_server,
     dragon,
-    older,
+    mlkube,
     v1,
     v1_flat,
     v1alpha1,
@@ -14,7 +16,7 @@ from tarragon.frameworks.tensorflow import (
     v1beta1,
     v1beta2,
 )
-from tarragon.frameworks.tensorflow.crd import crd
+from tarragon.frameworks.tensorflow.crd import crd, definition
 from tarragon.frameworks.tensorflow.fields import GROUP, KIND, MAIN_CONTAINER, PORT_NAME
 from tarragon.frameworks.tensorflow.rules import CAUTIONS, RULES
 from tarragon.frameworks.tensorflow.verdict import judge
@@ -35,7 +37,6 @@ TENSORFLOW = Framework(
         v1beta1.DIALECT,
         v1alpha2.DIALECT,
         v1alpha1.DIALECT,
-        *older.DIALECTS,
         v1.DIALECT,
     ),
     rules=RULES,
@@ -55,3 +56,15 @@ TENSORFLOW = Framework(
     ),
     crd=crd,
 )
+
+MLKUBE = replace(
+    TENSORFLOW,
+    kind=mlkube.KIND,
+    resource=Resource(
+        group=mlkube.GROUP, version=mlkube.VERSION, plural="tfjobs", kind=mlkube.KIND, model=CustomObject
+    ),
+    dialects=(mlkube.DIALECT,),
+    crd=lambda: definition(mlkube.GROUP, mlkube.KIND, (mlkube.VERSION,)),
+    is_optional=True,
+)
+"""Of 2017: another group, and so another kind, with a definition of its own."""

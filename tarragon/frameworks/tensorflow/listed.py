@@ -36,6 +36,8 @@ class Generation:
     name: str
     api_version: str
     kind: str = KIND
+    clean_pods: CleanPodPolicy = CleanPodPolicy.RUNNING
+    """Where its user says nothing."""
     fields: frozenset[str] = frozenset()
     """Of spec, beside those that both have."""
 
@@ -81,10 +83,10 @@ def _job(root: Reader, spec: Reader, generation: Generation) -> TrainingJob:
         uid=uid,
         created=time_of(quiet.field("creationTimestamp")),
         groups=tuple(groups),
-        run_policy=run_policy(spec, CleanPodPolicy.RUNNING),
+        run_policy=run_policy(spec, generation.clean_pods),
         runtime_id=own_id,
         chief_policy=RestartPolicy.EXIT_CODE,
-        decider=_decider(spec, groups),
+        decider=_decider(spec, groups, generation),
         labels=quiet.field("labels").texts(),
         annotations=quiet.field("annotations").texts(),
     )
@@ -139,7 +141,7 @@ def _scheduled(group: ReplicaGroup, found: Reader) -> ReplicaGroup:
     return replace(group, template={**group.template, "spec": {**pod, SCHEDULER: scheduler}})
 
 
-def _decider(spec: Reader, groups: list[ReplicaGroup]) -> Replica | None:
+def _decider(spec: Reader, groups: list[ReplicaGroup], generation: Generation) -> Replica | None:
     """Whom terminationPolicy names; None for the master, who decides anyway."""
     named = spec.field(TERMINATION).field("chief")
     spec.field(TERMINATION).is_map()
@@ -151,23 +153,24 @@ def _decider(spec: Reader, groups: list[ReplicaGroup]) -> Replica | None:
     if kind is not None and index < max(sizes[kind], 1):
         decider = Replica(kind, index)
         return decider if decider != _DEFAULT_CHIEF else None
-    _note_nobody(spec, named, word, sizes)
+    other = f", or name another replica in spec.{TERMINATION}.chief" if TERMINATION in generation.fields else ""
+    _note_nobody(spec, named, word, sizes, remedy=f"add one{other}")
     # Nobody else is to decide in the guess that goes on from here: one problem is enough.
     return _DEFAULT_CHIEF
 
 
-def _note_nobody(spec: Reader, named: Reader, word: str, sizes: dict[ReplicaType, int]) -> None:
+def _note_nobody(spec: Reader, named: Reader, word: str, sizes: dict[ReplicaType, int], *, remedy: str) -> None:
     there = {kind.value.upper(): kind for kind in sizes}
     if word in there:
         at, count = named.field("replicaIndex"), sizes[there[word]]
         at.problem(f"there is no {word} {_plain(at)}", f"write 0 to {count - 1}")
     elif not named.is_missing:
-        remedy = suggestion(word, there) or "name one that is in the list"
-        named.field("replicaName").problem(f"there is no {word} in spec.{Spec.LIST}", remedy)
+        meant = suggestion(word, there) or "name one that is in the list"
+        named.field("replicaName").problem(f"there is no {word} in spec.{Spec.LIST}", meant)
     elif not the_list(spec).is_missing:
         the_list(spec).problem(
             "has no MASTER, and it is the MASTER that decides when the job is done",
-            f"add one, or name another replica in spec.{TERMINATION}.chief",
+            remedy,
         )
 
 
