@@ -10,6 +10,7 @@ from tarragon.cli.follow.progress import INTERRUPTED, STOPPING, last_condition, 
 from tarragon.cli.jobs import Known
 from tarragon.cli.report.exits import ended
 from tarragon.cli.words import age
+from tarragon.job.conditions import STALLED
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
 
@@ -84,10 +85,15 @@ def reason(job: Known) -> str:
     obstacle = job.status.obstacle
     if obstacle is not None and not job.status.phase.is_final:
         return f"{obstacle.reason}: {obstacle.message}"
+    stalled = job.status.condition(STALLED)
+    if stalled is not None and not job.status.phase.is_final:
+        return f"{stalled.reason}: {stalled.message}"
     failure = job.status.first_failure
     if job.status.phase is Phase.FAILED and failure is not None:
-        end = failure.reason if failure.exit_code is None else ended(failure.exit_code)
-        return f"{failure.replica}: {end}"
+        if failure.exit_code is not None:
+            return f"{failure.replica}: {ended(failure.exit_code)}"
+        last = failure.message.strip().rpartition("\n")[2]
+        return ": ".join(filter(None, (str(failure.replica), failure.reason, last)))
     condition = last_condition(job.status)
     if not job.status.conditions and job.status.phase is Phase.CREATED:
         return UNSEEN

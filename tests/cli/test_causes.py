@@ -104,6 +104,7 @@ def test_every_exit_code_means_something(code: int) -> None:
         (143, "", "retryable", "SIGTERM"),
         (None, "Evicted", "evicted", "give its place"),
         (None, "", "lost", "nobody saw it end"),
+        (None, "ImagePullBackOff", "never started", "could not get its image"),
     ],
 )
 def test_an_exit_code_has_a_class_and_a_story(code: int | None, reason: str, kind: str, word: str) -> None:

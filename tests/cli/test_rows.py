@@ -10,7 +10,7 @@ from tarragon.cli.rows import header, row
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, FirstFailure, JobStatus, Obstacle, RestartRecord
+from tarragon.job.status import Admission, Condition, FirstFailure, JobStatus, Obstacle, RestartRecord
 from tarragon.kube.meta import CustomMeta, CustomObject
 from tests.cli.scenes import BEGIN, at, worker
 
@@ -56,4 +56,25 @@ def test_who_was_killed_is_named_with_the_signal() -> None:
 
     assert cell(a_job(JobStatus(phase=Phase.FAILED, first_failure=killed)), "REASON") == (
         "worker-0: killed (SIGKILL, 137)"
+    )
+
+
+def test_what_keeps_a_replica_from_running_is_told_though_nothing_is_given_back() -> None:
+    stalled = Condition(
+        type="Stalled",
+        is_true=True,
+        reason="CrashLoopBackOff",
+        message="worker-1: exit code 1",
+        updated=BEGIN,
+        changed=BEGIN,
+    )
+
+    assert cell(a_job(replace(going(1), conditions=(stalled,))), "REASON") == "CrashLoopBackOff: worker-1: exit code 1"
+
+
+def test_of_a_replica_that_never_started_its_words_are_told() -> None:
+    missing = FirstFailure(replica=worker(1), exit_code=None, reason="ImagePullBackOff", message="not found", at=BEGIN)
+
+    assert cell(a_job(JobStatus(phase=Phase.FAILED, first_failure=missing)), "REASON") == (
+        "worker-1: ImagePullBackOff: not found"
     )

@@ -11,7 +11,8 @@ import yaml
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow.crd import crd
 from tarragon.job.encoding import Summary, tarragon_fields
-from tarragon.job.status import JobStatus
+from tarragon.job.status import JobStatus, Obstacle
+from tests.plan.world import START
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -68,7 +69,14 @@ def test_columns_and_scale_read_only_what_every_generation_has() -> None:
     paths = [column["jsonPath"] for column in version["additionalPrinterColumns"]]
     scale = version["subresources"]["scale"]
 
-    assert [column["name"] for column in version["additionalPrinterColumns"]] == ["State", "Ready", "Restarts", "Age"]
+    assert [column["name"] for column in version["additionalPrinterColumns"]] == [
+        "State",
+        "Ready",
+        "Restarts",
+        "Age",
+        "Reason",
+        "Message",
+    ]
     assert all(path.startswith((".status.tarragon.", ".metadata.")) for path in paths)
     assert scale["specReplicasPath"] == ".spec.tfReplicaSpecs.Worker.replicas"
     assert scale["statusReplicasPath"] == ".status.tarragon.replicas"
@@ -76,7 +84,8 @@ def test_columns_and_scale_read_only_what_every_generation_has() -> None:
 
 def test_what_columns_and_scale_read_is_what_the_status_has() -> None:
     summary = Summary(generation="g", observed_generation=1, state="Running", total=3, workers=2, selector="a=b")
-    fields = {"status": {"tarragon": tarragon_fields(JobStatus(), summary)}, "metadata": {"creationTimestamp": "x"}}
+    status = JobStatus(obstacle=Obstacle(since=START, reason="Refused", message="exceeded quota"))
+    fields = {"status": {"tarragon": tarragon_fields(status, summary)}, "metadata": {"creationTimestamp": "x"}}
     version = crd()["spec"]["versions"][0]
     paths = [column["jsonPath"] for column in version["additionalPrinterColumns"]]
     paths += [version["subresources"]["scale"][name] for name in ("statusReplicasPath", "labelSelectorPath")]

@@ -58,6 +58,7 @@ def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None
     help="`direct`: pods name their node; `affinity`: kube-scheduler binds them to the node that was chosen",
 )
 @_seconds("--patience", 60.0, "a gang of which pods can't be made or bound for so long gives its places back")
+@_seconds("--start-patience", 300.0, "the same for one whose pods are there and can't start: images, volumes")
 @click.option(
     "--cluster-domain", metavar="DOMAIN", help="how names of services end: cluster.local; by default with .svc"
 )
@@ -79,7 +80,7 @@ def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None
     help="of /healthz, /readyz and /metrics; by default :8080 in a pod, 127.0.0.1:8080 elsewhere; `off`: nowhere",
 )
 @click.option("--log-format", type=click.Choice(["json", "text"]), help="by default text on a terminal, else json")
-@click.option("--adopt", is_flag=True, help="keep the jobs of another training operator at work here, too")
+@click.option("--adopt", is_flag=True, help="keep the jobs that another training operator keeps, or has begun, too")
 @_seconds("--grace", 20.0, "for the writes that have begun, when it is told to end")
 @click.pass_obj
 def command(
@@ -92,6 +93,7 @@ def command(
     policy: str,
     placement: str,
     patience: float,
+    start_patience: float,
     cluster_domain: str | None,
     leader_elect: bool,
     lease_namespace: str | None,
@@ -134,8 +136,10 @@ def command(
         scheduler=scheduler,
         placement=Placement(placement),
         patience=patience,
+        start_patience=start_patience,
         cluster_domain=domain,
         namespaces=tuple(dict.fromkeys(namespaces)),
+        adopts=adopt,
     )
     wanted = ProcessSettings(
         options=Options(settings=plan, policy=POLICIES[policy]),

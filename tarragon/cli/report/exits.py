@@ -43,9 +43,28 @@ _WORDS = MappingProxyType(
 _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 
 
+_NEVER_STARTED = MappingProxyType(
+    {
+        "ImagePullBackOff": "its node could not get its image",
+        "ErrImageNeverPull": "its image is not on its node, and must not be pulled",
+        "InvalidImageName": "its image has no name that a node understands",
+        "CreateContainerConfigError": "something that its environment is made of is missing",
+        "CreateContainerError": "its node could not make its container",
+        "RunContainerError": "its node could not start its container",
+        "ContainerCreating": "its time was over before its image was there",
+        "PodInitializing": "its time was over before its init containers had ended",
+        "PodNotPrepared": "its node did not get its volumes and its network ready",
+        "PodNotTaken": "the kubelet of its node did not begin with it",
+        "NotScheduled": "no scheduler looked at it",
+        "SchedulingGated": "its scheduling gates were never opened",
+        "Unschedulable": "no node could take it",
+    }
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
-    """`kind` is one of clean, permanent, retryable, user-retryable, out of memory, evicted."""
+    """`kind` is one of clean, permanent, retryable, user-retryable, out of memory, evicted, never started, lost."""
 
     words: str
     kind: str
@@ -59,6 +78,8 @@ def meaning(code: int | None, reason: str, table: ExitCodeTable) -> Meaning:
         return Meaning(words="the node had to give its place to something else", kind="evicted")
     if reason in _NOT_STARTED and code is not None:
         return Meaning(words="its command could not be started", kind=_kind(code, table))
+    if code is None and reason in _NEVER_STARTED:
+        return Meaning(words=_NEVER_STARTED[reason], kind="never started")
     if code is None:
         return Meaning(words="nobody saw it end: its node or kubelet went away", kind="lost")
     return Meaning(words=words(code), kind=_kind(code, table))

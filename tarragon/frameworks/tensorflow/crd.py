@@ -61,5 +61,7 @@ def _version(name: str, *, is_stored: bool) -> dict[str, Json]:
             {"name": "Ready", "type": "string", "jsonPath": f"{TARRAGON}.ready"},
             {"name": "Restarts", "type": "integer", "jsonPath": f"{TARRAGON}.restarts.total"},
             {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+            {"name": "Reason", "type": "string", "jsonPath": f"{TARRAGON}.reason"},
+            {"name": "Message", "type": "string", "jsonPath": f"{TARRAGON}.message", "priority": 1},
         ],
     }
