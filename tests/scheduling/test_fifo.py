@@ -53,6 +53,17 @@ def test_a_gang_that_cannot_start_whole_does_not_start_at_all() -> None:
     assert decision == Wait("job", INSUFFICIENT_RESOURCES, f"the gang needs 4m {NVIDIA_GPU}; free are 2m {NVIDIA_GPU}")
 
 
+def test_what_is_free_is_told_without_what_others_are_given_in_the_same_round() -> None:
+    nodes = [node("a", 4)]
+    first, second = gang("first", demand(nodes, 3), waited=9), gang("second", demand(nodes, 2))
+
+    _, decision = fifo(snapshot(nodes, first, second))
+
+    assert decision == Wait(
+        "second", INSUFFICIENT_RESOURCES, f"the gang needs 2m {NVIDIA_GPU}; free are 1m {NVIDIA_GPU}"
+    )
+
+
 def test_it_prefers_one_node_and_of_these_the_fullest() -> None:
     nodes = [node("empty", 8), node("half", 8, used=4), node("full", 8, used=7)]
     (decision,) = fifo(snapshot(nodes, gang("job", demand(nodes, 4))))

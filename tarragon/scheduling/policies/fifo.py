@@ -106,7 +106,7 @@ def _start(gang: Gang, head: Gang | None, snapshot: Snapshot, ledgers: tuple[Led
         return Wait(gang.name, BEHIND_OTHERS, f"{head.name} came first and waits for resources")
     nodes = place(gang.demands, ledger)
     if nodes is None:
-        return Wait(gang.name, INSUFFICIENT_RESOURCES, _short(gang, snapshot))
+        return Wait(gang.name, INSUFFICIENT_RESOURCES, _short(gang, ledger))
     return Place(gang.name, nodes)
 
 
@@ -128,8 +128,9 @@ def _never_fits(gang: Gang, snapshot: Snapshot) -> str:
     return f"the cluster is too small even when it is empty: {_compared(gang, whole, 'it has')}"
 
 
-def _short(gang: Gang, snapshot: Snapshot) -> str:
-    free = total({name: max(0, amount) for name, amount in node.free.items()} for node in snapshot.nodes)
+def _short(gang: Gang, ledger: Ledger) -> str:
+    """Without what others have been given in this round."""
+    free = total({name: max(0, amount) for name, amount in ledger.free(node).items()} for node in ledger)
     return _compared(gang, free, "free are")
 
 
