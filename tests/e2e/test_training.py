@@ -89,6 +89,17 @@ def test_the_example_in_tensorflow_1_style_trains_and_every_worker_does_its_step
         assert only(r"(\d+) steps done here", log_of(f"worker-{index}", ended))[1] == str(share)
 
 
+def test_the_example_of_2017_trains_on_servers_that_its_operator_brings_along(user: User) -> None:
+    ended = trained(user, "v1alpha1", "master-0")
+
+    variables = only("variables: (.+)", log_of("master-0", ended))[1]
+    assert {place.rsplit(" on ", 1)[1] for place in variables.split(", ")} == {"/job:ps/task:0", "/job:ps/task:1"}
+    by_replica = only("steps by replica: (.+)", log_of("master-0", ended))[1]
+    assert min(int(share) for share in re.findall(r":(\d+)", by_replica)) > 0
+    for server in ("ps-0", "ps-1"):
+        assert any(re.match(r"ps \d serves at grpc://", line) for line in log_of(server, ended))
+
+
 def test_the_example_with_workers_that_march_together_trains(user: User) -> None:
     ended = trained(user, "multiworker", "worker-0")
 

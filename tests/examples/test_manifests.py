@@ -13,12 +13,14 @@ import pytest
 import yaml
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "tensorflow"
-NAMES = ("multiworker.yaml", "ps-tf1.yaml", "ps.yaml", "single.yaml")
+NAMES = ("multiworker.yaml", "ps-tf1.yaml", "ps.yaml", "single.yaml", "v1alpha1.yaml")
+VERSIONS = {"v1alpha1.yaml": "kubeflow.org/v1alpha1"}
 SHARED = ("digits.py", "evaluate.py", "replica.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
+    name: str
     claim: Any
     config_map: Any
     job: Any
@@ -29,8 +31,14 @@ class Example:
         return scripts
 
     @property
+    def replica_specs(self) -> Sequence[Any]:
+        spec = self.job["spec"]
+        return list(spec["tfReplicaSpecs"].values()) if "tfReplicaSpecs" in spec else spec["replicaSpecs"]
+
+    @property
     def pods(self) -> Sequence[Any]:
-        return [spec["template"]["spec"] for spec in self.job["spec"]["tfReplicaSpecs"].values()]
+        """Of those whose program is the example's."""
+        return [spec["template"]["spec"] for spec in self.replica_specs if "template" in spec]
 
 
 @pytest.fixture(params=NAMES)
@@ -38,7 +46,7 @@ def example(request: pytest.FixtureRequest) -> Example:
     documents = yaml.safe_load_all((EXAMPLES / request.param).read_text())
     # In this order: a job that arrives before its claim may be placed where the claim's volume cannot be.
     claim, config_map, job = documents
-    return Example(claim=claim, config_map=config_map, job=job)
+    return Example(name=request.param, claim=claim, config_map=config_map, job=job)
 
 
 def test_there_is_no_example_that_these_tests_do_not_know() -> None:
@@ -46,11 +54,16 @@ def test_there_is_no_example_that_these_tests_do_not_know() -> None:
 
 
 def test_an_example_is_a_claim_its_scripts_and_one_job(example: Example) -> None:
+    version = VERSIONS.get(example.name, "kubeflow.org/v1")
     kinds = [
         (document["apiVersion"], document["kind"]) for document in (example.claim, example.config_map, example.job)
     ]
 
-    assert kinds == [("v1", "PersistentVolumeClaim"), ("v1", "ConfigMap"), ("kubeflow.org/v1", "TFJob")]
+    assert kinds == [
+        ("v1", "PersistentVolumeClaim"),
+        ("v1", "ConfigMap"),
+        (version, "TFJob"),
+    ]
     assert example.claim["metadata"]["name"] == example.job["metadata"]["name"] + "-models"
     assert example.config_map["metadata"]["name"] == example.job["metadata"]["name"] + "-scripts"
 
@@ -110,10 +123,11 @@ def test_the_training_script_knows_every_option_that_the_job_gives_it(example: E
 
 
 def test_a_lost_replica_is_started_again(example: Example) -> None:
-    policies = [spec["restartPolicy"] for spec in example.job["spec"]["tfReplicaSpecs"].values()]
+    is_of_v1 = example.name not in VERSIONS
+    policies = [spec["restartPolicy"] for spec in (example.replica_specs if is_of_v1 else example.pods)]
 
     assert set(policies) == {"OnFailure"}
-    assert example.job["spec"]["runPolicy"]["backoffLimit"] >= 3
+    assert not is_of_v1 or example.job["spec"]["runPolicy"]["backoffLimit"] >= 3
 
 
 def test_the_pod_in_the_readme_mounts_what_an_example_makes() -> None:
