@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tarragon.kube.meta import Json, JsonObject
 
@@ -51,6 +51,12 @@ def annotated(job: JsonObject, annotations: Mapping[str, str]) -> JsonObject:
     """A copy whose every pod template carries these, so that whoever runs the pods can read them there."""
     spec = job.get("spec")
     return {**job, "spec": _annotated(spec, annotations)} if isinstance(spec, Mapping) else job
+
+
+def without_annotations(job: JsonObject, names: Collection[str]) -> JsonObject:
+    """A copy whose pod templates carry none of these."""
+    spec = job.get("spec")
+    return {**job, "spec": _bare(spec, names)} if isinstance(spec, Mapping) else job
 
 
 def templates(job: JsonObject) -> Iterator[tuple[str, JsonObject]]:
@@ -117,6 +123,21 @@ def _annotated(value: Json, annotations: Mapping[str, str]) -> Json:
             "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}},
         }
     return {name: _annotated(inner, annotations) for name, inner in value.items()}
+
+
+def _bare(value: Json, names: Collection[str]) -> Json:
+    if isinstance(value, list):
+        return [_bare(element, names) for element in value]
+    if not isinstance(value, Mapping):
+        return value
+    if not _is_template(value):
+        return {name: _bare(inner, names) for name, inner in value.items()}
+    metadata = dict(value.get("metadata") or {})
+    kept = {name: text for name, text in (metadata.pop("annotations", None) or {}).items() if name not in names}
+    if kept:
+        metadata["annotations"] = kept
+    rest = {name: inner for name, inner in value.items() if name != "metadata"}
+    return {"metadata": metadata, **rest} if metadata else rest
 
 
 def _templates(value: Json, path: str) -> Iterator[tuple[str, JsonObject]]:

@@ -31,6 +31,7 @@ COMMANDS = MappingProxyType(
             ("operator", "operator"),
             ("node", "node"),
             ("convert", "convert"),
+            ("diff", "diff"),
             ("version", "version"),
             ("completion", "completion"),
         )
@@ -48,7 +49,7 @@ Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
            logs       of all replicas, also of finished jobs
   Change   delete
   Local    up  down  kubeconfig  check
-  Cluster  operator  node          Files  convert
+  Cluster  operator  node          Files  convert  diff
   More     version  completion
 
 First: {program} run examples/tensorflow/ps.yaml

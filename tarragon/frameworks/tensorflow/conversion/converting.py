@@ -71,7 +71,7 @@ def _plain(own: Manifest, source: Generation, target: Generation) -> Converted:
 
 
 def _compared(before: Manifest, source: Generation, after: Manifest, target: Generation) -> Sequence[Loss]:
-    return losses(_meaning(before, source), _meaning(after, target))
+    return tuple(losses(_meaning(before, source), _meaning(after, target)))
 
 
 def _restored(own: Manifest, source: Generation, extra: _Extra) -> Manifest:

@@ -54,7 +54,7 @@ _ALL = (
         api_version=f"{MLKUBE}/v1beta1",
         kind="TfJob",
         shape=Shape.LIST,
-        clean_pods=CleanPodPolicy.RUNNING,
+        clean_pods=CleanPodPolicy.NONE,
         policies=frozenset(Policy),
         fields=_LIST_FIELDS | {"tensorboard"},
     ),

@@ -42,8 +42,10 @@ class Loss:
 _Finder = Callable[[Meaning, Meaning], Iterator[Problem]]
 
 
-def losses(before: Meaning, after: Meaning) -> list[Loss]:
-    return [Loss(topic=topic, problem=problem) for topic, find in TOPICS.items() for problem in find(before, after)]
+def losses(before: Meaning, after: Meaning) -> Iterator[Loss]:
+    for topic, find in TOPICS.items():
+        for problem in find(before, after):
+            yield Loss(topic=topic, problem=problem)
 
 
 def _chief(before: Meaning, after: Meaning) -> Iterator[Problem]:
@@ -153,7 +155,8 @@ def _sparse(before: Meaning, after: Meaning) -> Iterator[Problem]:
 
 
 def _elastic(before: Meaning, after: Meaning) -> Iterator[Problem]:
-    if before.job.elastic is not None and after.job.elastic is None:
+    bounds = before.job.elastic
+    if bounds is not None and bounds.minimum < bounds.maximum and after.job.elastic is None:
         workers = after.job.wished().get(ReplicaType.WORKER, 0)
         instead = f"it runs with {workers} workers, never more and never fewer"
         yield _unsaid(

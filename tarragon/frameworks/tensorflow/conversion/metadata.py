@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tarragon.frameworks.recognition import LAST_APPLIED
+from tarragon.frameworks.tensorflow.listed import RUNTIME_ID
+from tarragon.frameworks.tensorflow.runtime import runtime_id
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.meta import Json, JsonObject
 
@@ -29,6 +31,8 @@ def manifest(found: JsonObject) -> dict[str, Json]:
     """The job as its user could submit it anew."""
     fields = {name: value for name, value in found.items() if name not in {"status", "metadata"}}
     metadata = found.get("metadata")
+    if isinstance(fields.get("spec"), Mapping) and isinstance(metadata, Mapping):
+        fields["spec"] = _without_own_id(fields["spec"], metadata)
     order: dict[str, Json] = {name: fields.pop(name) for name in ("apiVersion", "kind") if name in fields}
     return {**order, "metadata": _kept(metadata) if isinstance(metadata, Mapping) else {}, **fields}
 
@@ -43,6 +47,14 @@ def with_annotations(found: JsonObject, said: Mapping[str, str]) -> dict[str, Js
     """The same with exactly these; with none at all the field goes."""
     metadata = {name: value for name, value in (found.get("metadata") or {}).items() if name != "annotations"}
     return {**found, "metadata": {**metadata, **({"annotations": dict(said)} if said else {})}}
+
+
+def _without_own_id(spec: JsonObject, metadata: JsonObject) -> JsonObject:
+    """The runtime id that follows from the uid is of this very job: a new one gets its own."""
+    uid = metadata.get("uid")
+    if not isinstance(uid, str) or spec.get(RUNTIME_ID) != runtime_id(uid):
+        return spec
+    return {name: value for name, value in spec.items() if name != RUNTIME_ID}
 
 
 def _kept(metadata: JsonObject) -> dict[str, Json]:

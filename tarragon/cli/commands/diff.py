@@ -1,0 +1,59 @@
+"""`tarragon diff`: what submitting a FILE would change. It reads, and writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import click
+
+from tarragon.cli.comparison import Compared, companion, job
+from tarragon.cli.filecommand import one_file
+from tarragon.cli.loading import Changes, Loaded, load
+from tarragon.cli.settings import Command, Settings
+from tarragon.cli.style import Paint, painter
+from tarragon.cli.target import Target, target
+
+DIFFERS = 1
+
+_COLORS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+@click.command("diff", cls=Command)
+@click.argument("file", metavar="FILE", required=False)
+@click.option("-f", "--file", "option", metavar="FILE", help="the same, as kubectl has it")
+@click.pass_context
+def command(ctx: click.Context, *, file: str | None, option: str | None) -> None:
+    """Tell what submitting FILE would change, as a unified diff of YAML, and change nothing. FILE may be - or a URL.
+
+    Jobs are compared by meaning: what was filled in is no difference, nor is another generation of the API that says
+    the same. What is not there yet is new as a whole.
+
+    \b
+    Exit codes: 0 the same, 1 something differs, 2 problems in FILE
+    """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
+    settings = ctx.ensure_object(Settings)
+    where = target(settings)
+    name = one_file(file, option)
+    loaded = load(where, settings, name, Changes())
+    for text in loaded.notes:
+        click.echo(text, err=True)
+    found = asyncio.run(_compared(where, loaded))
+    paint = painter(colors=settings.terminal().colors_out)
+    for each in found:
+        for note in each.notes:
+            click.echo(note, err=True)
+        for line in each.lines(name):
+            click.echo(_painted(line, paint), color=True)
+    if any(each.differs for each in found):
+        ctx.exit(DIFFERS)
+
+
+async def _compared(where: Target, loaded: Loaded) -> Sequence[Compared]:
+    async with where.looking() as looker:
+        others = [await companion(looker, resource, body) for resource, body in loaded.others]
+        return [*others, await job(looker, loaded)]
+
+
+def _painted(line: str, paint: Paint) -> str:
+    return paint(line, _COLORS.get(line[:1], "")) if line else line

@@ -1,0 +1,91 @@
+"""Two manifests of one generation without what makes no difference: what was filled in, and what is said by default."""
+
+from __future__ import annotations
+
+from tarragon.frameworks.tensorflow.conversion.converting import DIALECTS
+from tarragon.frameworks.tensorflow.conversion.delta import changes
+from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, Generation
+from tarragon.frameworks.tensorflow.conversion.keyed import CHIEF, Keyed, keyed, spec_of, without_nulls
+from tarragon.frameworks.tensorflow.conversion.metadata import annotations_of, manifest, with_annotations
+from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, Policy, Spec
+from tarragon.job.model import RestartPolicy
+from tarragon.kube.meta import Json, JsonObject
+
+
+def comparable(live: JsonObject, new: JsonObject, name: str) -> tuple[JsonObject, JsonObject]:
+    """Both as people should see them side by side. Where one leaves out what the other says by default, both do."""
+    generation = GENERATIONS[name]
+    uid = (live.get("metadata") or {}).get("uid", "")
+    before, after = (keyed(each["spec"], generation) for each in (live, new))
+    _call_alike(before, after)
+    full = [_filled(found, generation, each, uid) for found, each in ((before, live), (after, new))]
+    specs = _quiet(before, after, full[1]), _quiet(after, before, full[0])
+    young = _whole(new, specs[1], generation)
+    return _aligned(_whole(live, specs[0], generation), young), young
+
+
+def _whole(found: JsonObject, spec: Keyed, generation: Generation) -> JsonObject:
+    """Without what conversion keeps of other generations: it says nothing about this one."""
+    said = {"apiVersion": generation.api_version, "kind": generation.kind, "spec": spec_of(spec, generation)}
+    whole: JsonObject = without_nulls({**manifest(found), **said})
+    extras = {each.extra for each in GENERATIONS.values()}
+    kept = {name: text for name, text in annotations_of(whole).items() if name not in extras}
+    return with_annotations(whole, kept)
+
+
+def _filled(found: Keyed, generation: Generation, whole: JsonObject, uid: str) -> Keyed:
+    """With all that is meant where nothing is said."""
+    dialect = DIALECTS[generation.name]
+    metadata = {**(whole.get("metadata") or {}), "uid": uid}
+    job = dialect.read({**whole, "metadata": metadata}).job
+    spec = spec_of(found, generation)
+    if job is not None:
+        found = keyed({**spec, **dialect.written_back(job, spec)}, generation)
+    said = {role: {**_of_group(role, generation), **group} for role, group in found["groups"].items()}
+    policy = {Policy.CLEAN_POD_POLICY.value: generation.clean_pods.value, Policy.SUSPEND.value: False}
+    rest = {Spec.SUCCESS_POLICY.value: "", Spec.DYNAMIC_WORKER.value: False}
+    return {**found, "groups": said, "policy": {**policy, **found["policy"]}, "rest": {**rest, **found["rest"]}}
+
+
+def _of_group(role: str, generation: Generation) -> dict[str, Json]:
+    if not generation.is_list:
+        return {"replicas": 1, "restartPolicy": RestartPolicy.NEVER.value}
+    return {"replicas": 1, "tfPort": DEFAULT_PORT, **({"word": "MASTER"} if role == CHIEF else {})}
+
+
+def _call_alike(before: Keyed, after: Keyed) -> None:
+    """`worker` and `Worker`, `tf_port` and `tfPort` are the same: as the new one has it."""
+    before["words"] = after["words"]
+    if sorted(before.get("order", ())) == sorted(after.get("order", ())) and "order" in after:
+        before["order"] = after["order"]
+    for role, group in before["groups"].items():
+        twin = after["groups"].get(role, {})
+        group.pop("words", None)
+        if "words" in twin:
+            group["words"] = twin["words"]
+        if str(twin.get("word", "")).lower() == str(group.get("word", "")).lower():
+            group["word"] = twin.get("word", group.get("word"))
+
+
+def _quiet(value: Json, other: Json, full: Json) -> Json:
+    """Without the fields that `other` leaves out and means all the same; `full` is what it means."""
+    if isinstance(value, dict) and isinstance(other, dict) and isinstance(full, dict):
+        return {
+            name: _quiet(each, other.get(name), full.get(name))
+            for name, each in value.items()
+            if name in other or name not in full or list(changes(each, full[name]))
+        }
+    lists = [each for each in (value, other, full) if isinstance(each, list)]
+    if len(lists) == len((value, other, full)) and len(value) == len(other) == len(full):
+        return list(map(_quiet, value, other, full))
+    return value
+
+
+def _aligned(value: Json, like: Json) -> Json:
+    """The same with its fields in the order of the other: servers sort them."""
+    if isinstance(value, dict) and isinstance(like, dict):
+        order = [*(name for name in like if name in value), *(name for name in value if name not in like)]
+        return {name: _aligned(value[name], like.get(name)) for name in order}
+    if isinstance(value, list) and isinstance(like, list):
+        return [_aligned(each, like[index] if index < len(like) else None) for index, each in enumerate(value)]
+    return value

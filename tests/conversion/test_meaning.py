@@ -1,0 +1,214 @@
+"""What a converted job means is what the original meant, or the difference has been told."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from tarragon.frameworks.catalog import framework_of
+from tarragon.frameworks.plugin import Dialect, Framework
+from tarragon.frameworks.tensorflow.conversion.converting import convert
+from tarragon.frameworks.tensorflow.conversion.losses import TOPICS
+from tarragon.job.model import Replica, ReplicaType, RestartPolicy, SuccessPolicy, TrainingJob
+from tarragon.kube.meta import JsonObject
+from tarragon.plan.desired import Blueprint, pods
+from tarragon.plan.intake import intake
+from tarragon.plan.step import Settings
+from tests.conversion.manifests import NAMES, Manifest, tfjobs
+
+PAIRS = [(source, target) for source in NAMES for target in NAMES if source != target]
+UID = "3f0c"
+
+
+@dataclasses.dataclass(frozen=True)
+class Read:
+    job: TrainingJob
+    dialect: Dialect
+    framework: Framework
+    manifest: Manifest
+
+
+def read(manifest: JsonObject) -> Read | None:
+    """As the operator would, once it is there."""
+    live = {**manifest, "metadata": {**manifest["metadata"], "uid": UID}}
+    framework = framework_of(live["apiVersion"], live["kind"])
+    assert framework is not None
+    found = intake(framework, live)
+    if found.job is None or found.dialect is None:
+        return None
+    return Read(found.job, found.dialect, framework, live)
+
+
+def role(kind: ReplicaType) -> str:
+    return "chief" if kind is ReplicaType.MASTER else kind.word
+
+
+def chief(found: Read) -> object:
+    assert found.job.chief is not None
+    return found.job.chief.type, found.job.chief.index
+
+
+def wishes(found: Read) -> object:
+    return {role(kind): wish for kind, wish in found.job.wished().items() if wish}
+
+
+def elastic(found: Read) -> object:
+    """Bounds that leave no choice are none."""
+    bounds, workers = found.job.elastic, found.job.wished().get(ReplicaType.WORKER)
+    return None if bounds is None or bounds.minimum == bounds.maximum == workers else bounds
+
+
+def ends(found: Read) -> object:
+    """What becomes of each replica that ends with a code."""
+    return {
+        (role(group.type), index, code): fate(found, Replica(group.type, index), code)
+        for group in found.job.groups
+        for index in range(group.wish)
+        for code in (0, 1, 126, 130, 137, 138, 139, 143, 250)
+    }
+
+
+def fate(found: Read, replica: Replica, code: int) -> str:
+    group = found.job.group(replica.type)
+    assert group is not None
+    policy = found.job.policy_of(replica)
+    if policy is RestartPolicy.EXIT_CODE:
+        return found.dialect.exit_codes(code).value
+    if code == 0:
+        is_repeated = policy is RestartPolicy.ALWAYS and group.restart_policy_of_pods == "Always"
+        return "retryable" if is_repeated else "clean"
+    return "permanent" if policy is RestartPolicy.NEVER else "retryable"
+
+
+def success(found: Read) -> object:
+    return found.job.success_policy is SuccessPolicy.ALL_WORKERS and not found.job.has_chief
+
+
+def runtime_id(found: Read) -> object:
+    """One that was written: any other is new in each job."""
+    return found.manifest["spec"].get("RuntimeId")
+
+
+def limits(found: Read) -> object:
+    policy = found.job.run_policy
+    return policy.active_deadline, policy.backoff_limit, policy.ttl_after_finished, policy.clean_pods
+
+
+FACETS: Mapping[str, Callable[[Read], object]] = {
+    "the chief": chief,
+    "replicas": wishes,
+    "restarts": ends,
+    "suspend": lambda found: found.job.run_policy.suspend,
+    "limits": limits,
+    "managedBy and schedulingPolicy": lambda found: (found.job.run_policy.managed_by, found.job.run_policy.scheduling),
+    "successPolicy": success,
+    "enableDynamicWorker": lambda found: found.job.sparse_cluster,
+    "elastic": elastic,
+    "RuntimeId": runtime_id,
+    "tensorboard": lambda found: found.job.tensorboard,
+}
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda name: name.replace("kubeflow.org/", ""))
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(data=st.data())
+def test_it_means_the_same_or_the_loss_has_a_name(source: str, target: str, data: st.DataObject) -> None:
+    manifest = data.draw(tfjobs(source))
+
+    made = convert(manifest, source, target)
+    before, after = read(manifest), read(made.manifest)
+    assert before is not None
+    assume(after is not None)
+    assert after is not None
+
+    told = {loss.topic for loss in made.losses}
+    changed = {topic for topic, facet in FACETS.items() if facet(before) != facet(after)}
+    assert changed <= told | ({"restarts"} if "exit codes" in told else set())
+    assert told <= changed | {"exit codes", "restarts"}
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda name: name.replace("kubeflow.org/", ""))
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(data=st.data())
+def test_the_pods_differ_only_in_names_labels_and_what_tensorflow_is_told(
+    source: str, target: str, data: st.DataObject
+) -> None:
+    manifest = data.draw(tfjobs(source))
+
+    before, after = read(manifest), read(convert(manifest, source, target).manifest)
+    assert before is not None
+    assume(after is not None)
+    assert after is not None
+
+    old, new = specs(before), specs(after)
+    assert {which: new[which] for which in new} == {which: old[which] for which in new}
+
+
+def specs(found: Read) -> dict[tuple[str, int], Any]:
+    """Of each replica its pod, without what the generation decides."""
+    wished = found.job.wished()
+    plan = Blueprint(
+        framework=found.framework,
+        dialect=found.dialect,
+        job=found.job,
+        size=wished,
+        settings=Settings(),
+    )
+    replicas = list(found.job.replicas(wished))
+    return {
+        (role(replica.type), replica.index): _pod(found, replica, body)
+        for replica, body in zip(replicas, pods(plan, replicas), strict=True)
+    }
+
+
+def _pod(found: Read, replica: Replica, body: JsonObject) -> JsonObject:
+    group = found.job.group(replica.type)
+    assert group is not None
+    spec = {name: value for name, value in body["spec"].items() if name not in {"restartPolicy", "hostname"}}
+    spec["volumes"] = [each for each in spec.get("volumes", []) if each["name"] != "ps-config-volume"]
+    spec["containers"] = [_container(each, group.port) for each in spec["containers"]]
+    metadata = body["metadata"]
+    labels = {name: text for name, text in metadata["labels"].items() if name == "team"}
+    return {"labels": labels, "annotations": metadata.get("annotations"), "spec": spec}
+
+
+def _container(container: JsonObject, port: int) -> JsonObject:
+    """A standard server is started in two ways; both serve the same."""
+    found = {name: value for name, value in container.items() if name not in {"env", "volumeMounts", "command"}}
+    is_server = any("grpc_tensorflow_server" in str(word) for word in container.get("command", ()))
+    found["command"] = "the standard server" if is_server else container.get("command")
+    found["env"] = [each for each in container.get("env", ()) if each["name"] != "TF_CONFIG"]
+    found["volumeMounts"] = [each for each in container.get("volumeMounts", ()) if each["name"] != "ps-config-volume"]
+    ports = [each for each in container.get("ports", ()) if each["name"] not in {"tfjob-port", "tf-port"}]
+    served = {each["containerPort"] for each in container.get("ports", ()) if each not in ports}
+    assert served <= {port, 2222, 3333}
+    found["ports"] = ports
+    return found
+
+
+def test_every_field_of_a_job_is_compared_or_follows_from_another() -> None:
+    told = {field.name for field in dataclasses.fields(TrainingJob)}
+    of_the_object = {"kind", "api_version", "generation", "key", "uid", "created", "labels", "annotations"}
+    compared = {
+        "groups": "replicas",
+        "run_policy": "limits",
+        "success_policy": "successPolicy",
+        "elastic": "elastic",
+        "sparse_cluster": "enableDynamicWorker",
+        "runtime_id": "RuntimeId",
+        "chief_policy": "restarts",
+        "decider": "the chief",
+        "tensorboard": "tensorboard",
+    }
+
+    assert told == of_the_object | compared.keys()
+    assert set(compared.values()) <= set(TOPICS)
+
+
+def test_every_topic_of_a_loss_is_looked_at_by_itself() -> None:
+    assert set(TOPICS) - set(FACETS) == {"exit codes", "the standard server"}
