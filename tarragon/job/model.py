@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from tarragon.kube.meta import JsonObject, Key
 
+ADOPT_ANNOTATION = "tarragon.dev/adopt"
+"""`true` on a job gives it to us, whoever else keeps its kind or has begun it."""
 GENERATION_ANNOTATION = "tarragon.dev/generation"
 """The API generation of a job, recognised once and written before any child exists; afterwards only this counts."""
 

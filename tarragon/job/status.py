@@ -29,6 +29,10 @@ class Retry:
     after: dt.datetime
 
 
+NOWHERE = ""
+"""In place of a node: of a replica whose gang runs already, and that is to get its place yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
     """Who may run, and where. A gang is admitted whole: `nodes` then names a node for every replica of `size`."""

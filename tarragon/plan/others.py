@@ -1,20 +1,21 @@
-"""Whose a job is when others keep jobs of its kind, too: two operators would make every pod twice."""
+"""Whose a job is when others keep its kind, too, or have begun it: two operators would make every pod twice."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tarragon.job.model import GENERATION_ANNOTATION
+from tarragon.job.encoding import read_status
+from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Json, Resource
 from tarragon.plan.desired import OWN_NAMES
-from tarragon.plan.step import Settings
+from tarragon.plan.scene import is_of
+from tarragon.plan.step import Observed
 
-ADOPT_ANNOTATION = "tarragon.dev/adopt"
-"""`true` on a job gives it to us, whoever else keeps its kind."""
 OUR_NAME = "tarragon.dev/tarragon"
 """The managedBy that nobody else answers to."""
 LEFT = "LeftToOtherOperator"
+WHOEVER_BEGAN_IT = "the operator that has begun it"
 
 
 def is_left_to_others(spec: Json) -> bool:
@@ -23,20 +24,36 @@ def is_left_to_others(spec: Json) -> bool:
     return isinstance(manager, str) and manager not in OWN_NAMES
 
 
-def keeper(kind: str, found: CustomObject, settings: Settings) -> str:
+def keeper(kind: str, observed: Observed) -> str:
     """Who else keeps it, in words; empty when it is ours: it was from the beginning, or somebody has said so."""
+    found, settings = observed.object, observed.settings
     annotations = found.metadata.annotations
     if GENERATION_ANNOTATION in annotations or annotations.get(ADOPT_ANNOTATION) == "true":
         return ""
-    return "" if _manager(found.spec) == OUR_NAME else settings.left_to.get(kind, "")
+    if _manager(found.spec) == OUR_NAME:
+        return ""
+    began = WHOEVER_BEGAN_IT if is_begun(observed) and not settings.adopts else ""
+    return settings.left_to.get(kind, "") or began
 
 
-def left_alone(resource: Resource[CustomObject], found: CustomObject, to: str) -> Event:
-    """Nothing of the job itself is touched."""
+def is_begun(observed: Observed) -> bool:
+    """By somebody else: nothing on it is ours, but there are pods of its, or a status."""
+    found = observed.object
+    if GENERATION_ANNOTATION in found.metadata.annotations:
+        return False
+    status = found.status if isinstance(found.status, Mapping) else {}
+    has_pods = any(is_of(pod, found.metadata.uid) for pod in observed.pods)
+    return not status.get("tarragon") and (has_pods or any(status.values()))
+
+
+def left_alone(resource: Resource[CustomObject], found: CustomObject, to: str) -> list[Event]:
+    """Nothing of the job itself is touched; of one that is over, nothing is to be said."""
+    if read_status(found.status).phase.is_final:
+        return []
     metadata = found.metadata
     about = ObjectReference(api_version=resource.api_version, kind=resource.kind, key=metadata.key, uid=metadata.uid)
     message = f'left to {to}; the annotation {ADOPT_ANNOTATION}: "true" gives it to Tarragon'
-    return Event(about=about, type="Normal", reason=LEFT, message=message, once=True)
+    return [Event(about=about, type="Normal", reason=LEFT, message=message, once=True)]
 
 
 def _manager(spec: Json) -> object:
