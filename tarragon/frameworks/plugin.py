@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from tarragon.base.errors import Problem
 from tarragon.job import classic
@@ -16,6 +17,7 @@ from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.job.phase import Signal
 from tarragon.job.status import JobStatus
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Resource
+from tarragon.kube.names import LONGEST_LABEL
 
 __all__ = ["Dialect", "Framework", "Manifest", "Names", "Reading", "Rule", "Sight", "Size", "Verdict", "Wiring"]
 
@@ -39,6 +41,14 @@ class Reading:
     """What is legal, and probably not what was meant."""
 
 
+def tensorboard_name(job: TrainingJob) -> str:
+    """A service's name has 63 characters at most; of two long names that begin alike the end tells."""
+    name, tail = job.key.name, "-tensorboard"
+    if len(name) + len(tail) > LONGEST_LABEL:
+        name = f"{name[: LONGEST_LABEL - len(tail) - 9]}-{sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
+    return name + tail
+
+
 @dataclass(frozen=True, slots=True)
 class Names:
     """How a generation calls what belongs to a replica, and which replica a name belongs to (None: not ours)."""
@@ -46,6 +56,8 @@ class Names:
     pod: Callable[[TrainingJob, Replica], str]
     service: Callable[[TrainingJob, Replica], str]
     replica: Callable[[TrainingJob, str], Replica | None]
+    tensorboard: Callable[[TrainingJob], str] = tensorboard_name
+    """Of its pod and its service: the name of no replica."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,11 +92,18 @@ class _Done:
 
     def __init__(self) -> None:
         self._names: dict[tuple[Doing, str], list[str]] = {}
+        self._refused: list[Refused] = []
 
     def note(self, doing: Doing, resource: Resource[Json], name: str) -> None:
         self._names.setdefault((doing, resource.kind), []).append(name)
 
+    def note_refused(self, refused: Refused) -> None:
+        """Of what the job does without."""
+        self._refused.append(refused)
+
     def events(self, about: ObjectReference) -> Iterator[Event]:
+        for refused in self._refused:
+            yield Event(about=about, type="Warning", reason=refused.event, message=str(refused))
         for (doing, kind), names in self._names.items():
             # As people count: worker-2 before worker-10.
             yield summary(about, doing, kind, sorted(names, key=lambda name: (len(name), name)))
@@ -132,6 +139,15 @@ def _next_batch(waiting: Sequence[Create], most: int) -> int:
 
 
 async def _create(cluster: Cluster, create: Create, done: _Done) -> None:
+    try:
+        await _make(cluster, create, done)
+    except Refused as refused:
+        if not create.may_be_refused:
+            raise
+        done.note_refused(refused)
+
+
+async def _make(cluster: Cluster, create: Create, done: _Done) -> None:
     try:
         await cluster.create(create.resource, create.body)
     except AlreadyExists as error:

@@ -43,7 +43,7 @@ async def reconcile(means: Means, world: World, kind: str, key: Key) -> dt.datet
         world.refusals.note(kind, key, (refused.reason, str(refused)), means.clock.now())
         return means.clock.now()  # The next step puts it on record.
     _say(step)
-    if step.creates:
+    if any(not create.may_be_refused for create in step.creates):
         world.refusals.forget(kind, key)
     return step.wake_at
 

@@ -19,6 +19,7 @@ from tarragon.plan.refuse import last_good, refused
 from tarragon.plan.scene import Scene, scene
 from tarragon.plan.step import Observed, Step
 from tarragon.plan.suspend import resumed, suspended
+from tarragon.plan.tensorboard import beside
 from tarragon.plan.upkeep import creates, deletes, wake_for_start
 from tarragon.plan.written import news, precondition, status_patch
 
@@ -36,7 +37,7 @@ def decide(framework: Framework, observed: Observed, now: dt.datetime) -> Step:
     seen = scene(framework, observed, good, now)
     if step is not None or seen is None:
         return step or Step()
-    return finished(seen) or suspended(seen) or resumed(seen) or remembering(seen) or going(seen)
+    return beside(seen, finished(seen) or suspended(seen) or resumed(seen) or remembering(seen) or going(seen))
 
 
 def unmarked(observed: Observed, taken: Intake) -> Step | None:

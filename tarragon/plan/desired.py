@@ -59,7 +59,7 @@ def services(plan: Blueprint, wanted: Iterable[Replica]) -> Iterator[JsonObject]
 def config_maps(plan: Blueprint) -> list[JsonObject]:
     """What the pods mount; it is there before them."""
     return [
-        {**body, "metadata": _metadata(plan, body["metadata"]["name"], plan.dialect.selector(plan.job), {})}
+        {**body, "metadata": metadata(plan, body["metadata"]["name"], plan.dialect.selector(plan.job), {})}
         for body in plan.framework.objects(plan.job)
     ]
 
@@ -98,7 +98,7 @@ def _service(plan: Blueprint, replica: Replica, group: ReplicaGroup) -> JsonObje
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(plan, plan.dialect.names.service(plan.job, replica), labels, {}),
+        "metadata": metadata(plan, plan.dialect.names.service(plan.job, replica), labels, {}),
         "spec": {
             **({} if plan.dialect.has_cluster_ips else {"clusterIP": "None"}),
             "publishNotReadyAddresses": True,
@@ -135,7 +135,7 @@ def _pod(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": _metadata(plan, plan.dialect.names.pod(plan.job, replica), labels, annotations),
+        "metadata": metadata(plan, plan.dialect.names.pod(plan.job, replica), labels, annotations),
         "spec": spec,
     }
 
@@ -190,7 +190,7 @@ def _told(container: JsonObject, wiring: Wiring | None) -> JsonObject:
     return {**container, "env": [*({"name": name, "value": value} for name, value in wiring.env.items()), *kept]}
 
 
-def _metadata(plan: Blueprint, name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> JsonObject:
+def metadata(plan: Blueprint, name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> JsonObject:
     job = plan.job
     owner = {
         "apiVersion": plan.framework.resource.api_version,

@@ -9,6 +9,7 @@ from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Dialect, Framework, Manifest, Rule
 from tarragon.frameworks.recognition import dialect_of
 from tarragon.job.model import GENERATION_ANNOTATION, TrainingJob
+from tarragon.job.tensorboard import with_tensorboard
 from tarragon.kube.codec import timestamp
 from tarragon.kube.meta import CustomObject, Json, ManagedField
 
@@ -36,7 +37,7 @@ def intake(framework: Framework, found: Manifest | CustomObject) -> Intake:
     if isinstance(dialect, Problem):
         return Intake(job=None, dialect=None, problems=(dialect,))
     reading = dialect.read(manifest)
-    guess = reading.job
+    guess = with_tensorboard(reading.job, framework.main_container) if reading.job is not None else None
     problems = list(_outermost(reading.problems))
     warnings = list(reading.warnings)
     if guess is not None:

@@ -59,7 +59,10 @@ class Scene:
 
     @property
     def own_services(self) -> Sequence[Service]:
-        return [service for service in self.observed.services if is_of(service, self.job.uid)]
+        """But for its TensorBoard's."""
+        beside = self.dialect.names.tensorboard(self.job)
+        owned = (service for service in self.observed.services if is_of(service, self.job.uid))
+        return [service for service in owned if service.metadata.name != beside]
 
     def is_anothers(self, name: str, there: Mapping[Key, Pod] | Mapping[Key, Service]) -> bool:
         """Whether somebody else has something of this name in the job's namespace."""
@@ -94,7 +97,8 @@ def scene(framework: Framework, observed: Observed, taken: Intake, now: dt.datet
     before = recall(observed.object.status).status
     needs_admission = is_placed_by(job, observed.settings.scheduler)
     size = size_of(job, before, needs_admission=needs_admission)
-    own = [pod for pod in observed.pods if is_of(pod, job.uid)]
+    beside = taken.dialect.names.tensorboard(job)
+    own = [pod for pod in observed.pods if is_of(pod, job.uid) and pod.metadata.name != beside]
     chosen = _chosen(job, taken.dialect, {group.type: size.get(group.type, 0) for group in job.groups}, own)
     codes = replace(taken.dialect.exit_codes, wished=retryable_codes(job))
     members = {

@@ -78,6 +78,8 @@ class Create:
     body: JsonObject
     is_surely_ours: bool = False
     """Its name has the job's uid in it: one that exists is not looked at, which would take a right to read them all."""
+    may_be_refused: bool = False
+    """The job does without it: of a refusal people are told, and nothing else comes of it."""
     alone: bool = False
     """When all before it have been made, and before all that come after."""
 

@@ -12,6 +12,7 @@ from tarragon.frameworks.tensorflow.naming import name
 from tarragon.frameworks.tensorflow.wiring import LONGEST, LONGEST_HOST, listed_size, tf_config_length
 from tarragon.job.annotations import annotations_are_understood
 from tarragon.job.model import Replica, ReplicaGroup, ReplicaType, RestartPolicy, TrainingJob
+from tarragon.job.tensorboard import tensorboard_is_understood
 from tarragon.kube.names import fault_of_label_name
 
 REPLICAS = f"spec.{Spec.REPLICAS}"
@@ -124,4 +125,4 @@ RULES: tuple[Rule, ...] = (
     annotations_are_understood,
 )
 
-CAUTIONS: tuple[Rule, ...] = (decider_ends,)
+CAUTIONS: tuple[Rule, ...] = (decider_ends, tensorboard_is_understood)
