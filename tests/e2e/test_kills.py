@@ -15,7 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW, TFJOBS
+from tarragon.kube.meta import CustomObject, Resource
 from tests.cli.conftest import Going
 from tests.cli.manifests import command, group
 from tests.e2e.kills import Scene
@@ -26,6 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 # $$$$: the kubelet reads $(VAR), and makes one $ of two. What is killed has written down its own pid.
 COUNTED = "echo $$$$ >> {folder}/$TYPE; echo started; while [ ! -e {folder}/go ]; do sleep 0.1; done"
+PROGRAMS = Path(__file__).parents[1] / "data" / "programs"
 DICE = random.Random()
 LOG = logging.getLogger(__name__)
 
@@ -86,12 +91,14 @@ class Counted:
 
 
 @asynccontextmanager
-async def a_scene(user: User, job: str, manifest: str, *options: str) -> AsyncIterator[tuple[Scene, Going]]:
+async def a_scene(
+    user: User, job: str, manifest: str, *options: str, kind: Resource[CustomObject] = TFJOBS
+) -> AsyncIterator[tuple[Scene, Going]]:
     """`tarragon run` of the manifest has begun, and a watcher with it."""
     going = user.start("run", manifest, *options)
     await until(lambda: living_server(user.home) is not None)
     async with Watcher(user.home).watching() as watcher:
-        yield Scene(home=user.home, job=job, watcher=watcher), going
+        yield Scene(home=user.home, job=job, watcher=watcher, kind=kind), going
 
 
 async def test_killed_programs_shims_and_clusters_are_counted_once_each(user: User) -> None:
@@ -163,8 +170,8 @@ async def test_tensorflow_gets_over_twenty_kills(user: User, name: str, steps: i
             deaths = await killed_at_random(scene, going, 20 - killed.total())
             killed += deaths
             ended = await asyncio.to_thread(going.ended)
+            assert ended.code == 0, ended.out[-5000:] + ended.err[-5000:]
             said = scene.balanced(await scene.status())
-        assert ended.code == 0, ended.out[-5000:] + ended.err[-5000:]
         (result,) = re.findall(rf"^Succeeded  {job} in .*accuracy (0\.\d+|1\.0+)", ended.out, re.MULTILINE)
         assert float(result) >= 0.95
         restarts = {replica: record.total for replica, record in said.items()}
@@ -172,3 +179,61 @@ async def test_tensorflow_gets_over_twenty_kills(user: User, name: str, steps: i
             "%s: %s in %.0f s, restarts %s, accuracy %s", job, dict(deaths), time.monotonic() - began, restarts, result
         )
     LOG.info("%s: %d kills in %d jobs: %s", name, killed.total(), jobs, dict(killed))
+
+
+def of_2017(version: str, name: str) -> str:
+    """A master, a worker, and a standard server that holds what they have learnt; checkpoints outlive all three."""
+    container = {
+        "name": "tensorflow",
+        "image": "your_imagename",
+        "command": ["python", "-m", "trainer.task", "--training_steps=40000", "--job-dir=/models"],
+        "volumeMounts": [{"name": "models", "mountPath": "/models"}],
+    }
+    volume = {"name": "models", "persistentVolumeClaim": {"claimName": name}}
+    template = {"spec": {"containers": [container], "volumes": [volume], "restartPolicy": "OnFailure"}}
+    job = {
+        "apiVersion": version,
+        "kind": "TfJob" if version.startswith("mlkube") else "TFJob",
+        "metadata": {"name": name},
+        "spec": {
+            "replicaSpecs": [
+                {"tfReplicaType": "MASTER", "replicas": 1, "template": template},
+                {"tfReplicaType": "WORKER", "replicas": 1, "template": template},
+                {"tfReplicaType": "PS", "replicas": 1},
+            ]
+        },
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    return yaml.safe_dump_all([claim, job])
+
+
+@pytest.mark.soak
+@pytest.mark.tensorflow
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("framework", [TENSORFLOW, MLKUBE], ids=["v1alpha1", "mlkube"])
+async def test_jobs_of_2017_get_over_twenty_kills(user: User, framework: Framework) -> None:
+    version = "kubeflow.org/v1alpha1" if framework is TENSORFLOW else "mlkube.io/v1beta1"
+    user.home.mkdir(mode=0o700)
+    (user.home / "images.yaml").write_text(yaml.safe_dump({"your_imagename": {"workdir": str(PROGRAMS)}}))
+    killed: Counter[str] = Counter()
+    jobs = 0
+    while killed.total() < 20:
+        jobs += 1
+        job = f"line-{jobs}"
+        manifest = user.file(f"{job}.yaml", of_2017(version, job))
+        async with a_scene(user, job, manifest, kind=framework.resource) as (scene, going):
+            await until(lambda: len(scene.running()) > 1)
+            deaths = await killed_at_random(scene, going, 20 - killed.total())
+            killed += deaths
+            ended = await asyncio.to_thread(going.ended)
+            assert ended.code == 0, ended.out[-5000:] + ended.err[-5000:]
+            said = scene.balanced(await scene.status())
+        assert f"Succeeded  {job} in " in ended.out
+        assert re.search(r"master 0 has ended: loss 0\.00", ended.out), ended.out[-5000:]
+        LOG.info("%s: %s, restarts %s", job, dict(deaths), {replica: record.total for replica, record in said.items()})
+    LOG.info("%s: %d kills in %d jobs: %s", version, killed.total(), jobs, dict(killed))

@@ -1,7 +1,7 @@
 """What images of 2018 had in them: asynchronous training over parameter servers, told by TF_CONFIG who it is.
 
 The master and each worker fit a line with variables that the servers hold; a server serves until it is ended. A job of
-one replica trains alone. With --job-dir a summary is written there.
+one replica trains alone. With --job-dir it goes on from the checkpoint that it finds there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,12 @@ def train(args: argparse.Namespace, target: str, placed: object, name: str) -> N
         is_chief = name.startswith(("master", "chief"))
         hooks = [tf.train.StopAtStepHook(last_step=args.training_steps)]
         with tf.train.MonitoredTrainingSession(
-            target, is_chief=is_chief, hooks=hooks, checkpoint_dir=args.job_dir or None, log_step_count_steps=None
+            target,
+            is_chief=is_chief,
+            hooks=hooks,
+            checkpoint_dir=args.job_dir or None,
+            save_checkpoint_secs=2,
+            log_step_count_steps=None,
         ) as session:
             seen = 0.0
             while not session.should_stop():
