@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from tarragon.frameworks.tensorflow.fields import Policy, Spec
+from tarragon.frameworks.tensorflow.reference import describe
 from tarragon.job.model import CleanPodPolicy, RestartPolicy, SuccessPolicy
 from tarragon.kube.meta import Json
 
@@ -22,7 +23,7 @@ TRUTH: Schema = {"type": "boolean"}
 
 def schema() -> Schema:
     """Of the whole object. A new value at each call, for the caller to change."""
-    return _open(
+    whole = _open(
         {
             "apiVersion": dict(TEXT),
             "kind": dict(TEXT),
@@ -31,6 +32,8 @@ def schema() -> Schema:
             "status": _open({"tarragon": _open(_tarragon_fields())}),
         }
     )
+    describe(whole)
+    return whole
 
 
 def _spec_fields() -> Schema:

@@ -1,0 +1,143 @@
+"""What each field of a TFJob means, in words: for `kubectl explain` and for docs/reference.
+
+A key is the path of a field in the schema, or its last name where that means the same wherever it stands. `*` is any
+key of a map, `[]` an item of a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tarragon.kube.meta import Json
+
+MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "": (
+            "A training job of TensorFlow: replicas that find each other by TF_CONFIG, started together or not at all."
+        ),
+        "apiVersion": (
+            "The group and version that the job is written in. All versions have one schema; which fields count "
+            "is decided by the generation, which is recognised once and then stands in the annotation "
+            "tarragon.dev/generation."
+        ),
+        "kind": "The kind of the object.",
+        "metadata": "Standard object's metadata.",
+        "spec": "What is wished for: the replicas, and what becomes of them.",
+        "status": (
+            "What has become of the job: the fields of its generation, and in tarragon what those have no place for."
+        ),
+        # ------------------------------------------------------------------------------------------------- replicas
+        "tfReplicaSpecs": (
+            "The replicas by type: Chief, Master, PS, Worker, Evaluator, in any capitals. Chief and Master are "
+            "two words for one replica. It ends the job; without it worker 0 does."
+        ),
+        "spec.tfReplicaSpecs.*": "The replicas of one type.",
+        "replicaSpecs": "The replicas as a list, an item a type, as before v1alpha2. The master ends the job.",
+        "replica_specs": "The first spelling of replicaSpecs, in mlkube.io/v1beta1.",
+        "spec.replicaSpecs[]": "The replicas of one type.",
+        "spec.replica_specs[]": "The replicas of one type.",
+        "replicas": "How many there are to be. What runs is the size that the scheduler has admitted.",
+        "template": (
+            "A pod template. The container called tensorflow decides about success, whatever others beside it do."
+        ),
+        "restartPolicy": (
+            "When a replica is started again: Always, OnFailure, Never, or ExitCode, which tries again what ended"
+            " with an exit code that says so. It stands for that of the template."
+        ),
+        "spec.replicaSpecs[].restartPolicy": (
+            "Of later generations: a list takes it from template.spec.restartPolicy."
+        ),
+        "spec.replica_specs[].restartPolicy": (
+            "Of later generations: a list takes it from template.spec.restartPolicy."
+        ),
+        "tfReplicaType": "MASTER, PS or WORKER, in capitals.",
+        "tf_replica_type": "The first spelling of tfReplicaType.",
+        "tfPort": "The port of these replicas.",
+        "tf_port": "The first spelling of tfPort.",
+        # ------------------------------------------------------------------------------------------------- policies
+        "runPolicy": "What becomes of the job as a whole.",
+        "cleanPodPolicy": (
+            "Which pods are deleted when the job has ended: All, None, or Running, those that still run. Services"
+            " always go."
+        ),
+        "ttlSecondsAfterFinished": "The job is deleted so many seconds after its end. Never, if not said.",
+        "activeDeadlineSeconds": "The job fails when it has been at work for so many seconds.",
+        "backoffLimit": (
+            "The job fails when its replicas have been started again so often in sum. Disruptions (a node that "
+            "was lost, an eviction) do not count. No limit, if not said."
+        ),
+        "schedulingPolicy": "Wishes to the scheduler.",
+        "minAvailable": "How many replicas must be there for the job to start; read, and without effect yet.",
+        "minResources": "What must be free for the job to start; read, and without effect yet.",
+        "priorityClass": "The job's priority; read, and without effect yet.",
+        "queue": "The queue that the job stands in; read, and without effect yet.",
+        "scheduleTimeoutSeconds": "How long a gang is waited for; read, and without effect yet.",
+        "suspend": "While true the job has no pods. When it is false again the job queues anew.",
+        "managedBy": (
+            "Who keeps the job. Anybody but kubeflow.org/training-operator and tarragon.dev/tarragon: Tarragon "
+            "leaves it alone."
+        ),
+        "successPolicy": (
+            "Empty: the job has succeeded with its worker 0. AllWorkers: with all workers. A chief decides before"
+            " either."
+        ),
+        "enableDynamicWorker": (
+            "Each replica is told of itself and the parameter servers only, so that workers may come and go."
+        ),
+        "max-instances": (
+            "The most workers that the job may get. With it the job is elastic: it grows into what is free."
+        ),
+        "min-instances": "The least workers to start with, and to shrink to.",
+        # --------------------------------------------------------------------------------------- of early generations
+        "RuntimeId": "Part of the names of all that belongs to the job. Derived from the job's uid, if not said.",
+        "tfImage": "The image of a parameter server that is left to the operator, and of TensorBoard.",
+        "terminationPolicy": "Who ends the job: chief.replicaName and chief.replicaIndex. MASTER 0, if not said.",
+        "schedulerName": "The scheduler of all pods, whatever their templates say.",
+        "tensorboard": "A TensorBoard beside the job: logDir, volumes, volumeMounts, serviceType.",
+        # --------------------------------------------------------------------------------------------------- status
+        "tarragon": (
+            "What the generation's own fields have no place for. Only what columns and scaling read is named here."
+        ),
+        "state": "The job's state in one word.",
+        "ready": "Replicas that are ready, of those that are wanted.",
+        "reason": "In one word, why it is not going on.",
+        "message": "The same in a sentence.",
+        "status.tarragon.replicas": "Worker pods, for the scale subresource.",
+        "selector": "Selects the worker pods, for the scale subresource.",
+        "restarts": "Of all replicas.",
+        "total": "How often replicas have been started again.",
+    }
+)
+
+KNOWN_BY: Mapping[str, str] = MappingProxyType(
+    {
+        "mlkube.io/v1beta1": "its kind, TfJob of mlkube.io (2017)",
+        "kubeflow.org/v1alpha1": "`replicaSpecs`, a list (tf-operator 0.1 to 0.3)",
+        "kubeflow.org/v1alpha2": "its apiVersion (tf-operator 0.2, 0.3)",
+        "kubeflow.org/v1beta1": "its apiVersion (tf-operator 0.4)",
+        "kubeflow.org/v1beta2": "its apiVersion (tf-operator 0.4, 0.5)",
+        "kubeflow.org/v1-flat": "policies in `spec` itself (tf-operator 0.5 to 1.0.0-rc)",
+        "kubeflow.org/v1-dragon": "`max-instances` or `min-instances` (DRAGON)",
+        "kubeflow.org/v1": "`runPolicy`, or no policy at all (tf-operator 1.0.1 to training-operator 1.9)",
+    }
+)
+"""What a generation is recognised by, and who served it, by the name of its dialect."""
+
+
+def meaning(path: str) -> str:
+    """Raises KeyError for a field that nobody has described."""
+    return MEANINGS[path if path in MEANINGS else path.rpartition(".")[2]]
+
+
+def describe(schema: dict[str, Json], path: str = "") -> None:
+    """Write the descriptions into a schema, in place."""
+    schema["description"] = meaning(path)
+    fields = schema.get("properties")
+    if isinstance(fields, dict):
+        for name, field in fields.items():
+            describe(field, f"{path}.{name}" if path else name)
+    for word, mark in (("additionalProperties", ".*"), ("items", "[]")):
+        below = schema.get(word)
+        if isinstance(below, dict) and f"{path}{mark}" in MEANINGS:
+            describe(below, f"{path}{mark}")

@@ -1,0 +1,45 @@
+"""The reference says of each field what the code says of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
+from tarragon.frameworks.tensorflow.reference import KNOWN_BY, MEANINGS
+from tarragon.frameworks.tensorflow.schema import schema
+from tests.docs.markdown import ROOT
+
+
+def described(found: dict[str, Any]) -> Iterator[str]:
+    """What is written beside each field."""
+    yield found["description"]
+    for name, field in found.get("properties", {}).items():
+        assert "description" in field, name
+        yield from described(field)
+    for below in (found.get("items"), found.get("additionalProperties")):
+        if isinstance(below, dict) and "properties" in below:
+            yield from described(below)
+
+
+def test_the_pages_are_what_the_code_says() -> None:
+    done = subprocess.run(
+        [sys.executable, "tools/make_reference.py", "--check"],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_field_of_the_schema_has_a_meaning_and_every_meaning_a_field() -> None:
+    assert set(described(schema())) == set(MEANINGS.values())
+
+
+def test_every_generation_is_introduced() -> None:
+    assert KNOWN_BY.keys() == GENERATIONS.keys()
