@@ -103,11 +103,26 @@ def _item(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     return draw(merged(maybe("replicas", replicas), said, template, maybe("tfPort", st.sampled_from([2222, 3333]))))
 
 
+_tensorboards = merged(
+    st.just({"logDir": "/logs"}),
+    maybe("serviceType", st.sampled_from(["ClusterIP", "NodePort"])),
+    maybe("volumes", st.just([{"name": "logs", "hostPath": {"path": "/logs"}}])),
+)
+
+_annotations = merged(
+    maybe("note", st.just("kept")),
+    maybe("tarragon.dev/tensorboard", st.just("/logs")),
+    maybe("tarragon.dev/tensorboard-image", st.just("board")),
+)
+
+
 @st.composite
 def list_spec(draw: st.DrawFn, generation: Generation) -> dict[str, Any]:
     found = draw(items(generation))
     types = [item.get("tfReplicaType", "MASTER") for item in found]
     parts = [maybe("RuntimeId", st.just("ab12")), maybe("tfImage", st.just("tensorflow/tensorflow:2.5.0"))]
+    if "tensorboard" in generation.fields:
+        parts.append(maybe("tensorboard", _tensorboards))
     if "schedulerName" in generation.fields:
         parts.append(maybe("schedulerName", st.just("kube-batch")))
     if "WORKER" in types:
@@ -188,7 +203,7 @@ def tfjobs(draw: st.DrawFn, name: str) -> Manifest:
         merged(
             st.just({"name": "dist", "namespace": "n1"}),
             maybe("labels", st.just({"team": "vision"})),
-            maybe("annotations", st.just({"note": "kept"})),
+            maybe("annotations", _annotations.filter(bool)),
         )
     )
     return {"apiVersion": generation.api_version, "kind": generation.kind, "metadata": metadata, "spec": spec}

@@ -14,11 +14,13 @@ from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Dialect, Manifest
 from tarragon.frameworks.tensorflow.conversion.delta import Change, applied, changes, from_json
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, Generation
-from tarragon.frameworks.tensorflow.conversion.keyed import Keyed, keyed, spec_of
+from tarragon.frameworks.tensorflow.conversion.keyed import NOTES, Keyed, keyed, spec_of
 from tarragon.frameworks.tensorflow.conversion.losses import Loss, Meaning, losses
 from tarragon.frameworks.tensorflow.conversion.metadata import annotations_of, manifest, with_annotations
 from tarragon.frameworks.tensorflow.conversion.writing import written
+from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER
 from tarragon.job.model import TrainingJob
+from tarragon.job.tensorboard import with_tensorboard
 from tarragon.kube.meta import Json
 
 DIALECTS = {dialect.name: dialect for framework in FRAMEWORKS for dialect in framework.dialects}
@@ -47,7 +49,7 @@ def convert(found: Manifest, source: str, target: str) -> Converted:
     origin, home, extra = GENERATIONS[source], GENERATIONS[target], _extra(own, source)
     if extra is not None and extra.of != origin:
         former = _restored(own, origin, extra)
-        is_whole = _same_spec(_plain(former, extra.of, origin).manifest, own)
+        is_whole = _says_the_same(_plain(former, extra.of, origin).manifest, own)
         if extra.of == home:
             again = former if is_whole else _merged(own, origin, extra)
             return Converted(again, () if is_whole else _compared(own, origin, again, home))
@@ -57,17 +59,25 @@ def convert(found: Manifest, source: str, target: str) -> Converted:
 
 
 def _plain(own: Manifest, source: Generation, target: Generation) -> Converted:
-    before = keyed(own["spec"], source)
-    job = _meaning(own, source).job
-    spec = spec_of(written(before, job, source, target), target)
-    bare = {**own, "apiVersion": target.api_version, "kind": target.kind, "spec": spec}
-    kept = [change.as_json() for change in changes(keyed(spec, target), before)]
-    said = annotations_of(own)
+    before = _keyed(own, source)
+    after = _manifest(own, written(before, _meaning(own, source).job, source, target), target)
+    kept = [change.as_json() for change in changes(_keyed(after, target), before)]
     # That it was of another generation is not worth an annotation alone.
     if len(kept) > 1:
-        said[source.extra] = json.dumps({"in": target.name, "changes": kept}, ensure_ascii=False)
-    after = with_annotations(bare, said)
+        note = json.dumps({"in": target.name, "changes": kept}, ensure_ascii=False)
+        after = with_annotations(after, {**annotations_of(after), source.extra: note})
     return Converted(after, _compared(own, source, after, target))
+
+
+def _keyed(own: Manifest, generation: Generation) -> Keyed:
+    return keyed(own["spec"], generation, annotations_of(own))
+
+
+def _manifest(own: Manifest, found: Keyed, generation: Generation) -> Manifest:
+    """With all that no generation cares for as it was."""
+    said = {name: text for name, text in annotations_of(own).items() if name not in NOTES}
+    fields = {"apiVersion": generation.api_version, "kind": generation.kind, "spec": spec_of(found, generation)}
+    return with_annotations({**own, **fields}, {**said, **found["notes"]})
 
 
 def _compared(before: Manifest, source: Generation, after: Manifest, target: Generation) -> Sequence[Loss]:
@@ -76,25 +86,23 @@ def _compared(before: Manifest, source: Generation, after: Manifest, target: Gen
 
 def _restored(own: Manifest, source: Generation, extra: _Extra) -> Manifest:
     """The former manifest, with what was edited since in the fields that both have."""
-    return _former(own, applied(keyed(own["spec"], source), extra.changes), extra)
+    return _manifest(_without(own, extra), applied(_keyed(own, source), extra.changes), extra.of)
 
 
 def _merged(own: Manifest, source: Generation, extra: _Extra) -> Manifest:
     """The same for edits that the former generation says in another way: they are translated, and then completed."""
-    plain = _plain(own, source, extra.of).manifest
+    plain = _keyed(_plain(own, source, extra.of).manifest, extra.of)
     rest = [change for change in extra.changes if change.path != ("generation",)]
-    return _former(own, applied(keyed(plain["spec"], extra.of), rest), extra)
+    return _manifest(_without(own, extra), applied(plain, rest), extra.of)
 
 
-def _former(own: Manifest, found: Keyed, extra: _Extra) -> Manifest:
-    said = annotations_of(own)
-    del said[extra.of.extra]
-    fields = {"apiVersion": extra.of.api_version, "kind": extra.of.kind, "spec": spec_of(found, extra.of)}
-    return with_annotations({**own, **fields}, said)
+def _without(own: Manifest, extra: _Extra) -> Manifest:
+    return with_annotations(own, {name: text for name, text in annotations_of(own).items() if name != extra.of.extra})
 
 
-def _same_spec(one: Manifest, other: Manifest) -> bool:
-    return not list(changes(one["spec"], other["spec"]))
+def _says_the_same(one: Manifest, other: Manifest) -> bool:
+    notes = [{name: text for name, text in annotations_of(each).items() if name in NOTES} for each in (one, other)]
+    return notes[0] == notes[1] and not list(changes(one["spec"], other["spec"]))
 
 
 def _meaning(own: Manifest, generation: Generation) -> Meaning:
@@ -106,7 +114,7 @@ def _job(own: Manifest, dialect: Dialect) -> TrainingJob:
     job = dialect.read(own).job
     if job is None:
         raise ValueError(f"{dialect.name} can't read it")
-    return job
+    return with_tensorboard(job, MAIN_CONTAINER)
 
 
 def _extra(own: Manifest, source: str) -> _Extra | None:

@@ -7,32 +7,40 @@ Nothing is translated here, and nothing left out: `spec_of` gives back exactly w
     order       the roles of a list, as they stand there
     policy      cleanPodPolicy and its like, wherever they stand
     rest        every other field of spec
+    notes       the annotations that stand for fields which other generations have
     words       fields that the manifest spells in another way
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from tarragon.frameworks.tensorflow.conversion.generations import Generation, Shape
 from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, TYPES, Spec
 from tarragon.job.model import ReplicaType
+from tarragon.job.tensorboard import FOLDER, IMAGE
 from tarragon.kube.meta import Json, JsonObject
 
 Keyed = dict[str, Json]
 
+NONE: Mapping[str, str] = MappingProxyType({})
+
 CHIEF = "chief"
 """The role of a Chief and of a Master: two words for one replica."""
+
+NOTES = (FOLDER, IMAGE)
 
 _SPEC_SPELLINGS = {"replica_specs": Spec.LIST.value}
 _IN_ANY_CAPITALS = "RuntimeId"
 _ITEM_SPELLINGS = {"tf_port": "tfPort", "tf_replica_type": "tfReplicaType"}
 
 
-def keyed(spec: JsonObject, generation: Generation) -> Keyed:
+def keyed(spec: JsonObject, generation: Generation, annotations: Mapping[str, str] = NONE) -> Keyed:
     """Of a manifest without problems. Null is the same as missing, and left out."""
     sound = without_nulls(spec)
-    return _of_list(sound, generation) if generation.is_list else _of_map(sound, generation)
+    found = _of_list(sound, generation) if generation.is_list else _of_map(sound, generation)
+    return {**found, "notes": {name: annotations[name] for name in NOTES if name in annotations}}
 
 
 def spec_of(found: Keyed, generation: Generation) -> dict[str, Json]:

@@ -11,6 +11,9 @@ from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, Spec
 from tarragon.job.annotations import RETRYABLE
 from tarragon.job.exitcode import ExitClass
 from tarragon.job.model import Replica, ReplicaGroup, ReplicaType, RestartPolicy, SchedulingPolicy, TrainingJob
+from tarragon.job.tensorboard import FOLDER
+
+TENSORBOARD = "tensorboard"
 
 _FIRST_SIGNAL, _PAST_EXIT_CODES = 128, 256
 
@@ -173,8 +176,18 @@ def _runtime_id(before: Meaning, after: Meaning) -> Iterator[Problem]:
 
 
 def _tensorboard(before: Meaning, after: Meaning) -> Iterator[Problem]:
-    if before.job.tensorboard is not None and before.job.tensorboard != after.job.tensorboard:
-        yield _unsaid("spec.tensorboard", after, "none is started", "run tensorboard beside it")
+    """The annotations that ask for one say less than the field."""
+    old, new = before.job.tensorboard, after.job.tensorboard
+    if old is None or old == new:
+        return
+    path = "spec.tensorboard" if TENSORBOARD in before.manifest["spec"] else f"metadata.annotations.{FOLDER}"
+    if new is None or (old.log_dir, old.image) != (new.log_dir, new.image):
+        yield _unsaid(path, after, "it is not the same one" if new else "none is started", "")
+    elif (old.volumes, old.mounts) != (new.volumes, new.mounts):
+        instead = "it mounts what the replica mounts that decides the job"
+        yield _unsaid(f"{path}.volumes", after, instead, "mount there what it shows")
+    elif old.service_type != new.service_type:
+        yield _unsaid(f"{path}.serviceType", after, f"its Service is a {new.service_type}", "use kubectl port-forward")
 
 
 def _server(before: Meaning, after: Meaning) -> Iterator[Problem]:

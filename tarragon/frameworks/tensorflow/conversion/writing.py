@@ -9,10 +9,12 @@ from tarragon.frameworks.tensorflow.conversion.groups import groups
 from tarragon.frameworks.tensorflow.conversion.keyed import Keyed
 from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, Policy, Spec
 from tarragon.job.model import ReplicaType, TrainingJob
+from tarragon.job.tensorboard import FOLDER, IMAGE
 from tarragon.kube.meta import Json, JsonObject
 
 SCHEDULER = "schedulerName"
 TERMINATION = "terminationPolicy"
+TENSORBOARD = "tensorboard"
 
 _KNOWN = FIELDS | {*Policy} | {Spec.REPLICAS, Spec.RUN_POLICY}
 _TOLD_BY_ITS_POLICIES = "kubeflow.org/v1-flat"
@@ -28,7 +30,15 @@ def written(found: Keyed, job: TrainingJob, source: Generation, target: Generati
     order = {"order": found["order"]} if source.is_list and target.is_list else {}
     policy = _policy(found, job, source, target)
     rest = {**_rest(found, source, target), **_implied(job, source, target)}
-    return {"generation": target.name, "groups": said, **order, "policy": policy, "rest": rest, "words": {}}
+    return {
+        "generation": target.name,
+        "groups": said,
+        **order,
+        "policy": policy,
+        "rest": rest,
+        "words": {},
+        "notes": {**found["notes"], **_noted(found, job, source, target)},
+    }
 
 
 def _policy(found: Keyed, job: TrainingJob, source: Generation, target: Generation) -> dict[str, Json]:
@@ -64,6 +74,13 @@ def _implied(job: TrainingJob, source: Generation, target: Generation) -> Mappin
     if TERMINATION in target.fields - source.fields and chief is not None and chief.type is ReplicaType.WORKER:
         implied[TERMINATION] = {"chief": {"replicaName": chief.type.value.upper(), "replicaIndex": chief.index}}
     return implied
+
+
+def _noted(found: Keyed, job: TrainingJob, source: Generation, target: Generation) -> dict[str, str]:
+    """What any generation may ask for by annotations."""
+    is_field = TENSORBOARD in source.fields - target.fields and TENSORBOARD in found["rest"]
+    board = job.tensorboard
+    return {FOLDER: board.log_dir, IMAGE: board.image} if is_field and board is not None else {}
 
 
 def _scheduled(fields: JsonObject, name: str) -> dict[str, Json]:
