@@ -14,6 +14,7 @@ from tarragon.kube.core import Pod
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.ports import allotted
 from tarragon.localcluster.kubelet.translate import Address
+from tarragon.plan.tensorboard import SERVICE_PORT
 
 
 def addresses(nodes: Path | None, job: Known, replica: Replica) -> tuple[str, str]:
@@ -24,6 +25,19 @@ def addresses(nodes: Path | None, job: Known, replica: Replica) -> tuple[str, st
     address = Address(namespace=job.key.namespace, name=job.dialect.names.service(job.job, replica), port=group.port)
     local = allotted(nodes).get(address) if nodes is not None else None
     return f"{address.name}.{address.namespace}.svc:{address.port}", f"127.0.0.1:{local}" if local else ""
+
+
+def tensorboard(nodes: Path | None, job: Known) -> str:
+    """Where a browser finds it: on this machine, or what makes it so; empty where there is none."""
+    if job.job is None or job.dialect is None or job.job.tensorboard is None:
+        return ""
+    if job.job.tensorboard.ends_with_job and job.status.phase.is_final:
+        return ""
+    name, namespace = job.dialect.names.tensorboard(job.job), job.key.namespace
+    if nodes is None:
+        return f"kubectl port-forward -n {namespace} service/{name} 6006:80, then http://127.0.0.1:6006"
+    local = allotted(nodes).get(Address(namespace=namespace, name=name, port=SERVICE_PORT))
+    return f"http://127.0.0.1:{local}" if local else ""
 
 
 def folders(nodes: Path | None, job: Known, pods: Mapping[Replica, Pod]) -> Iterator[tuple[str, Path]]:

@@ -14,7 +14,7 @@ from tarragon.cli.events import in_order, of_job, when
 from tarragon.cli.follow.progress import INTERRUPTED, Progress, newest, read
 from tarragon.cli.jobs import Known, find, pods_of, sighting
 from tarragon.cli.kept import pods_of_job
-from tarragon.cli.places import addresses, folders
+from tarragon.cli.places import addresses, folders, tensorboard
 from tarragon.cli.rows import reason, replicas
 from tarragon.cli.settings import Command, Settings
 from tarragon.cli.style import STATES, Paint, painter
@@ -54,6 +54,7 @@ async def _describe(settings: Settings, name: str) -> None:
         _head(job, progress, now, paint),
         _titled("Conditions", _conditions(job, now)),
         _titled("Replicas", _members(where, job, progress)),
+        _titled("TensorBoard", [*filter(None, [tensorboard(where.nodes, job)])]),
         _titled("Folders", [f"{what:<22} {path}" for what, path in folders(where.nodes, job, pods)]),
         _titled("Events", _told(events, now)),
     )
