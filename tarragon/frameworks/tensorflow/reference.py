@@ -22,7 +22,6 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
             "tarragon.dev/generation."
         ),
         "kind": "The kind of the object.",
-        "metadata": "Standard object's metadata.",
         "spec": "What is wished for: the replicas, and what becomes of them.",
         "status": (
             "What has become of the job: the fields of its generation, and in tarragon what those have no place for."
@@ -135,8 +134,9 @@ def describe(schema: dict[str, Json], path: str = "") -> None:
     schema["description"] = meaning(path)
     fields = schema.get("properties")
     if isinstance(fields, dict):
-        for name, field in fields.items():
-            describe(field, f"{path}.{name}" if path else name)
+        # The schema of metadata is the server's own: it refuses a definition that says more of it than its type.
+        for name in fields.keys() - {"metadata"}:
+            describe(fields[name], f"{path}.{name}" if path else name)
     for word, mark in (("additionalProperties", ".*"), ("items", "[]")):
         below = schema.get(word)
         if isinstance(below, dict) and f"{path}{mark}" in MEANINGS:
