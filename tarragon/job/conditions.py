@@ -43,7 +43,7 @@ LIMITS = frozenset({BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED})
 
 CLASSIC = frozenset({CREATED, RUNNING, RESTARTING, SUSPENDED, SUCCEEDED, FAILED})
 
-_FINAL = frozenset({SUCCEEDED, FAILED})
+FINAL = frozenset({SUCCEEDED, FAILED})
 _REMOVES = {RUNNING: RESTARTING, RESTARTING: RUNNING}
 _ENDS = frozenset({RUNNING, RESTARTING})
 
@@ -81,7 +81,7 @@ def without_condition(known: Conditions, kind: str) -> Conditions:
 
 
 def _is_settled(known: Conditions, said: Said) -> bool:
-    return said.type in CLASSIC and any(condition.is_true and condition.type in _FINAL for condition in known)
+    return said.type in CLASSIC and any(condition.is_true and condition.type in FINAL for condition in known)
 
 
 def _says(before: Condition | None, said: Said) -> bool:
@@ -97,7 +97,7 @@ def _removed(said: Said) -> str | None:
 
 
 def _ended(condition: Condition, said: Said, now: dt.datetime) -> Condition:
-    ends = said.is_true and said.type in {*_FINAL, SUSPENDED}
+    ends = said.is_true and said.type in {*FINAL, SUSPENDED}
     if not ends or condition.type not in _ENDS or not condition.is_true:
         return condition
     return Condition(

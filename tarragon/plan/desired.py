@@ -10,6 +10,8 @@ from tarragon.job.annotations import restarts_together
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaGroup, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.podtemplate import main_container
+from tarragon.plan import logs
+from tarragon.plan.logs import Speaker
 from tarragon.plan.placement import Placement, by_affinity, directly
 from tarragon.plan.rounds import ROUND_ANNOTATION
 from tarragon.plan.step import Settings
@@ -60,8 +62,13 @@ def config_maps(plan: Blueprint) -> list[JsonObject]:
     """What the pods mount; it is there before them."""
     return [
         {**body, "metadata": metadata(plan, body["metadata"]["name"], plan.dialect.selector(plan.job), {})}
-        for body in plan.framework.objects(plan.job)
+        for body in (*plan.framework.objects(plan.job), *_scripts_of_logs(plan))
     ]
+
+
+def _scripts_of_logs(plan: Blueprint) -> Iterator[JsonObject]:
+    if logs.are_json(plan.job, plan.settings.logs):
+        yield logs.config_map(plan.job)
 
 
 def pods(plan: Blueprint, wanted: Iterable[Replica]) -> Iterator[JsonObject]:
@@ -131,12 +138,13 @@ def _pod(
     if spec.get("initContainers"):
         spec["initContainers"] = [_with_last_words(container) for container in spec["initContainers"]]
     spec["containers"] = _containers(plan, group, wire(replica))
+    name = plan.dialect.names.pod(plan.job, replica)
     annotations = {**written.get("annotations", {}), **({ROUND_ANNOTATION: str(plan.round)} if plan.round else {})}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": metadata(plan, plan.dialect.names.pod(plan.job, replica), labels, annotations),
-        "spec": spec,
+        "metadata": metadata(plan, name, labels, annotations),
+        "spec": _speaking(plan, spec, Speaker(job=plan.job, replica=replica, pod=name)),
     }
 
 
@@ -151,6 +159,9 @@ def _labels(plan: Blueprint, replica: Replica) -> dict[str, str]:
 
 def _placed(plan: Blueprint, group: ReplicaGroup, node: str | None) -> dict[str, Json]:
     spec = group.template.get("spec", {})
+    if spec.get("hostNetwork"):
+        # Else it would ask its node's resolver, which has never heard of the other replicas.
+        spec = {"dnsPolicy": "ClusterFirstWithHostNet", **spec}
     waits = waits_for_a_scheduler(group.template, plan.job.key.namespace, plan.storage)
     if node is not None and plan.settings.placement is Placement.DIRECT and not waits:
         return dict(directly(spec, node))
@@ -166,6 +177,13 @@ def _containers(plan: Blueprint, group: ReplicaGroup, wiring: Wiring | None) -> 
     main = main_container(group.template, plan.framework.main_container)
     complete = (_with_port(container, plan, group) if container is main else container for container in containers)
     return [_told(_with_last_words(container), wiring) for container in complete]
+
+
+def _speaking(plan: Blueprint, spec: JsonObject, speaker: Speaker) -> JsonObject:
+    main = main_container({"spec": spec}, plan.framework.main_container)
+    if main is None or not logs.are_json(plan.job, plan.settings.logs):
+        return spec
+    return logs.with_json(spec, main["name"], speaker)
 
 
 def _with_last_words(container: JsonObject) -> JsonObject:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tarragon.job.conditions import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, LIMITS
+from tarragon.job.conditions import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, FINAL, LIMITS
 from tarragon.job.model import Replica, TrainingJob
 from tarragon.job.status import JobStatus
 from tarragon.plan.scene import Scene
@@ -59,8 +59,10 @@ def deadline_at(job: TrainingJob, status: JobStatus) -> dt.datetime | None:
 
 
 def expires_at(job: TrainingJob, status: JobStatus) -> dt.datetime | None:
-    """When a finished job is to be deleted."""
-    return _later(status.completed, job.run_policy.ttl_after_finished)
+    """When a finished job is to be deleted. Not all that others have ended has a completionTime."""
+    ends = (condition for condition in status.conditions if condition.is_true and condition.type in FINAL)
+    ended = status.completed or next((condition.changed for condition in ends), None)
+    return _later(ended, job.run_policy.ttl_after_finished)
 
 
 def _later(start: dt.datetime | None, seconds: int | None) -> dt.datetime | None:

@@ -18,8 +18,8 @@ from tarragon.plan.upkeep import is_awaiting_a_pod, taken_names
 UNSCHEDULABLE = "Unschedulable"
 """kube-scheduler's own word, and ours for its words."""
 NODE_FULL = "NodeFull"
-OUT_OF = "OutOf"
-"""How the kubelet's reasons begin with which it sends a pod back."""
+SENT_BACK = ("OutOf", "NodePorts")
+"""How the kubelet's reasons begin with which it sends a pod back that another node may take."""
 LONGEST_LIST = 8
 NAMES_ARE_LOOKED_AT_SECONDS = 5
 """Of others' objects no change is told to the job; looking costs no call."""
@@ -122,7 +122,7 @@ def _not_taken(scene: Scene, status: JobStatus) -> tuple[str, str] | None:
     # Records have whole seconds. One of the same second may be of earlier places, and says nothing of these.
     since = admission.admitted
     for replica, record in status.restarts.items():
-        if not record.reason.startswith(OUT_OF) or record.at is None or record.at.replace(microsecond=0) < since:
+        if not record.reason.startswith(SENT_BACK) or record.at is None or record.at.replace(microsecond=0) < since:
             continue
         member = scene.members.get(replica)
         if member is None or member.fate is not Fate.GOES_ON or not member.pod.status.container_statuses:

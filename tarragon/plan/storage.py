@@ -36,10 +36,13 @@ class Reach:
 def waits_for_a_scheduler(template: JsonObject, namespace: str, storage: Storage) -> bool:
     """Whether something of the pod is bound only when kube-scheduler binds the pod: such a pod can't name its node.
 
-    A claim that we don't know is such a case, as kube-scheduler is never wrong about it.
+    A claim that we don't know is such a case, as kube-scheduler is never wrong about it; and a gate, which somebody
+    else opens: the API refuses a pod that has both a gate and a node.
     """
     spec = template.get("spec", {})
-    if spec.get("resourceClaims") or any("ephemeral" in volume for volume in spec.get("volumes", [])):
+    if spec.get("resourceClaims") or spec.get("schedulingGates"):
+        return True
+    if any("ephemeral" in volume for volume in spec.get("volumes", [])):
         return True
     found = (storage.claims.get(Key(namespace, name)) for name in claim_names(template))
     return any(claim is None or not claim.is_bound for claim in found)
