@@ -12,7 +12,7 @@ from typing import Any
 from tarragon.localcluster.faults import Fault, duplicate, forbidden_value, invalid_value, required, unsupported
 from tarragon.localcluster.rules import names
 from tarragon.localcluster.schema import Schema
-from tarragon.localcluster.schema_structure import structural_faults
+from tarragon.localcluster.schema_structure import metadata_faults, structural_faults
 from tarragon.localcluster.served import CUSTOM_VERBS, PrinterColumn, ScalePaths, Served
 
 Json = dict[str, Any]
@@ -223,7 +223,7 @@ def _schema_faults(place: str, version: Mapping[str, Any]) -> Iterator[Fault]:
     if openapi is None:
         yield required(place, "schemas are required")
         return
-    yield from structural_faults(openapi, place)
+    yield from (*structural_faults(openapi, place), *metadata_faults(openapi, place))
     if isinstance(openapi, Mapping) and openapi.get("type") != "object":
         yield invalid_value(f"{place}.type", openapi.get("type"), "must be object at the root")
 

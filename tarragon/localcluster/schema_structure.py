@@ -27,6 +27,20 @@ def structural_faults(openapi: Any, path: str) -> Iterator[Fault]:
         yield from _branch_faults(branch, below)
 
 
+def metadata_faults(openapi: Any, path: str) -> Iterator[Fault]:
+    """What metadata is, the server knows: a schema may say that it is an object, and something of its names."""
+    properties = openapi.get("properties") if isinstance(openapi, Mapping) else None
+    metadata = properties.get("metadata") if isinstance(properties, Mapping) else None
+    if not isinstance(metadata, Mapping):
+        return
+    named = metadata.get("properties") or {}
+    if metadata.keys() - {"type", "default", "properties"} or named.keys() - {"name", "generateName"}:
+        yield forbidden_value(
+            f"{path}.properties[metadata]",
+            "must not specify anything other than name and generateName, but metadata is implicitly specified",
+        )
+
+
 def _type_faults(openapi: Mapping[str, Any], path: str) -> Iterator[Fault]:
     kind = openapi.get("type")
     is_free = openapi.get("x-kubernetes-preserve-unknown-fields") or openapi.get("x-kubernetes-int-or-string")

@@ -318,6 +318,26 @@ async def test_a_schema_that_is_not_structural_is_refused(cluster: Cluster, name
         await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, body)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [{"description": "Standard."}, {"properties": {"labels": {"type": "object"}}}, {"maxProperties": 3}],
+    ids=str,
+)
+async def test_a_schema_may_say_of_metadata_what_its_names_are_and_no_more(
+    cluster: Cluster, namespace: str, said: Json
+) -> None:
+    body = definition(f"{namespace}.example.com")
+    properties = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    properties["metadata"] = {"type": "object", **said}
+
+    with pytest.raises(Invalid, match="must not specify anything other than name and generateName"):
+        await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, body)
+
+    properties["metadata"] = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 9}}}
+    await cluster.create(CUSTOM_RESOURCE_DEFINITIONS, body)
+    await cluster.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", body["metadata"]["name"]))
+
+
 async def test_a_custom_object_of_another_version_or_kind_is_refused(
     cluster: Cluster, namespace: str, gadgets: Gadgets
 ) -> None:
