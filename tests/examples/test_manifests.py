@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "tensorflow"
-NAMES = ("multiworker.yaml", "ps-tf1.yaml", "ps.yaml", "single.yaml", "v1alpha1.yaml")
-VERSIONS = {"v1alpha1.yaml": "kubeflow.org/v1alpha1"}
+NAMES = ("mlkube.yaml", "multiworker.yaml", "ps-tf1.yaml", "ps.yaml", "single.yaml", "v1alpha1.yaml")
+VERSIONS = {"v1alpha1.yaml": "kubeflow.org/v1alpha1", "mlkube.yaml": "mlkube.io/v1beta1"}
 SHARED = ("digits.py", "evaluate.py", "replica.py")
 
 
@@ -62,7 +62,7 @@ def test_an_example_is_a_claim_its_scripts_and_one_job(example: Example) -> None
     assert kinds == [
         ("v1", "PersistentVolumeClaim"),
         ("v1", "ConfigMap"),
-        (version, "TFJob"),
+        (version, "TfJob" if version.startswith("mlkube.io") else "TFJob"),
     ]
     assert example.claim["metadata"]["name"] == example.job["metadata"]["name"] + "-models"
     assert example.config_map["metadata"]["name"] == example.job["metadata"]["name"] + "-scripts"
