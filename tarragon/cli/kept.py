@@ -7,13 +7,14 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tarragon.cli.follow.lines import Lines, Stamp, stamped
 from tarragon.cli.jobs import JobName, Known
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.model import CleanPodPolicy, Replica, RunPolicy, TrainingJob
+from tarragon.job.spoken import spoken
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.kept import KeptPod, RunFacts, kept_logs
 from tarragon.localcluster.kubelet.logs import Wanted, read
@@ -98,7 +99,7 @@ def lines(runs: Sequence[Run], tail: int | None, since: dt.datetime | None) -> I
     by_replica: dict[Replica, list[Run]] = {}
     for run in runs:
         by_replica.setdefault(run.replica, []).append(run)
-    streams = [_tail(_lines(of_replica, since), tail) for of_replica in by_replica.values()]
+    streams = [_tail(_readable(_lines(of_replica, since)), tail) for of_replica in by_replica.values()]
     return heapq.merge(*streams, key=lambda said: said.stamp)
 
 
@@ -129,6 +130,13 @@ def _lines(runs: Sequence[Run], since: dt.datetime | None) -> Iterator[Said]:
 def _said(replica: Replica, line: str) -> Said:
     stamp, text = stamped(line)
     return Said(stamp, replica, line[: len(line) - len(text)].rstrip(), text)
+
+
+def _readable(said: Iterable[Said]) -> Iterator[Said]:
+    """A line of JSON as its message, which may be several lines."""
+    for line in said:
+        for part in spoken(line.text).split("\n"):
+            yield replace(line, text=part)
 
 
 def _pods(nodes: Path | None, dialect: Dialect, job: TrainingJob) -> Sequence[KeptPod]:

@@ -19,6 +19,7 @@ from tarragon.cli.words import listed
 from tarragon.cluster.errors import ApiError, Forbidden
 from tarragon.cluster.port import Cluster, LogOptions, Selection
 from tarragon.job.model import CleanPodPolicy, Replica
+from tarragon.job.spoken import spoken
 from tarragon.kube.core import PODS, Pod
 
 
@@ -89,12 +90,13 @@ async def _log(cluster: Cluster, pod: Pod, instance: Instance, options: LogOptio
                 said += whole.feed(chunk)
     except ApiError as error:
         return error
-    return [_said(instance.replica, line) for line in (*said, *whole.finish())]
+    return [part for line in (*said, *whole.finish()) for part in _said(instance.replica, line)]
 
 
-def _said(replica: Replica, line: str) -> Said:
+def _said(replica: Replica, line: str) -> list[Said]:
     stamp, text = stamped(line)
-    return Said(stamp, replica, line[: len(line) - len(text)].rstrip(), text)
+    moment = line[: len(line) - len(text)].rstrip()
+    return [Said(stamp, replica, moment, part) for part in spoken(text).split("\n")]
 
 
 def _missing(job: Known, progress: Progress, missing: Sequence[Replica]) -> Iterator[str]:

@@ -84,6 +84,19 @@ class Command(click.Command):
         formatter.write_text(EVERYWHERE)
 
 
+logs_option = click.option(
+    "--logs",
+    "logs_of_jobs",
+    type=click.Choice(["json", "text"]),
+    default="text",
+    show_default=True,
+    allow_from_autoenv=False,
+    envvar=["TARRAGON_LOGS", "TARRAGON_OPERATOR_LOGS", "TARRAGON_UP_LOGS"],
+    help="how replicas log where their job does not say it by the annotation tarragon.dev/logs",
+)
+"""Of all commands that bring an operator. One variable for all: a cluster in the background is given no flags."""
+
+
 def global_options(*, are_hidden: bool = False) -> list[click.Parameter]:
     """Only those of the first page are read from TARRAGON_CONTEXT and the like: the others come later and would win."""
 

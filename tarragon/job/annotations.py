@@ -13,6 +13,8 @@ RESIZE = "tarragon.dev/resize"
 """`restart`: a job that can't grow while it runs is started again at its new size."""
 RETRYABLE = "tarragon.dev/retryable-exit-codes"
 """`1,42`: what the restart policy ExitCode tries again besides the codes of its table."""
+LOGS = "tarragon.dev/logs"
+"""`json` or `text`: how its replicas log, whatever is usual for the installation."""
 
 GANG = "gang"
 BY_RESTART = "restart"
@@ -37,11 +39,11 @@ def retryable_codes(job: TrainingJob) -> frozenset[int]:
 
 def annotations_are_understood(job: TrainingJob) -> Iterator[Problem]:
     """An annotation with a slip in it would be as good as none, and nobody would know before it is needed."""
-    for name, meant in ((RESTART, GANG), (RESIZE, BY_RESTART)):
-        found = job.annotations.get(name, meant)
-        if found != meant:
+    for name, meant in ((RESTART, (GANG,)), (RESIZE, (BY_RESTART,)), (LOGS, ("json", "text"))):
+        found = job.annotations.get(name, meant[0])
+        if found not in meant:
             said = f"has no meaning as {found!r}"
-            yield Problem(f"metadata.annotations.{name}", said, f"write {meant}, or remove it")
+            yield Problem(f"metadata.annotations.{name}", said, f"write {' or '.join(meant)}, or remove it")
     wrong = [code for code in _codes(job) if not _is_exit_code(code)]
     if wrong:
         said = f"must be exit codes from 1 to {LAST_EXIT_CODE}, not {wrong[0]!r}"

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from tarragon.job.exitcode import ExitClass, ExitCodeTable
 from tarragon.job.model import RestartPolicy
+from tarragon.job.spoken import last_words
 from tarragon.kube.core import ContainerStatus, Pod, Terminated
 
 DISRUPTIONS = frozenset(
@@ -230,7 +231,7 @@ def _ending_of_container(terminated: Terminated) -> Ending:
         end=End.FAILED,
         exit_code=terminated.exit_code,
         reason=terminated.reason,
-        message=terminated.message,
+        message=last_words(terminated.message),
         at=terminated.finished_at,
     )
 

@@ -10,6 +10,7 @@ from tarragon.kube.core import Pod, Service
 from tarragon.kube.event import Event
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
 from tarragon.plan.intake import Intake
+from tarragon.plan.logs import Form
 from tarragon.plan.placement import Placement
 from tarragon.plan.storage import Storage
 
@@ -39,6 +40,8 @@ class Settings:
     """Those whose jobs are kept; none for all. Who sees only some can't tell what is free: kube-scheduler places."""
     adopts: bool = False
     """Whether jobs that other operators have begun are ours, too, without being asked for one by one."""
+    logs: Form = Form.TEXT
+    """Of jobs that don't say it themselves."""
     left_to: Mapping[str, str] = field(default_factory=dict)
     """By kind, the other operator that keeps its jobs, in words: what is not ours already is left to it."""
 

@@ -13,7 +13,7 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli import operating
-from tarragon.cli.settings import Command, Settings, is_namespace
+from tarragon.cli.settings import Command, Settings, is_namespace, logs_option
 from tarragon.cli.whose import access, cluster_options
 from tarragon.scheduling.policies import POLICIES
 
@@ -80,6 +80,7 @@ def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None
     help="of /healthz, /readyz and /metrics; by default :8080 in a pod, 127.0.0.1:8080 elsewhere; `off`: nowhere",
 )
 @click.option("--log-format", type=click.Choice(["json", "text"]), help="by default text on a terminal, else json")
+@logs_option
 @click.option("--adopt", is_flag=True, help="keep the jobs that another training operator keeps, or has begun, too")
 @_seconds("--grace", 20.0, "for the writes that have begun, when it is told to end")
 @click.pass_obj
@@ -104,6 +105,7 @@ def command(
     retry_period: float,
     listen: str | None,
     log_format: str | None,
+    logs_of_jobs: str,
     adopt: bool,
     grace: float,
 ) -> None:
@@ -118,6 +120,7 @@ def command(
     from tarragon.operator.process import serve
     from tarragon.operator.run import Options
     from tarragon.operator.settings import ProcessSettings
+    from tarragon.plan.logs import Form
     from tarragon.plan.placement import Placement
     from tarragon.plan.step import Settings as PlanSettings
 
@@ -138,6 +141,7 @@ def command(
         patience=patience,
         start_patience=start_patience,
         cluster_domain=domain,
+        logs=Form(logs_of_jobs),
         namespaces=tuple(dict.fromkeys(namespaces)),
         adopts=adopt,
     )

@@ -14,7 +14,7 @@ import click
 from tarragon.base.clock import SystemClock
 from tarragon.cli.installing import install
 from tarragon.cli.nodes import WantedNode, node, settings_of
-from tarragon.cli.settings import Command, Settings, home
+from tarragon.cli.settings import Command, Settings, home, logs_option
 from tarragon.cli.target import require_local
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ IDLE_SECONDS = 600.0
     "--node", "nodes", metavar="NODE", type=node, multiple=True, help="name=a,cpu=8,memory=16Gi,nvidia.com/gpu=4"
 )
 @click.option("--without-operator", is_flag=True, help="a plain Kubernetes, for an operator of your own")
+@logs_option
 @click.option("--background", is_flag=True, hidden=True, help="how other commands start it")
 @click.pass_obj
 def command(
@@ -42,6 +43,7 @@ def command(
     port: int | None,
     nodes: Sequence[WantedNode],
     without_operator: bool,
+    logs_of_jobs: str,
     background: bool,
 ) -> None:
     """Serve the local cluster until Ctrl-C. Jobs in it go on when it ends, and the next start finds them.
@@ -52,7 +54,9 @@ def command(
     from tarragon.base import logs
     from tarragon.localcluster.cluster import Settings as ClusterSettings
     from tarragon.localcluster.serving import serve
-    from tarragon.operator.run import run
+    from tarragon.operator.run import Options, run
+    from tarragon.plan.logs import Form
+    from tarragon.plan.step import Settings as PlanSettings
 
     require_local(settings, "up")
     logs.configure("json" if background else "text", "debug" if settings.is_verbose else "info", sys.stderr)
@@ -65,7 +69,8 @@ def command(
         prepare=install,
     )
     clock = SystemClock()
-    companions = [] if without_operator else [partial(run, clock=clock)]
+    options = Options(settings=PlanSettings(logs=Form(logs_of_jobs)))
+    companions = [] if without_operator else [partial(run, clock=clock, options=options)]
     asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or home().kubeconfig)))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tarragon.cli.follow.lines import Position, Stamp, stamped
 from tarragon.job.model import Replica
+from tarragon.job.spoken import spoken
 
 _KEPT = 60
 
@@ -79,6 +80,7 @@ class LogBook:
         return self._told(instance, late)
 
     def _told(self, instance: Instance, fresh: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        fresh = [(moment, part) for moment, text in fresh for part in spoken(text).split("\n")]
         self.tails.setdefault(instance.replica, deque(maxlen=_KEPT)).extend(text for _, text in fresh)
         self.said[instance.replica] = self.said.get(instance.replica, 0) + len(fresh)
         return fresh

@@ -1,0 +1,44 @@
+"""What a line of a JSON log says to people: its message. Lines that are not of ours stay as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+LABELS = "logging.googleapis.com/labels"
+SOURCE = "logging.googleapis.com/sourceLocation"
+MARK = '"replica_type"'
+WHOSE = frozenset({"job", "namespace", "pod", "replica_type", "replica_index", "runtime_id", "uid", LABELS})
+LOUD = frozenset({"WARNING", "ERROR", "CRITICAL", "ALERT", "EMERGENCY"})
+
+
+def spoken(line: str) -> str:
+    """May be several lines: a traceback is one message. As in plain text, warnings and errors of a logger say so."""
+    found = _read(line)
+    if found is None:
+        return line
+    message = found.get("message")
+    if not isinstance(message, str):
+        return json.dumps({name: value for name, value in found.items() if name not in WHOSE}, ensure_ascii=False)
+    severity = found.get("severity")
+    is_logged = "logger" in found or SOURCE in found
+    return f"{severity}: {message}" if is_logged and severity in LOUD else message
+
+
+def last_words(text: str) -> str:
+    """The end of a log. Its first line may be the end of one, and then says nothing."""
+    lines = text.split("\n")
+    said = [spoken(line) for line in lines]
+    if said == lines:
+        return text
+    return "\n".join(said[1:] if said[0] == lines[0] and lines[0].endswith("}") else said)
+
+
+def _read(line: str) -> Mapping[str, object] | None:
+    if not line.startswith("{") or MARK not in line:
+        return None
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if found.keys() >= WHOSE else None

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tarragon.plan.logs import ENDING, FIELDS, FOLDER, SCRIPTS, VOLUME, Form
+from tarragon.plan.step import Settings
+from tests.frameworks.jobs import problems
+from tests.plan.world import World, manifest
+
+BOTH = {"PS": 1, "Worker": 1}
+
+
+def job(annotated: str | None = None, **container: Any) -> dict[str, Any]:
+    made = manifest(BOTH)
+    if annotated is not None:
+        made["metadata"]["annotations"] = {"tarragon.dev/logs": annotated}
+    for group in made["spec"]["tfReplicaSpecs"].values():
+        group["template"]["spec"]["containers"][0] |= container
+        for name in [name for name, value in container.items() if value is None]:
+            del group["template"]["spec"]["containers"][0][name]
+    return made
+
+
+def started(made: dict[str, Any], usual: Form = Form.TEXT) -> World:
+    world = World(made, Settings(logs=usual))
+    world.settle()
+    world.admit()
+    world.settle()
+    return world
+
+
+def main(world: World, pod: str = "dist-ps-0") -> dict[str, Any]:
+    found: dict[str, Any] = world.pods[pod]["spec"]["containers"][0]
+    return found
+
+
+def env(container: dict[str, Any]) -> dict[str, str]:
+    return {variable["name"]: variable["value"] for variable in container["env"]}
+
+
+def is_json(world: World) -> bool:
+    return FIELDS in env(main(world))
+
+
+@pytest.mark.parametrize(
+    ("annotated", "usual", "expected"),
+    [
+        (None, Form.TEXT, False),
+        (None, Form.JSON, True),
+        ("json", Form.TEXT, True),
+        ("text", Form.JSON, False),
+        ("json", Form.JSON, True),
+    ],
+)
+def test_the_annotation_wins_over_the_setting_both_ways(annotated: str | None, usual: Form, expected: bool) -> None:  # noqa: FBT001
+    world = started(job(annotated), usual)
+
+    assert is_json(world) is expected
+    assert len(world.config_maps) == expected
+
+
+def test_an_annotation_with_a_slip_in_it_is_told() -> None:
+    (problem,) = problems(job("jason"))
+
+    assert problem.startswith("metadata.annotations.tarragon.dev/logs")
+    assert "write json or text, or remove it" in problem
+
+
+def test_the_command_is_run_by_our_script_and_keeps_its_arguments() -> None:
+    container = main(started(job("json", command=["python", "train.py"], args=["--steps", "$(STEPS)"])))
+
+    assert container["command"][:2] == ["sh", "-c"]
+    assert container["command"][3:] == [f"{FOLDER}/json_logs.py", "python", "train.py"]
+    assert container["args"] == ["--steps", "$(STEPS)"]
+    assert "$(" not in container["command"][2]
+
+
+def test_the_scripts_are_mounted_from_a_config_map_of_this_job_that_is_made_before_the_pods() -> None:
+    world = started(job("json"))
+
+    (name,) = world.config_maps
+    spec = world.pods["dist-ps-0"]["spec"]
+    assert name.startswith("dist-logs-")
+    assert set(world.config_maps[name]["data"]) == set(SCRIPTS)
+    assert spec["volumes"] == [{"name": VOLUME, "configMap": {"name": name, "optional": True}}]
+    assert main(world)["volumeMounts"] == [{"name": VOLUME, "mountPath": FOLDER, "readOnly": True}]
+    assert world.config_maps[name]["metadata"]["ownerReferences"][0]["uid"] == "job-1"
+
+
+def test_every_replica_is_told_who_it_is() -> None:
+    world = started(job("json"))
+
+    told = {name: json.loads(env(main(world, name))[FIELDS]) for name in world.pods}
+
+    assert told["dist-ps-0"] == {
+        "job": "dist",
+        "namespace": "n1",
+        "pod": "dist-ps-0",
+        "replica_type": "ps",
+        "replica_index": 0,
+        "runtime_id": told["dist-worker-0"]["runtime_id"],
+        "uid": "job-1",
+    }
+    assert told["dist-worker-0"]["replica_type"] == "worker"
+    assert len(told["dist-ps-0"]["runtime_id"]) == 4
+
+
+def test_the_last_words_go_where_the_container_has_its_termination_message() -> None:
+    assert env(main(started(job("json"))))[ENDING] == "/dev/termination-log"
+    assert env(main(started(job("json", terminationMessagePath="/tmp/last"))))[ENDING] == "/tmp/last"  # noqa: S108
+    assert ENDING not in env(main(started(job("json", terminationMessagePolicy="File"))))
+
+
+def test_sidecars_stay_as_they_are() -> None:
+    made = job("json")
+    sidecar = {"name": "proxy", "image": "proxy", "command": ["proxy"]}
+    made["spec"]["tfReplicaSpecs"]["PS"]["template"]["spec"]["containers"].append(sidecar)
+
+    world = started(made)
+
+    assert world.pods["dist-ps-0"]["spec"]["containers"][1]["command"] == ["proxy"]
+    assert is_json(world)
+
+
+def test_of_a_container_without_a_command_nothing_is_changed() -> None:
+    """PYTHONPATH would replace that of its image."""
+    container = main(started(job("json", command=None)))
+
+    assert "volumeMounts" not in container
+    assert "command" not in container
+    assert {variable["name"] for variable in container["env"]} == {"TF_CONFIG"}
+
+
+@pytest.mark.parametrize(("before", "after"), [("/app", f"{FOLDER}:/app"), ("", FOLDER)])
+def test_a_container_without_a_command_that_sets_pythonpath_gets_our_folder_in_front(before: str, after: str) -> None:
+    container = main(started(job("json", command=None, env=[{"name": "PYTHONPATH", "value": before}])))
+
+    assert env(container)["PYTHONPATH"] == after
+    assert FIELDS in env(container)
+    assert "command" not in container
+
+
+def test_whoever_asks_for_a_terminal_gets_plain_text() -> None:
+    assert not is_json(started(job("json", tty=True)))
