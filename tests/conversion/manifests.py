@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, Generation, Shape
+from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES
 
 Manifest = dict[str, Any]
 
@@ -169,7 +170,9 @@ def map_spec(draw: st.DrawFn, generation: Generation) -> dict[str, Any]:
     spec: dict[str, Any] = {"tfReplicaSpecs": replicas}
     said, is_stated = draw(policies(generation)), draw(_coin)
     if generation.shape is Shape.FLAT:
-        spec |= said
+        spec |= {name: value for name, value in said.items() if name in FLAT_POLICIES}
+        nested = {name: value for name, value in said.items() if name not in FLAT_POLICIES}
+        spec |= {"runPolicy": nested} if nested else {}
     elif said or is_stated:
         spec["runPolicy"] = said
     return {**spec, **draw(_more(generation, types))}

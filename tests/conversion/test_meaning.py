@@ -115,7 +115,7 @@ FACETS: Mapping[str, Callable[[Read], object]] = {
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda name: name.replace("kubeflow.org/", ""))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_it_means_the_same_or_the_loss_has_a_name(source: str, target: str, data: st.DataObject) -> None:
     manifest = data.draw(tfjobs(source))
@@ -133,7 +133,7 @@ def test_it_means_the_same_or_the_loss_has_a_name(source: str, target: str, data
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda name: name.replace("kubeflow.org/", ""))
-@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
 def test_the_pods_differ_only_in_names_labels_and_what_tensorflow_is_told(
     source: str, target: str, data: st.DataObject

@@ -19,7 +19,7 @@ from tests.conversion.manifests import NAMES, Manifest, jobs_and_targets, tfjobs
 
 PAIRS = [(source, target) for source in NAMES for target in NAMES]
 by_pair = pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda name: name.rpartition("/")[2])
-few = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+few = settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def taken(manifest: Manifest) -> Intake:
@@ -72,7 +72,7 @@ def test_what_is_written_is_a_job_of_that_generation(source: str, target: str, d
     assert [str(problem) for problem in found.unknown] == []
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(drawn=jobs_and_targets(), over=st.sampled_from(NAMES))
 def test_a_detour_changes_nothing(drawn: tuple[Manifest, str, str], over: str) -> None:
     manifest, source, target = drawn

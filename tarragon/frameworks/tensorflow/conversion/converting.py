@@ -61,7 +61,8 @@ def convert(found: Manifest, source: str, target: str) -> Converted:
 def _plain(own: Manifest, source: Generation, target: Generation) -> Converted:
     before = _keyed(own, source)
     after = _manifest(own, written(before, _meaning(own, source).job, source, target), target)
-    kept = [change.as_json() for change in changes(_keyed(after, target), before)]
+    found = sorted(changes(_keyed(after, target), before), key=lambda change: list(map(str, change.path)))
+    kept = [change.as_json() for change in found]
     # That it was of another generation is not worth an annotation alone.
     if len(kept) > 1:
         note = json.dumps({"in": target.name, "changes": kept}, ensure_ascii=False)

@@ -17,7 +17,7 @@ class Shape(Enum):
     """Where replicas and policies stand."""
 
     LIST = "a list of replicas; policies, which only we know there, in runPolicy"
-    FLAT = "a map of replicas, policies beside it"
+    FLAT = "a map of replicas, policies beside it; in runPolicy what has no place there"
     NESTED = "a map of replicas, policies in runPolicy"
 
 
@@ -32,11 +32,19 @@ class Generation:
     """What it means where nothing is said."""
     policies: frozenset[str] = frozenset()
     fields: frozenset[str] = frozenset()
+    read_besides: frozenset[str] = frozenset()
+    """Fields that no manifest of it has, as they would make it one of another generation; but they count in a job that
+    was recognised before they were added."""
     kind: str = KIND
 
     @property
     def is_list(self) -> bool:
         return self.shape is Shape.LIST
+
+    @property
+    def counting(self) -> frozenset[str]:
+        """The fields that have an effect where they are found."""
+        return self.fields | self.read_besides
 
     @property
     def extra(self) -> str:
@@ -46,6 +54,7 @@ class Generation:
 
 
 _LIST_FIELDS = frozenset({"RuntimeId", "tfImage"})
+_LATE = frozenset({Spec.SUCCESS_POLICY, Spec.DYNAMIC_WORKER})
 _EARLY = frozenset({Policy.CLEAN_POD_POLICY, Policy.TTL})
 
 _ALL = (
@@ -93,14 +102,15 @@ _ALL = (
         shape=Shape.FLAT,
         clean_pods=CleanPodPolicy.RUNNING,
         policies=FLAT_POLICIES,
+        read_besides=_LATE | ELASTIC,
     ),
     Generation(
         name=f"{GROUP}/v1-dragon",
         api_version=f"{GROUP}/v1",
         shape=Shape.FLAT,
         clean_pods=CleanPodPolicy.RUNNING,
-        policies=FLAT_POLICIES,
-        fields=ELASTIC,
+        policies=frozenset(Policy),
+        fields=ELASTIC | _LATE,
     ),
     Generation(
         name=f"{GROUP}/v1",
@@ -108,7 +118,8 @@ _ALL = (
         shape=Shape.NESTED,
         clean_pods=CleanPodPolicy.NONE,
         policies=frozenset(Policy),
-        fields=frozenset({Spec.SUCCESS_POLICY, Spec.DYNAMIC_WORKER}),
+        fields=_LATE,
+        read_besides=ELASTIC,
     ),
 )
 

@@ -28,8 +28,15 @@ def written(found: Keyed, job: TrainingJob, source: Generation, target: Generati
     if scheduler and SCHEDULER in source.fields - target.fields:
         said = {role: _scheduled(fields, scheduler) for role, fields in said.items()}
     order = {"order": found["order"]} if source.is_list and target.is_list else {}
-    policy = _policy(found, job, source, target)
-    rest = {**_rest(found, source, target), **_implied(job, source, target)}
+    policies = _policies(found, job, target)
+    nested = {name: value for name, value in policies.items() if name not in FLAT_POLICIES}
+    beside = target.shape is Shape.FLAT and bool(nested)
+    policy = {name: value for name, value in policies.items() if not (beside and name in nested)}
+    rest = {
+        **_rest(found, source, target),
+        **_implied(job, source, target),
+        **({Spec.RUN_POLICY.value: nested} if beside else {}),
+    }
     return {
         "generation": target.name,
         "groups": said,
@@ -41,12 +48,12 @@ def written(found: Keyed, job: TrainingJob, source: Generation, target: Generati
     }
 
 
-def _policy(found: Keyed, job: TrainingJob, source: Generation, target: Generation) -> dict[str, Json]:
-    """Those that count, and what nobody knows. The flat ones count beside runPolicy, too, where that says nothing."""
-    beside = {name: value for name, value in found["rest"].items() if name in source.policies & FLAT_POLICIES}
-    counting = {**beside, **found["policy"]}
-    nested = target.shape is not Shape.FLAT
-    known = {name: value for name, value in counting.items() if name in target.policies or (nested and _is_new(name))}
+def _policies(found: Keyed, job: TrainingJob, target: Generation) -> dict[str, Json]:
+    """Those that count, and what nobody knows. What runPolicy says wins over what stands beside it."""
+    flat = {name: value for name, value in found["rest"].items() if name in FLAT_POLICIES}
+    counting = {**flat, **found["policy"], **found["rest"].get(Spec.RUN_POLICY, {})}
+    has_room = target.policies > FLAT_POLICIES
+    known = {name: value for name, value in counting.items() if name in target.policies or (has_room and _is_new(name))}
     is_told = Policy.CLEAN_POD_POLICY in known
     must_be_told = job.run_policy.clean_pods is not target.clean_pods or target.name == _TOLD_BY_ITS_POLICIES
     if is_told or not must_be_told:
@@ -60,14 +67,14 @@ def _is_new(name: str) -> bool:
 
 def _rest(found: Keyed, source: Generation, target: Generation) -> dict[str, Json]:
     """What both have, and what nobody knows."""
-    both = source.fields & target.fields
+    both = source.counting & target.fields
     return {name: value for name, value in found["rest"].items() if name in both or name not in _KNOWN}
 
 
 def _implied(job: TrainingJob, source: Generation, target: Generation) -> Mapping[str, Json]:
     """What must be said for the job to mean the same."""
     implied: dict[str, Json] = {}
-    if Spec.MAX_INSTANCES in target.fields - source.fields:
+    if Spec.MAX_INSTANCES in target.fields and job.elastic is None:
         workers = job.wished().get(ReplicaType.WORKER, 0)
         implied |= {Spec.MAX_INSTANCES.value: workers, Spec.MIN_INSTANCES.value: workers}
     chief = job.chief

@@ -1,0 +1,61 @@
+"""Changes that are kept as text and made again, on the same value and on an edited one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarragon.frameworks.tensorflow.conversion.delta import applied, changes, from_json
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "x" * 120]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def kept(before: Any, after: Any) -> Any:
+    return from_json(json.loads(json.dumps([change.as_json() for change in changes(before, after)])))
+
+
+@given(before=JSON, after=JSON)
+def test_the_changes_between_two_values_lead_from_one_to_the_other(before: Any, after: Any) -> None:
+    assert json.dumps(applied(before, kept(before, after)), sort_keys=True) == json.dumps(after, sort_keys=True)
+
+
+@given(value=JSON)
+def test_between_a_value_and_itself_there_are_none(value: Any) -> None:
+    assert list(changes(value, value)) == []
+
+
+def test_what_was_edited_since_stays_and_the_rest_is_done() -> None:
+    before, after = {"a": 1, "b": {"c": 2}}, {"a": 9, "b": {"d": 3}}
+
+    assert applied({"a": 5, "b": {"c": 2}, "e": 6}, kept(before, after)) == {"a": 5, "b": {"d": 3}, "e": 6}
+
+
+def test_true_is_no_one() -> None:
+    assert [change.is_ for change in changes({"a": 1}, {"a": True})] == [True]
+
+
+def test_a_long_value_is_known_again_without_being_kept() -> None:
+    [change] = changes({"a": "x" * 5000}, {"a": "y"})
+
+    assert len(json.dumps(change.as_json())) < 200
+    assert applied({"a": "x" * 5000}, kept({"a": "x" * 5000}, {"a": "y"})) == {"a": "y"}
+    assert applied({"a": "x" * 4999}, kept({"a": "x" * 5000}, {"a": "y"})) == {"a": "x" * 4999}
+
+
+@pytest.mark.parametrize("text", ["null", "3", '"x"', "[3]", '[{"at": "x"}]', '[{"was": 1}]', '[{"at": [{}]}]', "{}"])
+def test_what_we_have_not_written_is_refused(text: str) -> None:
+    found = json.loads(text)
+
+    if found == {}:
+        assert from_json(found) == []
+        return
+    with pytest.raises(ValueError, match="change"):
+        from_json(found)
