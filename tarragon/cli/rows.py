@@ -6,13 +6,13 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from tarragon.cli.follow.progress import INTERRUPTED, STOPPING, last_condition, wait
+from tarragon.cli.follow.progress import INTERRUPTED, STOPPING, last_condition
 from tarragon.cli.jobs import Known
 from tarragon.cli.report.exits import ended
 from tarragon.cli.words import age
-from tarragon.job.conditions import STALLED
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
+from tarragon.job.reason import reason_of
 
 HEADER = ("NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON")
 WIDE = ("NAME", "STATE", "READY", "RESTARTS", "AGE", "KIND", "REPLICAS", "NODES", "REASON")
@@ -79,15 +79,9 @@ def reason(job: Known) -> str:
     """Why it does not go on; empty where nobody would ask."""
     if job.state in {STOPPING, INTERRUPTED}:
         return "goes on when the cluster starts" if job.state == INTERRUPTED else ""
-    waits = wait(job.status)
-    if waits is not None:
-        return f"{waits.code}: {waits.message}"
-    obstacle = job.status.obstacle
-    if obstacle is not None and not job.status.phase.is_final:
-        return f"{obstacle.reason}: {obstacle.message}"
-    stalled = job.status.condition(STALLED)
-    if stalled is not None and not job.status.phase.is_final:
-        return f"{stalled.reason}: {stalled.message}"
+    why = reason_of(job.status)
+    if why.word and not job.status.phase.is_final:
+        return f"{why.word}: {why.message}"
     failure = job.status.first_failure
     if job.status.phase is Phase.FAILED and failure is not None:
         if failure.exit_code is not None:

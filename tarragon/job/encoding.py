@@ -13,7 +13,7 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
 from tarragon.job.restarts import read_restarts, restart_fields
-from tarragon.job.status import Admission, FirstFailure, Gang, JobStatus, Obstacle, Retry, Wait
+from tarragon.job.status import Admission, FirstFailure, Gang, JobStatus, Obstacle, Provenance, Retry, Wait
 from tarragon.kube.codec import micro_timestamp, timestamp
 from tarragon.kube.meta import Json
 
@@ -34,6 +34,7 @@ _FIELDS = frozenset(
         "message",
         "observedGeneration",
         "obstacle",
+        "provenance",
         "ready",
         "reason",
         "record",
@@ -100,6 +101,8 @@ def tarragon_fields(status: JobStatus, summary: Summary) -> dict[str, Json]:
         fields["gang"] = _gang_fields(status.gang)
     if status.first_failure is not None:
         fields["failure"] = _failure_fields(status.first_failure)
+    if status.provenance is not None:
+        fields["provenance"] = _provenance_fields(status.provenance)
     return fields
 
 
@@ -161,6 +164,7 @@ def recall(raw: Json) -> Recalled:
         ready=read("ready", _read_ready, 0),
         obstacle=read("obstacle", _read_obstacle, None),
         first_failure=read("failure", _read_failure, None),
+        provenance=read("provenance", _read_provenance, None),
         gang=read("gang", _read_gang, None),
     )
     return Recalled(status=status, notes=tuple(notes))
@@ -229,6 +233,20 @@ def _read_failure(found: Json) -> FirstFailure:
         reason=str(found.get("reason", "")),
         message=str(found.get("message", "")),
         at=_time(found["at"]),
+    )
+
+
+def _provenance_fields(provenance: Provenance) -> dict[str, Json]:
+    fields: dict[str, Json] = {"manifest": provenance.manifest, "operator": provenance.operator}
+    return {**fields, "images": dict(sorted(provenance.images.items()))} if provenance.images else fields
+
+
+def _read_provenance(found: Json) -> Provenance:
+    images = found.get("images", {})
+    return Provenance(
+        manifest=str(found["manifest"]),
+        operator=str(found["operator"]),
+        images={str(image): str(digests) for image, digests in images.items()},
     )
 
 

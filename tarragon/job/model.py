@@ -11,6 +11,8 @@ from tarragon.kube.meta import JsonObject, Key
 
 ADOPT_ANNOTATION = "tarragon.dev/adopt"
 """`true` on a job gives it to us, whoever else keeps its kind or has begun it."""
+MANIFEST_ANNOTATION = "tarragon.dev/manifest"
+"""On jobs whose spec the operator completes: the digest as it was submitted, and as it was completed."""
 GENERATION_ANNOTATION = "tarragon.dev/generation"
 """The API generation of a job, recognised once and written before any child exists; afterwards only this counts."""
 

@@ -109,6 +109,18 @@ class FirstFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What it takes to know later what a job was: kept as it was at first, but for images that come."""
+
+    manifest: str
+    """The digest of the spec as it was submitted."""
+    operator: str
+    """The version that took the job."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """As the manifest names them, each with its digest; with several, between spaces, where a tag was moved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
     """As of the generations since v1alpha2. `changed` is lastTransitionTime, `updated` lastUpdateTime."""
 
@@ -145,6 +157,7 @@ class JobStatus:
     obstacle: Obstacle | None = None
     """The scheduler takes the places of a gang away that does not get over it."""
     first_failure: FirstFailure | None = None
+    provenance: Provenance | None = None
     gang: Gang | None = None
     """Of jobs where it matters who was made with whom."""
 

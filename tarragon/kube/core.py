@@ -80,6 +80,7 @@ class ContainerStatus(Struct, frozen=True):
     started: bool | None = None
     restart_count: int = 0
     image: str = ""
+    image_id: str = msgspec.field(default="", name="imageID")
     container_id: str = msgspec.field(default="", name="containerID")
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()

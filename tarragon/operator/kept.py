@@ -140,6 +140,7 @@ def _container_status(found: ContainerStatus) -> ContainerStatus:
         ready=found.ready,
         started=found.started,
         restart_count=found.restart_count,
+        image_id=intern(found.image_id),
         state=_RUNNING if found.state.running is not None and found.ready else found.state,
         last_state=found.last_state if found.last_state.terminated is not None else _NOTHING_HAS_BEEN,
     )

@@ -14,6 +14,7 @@ from tarragon.plan.limits import deadline_at, expires_at
 from tarragon.plan.obstacles import look_again_at
 from tarragon.plan.others import is_begun, is_left_to_others, keeper, left_alone
 from tarragon.plan.outcome import outcome
+from tarragon.plan.provenance import marks
 from tarragon.plan.rebuilt import remembering
 from tarragon.plan.refuse import last_good, refused
 from tarragon.plan.scene import Scene, scene
@@ -48,9 +49,10 @@ def unmarked(observed: Observed, taken: Intake) -> Step | None:
     annotations = {GENERATION_ANNOTATION: dialect.name}
     if is_begun(observed):
         annotations[ADOPT_ANNOTATION] = "true"
-    mark: dict[str, Json] = {"metadata": {**precondition(observed.object), "annotations": annotations}}
     written = observed.object.spec
     spec = dialect.written_back(taken.job, written) if taken.job is not None and isinstance(written, Mapping) else {}
+    annotations |= marks(written, spec)
+    mark: dict[str, Json] = {"metadata": {**precondition(observed.object), "annotations": annotations}}
     return Step(mark={**mark, "spec": spec} if spec else mark)
 
 

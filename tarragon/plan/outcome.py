@@ -16,6 +16,7 @@ from tarragon.kube.codec import timestamp
 from tarragon.plan.intake import words
 from tarragon.plan.limits import Limit, reached
 from tarragon.plan.obstacles import obstructed, stalled, unobstructed
+from tarragon.plan.provenance import traced
 from tarragon.plan.records import recorded, settled
 from tarragon.plan.scene import Scene
 from tarragon.plan.stalled import stalls
@@ -138,6 +139,7 @@ def ended(scene: Scene, status: JobStatus, verdict: Verdict, failure: str) -> Jo
 RULES: tuple[Rule, ...] = (
     created,
     understood,
+    traced,
     admitted,
     started,
     restarts_recorded,

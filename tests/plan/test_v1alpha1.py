@@ -110,7 +110,7 @@ def test_generation_and_what_was_filled_in_are_written_at_once_and_before_anythi
     step = world.step()
 
     assert step.mark is not None
-    assert world.job["metadata"]["annotations"] == {"tarragon.dev/generation": "kubeflow.org/v1alpha1"}
+    assert world.job["metadata"]["annotations"]["tarragon.dev/generation"] == "kubeflow.org/v1alpha1"
     assert len(world.job["spec"]["RuntimeId"]) == 4
     assert world.job["spec"]["replicaSpecs"][2]["template"]["spec"]["restartPolicy"] == "OnFailure"
     assert (world.pods, world.services) == ({}, {})

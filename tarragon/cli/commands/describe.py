@@ -52,6 +52,7 @@ async def _describe(settings: Settings, name: str) -> None:
     paint = painter(colors=settings.terminal().colors_out)
     parts = (
         _head(job, progress, now, paint),
+        _titled("Made of", _provenance(job)),
         _titled("Conditions", _conditions(job, now)),
         _titled("Replicas", _members(where, job, progress)),
         _titled("TensorBoard", [*filter(None, [tensorboard(where.nodes, job)])]),
@@ -96,6 +97,17 @@ def _conditions(job: Known, now: dt.datetime) -> Sequence[str]:
         for known in job.status.conditions
     ]
     return table(("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows) if rows else ()
+
+
+def _provenance(job: Known) -> Sequence[str]:
+    """What tells later which job this was; images only where their nodes have pulled any."""
+    known = job.status.provenance
+    if known is None:
+        return ()
+    images = [("image", f"{image} {digests}") for image, digests in known.images.items()]
+    return [
+        f"{what:<9} {value}" for what, value in (("manifest", known.manifest), ("operator", known.operator), *images)
+    ]
 
 
 def _members(where: Target, job: Known, progress: Progress) -> Sequence[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
 from tarragon.base.errors import Problem
@@ -15,16 +13,18 @@ from tarragon.cli.settings import Command, Settings
 from tarragon.cli.words import listed
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.plan.intake import intake
-from tarragon.plan.manifest import Document
+from tarragon.plan.provenance import digest
 
 
 @click.command("validate", cls=Command)
 @click.argument("file", metavar="FILE", required=False)
 @click.option("-f", "--file", "option", metavar="FILE", help="the same, as kubectl has it")
+@click.option("--hash", "digests", is_flag=True, help="print the digest of each job's spec, as its status keeps it")
 @click.pass_obj
-def command(settings: Settings, *, file: str | None, option: str | None) -> None:
-    """Tell every problem in FILE, each with its line and its remedy. FILE may be - or a URL.
+def command(settings: Settings, *, file: str | None, option: str | None, digests: bool) -> None:
+    """Tell every problem in FILE, each with its line and its remedy, and which generation of the API each job is of.
 
+    FILE may be - or a URL. Rules and defaults are those of the generation; `convert` writes a job as another one has it.
     With --context it warns of what exists on this machine only, too. No cluster is asked.
 
     \b
@@ -33,9 +33,10 @@ def command(settings: Settings, *, file: str | None, option: str | None) -> None
     name = one_file(file, option)
     documents = parse(name)
     problems = [] if documents.jobs else [Problem("", "there is no job in the manifest", "add one")]
-    warnings = []
+    warnings, names = [], []
     for job in documents.jobs:
         taken = intake(job.framework or FRAMEWORKS[0], job.manifest)
+        names.append(f"{job.name} ({taken.dialect.name if taken.dialect is not None else 'of no known generation'})")
         problems += [job.placed(problem) for problem in (*taken.problems, *taken.unknown)]
         warnings += [job.placed(warning) for warning in taken.warnings]
         if not settings.is_local:
@@ -44,9 +45,8 @@ def command(settings: Settings, *, file: str | None, option: str | None) -> None
         click.echo(f"warning: {warning}", err=True)
     if problems:
         raise refused(name, problems)
-    click.echo(f"{named(name)}: {_told(documents.jobs)} fine")
-
-
-def _told(jobs: Sequence[Document]) -> str:
-    names = [job.name for job in jobs]
-    return f"{listed(names)} {'is' if len(names) == 1 else 'are'}"
+    if digests:
+        for job in documents.jobs:
+            click.echo(f"{digest(job.manifest.get('spec'))}  {job.name}")
+        return
+    click.echo(f"{named(name)}: {listed(names)} {'is' if len(names) == 1 else 'are'} fine")
