@@ -36,7 +36,7 @@ class Candidate:
     @property
     def name(self) -> str:
         """What a policy calls it, and people read in "… came first": two kinds may have jobs of one name."""
-        return f"{self.framework.kind.lower()} {self.job.key}"
+        return f"{self.framework.kind} {self.job.key}"
 
     @property
     def admission(self) -> Admission | None:

@@ -1,0 +1,75 @@
+"""Two kinds that are called alike, one of which a cluster may not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
+from tarragon.kube.meta import Key
+from tests.operator.stage import TFJOBS, Stage, group
+
+TFJOBS_OF_2017 = MLKUBE.resource
+
+
+def of_2017(name: str, runtime_id: str) -> dict[str, Any]:
+    template = group(1)["template"]
+    return {
+        "apiVersion": "mlkube.io/v1beta1",
+        "kind": "TfJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"RuntimeId": runtime_id, "replicaSpecs": [{"tfReplicaType": "MASTER", "template": template}]},
+    }
+
+
+async def phase(stage: Stage, name: str) -> str:
+    found = await stage.world.client.get(TFJOBS_OF_2017, Key("default", name))
+    return str((found.status or {}).get("phase", ""))
+
+
+async def test_an_operator_without_the_older_kind_works_and_keeps_its_jobs_as_soon_as_it_is_there(
+    stage: Stage,
+) -> None:
+    await stage.node("n")
+    with capture_logs() as logs:
+        stage.start_operator()
+        await stage.submit("a", Worker=group(1))
+        await stage.until_pods("a-worker-0")
+        await stage.world.client.create(CUSTOM_RESOURCE_DEFINITIONS, MLKUBE.crd())
+        await stage.world.client.create(TFJOBS_OF_2017, of_2017("b", "ab12"))
+        await stage.until_pods("a-worker-0", "master-ab12-0")
+
+    about = [line for line in logs if "mlkube" in str(line)]
+    assert [(line["log_level"], line["kind"]) for line in about if line["event"].startswith("not installed")] == [
+        ("info", "tfjobs.mlkube.io")
+    ]
+    assert not [line for line in about if line["log_level"] in {"warning", "error"}]
+
+
+async def test_jobs_of_one_name_and_both_kinds_leave_each_other_alone(stage: Stage) -> None:
+    await stage.node("n")
+    await stage.world.client.create(CUSTOM_RESOURCE_DEFINITIONS, MLKUBE.crd())
+    stage.start_operator()
+    await stage.submit("a", Worker=group(1))
+    await stage.world.client.create(TFJOBS_OF_2017, of_2017("a", "ab12"))
+    await stage.until_pods("a-worker-0", "master-ab12-0")
+    await stage.all_run("a-worker-0", "master-ab12-0")
+
+    owners = {name: pod["metadata"]["ownerReferences"][0] for name, pod in stage.pods().items()}
+    assert {name: (owner["apiVersion"], owner["kind"], owner["name"]) for name, owner in owners.items()} == {
+        "a-worker-0": ("kubeflow.org/v1", "TFJob", "a"),
+        "master-ab12-0": ("mlkube.io/v1beta1", "TfJob", "a"),
+    }
+    await stage.plays("master-ab12-0", "Succeeded", 0)
+    await stage.world.until(lambda: not {"master-ab12-0"} & set(stage.services()))
+    assert await phase(stage, "a") == "Done"
+    found = await stage.world.client.get(TFJOBS, Key("default", "a"))
+    assert found.status["tarragon"]["state"] == "Running"
+    await stage.world.client.delete(TFJOBS_OF_2017, Key("default", "a"))
+    assert set(stage.pods()) >= {"a-worker-0"}
+
+
+def test_every_kind_says_of_itself_whether_a_cluster_may_lack_it() -> None:
+    assert (TENSORFLOW.is_optional, MLKUBE.is_optional) == (False, True)
