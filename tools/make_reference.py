@@ -94,7 +94,9 @@ def page(framework: Framework) -> Iterator[str]:
     told = {dialect.name: {field.path: fate(dialect, field) for field in fields} for dialect in dialects}
     fields = [field for field in fields if any(told[name][field.path] != UNKNOWN for name in told)]
     yield from (HEAD, "", f"# {framework.kind} of {framework.resource.group}", "", whole["description"], "")
-    yield from (f"`kubectl explain {framework.resource.plural}.spec` tells the same of each field.", "")
+    explain = f"kubectl explain {framework.resource.plural}.{framework.resource.group}.spec"
+    yield from (f"`{explain}` says the same of each field, where the API server publishes OpenAPI v3",)
+    yield from ("(Kubernetes from 1.24 on, and the embedded one).", "")
     yield from ("## Generations", "", *generations(dialects))
     yield from ("", "## Fields of spec", "")
     yield from table(("field", "type", "meaning"), ((f"`{one.shown}`", kind(one), said(one)) for one in fields))
