@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import Key
-from tests.operator.stage import TFJOBS, Stage, group
+from tests.operator.stage import Stage, group
 
 TFJOBS_OF_2017 = MLKUBE.resource
 
@@ -65,10 +65,8 @@ async def test_jobs_of_one_name_and_both_kinds_leave_each_other_alone(stage: Sta
     await stage.plays("master-ab12-0", "Succeeded", 0)
     await stage.world.until(lambda: not {"master-ab12-0"} & set(stage.services()))
     assert await phase(stage, "a") == "Done"
-    found = await stage.world.client.get(TFJOBS, Key("default", "a"))
-    assert found.status["tarragon"]["state"] == "Running"
-    await stage.world.client.delete(TFJOBS_OF_2017, Key("default", "a"))
-    assert set(stage.pods()) >= {"a-worker-0"}
+    await stage.until_state("a", "Running")
+    assert "deletionTimestamp" not in stage.pods()["a-worker-0"]["metadata"]
 
 
 def test_every_kind_says_of_itself_whether_a_cluster_may_lack_it() -> None:
