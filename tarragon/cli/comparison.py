@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -80,9 +81,19 @@ async def companion(looker: Looker, resource: Resource[CustomObject], body: Json
     if live is None:
         return Compared(label=label, before=None, after=_shown(body, {}), notes=[f"{label} is new"])
     before = _bare(live)
-    after = merged(before, {name: value for name, value in body.items() if name != "status"})
+    after = merged(before, {name: value for name, value in _encoded(body).items() if name != "status"})
     shown = _shown(before, after), _shown(after, before)
     return Compared(label=label, before=shown[0], after=shown[1])
+
+
+def _encoded(body: JsonObject) -> JsonObject:
+    """A secret as a server keeps it: texts that were written plainly go to the others."""
+    plain = body.get("stringData")
+    if body.get("kind") != "Secret" or not isinstance(plain, Mapping):
+        return body
+    coded = {name: b64encode(str(text).encode()).decode() for name, text in plain.items()}
+    rest = {name: value for name, value in body.items() if name != "stringData"}
+    return {**rest, "data": {**(body.get("data") or {}), **coded}}
 
 
 def _bare(live: JsonObject) -> JsonObject:

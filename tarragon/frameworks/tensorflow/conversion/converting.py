@@ -45,8 +45,10 @@ class _Extra:
 
 def convert(found: Manifest, source: str, target: str) -> Converted:
     """A manifest without problems, from one generation (by its dialect's name) to another, or to itself."""
-    own = manifest(found)
-    origin, home, extra = GENERATIONS[source], GENERATIONS[target], _extra(own, source)
+    origin, home = GENERATIONS[source], GENERATIONS[target]
+    # What a server returns has the version that it was asked for.
+    own = {**manifest(found), "apiVersion": origin.api_version, "kind": origin.kind}
+    extra = _extra(own, source)
     if extra is not None and extra.of != origin:
         former = _restored(own, origin, extra)
         is_whole = _says_the_same(_plain(former, extra.of, origin).manifest, own)
