@@ -24,7 +24,7 @@ from tarragon.plan.provenance import digest
 def command(settings: Settings, *, file: str | None, option: str | None, digests: bool) -> None:
     """Tell every problem in FILE, each with its line and its remedy, and which generation of the API each job is of.
 
-    FILE may be - or a URL. Rules and defaults are those of the generation; `convert` writes a job as another one has it.
+    FILE may be - or a URL. Rules and defaults are those of the generation; `convert` writes another one.
     With --context it warns of what exists on this machine only, too. No cluster is asked.
 
     \b
