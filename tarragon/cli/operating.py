@@ -4,20 +4,43 @@ from __future__ import annotations
 
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
+from tarragon.base.errors import TarragonError
+
 if TYPE_CHECKING:
     from tarragon.operator.health import Address
+    from tarragon.plan.accelerators import Accelerator
+
+P = ParamSpec("P")
 
 Environment = Mapping[str, str]
 
 LISTENING_PORT = 8080
 OFF = "off"
 HIGHEST_PORT = 65535
+
+
+class BadConfig(TarragonError):
+    """A file that the operator is to work by and can't."""
+
+    exit_code = 2
+
+
+def accelerators_option(command: Callable[P, None]) -> Callable[P, None]:
+    """Also in the spelling of 2017."""
+    return click.option(
+        "--controller-config-file",
+        "--controller_config_file",
+        "config_file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="volumes and variables for who asks for an accelerator, as the operator of v1alpha1 read them",
+    )(command)
 
 
 def kubeconfig(environment: Environment) -> Path | None:
@@ -39,6 +62,27 @@ def identity(environment: Environment) -> str:
     """Names the pod or the machine to people; the rest makes a restarted process another one."""
     where = environment.get("MY_POD_NAME", "") or socket.gethostname()
     return f"{where}_{uuid.uuid4().hex[:8]}"
+
+
+def accelerators(file: Path | None) -> Mapping[str, Accelerator]:
+    """Of a controller config file, as the first operator of kubeflow.org had it. Raises BadConfig."""
+    import yaml
+
+    from tarragon.plan.accelerators import read
+
+    if file is None:
+        return {}
+    try:
+        config = read(yaml.safe_load(file.read_bytes()))
+    except OSError as error:
+        raise BadConfig(f"can't read {file}", why=error.strerror or str(error)) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadConfig(f"{file} is not YAML", why=str(error)) from error
+    if config.problems:
+        raise BadConfig(f"{file} is no controller config", why="\n".join(f"  {each}" for each in config.problems))
+    for warning in config.warnings:
+        click.echo(f"warning: {file}: {warning}", err=True)
+    return config.accelerators
 
 
 def is_pod(environment: Environment) -> bool:

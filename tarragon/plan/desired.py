@@ -11,6 +11,7 @@ from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaGroup, Training
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.podtemplate import main_container
 from tarragon.plan import logs
+from tarragon.plan.accelerators import equipped
 from tarragon.plan.logs import Speaker
 from tarragon.plan.placement import Placement, by_affinity, directly
 from tarragon.plan.rounds import ROUND_ANNOTATION
@@ -138,13 +139,14 @@ def _pod(
     if spec.get("initContainers"):
         spec["initContainers"] = [_with_last_words(container) for container in spec["initContainers"]]
     spec["containers"] = _containers(plan, group, wire(replica))
+    equipment = equipped(spec, plan.framework.main_container, plan.settings.accelerators)
     name = plan.dialect.names.pod(plan.job, replica)
     annotations = {**written.get("annotations", {}), **({ROUND_ANNOTATION: str(plan.round)} if plan.round else {})}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata(plan, name, labels, annotations),
-        "spec": _speaking(plan, spec, Speaker(job=plan.job, replica=replica, pod=name)),
+        "spec": _speaking(plan, equipment, Speaker(job=plan.job, replica=replica, pod=name)),
     }
 
 

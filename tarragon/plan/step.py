@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.event import Event
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
+from tarragon.plan.accelerators import Accelerator
 from tarragon.plan.intake import Intake
 from tarragon.plan.logs import Form
 from tarragon.plan.placement import Placement
@@ -36,6 +37,8 @@ class Settings:
     start_patience: float = 300.0
     """Seconds that it keeps them while its pods are there and can't start: an image, a configuration, a volume. A
     registry that is gone for a moment, and the pauses of a kubelet between two tries, are shorter."""
+    accelerators: Mapping[str, Accelerator] = field(default_factory=dict)
+    """What containers get besides that ask for these resources."""
     namespaces: tuple[str, ...] = ()
     """Those whose jobs are kept; none for all. Who sees only some can't tell what is free: kube-scheduler places."""
     adopts: bool = False

@@ -81,6 +81,7 @@ def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None
 )
 @click.option("--log-format", type=click.Choice(["json", "text"]), help="by default text on a terminal, else json")
 @logs_option
+@operating.accelerators_option
 @click.option("--adopt", is_flag=True, help="keep the jobs that another training operator keeps, or has begun, too")
 @_seconds("--grace", 20.0, "for the writes that have begun, when it is told to end")
 @click.pass_obj
@@ -106,6 +107,7 @@ def command(
     listen: str | None,
     log_format: str | None,
     logs_of_jobs: str,
+    config_file: Path | None,
     adopt: bool,
     grace: float,
 ) -> None:
@@ -142,6 +144,7 @@ def command(
         start_patience=start_patience,
         cluster_domain=domain,
         logs=Form(logs_of_jobs),
+        accelerators=operating.accelerators(config_file),
         namespaces=tuple(dict.fromkeys(namespaces)),
         adopts=adopt,
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tarragon.base.clock import SystemClock
+from tarragon.cli import operating
 from tarragon.cli.installing import install
 from tarragon.cli.nodes import WantedNode, node, settings_of
 from tarragon.cli.settings import Command, Settings, home, logs_option
@@ -34,6 +35,7 @@ IDLE_SECONDS = 600.0
 )
 @click.option("--without-operator", is_flag=True, help="a plain Kubernetes, for an operator of your own")
 @logs_option
+@operating.accelerators_option
 @click.option("--background", is_flag=True, hidden=True, help="how other commands start it")
 @click.pass_obj
 def command(
@@ -44,6 +46,7 @@ def command(
     nodes: Sequence[WantedNode],
     without_operator: bool,
     logs_of_jobs: str,
+    config_file: Path | None,
     background: bool,
 ) -> None:
     """Serve the local cluster until Ctrl-C. Jobs in it go on when it ends, and the next start finds them.
@@ -69,7 +72,7 @@ def command(
         prepare=install,
     )
     clock = SystemClock()
-    options = Options(settings=PlanSettings(logs=Form(logs_of_jobs)))
+    options = Options(settings=PlanSettings(logs=Form(logs_of_jobs), accelerators=operating.accelerators(config_file)))
     companions = [] if without_operator else [partial(run, clock=clock, options=options)]
     asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or home().kubeconfig)))
 
