@@ -13,12 +13,18 @@ from tarragon.cli.words import age
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
+from tarragon.job.status import NOWHERE
+from tarragon.plan.others import is_to_be_asked_for
 
 HEADER = ("NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON")
 WIDE = ("NAME", "STATE", "READY", "RESTARTS", "AGE", "KIND", "REPLICAS", "NODES", "REASON")
 
 
 UNSEEN = "no operator has looked at it yet"
+BEGUN_BY_OTHERS = (
+    "another operator has begun it; kubectl annotate -n {key.namespace} {kind} {key.name} tarragon.dev/adopt=true "
+    "gives it to Tarragon"
+)
 
 LEAST = MappingProxyType({"NAMESPACE": 10, "NAME": 20, "STATE": 11, "READY": 5, "KIND": 6, "REPLICAS": 28, "NODES": 12})
 """Characters that a column has at least where later rows are not known yet."""
@@ -71,7 +77,7 @@ def replicas(job: Known) -> str:
 
 def nodes(job: Known) -> str:
     admission = job.status.admission
-    names = sorted(set(admission.nodes.values())) if admission is not None else []
+    names = sorted(set(admission.nodes.values()) - {NOWHERE}) if admission is not None else []
     return ",".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "") or "-"  # noqa: PLR2004
 
 
@@ -79,6 +85,8 @@ def reason(job: Known) -> str:
     """Why it does not go on; empty where nobody would ask."""
     if job.state in {STOPPING, INTERRUPTED}:
         return "goes on when the cluster starts" if job.state == INTERRUPTED else ""
+    if is_to_be_asked_for(job.object):
+        return BEGUN_BY_OTHERS.format(kind=job.framework.kind.lower(), key=job.key)
     why = reason_of(job.status)
     if why.word and not job.status.phase.is_final:
         return f"{why.word}: {why.message}"

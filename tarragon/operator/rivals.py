@@ -1,7 +1,7 @@
 """Other training operators at work on the same cluster: two of them would make every pod twice.
 
 Pure: what was found goes in, who is at work comes out. Each is told by a lock that it renews, or by a Deployment of it
-with pods. Of stopped ones neither says anything, so their jobs become ours by themselves.
+with pods. Of stopped ones neither says anything: what they have not begun becomes ours by itself.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from tarragon.kube.meta import CustomObject, Json, Resource
 from tarragon.plan.desired import OWN_NAMES
 from tarragon.plan.scene import is_of
 from tarragon.plan.step import Observed
+from tarragon.plan.written import status_of
 
 OUR_NAME = "tarragon.dev/tarragon"
 """The managedBy that nobody else answers to."""
@@ -39,11 +40,22 @@ def keeper(kind: str, observed: Observed) -> str:
 def is_begun(observed: Observed) -> bool:
     """By somebody else: nothing on it is ours, but there are pods of its, or a status."""
     found = observed.object
-    if GENERATION_ANNOTATION in found.metadata.annotations:
+    if GENERATION_ANNOTATION in found.metadata.annotations or "tarragon" in status_of(found):
         return False
-    status = found.status if isinstance(found.status, Mapping) else {}
-    has_pods = any(is_of(pod, found.metadata.uid) for pod in observed.pods)
-    return not status.get("tarragon") and (has_pods or any(status.values()))
+    return has_foreign_status(found) or any(is_of(pod, found.metadata.uid) for pod in observed.pods)
+
+
+def has_foreign_status(found: CustomObject) -> bool:
+    """Which no version of ours has written. Client libraries write the names of its fields with nothing in them."""
+    status = status_of(found)
+    return "tarragon" not in status and any(status.values())
+
+
+def is_to_be_asked_for(found: CustomObject) -> bool:
+    """As far as the job alone shows it: somebody else's work goes on, and nobody has given it to us."""
+    annotations = found.metadata.annotations
+    is_given = GENERATION_ANNOTATION in annotations or annotations.get(ADOPT_ANNOTATION) == "true"
+    return not is_given and has_foreign_status(found) and not read_status(found.status).phase.is_final
 
 
 def left_alone(resource: Resource[CustomObject], found: CustomObject, to: str) -> list[Event]:

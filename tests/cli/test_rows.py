@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 
+import msgspec
+
 from tarragon.cli.jobs import Known
 from tarragon.cli.rows import header, row
 from tarragon.frameworks.catalog import FRAMEWORKS
@@ -49,6 +51,17 @@ def test_what_keeps_a_replica_from_being_made_is_told_while_the_others_run() -> 
     blocked = replace(going(1), obstacle=Obstacle(since=BEGIN, reason="Refused", message="exceeded quota: q"))
 
     assert cell(a_job(blocked), "REASON") == "Refused: exceeded quota: q"
+
+
+def test_a_job_that_another_operator_has_begun_says_how_it_is_taken_over() -> None:
+    theirs = msgspec.Raw(b'{"conditions": [{"type": "Running", "status": "True"}]}')
+    job = a_job(JobStatus(phase=Phase.RUNNING))
+    begun = replace(job, object=msgspec.structs.replace(job.object, raw_status=theirs))
+
+    assert cell(begun, "REASON") == (
+        "another operator has begun it; kubectl annotate -n default tfjob digits tarragon.dev/adopt=true "
+        "gives it to Tarragon"
+    )
 
 
 def test_who_was_killed_is_named_with_the_signal() -> None:

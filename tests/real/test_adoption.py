@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from collections import Counter
 from typing import Any
 
@@ -13,7 +15,10 @@ from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES
 from tarragon.kube.meta import Key
 from tests import trainingoperator
+from tests.conftest import ROOT
 from tests.deploy.stage import Kubectl
+from tests.docs.commands import commands_of
+from tests.docs.shell import Shell
 from tests.operator.test_operator import FOREIGN_STATUS
 from tests.real.scene import TFJOBS, Scene, a_scene, tfjob
 from tools.controlplane import ControlPlane
@@ -23,22 +28,23 @@ pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
 Json = dict[str, Any]
 
 
-async def begun(scene: Scene, manifest: Json) -> dict[str, str]:
+async def begun(scene: Scene, manifest: Json, namespace: str = "default") -> dict[str, str]:
     """As training-operator has it, its pods bound by kube-scheduler. Their uids."""
     name = manifest["metadata"]["name"]
+    manifest["metadata"]["namespace"] = namespace
     job = await scene.http.create(TFJOBS.reading(dict), manifest)
     wanted = [pod["metadata"]["name"] for pod, _ in trainingoperator.objects(job)]
     for pod, service in trainingoperator.objects(job):
         await scene.http.create(SERVICES, service)
         await scene.http.create(PODS, pod)
     status = {"status": trainingoperator.status(job)}
-    await scene.http.patch(TFJOBS, Key("default", name), status, subresource="status")
-    await scene.until(lambda: all(runs(scene, pod) for pod in wanted))
+    await scene.http.patch(TFJOBS, Key(namespace, name), status, subresource="status")
+    await scene.until(lambda: all(runs(scene, pod, namespace) for pod in wanted))
     return {pod: scene.uids()[pod] for pod in wanted}
 
 
-def runs(scene: Scene, pod: str) -> bool:
-    found = scene.pods.objects.get(Key("default", pod))
+def runs(scene: Scene, pod: str, namespace: str = "default") -> bool:
+    found = scene.pods.objects.get(Key(namespace, pod))
     return found is not None and found.status.phase == "Running"
 
 
@@ -86,6 +92,28 @@ async def test_a_job_of_the_training_operator_goes_on_with_us_and_not_a_pod_is_m
 
         assert done_to_pods(scene, lines) == Counter()
         assert {pod: scene.uids().get(pod) for pod in pods} == pods
+
+
+async def test_every_command_of_the_page_on_taking_over_works_in_the_order_of_the_page(
+    own_control_plane: ControlPlane,
+) -> None:
+    async with a_scene(own_control_plane) as scene:
+        kubectl = Kubectl(own_control_plane.kubeconfig)
+        for name in ("kubeflow", "team"):
+            await kubectl("create", "namespace", name)
+        await kubectl("create", "deployment", "training-operator", "-n", "kubeflow", "--image=i", "--replicas=0")
+        pods = await begun(scene, tfjob("mnist"), "team")
+        await begun(scene, tfjob("other"), "team")
+
+        with Shell(ROOT, {**os.environ, "KUBECONFIG": str(own_control_plane.kubeconfig)}) as shell:
+            story = commands_of(ROOT / "docs" / "adoption.md")
+            for command in story:
+                result = await asyncio.to_thread(shell.run, command.text, timeout=120)
+                assert result.exit_code == 0, f"{command}\n{result.output}"
+        assert len(story) > 5
+        await scene.operator(None, "--no-leader-elect")
+        await scene.until(lambda: all(state_of(scene, name, "team") == "Running" for name in ("mnist", "other")))
+        assert pods.items() <= scene.uids().items()
 
 
 async def test_a_pod_that_is_lost_after_the_take_over_is_replaced_among_the_others(
@@ -155,15 +183,15 @@ def foreign() -> Json:
     return {"spec": {"versions": versions}}
 
 
-def record_of(scene: Scene, name: str) -> Json:
-    job = scene.jobs.objects.get(Key("default", name))
+def record_of(scene: Scene, name: str, namespace: str = "default") -> Json:
+    job = scene.jobs.objects.get(Key(namespace, name))
     status = job.status if job is not None else None
     record: Json = (status if isinstance(status, dict) else {}).get("tarragon") or {}
     return record
 
 
-def state_of(scene: Scene, name: str) -> str:
-    return str(record_of(scene, name).get("state", ""))
+def state_of(scene: Scene, name: str, namespace: str = "default") -> str:
+    return str(record_of(scene, name, namespace).get("state", ""))
 
 
 async def until_left_alone(scene: Scene, kubectl: Kubectl, name: str) -> None:
