@@ -186,7 +186,7 @@ def of_2017(version: str, name: str) -> str:
     container = {
         "name": "tensorflow",
         "image": "your_imagename",
-        "command": ["python", "-m", "trainer.task", "--training_steps=40000", "--job-dir=/models"],
+        "command": ["python", "-m", "trainer.task", "--training_steps=15000", "--job-dir=/models"],
         "volumeMounts": [{"name": "models", "mountPath": "/models"}],
     }
     volume = {"name": "models", "persistentVolumeClaim": {"claimName": name}}
