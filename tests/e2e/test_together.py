@@ -1,0 +1,47 @@
+"""TensorFlow's workers that march in step, one of which is killed: with the annotation all are made anew together."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tarragon.job.annotations import RESTART
+from tests.e2e.kills import Scene
+from tests.e2e.user import EXAMPLES, User, eventually
+from tests.e2e.watcher import Watcher, living_server
+
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.timeout(400)]
+
+
+def annotated(user: User) -> str:
+    documents = list(yaml.safe_load_all((EXAMPLES / "multiworker.yaml").read_text()))
+    job = next(document for document in documents if document["kind"] == "TFJob")
+    job["metadata"]["annotations"] = {RESTART: "gang"}
+    return user.file("gang.yaml", yaml.safe_dump_all(documents))
+
+
+def has_saved(home: Path) -> bool:
+    return any(home.rglob("run-1/ckpt-*.index"))
+
+
+async def test_a_killed_worker_takes_its_gang_with_it_and_all_go_on_from_the_checkpoint(user: User) -> None:
+    going = user.start("run", annotated(user))
+    await asyncio.to_thread(eventually, lambda: living_server(user.home))
+    async with Watcher(user.home).watching() as watcher:
+        scene = Scene(home=user.home, job="digits-multiworker", watcher=watcher)
+        await asyncio.to_thread(eventually, lambda: has_saved(user.home))
+        scene.kill_program("worker-1")
+        ended = await asyncio.to_thread(going.ended)
+        status = await scene.status()
+        made = dict(watcher.added("digits-multiworker"))
+
+    assert ended.code == 0, ended.err
+    assert made == {"worker-0": 2, "worker-1": 2}
+    assert sum(record.total for record in status.restarts.values()) == 1
+    resumed = re.findall(r"\[(worker-[01])\] goes on from step (\d+)", ended.out)
+    assert {name for name, _ in resumed} == {"worker-0", "worker-1"}
+    assert len({step for _, step in resumed}) == 1
