@@ -1,0 +1,70 @@
+"""For each generation jobs that say all that it has a place for: whatever conversion can lose, one of them loses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tarragon.frameworks.tensorflow.conversion.converting import convert
+from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, Generation, Shape
+from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES
+from tests.frameworks.jobs import template
+
+POLICIES: dict[str, Any] = {
+    "cleanPodPolicy": "All",
+    "ttlSecondsAfterFinished": 60,
+    "activeDeadlineSeconds": 60,
+    "backoffLimit": 3,
+    "suspend": True,
+    "managedBy": "kueue.x-k8s.io/multikueue",
+    "schedulingPolicy": {"queue": "night"},
+}
+
+
+def jobs(generation: Generation) -> list[dict[str, Any]]:
+    specs = _lists(generation) if generation.is_list else _maps(generation)
+    kind = {"apiVersion": generation.api_version, "kind": generation.kind, "metadata": {"name": "dist"}}
+    return [{**kind, "spec": spec} for spec in specs]
+
+
+def lost(source: str, target: str) -> set[str]:
+    """The topics of all that can be lost."""
+    made = [convert(job, source, target) for job in jobs(GENERATIONS[source])]
+    return {loss.topic for each in made for loss in each.losses}
+
+
+def _lists(generation: Generation) -> list[dict[str, Any]]:
+    def item(kind: str, **more: Any) -> dict[str, Any]:
+        return {"tfReplicaType": kind, "template": template(), **more}
+
+    board = {"logDir": "/logs", "volumes": [{"name": "logs", "emptyDir": {}}], "serviceType": "NodePort"}
+    said = {
+        "RuntimeId": "ab12",
+        "runPolicy": {name: POLICIES[name] for name in POLICIES if name in generation.policies},
+    }
+    if "tensorboard" in generation.fields:
+        said["tensorboard"] = board
+    found = [{**said, "replicaSpecs": [item("MASTER"), item("WORKER"), {"tfReplicaType": "PS"}]}]
+    if "terminationPolicy" in generation.fields:
+        chief = {"chief": {"replicaName": "WORKER", "replicaIndex": 1}}
+        found.append({**said, "terminationPolicy": chief, "replicaSpecs": [item("WORKER", replicas=2)]})
+    return found
+
+
+def _maps(generation: Generation) -> list[dict[str, Any]]:
+    said = {name: value for name, value in POLICIES.items() if name in generation.policies}
+    if generation.shape is Shape.NESTED:
+        said = {"runPolicy": said}
+    else:
+        flat = {name: value for name, value in said.items() if name in FLAT_POLICIES}
+        nested = {name: value for name, value in said.items() if name not in FLAT_POLICIES}
+        said = {**flat, **({"runPolicy": nested} if nested else {})}
+    if "max-instances" in generation.fields:
+        said |= {"min-instances": 1, "max-instances": 3}
+    if "successPolicy" in generation.fields:
+        said |= {"successPolicy": "AllWorkers", "enableDynamicWorker": True}
+    chief: Any = {"template": template(), "restartPolicy": "ExitCode"}
+    worker: Any = {"template": template(), "replicas": 2}
+    return [
+        {**said, "tfReplicaSpecs": {"Chief": chief, "Worker": worker, "Evaluator": worker | {"replicas": 1}}},
+        {**said, "tfReplicaSpecs": {"Worker": worker | {"restartPolicy": "ExitCode"}}},
+    ]
