@@ -63,8 +63,8 @@ def test_every_manifest_of_long_ago_runs_unchanged_to_its_end(site: Site) -> Non
 
     pods = created_pods(site)
     assert set(pods.values()) == {1}
-    master = next(name for name in pods if name.startswith("example-job-master-"))
-    assert "master 0 has ended: loss 0.0" in site.kubectl("logs", "-n", "first", master)
+    master = next(name for name in pods if name.startswith("first/example-job-master-"))
+    assert "master 0 has ended: loss 0.0" in site.kubectl("logs", "-n", "first", master.removeprefix("first/"))
     assert as_in_2017(read(site, "tfjobs.v1alpha1.kubeflow.org", "example-job", "first"))
 
 

@@ -18,6 +18,7 @@ import pytest
 from tarragon.base.clock import SystemClock
 from tarragon.localcluster.kubelet.kubelet import end_everything
 from tests.conftest import ROOT
+from tests.e2e.user import eventually
 from tools.controlplane import ControlPlane
 
 pytestmark = [
@@ -56,6 +57,11 @@ class Site:
         ended = subprocess.run(command, input=given, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert ended.returncode == 0, ended.stderr + self.logs()
         return ended.stdout
+
+    def knows_jobs(self) -> bool:
+        """Not by `kubectl wait`: that fails in the moment before a definition has its first condition."""
+        path = '{.status.conditions[?(@.type=="Established")].status}'
+        return self.kubectl("get", "crd", "tfjobs.kubeflow.org", "-o", f"jsonpath={path}") == "True"
 
     def operator(self) -> None:
         self._start("operator", "--kubeconfig", str(self.plane.kubeconfig), "--listen", "off")
@@ -107,7 +113,7 @@ def site(own_control_plane: ControlPlane, tmp_path: Path) -> Iterator[Site]:
         ending.callback(end_replicas, tmp_path / "home")
         site = Site(own_control_plane, tmp_path, ending)
         site.kubectl("create", "-f", str(ROOT / "deploy/crd-tfjobs.kubeflow.org.yaml"))
-        site.kubectl("wait", "--for=condition=Established", "crd/tfjobs.kubeflow.org", "--timeout=60s")
+        eventually(site.knows_jobs)
         site.kubectl("create", "-f", "-", given=VOLUME % site.models)
         site.operator()
         yield site
@@ -157,9 +163,9 @@ def uids(site: Site) -> Mapping[str, str]:
 
 
 def created_pods(site: Site) -> Mapping[str, int]:
-    """How many times each was made, by the API server's own account."""
+    """How many times each was made, by namespace and name, by the API server's own account."""
     return Counter(
-        event["objectRef"]["name"]
+        f"{event['objectRef']['namespace']}/{event['objectRef']['name']}"
         for event in site.plane.audit()
         if event["verb"] == "create"
         and event["objectRef"].get("resource") == "pods"
