@@ -24,7 +24,7 @@ POD_POLICY = "OnFailure"
 
 MOUNT: JsonObject = {"name": VOLUME, "mountPath": FOLDER}
 
-_PYTHON = ("sh", "-c", 'exec "$(command -v python || command -v python3)" "$@"', "python")
+_PYTHON = ("sh", "-c", 'exec "$(command -v python || command -v python3 || echo python)" "$@"', "python")
 """Images of 2017 have no python3 but `python`, some of today the other way round."""
 
 
