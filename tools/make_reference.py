@@ -6,8 +6,9 @@ python tools/make_reference.py [--check]
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Any
 
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Dialect, Framework
+from tarragon.frameworks.tensorflow import default_server
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-from tarragon.frameworks.tensorflow.reference import KNOWN_BY
+from tarragon.frameworks.tensorflow.reference import CONDITIONS, KNOWN_BY, OF_STATUS
 from tarragon.frameworks.tensorflow.schema import schema
 from tarragon.job.model import TrainingJob
 from tarragon.job.status import JobStatus
@@ -50,6 +52,29 @@ SAMPLES: Mapping[str, Any] = {
     "tensorboard": {"logDir": "/a"},
 }
 BY_TYPE: Mapping[str, Any] = {"string": "a", "integer": 1, "boolean": True, "object": {}}
+
+# What a job has of which its manifest says nothing, by the last name of the field.
+DEFAULTS: Mapping[str, Callable[[TrainingJob], str]] = {
+    "replicas": lambda job: str(job.groups[0].wish),
+    "restartPolicy": lambda job: job.groups[0].restart_policy.value,
+    "tfPort": lambda job: str(job.groups[0].port),
+    "tf_port": lambda job: str(job.groups[0].port),
+    "tfReplicaType": lambda job: job.groups[-1].type.value.upper(),
+    "tf_replica_type": lambda job: job.groups[-1].type.value.upper(),
+    "cleanPodPolicy": lambda job: job.run_policy.clean_pods.value,
+    "ttlSecondsAfterFinished": lambda job: "never" if job.run_policy.ttl_after_finished is None else "",
+    "activeDeadlineSeconds": lambda job: "no limit" if job.run_policy.active_deadline is None else "",
+    "backoffLimit": lambda job: "no limit" if job.run_policy.backoff_limit is None else "",
+    "suspend": lambda job: str(job.run_policy.suspend).lower(),
+    "successPolicy": lambda job: job.success_policy.value or "empty",
+    "enableDynamicWorker": lambda job: str(job.sparse_cluster).lower(),
+    "max-instances": lambda job: "not elastic" if job.elastic is None else "",
+    "min-instances": lambda job: "not elastic" if job.elastic is None else "",
+    "RuntimeId": lambda job: f"{len(job.runtime_id)} characters, from the job's uid",
+    "tfImage": lambda _: f"`{default_server.IMAGE}`",
+    "terminationPolicy": lambda job: "MASTER 0" if job.decider is None else "",
+    "serviceType": lambda _: "ClusterIP",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +124,8 @@ def page(framework: Framework) -> Iterator[str]:
     yield from ("(Kubernetes from 1.24 on, and the embedded one).", "")
     yield from ("## Generations", "", *generations(dialects))
     yield from ("", "## Fields of spec", "")
-    yield from table(("field", "type", "meaning"), ((f"`{one.shown}`", kind(one), said(one)) for one in fields))
+    columns = ("field", "type", "if not said", "meaning")
+    yield from table(columns, ((f"`{one.shown}`", kind(one), default(dialects, one), said(one)) for one in fields))
     yield from ("", "## Which generation takes which field", "", LEGEND)
     heads = ("field", *(short(dialect) for dialect in dialects))
     yield from table(heads, ((f"`{one.shown}`", *(told[each.name][one.path] for each in dialects)) for one in fields))
@@ -127,9 +153,28 @@ def statuses(dialects: Sequence[Dialect], whole: Mapping[str, Any]) -> Iterator[
         names = [*written, *(("startTime", "completionTime") if dialect.has_conditions else ())]
         rows.append((short(dialect), ", ".join(f"`{name}`" for name in names)))
     yield from table(("generation", "fields"), rows)
-    yield from ("", f"Beside them all have `tarragon`. {whole['properties']['status']['description']}", "")
+    yield ""
+    there = {name for _, names in rows for name in re.findall(r"`(.+?)`", names)}
+    yield from table(("field", "meaning"), ((f"`{name}`", OF_STATUS[name]) for name in OF_STATUS if name in there))
+    yield from ("", "Conditions, which the generations without a place for them have in `tarragon.record`:", "")
+    yield from table(("condition", "while true"), CONDITIONS.items())
+    yield from ("", "Beside all these stands `tarragon`: what they have no place for.", "")
     ours = [field for field in walked(whole) if field.path.startswith("status.tarragon.")]
     yield from table(("field", "type", "meaning"), ((f"`{one.shown}`", kind(one), said(one)) for one in ours))
+
+
+def default(dialects: Sequence[Dialect], field: Field) -> str:
+    """What a job means that does not say it, as the dialects read one."""
+    find = DEFAULTS.get(field.name)
+    if find is None:
+        return ""
+    told: dict[str, list[str]] = {}
+    for dialect in dialects:
+        if fate(dialect, field) == TAKEN:
+            told.setdefault(find(read(dialect, plain(dialect))), []).append(short(dialect))
+    if len(told) == 1:
+        return next(iter(told))
+    return "; ".join(f"{value}: {', '.join(names)}" for value, names in told.items())
 
 
 def fate(dialect: Dialect, field: Field) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
-from tarragon.frameworks.tensorflow.reference import KNOWN_BY, MEANINGS
+from tarragon.frameworks.tensorflow.reference import CONDITIONS, KNOWN_BY, MEANINGS
 from tarragon.frameworks.tensorflow.schema import schema
+from tarragon.job import conditions
 from tests.docs.markdown import ROOT
 
 
@@ -43,3 +44,10 @@ def test_every_field_of_the_schema_has_a_meaning_and_every_meaning_a_field() -> 
 
 def test_every_generation_is_introduced() -> None:
     assert KNOWN_BY.keys() == GENERATIONS.keys()
+
+
+def test_every_condition_is_explained() -> None:
+    reasons = {conditions.RESUMED, conditions.INVALID, *conditions.LIMITS}
+    named = {value for name, value in vars(conditions).items() if name.isupper() and isinstance(value, str)}
+
+    assert CONDITIONS.keys() == named - reasons

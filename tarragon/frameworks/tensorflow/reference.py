@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from tarragon.job import conditions
 from tarragon.kube.meta import Json
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
@@ -60,11 +61,11 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
             "Which pods are deleted when the job has ended: All, None, or Running, those that still run. Services"
             " always go."
         ),
-        "ttlSecondsAfterFinished": "The job is deleted so many seconds after its end. Never, if not said.",
+        "ttlSecondsAfterFinished": "The job is deleted so many seconds after its end.",
         "activeDeadlineSeconds": "The job fails when it has been at work for so many seconds.",
         "backoffLimit": (
             "The job fails when its replicas have been started again so often in sum. Disruptions (a node that "
-            "was lost, an eviction) do not count. No limit, if not said."
+            "was lost, an eviction) do not count."
         ),
         "schedulingPolicy": "Wishes to the scheduler.",
         "minAvailable": "How many replicas must be there for the job to start; read, and without effect yet.",
@@ -89,11 +90,18 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         ),
         "min-instances": "The least workers to start with, and to shrink to.",
         # --------------------------------------------------------------------------------------- of early generations
-        "RuntimeId": "Part of the names of all that belongs to the job. Derived from the job's uid, if not said.",
+        "RuntimeId": "Part of the names of all that belongs to the job.",
         "tfImage": "The image of a parameter server that is left to the operator, and of TensorBoard.",
-        "terminationPolicy": "Who ends the job: chief.replicaName and chief.replicaIndex. MASTER 0, if not said.",
+        "terminationPolicy": "Who ends the job.",
+        "chief": "The replica whose end is the job's.",
+        "replicaName": "Its type: MASTER, PS or WORKER.",
+        "replicaIndex": "Which one of its type.",
         "schedulerName": "The scheduler of all pods, whatever their templates say.",
-        "tensorboard": "A TensorBoard beside the job: logDir, volumes, volumeMounts, serviceType.",
+        "tensorboard": "A TensorBoard beside the job.",
+        "logDir": "The folder that it shows.",
+        "volumes": "Volumes of its pod.",
+        "volumeMounts": "Where its container sees them.",
+        "serviceType": "The type of its Service.",
         # --------------------------------------------------------------------------------------------------- status
         "tarragon": (
             "What the generation's own fields have no place for. Only what columns and scaling read is named here."
@@ -101,11 +109,45 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "state": "The job's state in one word.",
         "ready": "Replicas that are ready, of those that are wanted.",
         "reason": "In one word, why it is not going on.",
-        "message": "The same in a sentence.",
+        "message": "The reason in a sentence.",
         "status.tarragon.replicas": "Worker pods, for the scale subresource.",
         "selector": "Selects the worker pods, for the scale subresource.",
         "restarts": "Of all replicas.",
         "total": "How often replicas have been started again.",
+    }
+)
+OF_STATUS: Mapping[str, str] = MappingProxyType(
+    {
+        "conditions": (
+            "What is and was true of the job, each with type, status, reason, message, lastUpdateTime and "
+            "lastTransitionTime; the last one is the most recent."
+        ),
+        "replicaStatuses": "How many replicas of each type are active, have succeeded, have failed.",
+        "tfReplicaStatuses": "The same, as v1alpha2 called it.",
+        "startTime": "When the job was first at work.",
+        "completionTime": "When it ended.",
+        "phase": "How far the operator has come: Creating, Running, CleanUp, Done; Failed, if the job could not begin.",
+        "state": "How the job is doing: Unknown, Running, Succeeded, Failed.",
+        "reason": "In words, why it failed, or does not run.",
+        "controlPaused": "Always false.",
+    }
+)
+"""The fields of status beside `tarragon`."""
+
+CONDITIONS: Mapping[str, str] = MappingProxyType(
+    {
+        conditions.CREATED: "The operator has seen the job.",
+        conditions.ADMITTED: "It has its places. While false, its reason is why it waits.",
+        conditions.RUNNING: "Its deciding replica runs, or a worker.",
+        conditions.RESTARTING: "Replicas are started again.",
+        conditions.SUSPENDED: "Somebody wishes it to have no pods.",
+        conditions.SUCCEEDED: "It has ended well.",
+        conditions.FAILED: "It has ended badly; the message says which replica was first, with its exit code.",
+        conditions.BLOCKED: "Something outside of the job keeps a replica from being made, bound or started.",
+        conditions.STALLED: "Replicas do not get to run, or are not ready, and keep their places.",
+        conditions.NOT_GROWN: "It has fewer replicas than it wishes for: those that run could not use more.",
+        conditions.SPEC_REFUSED: "An edit makes no sense; the job goes on as it was.",
+        conditions.FIELDS_IGNORED: "The manifest has fields that nobody knows.",
     }
 )
 

@@ -49,10 +49,14 @@ def _spec_fields() -> Schema:
         Spec.MIN_INSTANCES.value: _whole(1),
         "RuntimeId": dict(TEXT),
         "schedulerName": dict(TEXT),
-        "tensorboard": _open({}),
-        "terminationPolicy": _open({}),
+        "tensorboard": _open(_tensorboard_fields()),
+        "terminationPolicy": _open({"chief": _open({"replicaIndex": _whole(0), "replicaName": dict(TEXT)})}),
         "tfImage": dict(TEXT),
     }
+
+
+def _tensorboard_fields() -> Schema:
+    return {"logDir": dict(TEXT), "serviceType": dict(TEXT), "volumeMounts": _list({}), "volumes": _list({})}
 
 
 def _replica_fields() -> Schema:
