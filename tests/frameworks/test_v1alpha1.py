@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -241,8 +242,20 @@ def test_a_name_tells_the_replica_and_a_strangers_none(replica: Replica) -> None
 
     assert names.replica(job, name) == replica
     assert names.replica(job, names.service(job, replica)) == replica
-    for other in (f"x{name}", f"{name}x", name[:-1], name[:-5] + "aaaaa", "", "j-", "j-worker-0"):
+    for other in (f"x{name}", f"{name}x", name[:-1], name.replace(job.runtime_id, "zzzz"), "", "j-", "j-worker-0"):
         assert names.replica(job, other) is None
+
+
+@pytest.mark.parametrize("tail", ["a1b2c", "12345", "00000"])
+@pytest.mark.parametrize("runtime_id", ["ab12", "1234", "a-1"])
+def test_a_pod_that_an_operator_of_that_time_made_is_its_replica_whatever_its_tail(tail: str, runtime_id: str) -> None:
+    manifest = cluster(RuntimeId=runtime_id)
+    job, names = job_of(manifest), dialect_of(manifest).names
+    deleted = replace(job, runtime_id="")
+
+    for replica in (Replica(WORKER, 0), Replica(WORKER, 12)):
+        name = f"{names.service(job, replica)}-{tail}"
+        assert names.replica(job, name) == names.replica(deleted, name) == replica
 
 
 def test_the_labels_are_those_of_its_time() -> None:

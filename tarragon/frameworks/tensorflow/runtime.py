@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 
 from tarragon.frameworks.plugin import Names
@@ -20,9 +21,6 @@ ID_LENGTH = 4
 TAIL_LENGTH = 5
 
 _TYPE_OF = {kind.word: kind for kind in LIST_TYPES}
-_NAME = re.compile(
-    rf"(?P<word>{'|'.join(_TYPE_OF)})-(?P<id>[a-z0-9-]+)-(?P<index>0|[1-9][0-9]{{0,8}})(?P<tail>-[a-z0-9]{{5}})?"
-)
 
 
 def runtime_id(uid: str) -> str:
@@ -53,16 +51,19 @@ def names(beginning: Callable[[TrainingJob], str]) -> Names:
         return f"{service(job, replica)}-{tail(job, replica)}"
 
     def replica_of(job: TrainingJob, name: str) -> Replica | None:
-        """Of a job that is deleted nobody knows the runtime id: then any one is its own."""
+        """Any tail will do: the operator of that time drew them."""
         start = beginning(job)
-        found = _NAME.fullmatch(name[len(start) :]) if name.startswith(start) else None
-        if found is None:
-            return None
-        replica = Replica(_TYPE_OF[found["word"]], int(found["index"]))
-        is_any = not job.runtime_id
-        return replica if is_any or name in {pod(job, replica), service(job, replica)} else None
+        found = _pattern(job.runtime_id).fullmatch(name[len(start) :]) if name.startswith(start) else None
+        return Replica(_TYPE_OF[found["word"]], int(found["index"])) if found is not None else None
 
     return Names(pod=pod, service=service, replica=replica_of)
+
+
+@lru_cache
+def _pattern(runtime_id: str) -> re.Pattern[str]:
+    """What follows on the beginning. Of a job that is deleted nobody knows the runtime id: then any one will do."""
+    known = re.escape(runtime_id) if runtime_id else "[a-z0-9-]+?"
+    return re.compile(rf"(?P<word>{'|'.join(_TYPE_OF)})-{known}-(?P<index>0|[1-9][0-9]{{0,8}})(-[a-z0-9]{{5}})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
