@@ -19,7 +19,6 @@ from tarragon.plan.obstacles import obstructed, stalled, unobstructed
 from tarragon.plan.provenance import traced
 from tarragon.plan.records import recorded, settled
 from tarragon.plan.scene import Scene
-from tarragon.plan.stalled import stalls
 from tarragon.plan.together import bound, wish_told
 from tarragon.plan.unplaced import LEFT, WORDS, is_left
 
@@ -201,7 +200,7 @@ def _first_failure(scene: Scene, verdict: Verdict) -> FirstFailure | None:
 
 def _never_started(scene: Scene) -> FirstFailure | None:
     """Of a job whose time was over before all its replicas ran: what the first of these waited for."""
-    waiting = {replica: found for replica, found in stalls(scene).items() if found.is_told(scene.now)}
+    waiting = {replica: found for replica, found in scene.stalls.items() if found.is_told(scene.now)}
     first = min(waiting, key=lambda replica: (not waiting[replica].is_hindrance, replica), default=None)
     if first is None:
         return None

@@ -18,6 +18,7 @@ from tarragon.kube.meta import Key
 from tarragon.plan.desired import Blueprint, is_placed_by
 from tarragon.plan.intake import Intake
 from tarragon.plan.rounds import is_outdated
+from tarragon.plan.stalls import Stall, stall
 from tarragon.plan.step import Observed
 
 
@@ -37,6 +38,8 @@ class Scene:
     size: Size
     members: Mapping[Replica, Member]
     """The pod of every replica that is to be, if there is one of this round."""
+    stalls: Mapping[Replica, Stall]
+    """What keeps pods of `members` from running, also what is too young to be told."""
     surplus: Sequence[Pod]
     """Pods of the job that no replica of this size has, or that are of an earlier round."""
 
@@ -120,6 +123,12 @@ def scene(framework: Framework, observed: Observed, taken: Intake, now: dt.datet
         size=size,
         members=members,
         surplus=[pod for pod in own if pod.metadata.uid not in uids],
+        stalls={
+            replica: found
+            for replica, each in members.items()
+            for found in [stall(each.pod, framework.main_container)]
+            if found is not None
+        },
     )
 
 

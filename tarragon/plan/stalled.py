@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.kube.meta import Key
 from tarragon.plan.scene import Scene
-from tarragon.plan.stalls import NOT_PREPARED, Stall, stall
+from tarragon.plan.stalls import NOT_PREPARED, Stall
 from tarragon.plan.storage import claim_names
 
 MOST_GROUPS = 4
@@ -24,13 +24,6 @@ class Told:
     message: str
 
 
-def stalls(scene: Scene) -> Mapping[Replica, Stall]:
-    """Of each replica whose pod does not get to run, what stops it; also what is too young to be told."""
-    main = scene.framework.main_container
-    found = {replica: stall(member.pod, main) for replica, member in scene.members.items()}
-    return {replica: each for replica, each in found.items() if each is not None}
-
-
 def hindrance(scene: Scene, before: Told | None) -> Told | None:
     """What a gang can't start with. `before` is what was told last."""
     return _told(scene, before, lambda found: found.is_hindrance)
@@ -43,13 +36,13 @@ def delay(scene: Scene, before: Told | None) -> Told | None:
 
 def next_told(scene: Scene) -> dt.datetime | None:
     """When something has lasted so long that it is to be told."""
-    times = (each.at for each in stalls(scene).values())
+    times = (each.at for each in scene.stalls.values())
     return min((at for at in times if at is not None and at > scene.now), default=None)
 
 
 def _told(scene: Scene, before: Told | None, concerns: Callable[[Stall], bool]) -> Told | None:
     groups: dict[tuple[str, ReplicaType], dict[Replica, Stall]] = {}
-    for replica, found in sorted(stalls(scene).items()):
+    for replica, found in sorted(scene.stalls.items()):
         if found.is_told(scene.now) and concerns(found):
             groups.setdefault((found.reason, replica.type), {})[replica] = found
     if not groups:
