@@ -30,6 +30,8 @@ from tools.controlplane import ControlPlane
 
 Json = dict[str, Any]
 TFJOBS = TENSORFLOW.resource
+ESTABLISHED = """--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True"""
+"""For `kubectl wait`; --for=condition fails in the moment before a definition has its first condition."""
 WHOLE_EVENTS = EVENTS.reading(dict)
 WHOLE_NODES = NODES.reading(dict)
 PATIENCE = 60.0
@@ -107,7 +109,7 @@ class Stage:
         return said
 
     async def begin(self) -> None:
-        await self.kubectl("wait", "--for=condition=Established", "crd/tfjobs.kubeflow.org")
+        await self.kubectl("wait", ESTABLISHED, "crd/tfjobs.kubeflow.org")
         if not self._tasks:
             works = (self.jobs.run(), self.pods.run(), self._plays(), self._heartbeats())
             self._tasks = [asyncio.create_task(work) for work in works]
