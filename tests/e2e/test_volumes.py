@@ -104,6 +104,8 @@ def test_who_asks_for_an_accelerator_finds_its_library_and_its_variable(user: Us
 
     without = user.run(user.file("without.json", job("without", Worker=group(command("sh", "-c", "echo chip $CHIP")))))
     assert "[worker-0] chip found" not in without.out
+    assert user("down").code == 0
+    assert serving.ended().code == 0
 
 
 def test_a_config_that_can_not_be_meant_starts_no_operator(user: User) -> None:
