@@ -1,0 +1,83 @@
+"""One job, written for every generation by `convert`, on a real API server: accepted, run alike, compared alike."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tarragon.frameworks.tensorflow.conversion.converting import convert
+from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
+from tarragon.frameworks.tensorflow.framework import MLKUBE
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
+from tests.deploy.stage import Kubectl
+from tests.real.scene import Scene, a_scene
+from tests.real.test_v1alpha1 import manifest
+from tools.controlplane import ControlPlane
+
+pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
+
+HOME = "kubeflow.org/v1alpha1"
+
+
+@pytest.fixture
+async def scene(own_control_plane: ControlPlane) -> AsyncIterator[Scene]:
+    async with a_scene(own_control_plane) as scene:
+        await scene.http.create(CUSTOM_RESOURCE_DEFINITIONS, MLKUBE.crd())
+        yield scene
+
+
+@pytest.fixture
+def kubectl(scene: Scene) -> Kubectl:
+    return Kubectl(scene.plane.kubeconfig)
+
+
+def written(generation: str) -> dict[str, Any]:
+    """A master, two workers, and a parameter server that v1alpha1 leaves to its operator."""
+    name = re.sub("[^a-z0-9]+", "-", generation)
+    return dict(convert(manifest(name, seconds=1), HOME, generation).manifest)
+
+
+def kind_of(job: dict[str, Any]) -> str:
+    group, _, version = job["apiVersion"].partition("/")
+    return f"tfjobs.{version}.{group}"
+
+
+async def diff(scene: Scene, job: dict[str, Any], folder: Path) -> tuple[int | None, str]:
+    file = folder / "job.yaml"
+    file.write_text(yaml.safe_dump(job))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "tarragon", "diff", "--kubeconfig", str(scene.plane.kubeconfig), "-n", "default", str(file)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await process.communicate()
+    return process.returncode, said.decode()
+
+
+async def test_what_convert_writes_runs_as_the_first_manifest_does_and_differs_from_it_in_nothing(
+    scene: Scene, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    jobs = {generation: written(generation) for generation in GENERATIONS}
+    for job in jobs.values():
+        assert (await diff(scene, job, tmp_path))[0] == 1
+        await kubectl("create", "-f", "-", stdin=yaml.safe_dump(job))
+    await scene.operator(None, "--no-leader-elect")
+
+    for job in jobs.values():
+        name, done = job["metadata"]["name"], "--for=jsonpath={.status.tarragon.state}=Succeeded"
+        await kubectl("wait", kind_of(job), name, done, "--timeout=50s")
+    made = scene.made()
+    assert set(made.values()) == {1}
+    kinds = Counter(kind for pod in made for kind in re.findall("master|worker|ps", pod))
+    assert kinds == {"master": 8, "worker": 16, "ps": 8}
+    for generation, job in jobs.items():
+        assert await diff(scene, job, tmp_path) == (0, ""), generation
