@@ -31,3 +31,12 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
         else:
             patch[name] = value
     return patch
+
+
+def without_nulls(value: Any) -> Any:
+    """To Kubernetes a null field is one that is not there. In the list of a patch it would not even be taken away."""
+    if isinstance(value, Mapping):
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    if isinstance(value, list | tuple):
+        return [without_nulls(each) for each in value]
+    return value

@@ -385,6 +385,10 @@ templates = st.sampled_from(
         template(),
         {"spec": {"containers": [{"name": "other", "image": "i"}]}},
         {"spec": {"containers": [], "restartPolicy": "Never", "nodeSelector": {"a": "b"}}},
+        {"metadata": None, "spec": None},
+        {"spec": {"containers": None, "volumes": None, "restartPolicy": None}},
+        {"spec": {"nodeSelector": {"a": "b"}}},
+        {"spec": {"containers": [{"name": "other", "image": "i", "volumeMounts": None}], "volumes": None}},
         {"metadata": {"labels": {"a": "b"}}, "spec": {**template()["spec"], "restartPolicy": "OnFailure"}},
     ]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tarragon.frameworks.podrules import LARGEST_PORT
 from tarragon.frameworks.tensorflow import default_server
@@ -10,6 +11,7 @@ from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, LIST_SPELLINGS, 
 from tarragon.job.indexes import MOST
 from tarragon.job.model import ReplicaGroup, ReplicaType, RestartPolicy
 from tarragon.kube.meta import Json, JsonObject
+from tarragon.kube.patch import without_nulls
 from tarragon.kube.podtemplate import checked
 from tarragon.kube.reader import Reader, described, suggestion
 
@@ -59,7 +61,7 @@ def filled_in(items: Json, groups: Mapping[str, ReplicaGroup], image: str) -> li
 
 
 def _filled(item: JsonObject, group: ReplicaGroup | None, image: str) -> JsonObject:
-    written = {name: value for name, value in item.items() if value is not None}
+    written: dict[str, Json] = without_nulls(item)
     if group is None:
         return written
     if group.is_default_server:
@@ -92,6 +94,8 @@ def _type(item: Reader) -> ReplicaType | None:
 
 def _group(kind: ReplicaType, item: Reader, image: str, config_map: str) -> ReplicaGroup:
     template = item.field("template")
+    if kind is ReplicaType.PS:
+        template = _with_room(template)
     sound: JsonObject = checked(template) or {}
     may_be_left_to_us = kind is ReplicaType.PS and (template.is_missing or isinstance(template.value, dict))
     is_default = may_be_left_to_us and default_server.is_wanted(sound)
@@ -110,6 +114,14 @@ def _group(kind: ReplicaType, item: Reader, image: str, config_map: str) -> Repl
         is_default_server=is_default,
         path=item.path,
     )
+
+
+def _with_room(template: Reader) -> Reader:
+    """For our container: of a server's pod somebody may say where it runs, and leave to us what."""
+    spec = template.field("spec")
+    if not isinstance(spec.value, dict) or not spec.field("containers").is_missing:
+        return template
+    return replace(template, value={**template.value, "spec": {**spec.value, "containers": []}})
 
 
 def _wish(kind: ReplicaType, item: Reader) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from tarragon.frameworks.tensorflow.conversion.converting import DIALECTS
 from tarragon.frameworks.tensorflow.conversion.delta import changes
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS, Generation
-from tarragon.frameworks.tensorflow.conversion.keyed import CHIEF, Keyed, keyed, spec_of, without_nulls
+from tarragon.frameworks.tensorflow.conversion.keyed import CHIEF, Keyed, keyed, spec_of
 from tarragon.frameworks.tensorflow.conversion.metadata import annotations_of, manifest, with_annotations
 from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, Policy, Spec
 from tarragon.job.model import RestartPolicy
 from tarragon.kube.meta import Json, JsonObject
+from tarragon.kube.patch import without_nulls
 
 
 def comparable(live: JsonObject, new: JsonObject, name: str) -> tuple[JsonObject, JsonObject]:

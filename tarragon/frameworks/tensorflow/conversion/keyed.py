@@ -21,6 +21,7 @@ from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, TYPES, Spec
 from tarragon.job.model import ReplicaType
 from tarragon.job.tensorboard import FOLDER, IMAGE
 from tarragon.kube.meta import Json, JsonObject
+from tarragon.kube.patch import without_nulls
 
 Keyed = dict[str, Json]
 
@@ -55,14 +56,6 @@ def role(word: str) -> str:
 def type_of(role_: str, word: str) -> ReplicaType:
     """Of a role as this manifest calls it."""
     return next(kind for kind in TYPES if kind.word == (word or role_).lower())
-
-
-def without_nulls(value: Json) -> Json:
-    if isinstance(value, Mapping):
-        return {name: without_nulls(each) for name, each in value.items() if each is not None}
-    if isinstance(value, list | tuple):
-        return [without_nulls(each) for each in value]
-    return value
 
 
 def _of_list(spec: dict[str, Json], generation: Generation) -> Keyed:
