@@ -21,4 +21,4 @@ def test_the_standard_server_that_convert_writes_into_the_manifest_serves(user: 
     assert "kind: PersistentVolumeClaim" in there.out
     assert ended.code == 0, ended.out[-3000:] + ended.err[-3000:]
     assert re.search(r"\[ps-0\] ps 0 serves at grpc://", ended.out), ended.out[-3000:]
-    assert re.search(r"\[master-0\] done: steps=300 ", ended.out), ended.out[-3000:]
+    assert re.search(r"\[master-0\] done: steps=30\d ", ended.out), ended.out[-3000:]
