@@ -24,6 +24,7 @@ from json_lines import Splitter, Teller  # type: ignore[import-not-found] # besi
 FIELDS = "TARRAGON_LOG_FIELDS"
 ENDING = "TARRAGON_LOG_ENDING"
 STREAMS = "TARRAGON_LOG_STREAMS"
+PROCESS_NODE = "TARRAGON_CONTAINER_ID"  # set in containers that are none, but processes of a machine
 
 READ = 16 * 1024
 REST = 1 << 20  # a pipe holds no more: what a program can have left behind when it ends
@@ -70,8 +71,8 @@ class Child(object):
         if not self.pid:
             self.early.append(number)
             return
-        # Who signals a whole group, as nodes of processes do, means all of the command's; a container has one process.
-        send = os.kill if os.getpid() == 1 else os.killpg
+        # A node of processes signals a container's whole group, and the command has one of its own here.
+        send = os.killpg if PROCESS_NODE in os.environ else os.kill
         try:
             send(self.pid, number)
         except OSError:  # it has just ended

@@ -97,11 +97,21 @@ def own_streams():
     return tuple(found)
 
 
+def hold_the_import_lock():
+    """Python 2 drops it in a fork, and fails when the imports that have begun end: those of site, and of us by it."""
+    if sys.version_info < (3,):
+        import imp
+
+        imp.acquire_lock()
+        imp.acquire_lock()
+
+
 def begin():
     if not pipes() and "TARRAGON_LOG_FIELDS" in os.environ:
         streams = own_streams()
         if streams:
             load("json_logs").take_over(streams)
+            hold_the_import_lock()
     if pipes():
         if "logging" in sys.modules:
             prepare(sys.modules["logging"])

@@ -1,0 +1,218 @@
+"""The program in front of the command is as if it were not there."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tarragon.localcluster.kubelet.shim import MARK
+from tarragon.plan.logs import _RUN
+from tests.logs.programs import Container, ended
+
+PRINT = "import sys; print(sys.argv[1:])"
+
+
+def sh(script: str) -> tuple[str, str, str]:
+    return "sh", "-c", script
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 42, 130, 137, 255])
+def test_the_exit_code_is_the_command_s(any_container: Container, code: int) -> None:
+    assert any_container.run(*sh(f"exit {code}")).code == code
+
+
+@pytest.mark.parametrize("name", ["TERM", "KILL", "SEGV", "INT", "USR1", "PIPE", "ABRT"])
+def test_a_death_by_signal_is_128_and_its_number(container: Container, name: str) -> None:
+    assert container.run(*sh(f"kill -{name} $$")).code == 128 + signal.Signals[f"SIG{name}"].value
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1", "USR2", "WINCH", "CONT", "QUIT", "ALRM", "RTMIN"])
+def test_signals_reach_the_command(any_container: Container, name: str) -> None:
+    number = signal.Signals[f"SIG{name}"]
+    program = f"""
+import os, signal, sys
+def caught(number, _):
+    os.write(1, b"caught\\n")
+    os._exit(7)
+signal.signal({int(number)}, caught)
+os.write(1, b"ready\\n")
+while True:
+    signal.pause()
+"""
+    process = any_container.start(any_container.python, "-c", program)
+    assert process.stdout is not None
+    assert b"ready" in process.stdout.readline()
+
+    process.send_signal(number)
+
+    told = ended(process)
+    assert (told.code, told.messages) == (7, ["caught"])
+
+
+def test_a_command_that_takes_its_time_after_sigterm_is_waited_for(any_container: Container) -> None:
+    script = "trap 'echo saving; sleep 0.3; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.02; done"
+    process = any_container.start(*sh(script))
+    assert process.stdout is not None
+    process.stdout.readline()
+
+    process.terminate()
+
+    told = ended(process)
+    assert (told.code, told.messages) == (0, ["saving", "saved"])
+
+
+def test_a_signal_that_comes_before_the_command_is_there_is_not_lost(any_container: Container) -> None:
+    for delay in (0.0, 0.01, 0.02, 0.03, 0.05):
+        process = any_container.start("sleep", "60")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(delay)
+        process.terminate()
+
+        assert ended(process).code in {128 + 15, -15}  # the latter before it was there itself
+
+
+def test_one_sigterm_to_a_whole_group_is_one_to_the_command(container: Container) -> None:
+    """A node of processes signals the group of a container."""
+    script = "trap 'echo caught' TERM; echo ready; while :; do [ -e \"$END\" ] && exit 0; done"
+    end = container.ending
+    process = container.start(*sh(script), start_new_session=True, env={**container.env, "END": str(end), MARK: "x"})
+    assert process.stdout is not None
+    process.stdout.readline()
+
+    os.killpg(process.pid, signal.SIGTERM)
+    assert b"caught" in process.stdout.readline()
+    end.write_text("x")
+
+    assert ended(process).messages == []
+
+
+def test_stdin_is_the_command_s(any_container: Container) -> None:
+    told = any_container.run(*sh("read a; read b; echo $b $a"), said=b"one\ntwo\n")
+
+    assert told.messages == ["two one"]
+
+
+def test_a_command_that_is_not_there_is_told_as_a_shell_would(any_container: Container, tmp_path: Path) -> None:
+    plain = tmp_path / "plain.txt"
+    plain.write_text("no program")
+
+    missing, refused = any_container.run("trainn"), any_container.run(str(plain))
+
+    assert (missing.code, missing.messages) == (127, ['exec: "trainn": no such file or directory'])
+    assert (refused.code, refused.lines[0]["severity"]) == (126, "ERROR")
+
+
+def test_what_a_command_leaves_behind_is_not_waited_for(container: Container) -> None:
+    told = container.start(*sh("sleep 60 & echo $!; exit 3"))
+    assert told.stdout is not None
+    line = told.stdout.readline()
+
+    assert told.wait(20) == 3
+    os.kill(int(re.findall(rb'"message":"(\d+)"', line)[0]), signal.SIGKILL)
+    ended(told)
+
+
+def test_all_that_was_said_before_the_end_is_told(container: Container) -> None:
+    for _ in range(20):
+        told = container.run(*sh("seq 200; seq 200 >&2; kill -KILL $$"))
+
+        assert told.code == 137
+        assert told.messages == [*map(str, range(1, 201))] * 2
+
+
+def test_a_log_that_nobody_reads_any_more_ends_the_command_as_it_would_alone(container: Container) -> None:
+    process = container.start("yes")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+
+    assert process.wait(20) == 128 + signal.SIGPIPE
+    assert process.stderr is not None
+    process.stderr.close()
+
+
+def test_a_command_may_close_its_output_and_go_on(container: Container) -> None:
+    told = container.run(*sh("exec >&- 2>&-; sleep 0.2; exit 5"))
+
+    assert told.code == 5
+
+
+def test_the_last_words_of_a_failure_can_be_read(any_container: Container) -> None:
+    any_container.run(*sh('echo one; echo \'{"message": "two", "loss": 1}\'; exit 1'))
+
+    assert any_container.ending.read_text() == "one\ntwo"
+
+
+def test_last_words_are_as_many_as_kubernetes_keeps(container: Container) -> None:
+    container.run(*sh("seq 1000; exit 1"))
+    assert container.ending.read_text().splitlines() == [str(number) for number in range(921, 1001)]
+
+
+def test_a_message_that_the_command_has_left_itself_stays(container: Container) -> None:
+    container.run(*sh(f"echo mine > {container.ending}; echo x; exit 1"))
+
+    assert container.ending.read_text() == "mine\n"
+
+
+def test_who_succeeds_leaves_no_last_words(container: Container) -> None:
+    container.run(*sh("echo x"))
+
+    assert not container.ending.exists()
+
+
+def run_as_in_a_pod(container: Container, path: str, *command: str) -> subprocess.CompletedProcess[bytes]:
+    """As the pod's command says it, with these programs only."""
+    argv = ["sh", "-c", _RUN, str(container.scripts / "json_logs.py"), *command]
+    env = {**container.env, "PATH": path}
+    return subprocess.run(argv, env=env, capture_output=True, check=False, timeout=60)
+
+
+def folder_with(folder: Path, **programs: str) -> str:
+    folder.mkdir()
+    for name, target in {"sh": "/bin/sh", "echo": "/bin/echo", **programs}.items():
+        (folder / name).symlink_to(target)
+    return str(folder)
+
+
+def test_the_command_runs_on_whatever_python_the_image_has(any_container: Container, tmp_path: Path) -> None:
+    path = folder_with(tmp_path / "bin", python=any_container.python)
+
+    ran = run_as_in_a_pod(any_container, path, "sh", "-c", "echo hello; exit 4")
+
+    assert ran.returncode == 4
+    assert b'"message":"hello"' in ran.stdout
+    assert ran.stderr == b""
+
+
+@pytest.mark.parametrize("broken", [{}, {"python3": "/bin/false"}, {"python": "/nowhere"}])
+def test_without_a_python_the_command_runs_plain(container: Container, tmp_path: Path, broken: dict[str, str]) -> None:
+    path = folder_with(tmp_path / "bin", **broken)
+
+    ran = run_as_in_a_pod(container, path, "sh", "-c", "echo hello; exit 4")
+
+    assert (ran.returncode, ran.stdout) == (4, b"hello\n")
+
+
+def test_without_the_scripts_the_command_runs_plain(container: Container) -> None:
+    for script in container.scripts.iterdir():
+        script.unlink()
+
+    ran = run_as_in_a_pod(container, os.environ["PATH"], sys.executable, "-c", "print('hello')")
+
+    assert (ran.returncode, ran.stdout) == (0, b"hello\n")
+
+
+def test_words_of_the_command_come_through_unchanged(container: Container) -> None:
+    words = ["a b", "", "$HOME", "'", '"', "\\n", "*", "-c", "é"]
+
+    ran = run_as_in_a_pod(
+        container, os.environ["PATH"], sys.executable, "-c", "import sys; print(sys.argv[1:])", *words
+    )
+
+    assert repr(words).encode() in ran.stdout.replace(b"\\\\", b"\\").replace(b'\\"', b'"')
