@@ -19,7 +19,7 @@ from tarragon.job.model import Replica
 from tarragon.job.phase import Phase, Signal, after
 from tarragon.job.status import Gang, JobStatus
 from tarragon.kube.core import Pod
-from tarragon.plan.rounds import is_outdated, round_of
+from tarragon.plan.rounds import current, is_outdated, round_of
 from tarragon.plan.scene import Scene, may_grow
 
 NEEDS_RESTART = "NeedsRestart"
@@ -65,8 +65,10 @@ def wish_told(scene: Scene, status: JobStatus) -> JobStatus:
 
 def outdated(scene: Scene, status: JobStatus) -> Iterator[Pod]:
     """Pods of earlier rounds; those of replicas that have finished stay, for their logs."""
+    if not current(status):
+        return
     done = {member.pod.metadata.uid for member in scene.members.values() if member.fate is Fate.DONE}
-    return (pod for pod in scene.own_pods if is_outdated(pod, status) and pod.metadata.uid not in done)
+    yield from (pod for pod in scene.own_pods if is_outdated(pod, status) and pod.metadata.uid not in done)
 
 
 def is_to_go(fate: Fate) -> bool:

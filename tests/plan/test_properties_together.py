@@ -177,8 +177,8 @@ def test_nobody_runs_who_was_not_told_of_all_that_run(
     world = start({RESIZE: "restart"}, policy, run_policy)
     for act in story:
         act(world)
-        pods = live(world)
-        running = [pod for pod in pods if "-worker-" in pod["metadata"]["name"]]
-        last = max((world.replica(pod["metadata"]["name"]).index for pod in running), default=0)
-        assert all(listed(pod) > last for pod in pods if "deletionTimestamp" not in pod["metadata"])
+        pods = [pod for pod in live(world) if "deletionTimestamp" not in pod["metadata"]]
+        replicas = [world.replica(pod["metadata"]["name"]) for pod in pods]
+        last = max((replica.index for replica in replicas if replica.type is ReplicaType.WORKER), default=0)
+        assert all(listed(pod) > last for pod in pods)
     all_there(world)

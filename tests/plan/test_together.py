@@ -319,3 +319,28 @@ def test_exit_codes_of_the_user_s_own_are_tried_again() -> None:
     world.exit("dist-worker-1", 2)
     world.settle()
     assert world.tarragon["state"] == "Failed"
+
+
+def test_a_job_that_runs_already_is_made_a_gang_by_the_annotation_and_restarts_as_one_from_then_on() -> None:
+    world = running(job({}, policy="OnFailure"))
+    world.patch_job({"metadata": {"annotations": {RESTART: "gang"}}})
+    world.settle()
+    assert world.created.total() == 3
+
+    world.vanish("dist-worker-2")
+    restarted(world)
+    assert [world.created[name] for name in WORKERS] == [2, 2, 2]
+    assert {pod["spec"]["restartPolicy"] for pod in world.pods.values()} == {"Never"}
+
+
+def test_a_gang_whose_annotation_is_taken_away_goes_on_as_others_do() -> None:
+    world = gang()
+    world.exit("dist-worker-1", 1)
+    restarted(world)
+    world.patch_job({"metadata": {"annotations": {RESTART: None}}})
+    world.settle()
+    world.vanish("dist-worker-2")
+    world.settle()
+
+    assert [world.created[name] for name in WORKERS] == [2, 2, 3]
+    assert rounds(world) == {"1"}

@@ -1,0 +1,86 @@
+"""Gangs that are made anew as one on a real control plane, whose operators are killed meanwhile; and kubectl scale."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tarragon.cluster.port import DeleteOptions
+from tarragon.job.annotations import RESIZE, RESTART
+from tarragon.kube.core import PODS
+from tarragon.kube.meta import Key
+from tarragon.plan.rounds import round_of
+from tests.real.scene import TFJOBS, Scene, a_scene, tfjob
+from tools.controlplane import ControlPlane
+
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(300)]
+
+GANG = ("a-ps-0", "a-worker-0", "a-worker-1", "a-worker-2")
+KILLS = 6
+
+
+def job(annotation: dict[str, str], workers: int) -> dict[str, Any]:
+    body = tfjob("a", workers=workers, policy="OnFailure")
+    body["metadata"]["annotations"] = annotation
+    return body
+
+
+def rounds(scene: Scene) -> Counter[int]:
+    return Counter(round_of(pod) for pod in scene.pods.objects.values())
+
+
+def run_in(scene: Scene, number: int, size: int) -> bool:
+    return rounds(scene) == {number: size} and scene.state("a") == "Running"
+
+
+def typed(plane: ControlPlane, *words: str) -> None:
+    subprocess.run(["kubectl", "--kubeconfig", str(plane.kubeconfig), *words], check=True, timeout=90)
+
+
+async def test_operators_that_are_killed_while_a_gang_restarts_leave_no_half_of_it(
+    own_control_plane: ControlPlane,
+) -> None:
+    moments = random.Random()
+    async with a_scene(own_control_plane) as scene:
+        mixed: list[Counter[int]] = []
+        scene.pods.subscribe(lambda *_: mixed.append(rounds(scene)) if len(rounds(scene)) > 1 else None)
+        operator = await scene.operator(None, "--no-leader-elect")
+        await scene.http.create(TFJOBS, job({RESTART: "gang"}, 3))
+        await scene.until(lambda: run_in(scene, 0, 4))
+
+        for number in range(1, KILLS + 1):
+            await scene.http.delete(PODS, Key("default", "a-worker-1"), DeleteOptions(grace_seconds=0))
+            await scene.clock.sleep(moments.random() / 2)
+            operator.process.kill()
+            await operator.process.wait()
+            operator = await scene.operator(None, "--no-leader-elect")
+            await scene.until(lambda number=number: run_in(scene, number, 4))  # type: ignore[misc]
+
+        assert mixed == []
+        found = await scene.http.get(TFJOBS, Key("default", "a"))
+        assert found.status["tarragon"]["restarts"] == {"total": 0}
+        assert scene.made() == Counter(dict.fromkeys(GANG, KILLS + 1))
+
+
+@pytest.mark.kubectl
+async def test_kubectl_scale_makes_a_job_grow_by_a_restart_where_its_user_allows_that(
+    own_control_plane: ControlPlane,
+) -> None:
+    async with a_scene(own_control_plane) as scene:
+        await scene.operator(None, "--no-leader-elect")
+        await scene.http.create(TFJOBS, job({}, 2))
+        await scene.until(lambda: run_in(scene, 0, 3))
+        kubectl = partial(typed, own_control_plane)
+        await asyncio.to_thread(kubectl, "scale", "tfjob/a", "--replicas=3")
+        await asyncio.to_thread(kubectl, "wait", "tfjob/a", "--for=condition=NotGrown", "--timeout=60s")
+        assert rounds(scene) == {0: 3}
+
+        await asyncio.to_thread(kubectl, "annotate", "tfjob/a", f"{RESIZE}=restart")
+        await scene.until(lambda: run_in(scene, 1, 4))
+        assert set(scene.uids()) == set(GANG)
