@@ -41,9 +41,10 @@ def test_both_commands_for_the_digest_print_the_same(tmp_path: Path) -> None:
     """Kubectl answers from the file, as an API server that has stored it."""
     if shutil.which("jq") is None:
         pytest.skip("jq is not installed")
-    manifest = (ROOT / "examples" / "tensorflow" / "").read_text()
+    manifest = (ROOT / "examples" / "tensorflow" / "ps.yaml").read_text()
     (tmp_path / "job.yaml").write_text(manifest)
-    (tmp_path / "job.json").write_text(json.dumps(yaml.safe_load(manifest)))
+    [job] = [each for each in yaml.safe_load_all(manifest) if each["kind"] == "TFJob"]
+    (tmp_path / "job.json").write_text(json.dumps(job))
     ours, anybodys = (command.text for command in commands_in(TEXT, "status.md"))
     assert ours.startswith("tarragon validate --hash ")
     assert anybodys.startswith("kubectl get tfjob digits -o json | ")
