@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tarragon.frameworks.plugin import tensorboard_name
 from tarragon.kube.core import PODS, SERVICES
@@ -218,6 +220,16 @@ def test_a_slip_in_an_annotation_is_told_and_keeps_no_job_from_running(annotatio
     job["metadata"]["annotations"] = annotations
 
     assert warnings(job) == [told]
+
+
+def test_the_annotations_are_those_that_the_page_about_them_has() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tensorboard.md").read_text()
+    (written,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    job = asked(yaml.safe_load(written)["metadata"]["annotations"])
+
+    board = job_of(job).tensorboard
+    assert board is not None
+    assert (board.log_dir, board.image, board.ends_with_job) == ("/models", "tensorflow/tensorflow:2.21.0", True)
 
 
 def test_names_are_no_longer_than_a_service_may_be_called() -> None:
