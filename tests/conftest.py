@@ -74,9 +74,31 @@ def helm_program() -> Path | None:
     return Path(found) if found else None
 
 
+def lacks_jq() -> str | None:
+    return None if shutil.which("jq") else "jq is not on PATH; Debian's package is jq"
+
+
+def lacks_rsyslog() -> str | None:
+    if rsyslogd() is None:
+        return "rsyslogd is not installed here; Debian's package is rsyslog"
+    return None
+
+
+def rsyslogd() -> str | None:
+    """Where users do not look for programs."""
+    return shutil.which("rsyslogd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
 # Marker -> why a test that carries it cannot run on this machine, or None.
 NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
-    {"tensorflow": lacks_tensorflow, "kubectl": lacks_kubectl, "helm": lacks_helm, "real": controlplane.lacks}
+    {
+        "tensorflow": lacks_tensorflow,
+        "kubectl": lacks_kubectl,
+        "helm": lacks_helm,
+        "jq": lacks_jq,
+        "rsyslog": lacks_rsyslog,
+        "real": controlplane.lacks,
+    }
 )
 
 
