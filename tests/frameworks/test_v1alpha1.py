@@ -86,6 +86,17 @@ def test_the_termination_policy_names_who_decides() -> None:
                 "name another replica in spec.terminationPolicy.chief"
             ),
         ),
+        (
+            listed(item("Master")),
+            (
+                'spec.replicaSpecs[0].tfReplicaType: must be MASTER, PS or WORKER, not the text "Master"; '
+                "did you mean MASTER?"
+            ),
+        ),
+        (
+            {**listed(), "spec": {"replicaSpecs": {"MASTER": item()}}},
+            "spec.replicaSpecs: must be a list, not a map; begin each item with a dash",
+        ),
         (listed(item("MASTER", replicas=2)), "spec.replicaSpecs[0].replicas: must be 1, not 2; a job has one MASTER"),
         (listed(item("MASTER", replicas=0)), "spec.replicaSpecs[0].replicas: must be 1, not 0; a job has one MASTER"),
         (
@@ -120,6 +131,14 @@ def test_the_termination_policy_names_who_decides() -> None:
         (
             cluster(terminationPolicy={"chief": {"replicaName": "WORKER", "replicaIndex": 2}}),
             "spec.terminationPolicy.chief.replicaIndex: there is no WORKER 2; write 0 to 1",
+        ),
+        (
+            cluster(workers=0, terminationPolicy={"chief": {"replicaName": "WORKER"}}),
+            "spec.terminationPolicy.chief.replicaIndex: there is no WORKER 0; there are none at all",
+        ),
+        (
+            cluster(terminationPolicy={"chief": {"replicaIndex": 1}}),
+            "spec.terminationPolicy.chief.replicaIndex: there is no MASTER 1; write 0",
         ),
         (
             listed(item("MASTER"), terminationPolicy={"chief": {"replicaName": "WORKER"}}),

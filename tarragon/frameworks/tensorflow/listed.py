@@ -150,32 +150,32 @@ def _decider(spec: Reader, groups: list[ReplicaGroup], generation: Generation) -
     word = named.field("replicaName").text() or ReplicaType.MASTER.value.upper()
     index = named.field("replicaIndex").whole(0, INT32) or 0
     kind = next((kind for kind in sizes if kind.value.upper() == word), None)
-    if kind is not None and index < max(sizes[kind], 1):
-        decider = Replica(kind, index)
-        return decider if decider != _DEFAULT_CHIEF else None
-    other = f", or name another replica in spec.{TERMINATION}.chief" if TERMINATION in generation.fields else ""
-    _note_nobody(spec, named, word, sizes, remedy=f"add one{other}")
+    if kind is None:
+        other = f", or name another replica in spec.{TERMINATION}.chief" if TERMINATION in generation.fields else ""
+        _note_nobody(spec, named, [kind.value.upper() for kind in sizes], remedy=f"add one{other}")
+    elif index >= sizes[kind]:
+        _note_too_many(named.field("replicaIndex"), f"{word} {index}", sizes[kind])
+    elif Replica(kind, index) != _DEFAULT_CHIEF:
+        return Replica(kind, index)
+    else:
+        return None
     # Nobody else is to decide in the guess that goes on from here: one problem is enough.
     return _DEFAULT_CHIEF
 
 
-def _note_nobody(spec: Reader, named: Reader, word: str, sizes: dict[ReplicaType, int], *, remedy: str) -> None:
-    there = {kind.value.upper(): kind for kind in sizes}
-    if word in there:
-        at, count = named.field("replicaIndex"), sizes[there[word]]
-        at.problem(f"there is no {word} {_plain(at)}", f"write 0 to {count - 1}")
-    elif not named.is_missing:
-        meant = suggestion(word, there) or "name one that is in the list"
-        named.field("replicaName").problem(f"there is no {word} in spec.{Spec.LIST}", meant)
-    elif not the_list(spec).is_missing:
-        the_list(spec).problem(
-            "has no MASTER, and it is the MASTER that decides when the job is done",
-            remedy,
-        )
+def _note_nobody(spec: Reader, named: Reader, there: list[str], *, remedy: str) -> None:
+    if not named.is_missing:
+        written = named.field("replicaName")
+        meant = suggestion(written.text(), there) or "name one that is in the list"
+        written.problem(f"there is no {written.text() or 'MASTER'} in spec.{Spec.LIST}", meant)
+    elif isinstance(the_list(spec).value, list) and len(the_list(spec).value) == len(there):
+        # Of an item that is no replica, or of a type that nobody knows, something was said already.
+        the_list(spec).problem("has no MASTER, and it is the MASTER that decides when the job is done", remedy)
 
 
-def _plain(found: Reader) -> str:
-    return str(found.value)
+def _note_too_many(written: Reader, who: str, count: int) -> None:
+    last = f"write 0 to {count - 1}" if count > 1 else "write 0"
+    written.problem(f"there is no {who}", last if count else "there are none at all")
 
 
 def _fields(spec: Reader, generation: Generation) -> None:
