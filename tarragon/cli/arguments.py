@@ -62,6 +62,12 @@ def generation(text: str) -> str:
     raise click.BadParameter(f"there is no generation {text}; {remedy}")
 
 
+def complete_generation(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
+
+    return [name for name in GENERATIONS if name.startswith(incomplete)]
+
+
 def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """For the argument JOB of every command: a name, kind/name or @latest."""
     settings = ctx.obj if isinstance(ctx.obj, Settings) else Settings()

@@ -99,6 +99,25 @@ def test_what_travels_with_a_job_is_compared_too_and_secrets_stay_secret(shell: 
     assert "abc123" not in ended.out
 
 
+NOBODY = """\
+apiVersion: v1
+kind: Config
+current-context: gone
+clusters: [{name: gone, cluster: {server: "http://127.0.0.1:9"}}]
+contexts: [{name: gone, context: {cluster: gone, user: me}}]
+users: [{name: me, user: {token: abc}}]
+"""
+
+
+def test_a_cluster_that_can_t_be_asked_is_no_difference(shell: Shell) -> None:
+    shell.file("config", NOBODY)
+
+    ended = shell("diff", "--kubeconfig", "config", shell.file("job.yaml", OLD))
+
+    assert (ended.code, ended.out) == (2, "")
+    assert "context gone (http://127.0.0.1:9) does not answer" in ended.err
+
+
 @pytest.mark.parametrize("command", ["diff", "validate"])
 def test_a_file_with_problems_is_refused_alike(shell: Shell, command: str) -> None:
     ended = shell(command, shell.file("job.yaml", worker("digits", "print(1)", replicas=-1)))

@@ -175,6 +175,7 @@ def map_spec(draw: st.DrawFn, generation: Generation) -> dict[str, Any]:
         spec |= {"runPolicy": nested} if nested else {}
     elif said or is_stated:
         spec["runPolicy"] = said
+        spec |= draw(maybe("backoffLimit", st.integers(0, 5)))
     return {**spec, **draw(_more(generation, types))}
 
 

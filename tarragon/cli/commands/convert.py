@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from tarragon.base.errors import Problem
-from tarragon.cli.arguments import generation
+from tarragon.cli.arguments import complete_generation, generation
 from tarragon.cli.filecommand import one_file
 from tarragon.cli.loading import parse, refused
 from tarragon.cli.output import as_list, json_text, yaml_text
@@ -21,7 +21,15 @@ from tarragon.plan.manifest import Document, Documents
 @click.command("convert", cls=Command)
 @click.argument("file", metavar="FILE", required=False)
 @click.option("-f", "--file", "option", metavar="FILE", help="the same, as kubectl has it")
-@click.option("--to", "target", metavar="GROUP/VERSION", required=True, type=generation, help="kubeflow.org/v1, ...")
+@click.option(
+    "--to",
+    "target",
+    metavar="GROUP/VERSION",
+    required=True,
+    type=generation,
+    shell_complete=complete_generation,
+    help="the generation to write: kubeflow.org/v1, ...",
+)
 @click.option("-o", "--output", "form", type=click.Choice(("yaml", "json")), default="yaml", help="yaml by default")
 def command(*, file: str | None, option: str | None, target: str, form: str) -> None:
     """Write the jobs of FILE as GROUP/VERSION has them, and tell on stderr what that loses. FILE may be - or a URL.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import click
 
+from tarragon.base.errors import TarragonError
 from tarragon.cli.comparison import Compared, companion, job
 from tarragon.cli.filecommand import one_file
 from tarragon.cli.loading import Changes, Loaded, load
@@ -15,6 +16,7 @@ from tarragon.cli.style import Paint, painter
 from tarragon.cli.target import Target, target
 
 DIFFERS = 1
+UNKNOWN = 2
 
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -30,23 +32,34 @@ def command(ctx: click.Context, *, file: str | None, option: str | None) -> None
     the same. What is not there yet is new as a whole.
 
     \b
-    Exit codes: 0 the same, 1 something differs, 2 problems in FILE
+    Exit codes: 0 the same, 1 something differs, 2 problems in FILE, or nobody could be asked
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
-    settings = ctx.ensure_object(Settings)
-    where = target(settings)
     name = one_file(file, option)
+    try:
+        found = _found(ctx.ensure_object(Settings), name)
+    except TarragonError as error:
+        # 1 says that something differs, and of what could not be asked nobody knows.
+        error.exit_code = UNKNOWN
+        raise
+    _show(found, name, painter(colors=ctx.ensure_object(Settings).terminal().colors_out))
+    if any(each.differs for each in found):
+        ctx.exit(DIFFERS)
+
+
+def _found(settings: Settings, name: str) -> Sequence[Compared]:
+    where = target(settings)
     loaded = load(where, settings, name, Changes())
     for text in loaded.notes:
         click.echo(text, err=True)
-    found = asyncio.run(_compared(where, loaded))
-    paint = painter(colors=settings.terminal().colors_out)
+    return asyncio.run(_compared(where, loaded))
+
+
+def _show(found: Sequence[Compared], name: str, paint: Paint) -> None:
     for each in found:
         for note in each.notes:
             click.echo(note, err=True)
         for line in each.lines(name):
             click.echo(_painted(line, paint), color=True)
-    if any(each.differs for each in found):
-        ctx.exit(DIFFERS)
 
 
 async def _compared(where: Target, loaded: Loaded) -> Sequence[Compared]:

@@ -102,9 +102,7 @@ def _changed(value: Json, path: Sequence[Step], change: Change) -> Json:
         return {**value, step: new}
     if isinstance(value, list) and isinstance(step, int) and step < len(value):
         return [*value[:step], _changed(value[step], rest, change), *value[step + 1 :]]
-    if value is ABSENT and change.was is ABSENT and all(isinstance(each, str) for each in path):
-        return {step: _changed(ABSENT, rest, change)}
-    return value
+    return value  # What was around it is gone: somebody has taken it out.
 
 
 def _is_as_it_was(value: Json, was: Json) -> bool:
