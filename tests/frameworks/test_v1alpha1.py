@@ -171,6 +171,14 @@ def test_a_fault_is_told_once_with_its_place_in_the_list(manifest: dict[str, Any
     assert problems(manifest) == [told]
 
 
+def test_of_a_type_in_other_capitals_all_other_faults_are_told_too() -> None:
+    assert problems(listed(item("MASTER"), {"tfReplicaType": "worker", "replicas": -1})) == [
+        'spec.replicaSpecs[1].tfReplicaType: must be MASTER, PS or WORKER, not the text "worker"; did you mean WORKER?',
+        "spec.replicaSpecs[1].template: is missing; say there which container runs",
+        "spec.replicaSpecs[1].replicas: must be 0 or more, not -1",
+    ]
+
+
 def test_a_tf_config_that_linux_would_not_pass_on_is_refused() -> None:
     (problem,) = problems(cluster(workers=6000))
 

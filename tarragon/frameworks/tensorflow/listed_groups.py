@@ -13,7 +13,7 @@ from tarragon.job.model import ReplicaGroup, ReplicaType, RestartPolicy
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.patch import without_nulls
 from tarragon.kube.podtemplate import checked
-from tarragon.kube.reader import Reader, described, suggestion
+from tarragon.kube.reader import Reader, described, nearest, suggestion
 
 TYPE = ("tfReplicaType", "tf_replica_type")
 PORT = ("tfPort", "tf_port")
@@ -84,12 +84,12 @@ def _type(item: Reader) -> ReplicaType | None:
         return None
     written = any_spelling(item, *TYPE)
     word = written.text() or ReplicaType.MASTER.value.upper()
-    if word not in _WORDS:
-        choices = ", ".join(_WORDS)
-        written.problem(
-            f"must be {choices.replace(', WORKER', ' or WORKER')}, not {described(word)}", suggestion(word, _WORDS)
-        )
-    return _WORDS.get(word)
+    if word in _WORDS:
+        return _WORDS[word]
+    meant = nearest(word, _WORDS)
+    remedy = f"did you mean {meant}?" if meant is not None else ""
+    written.problem(f"must be MASTER, PS or WORKER, not {described(word)}", remedy)
+    return _WORDS[meant] if meant is not None else None
 
 
 def _group(kind: ReplicaType, item: Reader, image: str, config_map: str) -> ReplicaGroup:
