@@ -115,7 +115,8 @@ def _exit_codes(before: Meaning, after: Meaning) -> Iterator[Problem]:
     if judged and by_memory:
         ends = bool(before.dialect.exit_codes.permanent_reasons)
         was, becomes = ("ends the job", "is tried again") if ends else ("is tried again", "ends the job")
-        yield Problem(judged[0], f"a lack of memory (OOMKilled) {was}; in {after.name} it {becomes}")
+        remedy = "a backoffLimit bounds it" if ends else "give it more memory"
+        yield Problem(judged[0], f"a lack of memory (OOMKilled) {was}; in {after.name} it {becomes}", remedy)
 
 
 def _suspension(before: Meaning, after: Meaning) -> Iterator[Problem]:
@@ -125,7 +126,7 @@ def _suspension(before: Meaning, after: Meaning) -> Iterator[Problem]:
 
 def _limits(before: Meaning, after: Meaning) -> Iterator[Problem]:
     old, new = before.job.run_policy, after.job.run_policy
-    where = "spec.runPolicy" if before.dialect.name == "kubeflow.org/v1" else "spec"
+    nested = before.manifest["spec"].get(Spec.RUN_POLICY) or {}
     for name, was, becomes, instead in (
         ("activeDeadlineSeconds", old.active_deadline, new.active_deadline, "it may run for ever"),
         ("backoffLimit", old.backoff_limit, new.backoff_limit, "it may restart for ever"),
@@ -133,7 +134,8 @@ def _limits(before: Meaning, after: Meaning) -> Iterator[Problem]:
         ("cleanPodPolicy", old.clean_pods, new.clean_pods, f"it is {new.clean_pods}"),
     ):
         if was != becomes:
-            yield _unsaid(f"{where}.{name}", after, instead, "use a generation that has it: kubeflow.org/v1")
+            path = f"spec.{Spec.RUN_POLICY}.{name}" if name in nested else f"spec.{name}"
+            yield _unsaid(path, after, instead, "use a generation that has it: kubeflow.org/v1")
 
 
 def _other_hands(before: Meaning, after: Meaning) -> Iterator[Problem]:
@@ -229,7 +231,7 @@ _WORDS = {
 _REMEDIES = {
     _CODES: "end with 138 what is to be tried again",
     _FINAL: "",
-    _FAILURES: "spec.runPolicy.backoffLimit bounds it",
+    _FAILURES: "a backoffLimit bounds it",
     _ENDS: "",
 }
 
