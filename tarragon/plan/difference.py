@@ -14,7 +14,10 @@ from tarragon.plan.intake import intake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Both sides as manifests of the new one's generation. `untold` is what the live job has and that can't say."""
+    """Both sides as manifests of the new one's generation, but for the version that each says it is of.
+
+    `untold` is what the live job has and the new one's generation can't say.
+    """
 
     before: Manifest
     after: Manifest
@@ -39,7 +42,7 @@ def difference(framework: Framework, live: Manifest, new: Manifest) -> Differenc
         untold = [loss.problem for loss in made.losses]
     before, after = comparable(live, new, wanted.dialect.name)
     return Difference(
-        before=before,
+        before={**before, "apiVersion": there.dialect.api_version},
         after=after,
         live_generation=there.dialect.name,
         generation=wanted.dialect.name,

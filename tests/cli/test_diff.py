@@ -80,7 +80,12 @@ def test_a_job_of_another_generation_is_compared_by_what_it_means(shell: Shell) 
     changed = [line for line in ended.out.splitlines()[2:] if line[:1] in "+-"]
 
     assert ended.code == 1
-    assert changed == ["-      replicas: 2", "+      replicas: 1"]
+    assert changed == [
+        "-apiVersion: kubeflow.org/v1alpha1",
+        "+apiVersion: kubeflow.org/v1beta2",
+        "-      replicas: 2",
+        "+      replicas: 1",
+    ]
     assert "tfjob/old is a job of kubeflow.org/v1alpha1 there, and of kubeflow.org/v1beta2 here" in ended.err
 
 

@@ -28,8 +28,8 @@ _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 def command(ctx: click.Context, *, file: str | None, option: str | None) -> None:
     """Tell what submitting FILE would change, as a unified diff of YAML, and change nothing. FILE may be - or a URL.
 
-    Jobs are compared by meaning: what was filled in is no difference, nor is another generation of the API that says
-    the same. What is not there yet is new as a whole.
+    Jobs are compared by meaning: what was filled in is no difference. One that is there in another generation of the
+    API is converted first. What is not there yet is new as a whole.
 
     \b
     Exit codes: 0 the same, 1 something differs, 2 problems in FILE, or nobody could be asked
