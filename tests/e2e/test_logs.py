@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.manifests import group, job, python, worker
-from tests.conftest import rsyslogd
+from tests.conftest import ROOT, rsyslogd
 from tests.e2e.user import EXAMPLES, User, eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -68,6 +68,21 @@ def log_of(user: User, pod: str, lines: int) -> str:
 def is_true(question: str, text: str) -> bool:
     asked = subprocess.run(["jq", "-es", question], input=text, capture_output=True, text=True, check=False, timeout=60)
     return (asked.returncode, asked.stdout) == (0, "true\n")
+
+
+def collect(configuration: str, folder: Path) -> Sequence[str]:
+    """What rsyslog makes of two lines, as any user, with nothing of this machine's own configuration."""
+    (folder / "rsyslog.conf").write_text(configuration)
+    collected = folder / "collected"
+    program = rsyslogd()
+    assert program is not None
+    command = [program, "-n", "-f", str(folder / "rsyslog.conf"), "-i", str(folder / "pid")]
+    with (folder / "said").open("w") as said, subprocess.Popen(command, stdout=said, stderr=said) as collector:
+        try:
+            eventually(lambda: collected.exists() and collected.read_text().count("\n") >= 2, 30)
+        finally:
+            collector.terminate()
+    return collected.read_text().splitlines()
 
 
 @pytest.mark.kubectl
@@ -143,23 +158,33 @@ def test_a_collector_reads_the_fields(user: User, tmp_path: Path) -> None:
     script = "import logging; print('plain, with | and \"quotes\"'); logging.getLogger('train').warning('two\\nlines')"
     assert user.run(talking(user, script)).code == 0
     uid = json.loads(user("get", "talk", "-o", "json").out)["metadata"]["uid"]
-    folder = tmp_path / "collector"
-    folder.mkdir()
-    (folder / "pod.log").write_text(log_of(user, "talk-ps-0", 2))
-    (folder / "rsyslog.conf").write_text(COLLECTOR.format(folder=folder))
-    collected = folder / "collected"
+    (tmp_path / "pod.log").write_text(log_of(user, "talk-ps-0", 2))
 
-    program = rsyslogd()
-    assert program is not None
-    command = [program, "-n", "-f", str(folder / "rsyslog.conf"), "-i", str(folder / "pid")]
-    collector = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        eventually(lambda: collected.exists() and collected.read_text().count("\n") >= 2, 60)
-    finally:
-        collector.terminate()
-        told = collector.communicate(timeout=30)[0]
+    collected = collect(COLLECTOR.format(folder=tmp_path), tmp_path)
 
-    assert sorted(collected.read_text().splitlines()) == [
+    assert sorted(collected) == [
         f'INFO|ps|0|talk|{uid}|plain, with | and "quotes"',
         f"WARNING|ps|0|talk|{uid}|two#010lines",
-    ], told
+    ]
+
+
+@pytest.mark.rsyslog
+def test_the_collector_s_configuration_in_the_docs_reads_the_files_of_a_node(user: User, tmp_path: Path) -> None:
+    assert user.run(talking(user, "import logging; logging.warning('two\\nlines'); print('x')")).code == 0
+    uid = json.loads(user("get", "talk", "-o", "json").out)["metadata"]["uid"]
+    found = re.search(r"```rsyslog\n(.*?)```", (ROOT / "docs/logs.md").read_text(), re.DOTALL)
+    assert found is not None
+    there = {
+        "/var/spool/rsyslog": str(tmp_path),
+        "/var/log/replicas": f"{tmp_path}/collected",
+        "/var/log/pods/*/tensorflow": f"{user.home}/node/local/logs/*/talk-worker-0/*/tensorflow",
+    }
+    configuration = found[1]
+    for path, here in there.items():
+        assert path in configuration
+        configuration = configuration.replace(path, here)
+
+    assert sorted(collect(configuration, tmp_path)) == [
+        f"INFO|talk|{uid}|worker|0|x",
+        f"WARNING|talk|{uid}|worker|0|two#010lines",
+    ]

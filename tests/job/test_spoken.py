@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tarragon.job.spoken import WHOSE, last_words, spoken
+
+
+def line(**facts: object) -> str:
+    return json.dumps(dict.fromkeys(WHOSE, "x") | {"message": "said", "severity": "INFO"} | facts)
+
+
+def test_a_line_of_ours_says_its_message() -> None:
+    assert spoken(line(message="two\nlines")) == "two\nlines"
+
+
+@pytest.mark.parametrize("severity", ["WARNING", "ERROR", "CRITICAL"])
+def test_what_a_logger_said_gravely_says_so(severity: str) -> None:
+    assert spoken(line(severity=severity, logger="train")) == f"{severity}: said"
+    assert spoken(line(severity=severity)) == "said"
+
+
+def test_what_a_logger_said_lightly_does_not() -> None:
+    assert spoken(line(severity="INFO", logger="train")) == "said"
+
+
+def test_an_object_without_a_message_keeps_its_own_fields() -> None:
+    assert spoken(line(message=7, severity="INFO", loss=0.5)) == '{"message": 7, "severity": "INFO", "loss": 0.5}'
+
+
+@pytest.mark.parametrize(
+    "text", ["", "plain", "{", '{"message": "mine"}', '{"replica_type": "mine", "message": "x"}', '["replica_type"]']
+)
+def test_what_is_not_ours_stays(text: str) -> None:
+    assert spoken(text) == text
+
+
+def test_of_the_end_of_a_log_the_half_line_is_left_out() -> None:
+    whole = line(message="first")
+
+    assert last_words("\n".join([whole[50:], line(message="last"), ""])) == "last\n"
+    assert last_words("plain\nwords }") == "plain\nwords }"
+    assert last_words(f"plain\n{line(message='last')}") == "plain\nlast"
