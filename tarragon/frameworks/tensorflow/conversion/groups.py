@@ -11,10 +11,8 @@ from tarragon.frameworks.tensorflow.fields import DEFAULT_PORT, MAIN_CONTAINER, 
 from tarragon.job.model import ReplicaGroup, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 
-_OF_A_LIST = frozenset({"tfPort", "IsDefaultPS"})
-_OF_A_MAP = frozenset({"restartPolicy"})
-_OURS = frozenset({"word", "words"})
-_WORDS_OF_A_LIST = {CHIEF: "MASTER", "ps": "PS", "worker": "WORKER"}
+_TRANSLATED = frozenset({"word", "words", "template", "tfPort", "IsDefaultPS", "restartPolicy"})
+_TYPES_OF_A_LIST = {CHIEF: ReplicaType.MASTER, "ps": ReplicaType.PS, "worker": ReplicaType.WORKER}
 
 
 def groups(found: Keyed, job: TrainingJob, source: Generation, target: Generation) -> dict[str, Json]:
@@ -23,7 +21,7 @@ def groups(found: Keyed, job: TrainingJob, source: Generation, target: Generatio
     said: dict[str, Json] = {}
     for role, fields in found["groups"].items():
         group = job.group(type_of(role, fields.get("word", "MASTER" if source.is_list else "")))
-        if group is not None and not (target.is_list and role not in _WORDS_OF_A_LIST):
+        if group is not None and not (target.is_list and role not in _TYPES_OF_A_LIST):
             said[role] = {**translated(role, fields, group, job), **_replicas(fields, group)}
     return said
 
@@ -48,14 +46,13 @@ def _replicas(fields: JsonObject, group: ReplicaGroup) -> dict[str, Json]:
 
 def _into_map(role: str, fields: JsonObject, group: ReplicaGroup, job: TrainingJob) -> dict[str, Json]:
     """Pods get their restartPolicy from that of the replicas there: the template has none."""
-    words = {CHIEF: ReplicaType.MASTER.value, "ps": ReplicaType.PS.value, "worker": ReplicaType.WORKER.value}
     template = standard_server(group) if group.is_default_server else fields.get("template", {})
     template = _with_pod_spec(template, lambda spec: {n: v for n, v in spec.items() if n != "restartPolicy"})
     if group.port != _named_port(template):
         template = _with_port(template, group.port)
-    rest = {name: value for name, value in fields.items() if name not in {*_OURS, *_OF_A_LIST, *_OF_A_MAP, "template"}}
-    policy = restart_policy_in_a_map(job, group)
-    return {"word": words[role], **rest, "restartPolicy": policy.value, "template": template}
+    policy = restart_policy_in_a_map(job, group).value
+    said = {"restartPolicy": policy, "template": template}
+    return {"word": _TYPES_OF_A_LIST[role].value, **_untranslated(fields), **said}
 
 
 def restart_policy_in_a_map(job: TrainingJob, group: ReplicaGroup) -> RestartPolicy:
@@ -73,9 +70,12 @@ def _into_list(role: str, fields: JsonObject, group: ReplicaGroup, _: TrainingJo
     template = _with_pod_spec(
         fields.get("template", {}), lambda spec: {**spec, "restartPolicy": group.restart_policy.of_pod}
     )
-    rest = {name: value for name, value in fields.items() if name not in {*_OURS, *_OF_A_LIST, *_OF_A_MAP, "template"}}
     port = {"tfPort": group.port} if group.port != DEFAULT_PORT else {}
-    return {"word": _WORDS_OF_A_LIST[role], **rest, **port, "template": template}
+    return {"word": _TYPES_OF_A_LIST[role].value.upper(), **_untranslated(fields), **port, "template": template}
+
+
+def _untranslated(fields: JsonObject) -> dict[str, Json]:
+    return {name: value for name, value in fields.items() if name not in _TRANSLATED}
 
 
 def _named_port(template: JsonObject) -> int:
