@@ -6,10 +6,8 @@ The chart is that of a workshop's slides, unchanged: it needs a claim and an ima
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -20,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.conftest import helm_program
+from tests.e2e.charts import helm, items, kubectl
 from tests.e2e.user import User, eventually
 
 pytestmark = [
@@ -87,33 +85,11 @@ def serving(user: User) -> Iterator[None]:
     assert going.ended().code == 0
 
 
-def helm(user: User, *words: str) -> str:
-    return called(user, str(helm_program()), *words)
-
-
-def kubectl(user: User, *words: str, given: str = "") -> str:
-    return called(user, "kubectl", *words, given=given)
-
-
-def called(user: User, *command: str, given: str = "") -> str:
-    environment = {**os.environ, "HOME": str(user.folder), "KUBECONFIG": str(user.home / "kubeconfig")}
-    done = subprocess.run(
-        command, env=environment, input=given, capture_output=True, text=True, timeout=100, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def ended(user: User) -> list[str]:
     """How each of the jobs ended, once all have."""
     jobs = items(user, "tfjobs")
     last = [job.get("status", {}).get("conditions", [{}])[-1].get("type", "") for job in jobs]
     return last if len(jobs) == len(RUNS) and set(last) <= {"Succeeded", "Failed"} else []
-
-
-def items(user: User, kind: str) -> list[dict[str, Any]]:
-    listed: list[dict[str, Any]] = json.loads(kubectl(user, "get", kind, "-o", "json"))["items"]
-    return listed
 
 
 def at_once(user: User) -> int:
