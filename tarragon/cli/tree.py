@@ -21,6 +21,7 @@ COMMANDS = MappingProxyType(
             ("list", "listing"),
             ("get", "get"),
             ("describe", "describe"),
+            ("why", "why"),
             ("wait", "wait"),
             ("logs", "logs"),
             ("delete", "delete"),
@@ -47,6 +48,7 @@ Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
            submit     submit FILE and return    validate  every problem in FILE
   Look     list  get  describe     wait   until it ends
            logs       of all replicas, also of finished jobs
+           why        it waits, does not start, or failed
   Change   delete
   Local    up  down  kubeconfig  check
   Cluster  operator  node          Files  convert  diff

@@ -1,0 +1,71 @@
+"""`tarragon why`: what keeps a job from going on, or why it failed, and what usually helps."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Iterator
+
+import click
+
+from tarragon.base.clock import SystemClock
+from tarragon.cli.arguments import complete_job
+from tarragon.cli.jobs import Known, find
+from tarragon.cli.report.causes import End, causes
+from tarragon.cli.report.exits import ended, meaning
+from tarragon.cli.rows import reason
+from tarragon.cli.settings import Command, Settings
+from tarragon.cli.target import target
+from tarragon.cli.words import age
+from tarragon.job.phase import Phase
+from tarragon.job.reason import reason_of
+from tarragon.job.status import FirstFailure
+from tarragon.kube.codec import timestamp
+
+LAST_LINES = 20
+
+
+@click.command("why", cls=Command)
+@click.argument("name", metavar="JOB", shell_complete=complete_job)
+@click.pass_obj
+def command(settings: Settings, name: str) -> None:
+    """Why JOB waits, does not start, or failed; from its status, so also when its pods are gone."""
+    asyncio.run(_why(settings, name))
+
+
+async def _why(settings: Settings, name: str) -> None:
+    where = target(settings)
+    async with where.looking() as looker:
+        job = await find(looker, name, where.namespace)
+    for line in explained(job, SystemClock().now()):
+        click.echo(line)
+
+
+def explained(job: Known, now: dt.datetime) -> Iterator[str]:
+    """The reason first, then since when, what comes next, and of a failure its last lines and what usually helps."""
+    status, failure = job.status, job.status.first_failure
+    why = reason_of(status)
+    told = f"{why.word}: {why.message}" if why.word else reason(job)
+    yield f"{job.key.name} is {job.state}" + (f": {told}" if told else "; nothing keeps it from going on")
+    if status.phase is Phase.FAILED:
+        if failure is not None:
+            yield from _about(failure, job)
+        return
+    admission, obstacle = status.admission, status.obstacle
+    if obstacle is not None:
+        yield f"  for {age(obstacle.since, now)}; if it lasts, all places of the job are given back, and it queues anew"
+    if admission is not None and admission.admitted is None:
+        yield f"  in the queue for {age(admission.queued, now)}"
+        if admission.retry is not None and now < admission.retry.after:
+            yield f"  tried {admission.retry.count} times; tried again at {timestamp(admission.retry.after)}"
+
+
+def _about(failure: FirstFailure, job: Known) -> Iterator[str]:
+    table = (job.dialect or job.framework.dialects[0]).exit_codes
+    known = meaning(failure.exit_code, failure.reason, table)
+    yield f"  {failure.replica} at {timestamp(failure.at)}: {ended(failure.exit_code)}, {known.kind}: {known.words}"
+    lines = failure.message.strip().splitlines()[-LAST_LINES:]
+    yield from (f"  │ {line}" for line in lines)
+    for cause in causes(End(lines=lines, reason=failure.reason)):
+        yield f"  Probably: {cause.what}"
+        yield f"    {cause.remedy}"

@@ -1,0 +1,68 @@
+"""What `tarragon why` says, from nothing but the job's status."""
+
+from __future__ import annotations
+
+from tarragon.cli.commands.why import explained
+from tarragon.cli.jobs import Known
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.job.model import ReplicaType
+from tarragon.job.phase import Phase
+from tarragon.job.status import Admission, FirstFailure, JobStatus, Obstacle, Retry, Wait
+from tarragon.kube.meta import CustomMeta, CustomObject
+from tests.cli.conftest import Shell
+from tests.cli.manifests import worker as worker_job
+from tests.cli.scenes import BEGIN, at, worker
+
+GOING = Admission(queued=BEGIN, admitted=BEGIN, size={ReplicaType.WORKER: 2})
+
+
+def why(status: JobStatus) -> list[str]:
+    metadata = CustomMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
+    found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata)
+    return list(explained(Known(framework=FRAMEWORKS[0], object=found, job=None, dialect=None, status=status), at(90)))
+
+
+def test_of_a_job_that_trains_there_is_nothing_to_say() -> None:
+    assert why(JobStatus(phase=Phase.RUNNING, admission=GOING)) == ["digits is Running; nothing keeps it from going on"]
+
+
+def test_what_it_can_not_start_with_is_said_and_since_when() -> None:
+    missing = Obstacle(since=BEGIN, reason="ImagePullBackOff", message="worker-1: not found")
+
+    assert why(JobStatus(admission=GOING, obstacle=missing)) == [
+        "digits is Starting: ImagePullBackOff: worker-1: not found",
+        "  for 90s; if it lasts, all places of the job are given back, and it queues anew",
+    ]
+
+
+def test_one_that_waits_says_for_how_long_and_when_it_is_tried_again() -> None:
+    wait = Wait(code="Refused", message="exceeded quota: q")
+    waiting = Admission(queued=BEGIN, wait=wait, retry=Retry(count=2, after=at(120)))
+
+    assert why(JobStatus(admission=waiting)) == [
+        "digits is Waiting: Refused: exceeded quota: q",
+        "  in the queue for 90s",
+        "  tried 2 times; tried again at 2026-11-21T12:02:00Z",
+    ]
+
+
+def test_a_failure_is_told_with_its_last_lines_and_what_usually_helps() -> None:
+    lines = "step 1\nModuleNotFoundError: No module named 'sklearn'"
+    first = FirstFailure(replica=worker(1), exit_code=1, reason="Error", message=lines, at=BEGIN)
+    told = why(JobStatus(phase=Phase.FAILED, first_failure=first))
+
+    assert told[0] == "digits is Failed: Error: worker-1: exit code 1: ModuleNotFoundError: No module named 'sklearn'"
+    assert "exit code 1, permanent: an error in the program" in told[1]
+    assert told[2:4] == ["  │ step 1", "  │ ModuleNotFoundError: No module named 'sklearn'"]
+    assert told[4].startswith("  Probably: the module sklearn is missing")
+
+
+def test_it_is_told_when_the_cluster_is_not_there_any_more(shell: Shell) -> None:
+    failing = worker_job("digits", "import sys; sys.exit('no data in /data')")
+    assert shell("run", shell.file("job.yaml", failing)).code == 100
+    shell("down")
+    told = shell("why", "digits")
+
+    assert told.code == 0
+    assert told.out.startswith("digits is Failed: Error: worker-0: exit code 1: no data in /data\n")
+    assert shell("why", "digit").code == 102
