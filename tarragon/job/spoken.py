@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping
 
 LABELS = "logging.googleapis.com/labels"
-SOURCE = "logging.googleapis.com/sourceLocation"
 MARK = '"replica_type"'
 WHOSE = frozenset({"job", "namespace", "pod", "replica_type", "replica_index", "runtime_id", "uid", LABELS})
+TRACEBACK = "Traceback (most recent call last)"
 LOUD = frozenset({"WARNING", "ERROR", "CRITICAL", "ALERT", "EMERGENCY"})
 
 
 def spoken(line: str) -> str:
-    """May be several lines: a traceback is one message. As in plain text, warnings and errors of a logger say so."""
+    """May be several lines: a traceback is one message. Warnings and errors say that they are; a traceback need not."""
     found = _read(line)
     if found is None:
         return line
@@ -21,8 +21,7 @@ def spoken(line: str) -> str:
     if not isinstance(message, str):
         return json.dumps({name: value for name, value in found.items() if name not in WHOSE}, ensure_ascii=False)
     severity = found.get("severity")
-    is_logged = "logger" in found or SOURCE in found
-    return f"{severity}: {message}" if is_logged and severity in LOUD else message
+    return f"{severity}: {message}" if severity in LOUD and not message.startswith(TRACEBACK) else message
 
 
 def last_words(text: str) -> str:

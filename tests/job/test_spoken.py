@@ -16,13 +16,19 @@ def test_a_line_of_ours_says_its_message() -> None:
 
 
 @pytest.mark.parametrize("severity", ["WARNING", "ERROR", "CRITICAL"])
-def test_what_a_logger_said_gravely_says_so(severity: str) -> None:
-    assert spoken(line(severity=severity, logger="train")) == f"{severity}: said"
+def test_what_is_grave_says_so(severity: str) -> None:
+    assert spoken(line(severity=severity)) == f"{severity}: said"
+
+
+@pytest.mark.parametrize("severity", ["DEBUG", "INFO", "DEFAULT"])
+def test_what_is_not_does_not(severity: str) -> None:
     assert spoken(line(severity=severity)) == "said"
 
 
-def test_what_a_logger_said_lightly_does_not() -> None:
-    assert spoken(line(severity="INFO", logger="train")) == "said"
+def test_a_traceback_is_shown_as_python_shows_it() -> None:
+    told = "Traceback (most recent call last):\n  File\nValueError: x"
+
+    assert spoken(line(severity="ERROR", message=told)) == told
 
 
 def test_an_object_without_a_message_keeps_its_own_fields() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -143,6 +144,35 @@ def test_a_job_trains_to_its_end_although_its_node_is_killed_in_the_middle(site:
     assert uids(site).items() <= uids_before.items()
     assert set(created_pods(site).values()) == {1}
     assert len(created_pods(site)) == 4
+
+
+def test_standard_parameter_servers_say_in_every_line_which_one_they_are(site: Site) -> None:
+    site.node()
+    text = (ROOT / "examples/tensorflow/v1alpha1.yaml").read_text()
+    name = "  name: digits-v1alpha1\n"
+    logs = name + "  annotations: {tarragon.dev/logs: json}\n"
+    site.kubectl("create", "-f", "-", given=text.replace(name, logs))
+    named = "jsonpath={.items[*].metadata.name}"
+    servers = eventually(lambda: site.kubectl("get", "pods", "-l", "job_type=PS", "-o", named).split())
+
+    said = {pod: eventually(lambda pod=pod: log_with(site, pod, " serves at ")) for pod in servers}  # type: ignore[misc]
+
+    assert len(said) == 2
+    for pod, log in said.items():
+        for line in map(json.loads, log.splitlines()):
+            assert (line["replica_type"], line["pod"], line["job"]) == ("ps", pod, "digits-v1alpha1")
+            assert line["severity"] in {"INFO", "WARNING", "ERROR", "DEFAULT"}
+    (scripts,) = site.kubectl("get", "configmaps", "-o", "name").split("-logs-")[1:]
+    assert scripts
+    uid = site.kubectl("get", "tfjob", "digits-v1alpha1", "-o", "jsonpath={.metadata.uid}")
+    assert json.loads(said[servers[0]].splitlines()[0])["uid"] == uid
+
+
+def log_with(site: Site, pod: str, words: str) -> str:
+    """Empty until they are in it. There is no log to ask for before the container has begun."""
+    command = ["kubectl", "--kubeconfig", str(site.plane.kubeconfig), "logs", pod]
+    log = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False).stdout
+    return log if words in log else ""
 
 
 def follow_until(pattern: str, site: Site, pod: str) -> int:
