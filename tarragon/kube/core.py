@@ -18,6 +18,8 @@ class ResourceRequirements(Struct, frozen=True):
 class ContainerPort(Struct, frozen=True):
     container_port: int = 0
     name: str = ""
+    host_port: int = 0
+    protocol: str = "TCP"
 
 
 class Container(Struct, frozen=True):
@@ -38,6 +40,7 @@ class Toleration(Struct, frozen=True):
 class PodSpec(Struct, frozen=True):
     node_name: str = ""
     scheduler_name: str = ""
+    host_network: bool = False
     restart_policy: str = "Always"
     containers: list[Container] = []
     init_containers: list[Container] = []

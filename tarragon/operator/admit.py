@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections import Counter
-from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -42,7 +42,7 @@ from tarragon.operator.gather import World
 from tarragon.operator.kept import KeptJob
 from tarragon.operator.reservations import Reservations
 from tarragon.operator.usage import Usage
-from tarragon.plan.capacity import node_capacity, template_request
+from tarragon.plan.capacity import HOST_PORT, ONE_PORT, group_request, node_capacity
 from tarragon.plan.obstacles import patience_for, unschedulable
 from tarragon.plan.patience import Hold, ends_at, is_resting, revised
 from tarragon.plan.rebuilt import Remains, housed, is_nowhere, rebuilt, remains
@@ -56,6 +56,8 @@ from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang, S
 
 OVERCOMMIT_ANNOTATION = "tarragon.dev/overcommit"
 """On a node: the resources (`cpu`) whose requests are shares there, not amounts."""
+HOST_PORTS = "hostPorts"
+"""Among them: pods of such a node never collide in a port, as each gets one of its own."""
 UNBOUNDED = 10**15
 RETELL_SECONDS = 10.0
 """A wait whose code stays is not told anew more often than this, however its amounts change."""
@@ -309,10 +311,11 @@ class Admitter:
         nodes = self._world.nodes.objects.values()
         candidates = sorted(self._candidates.open.values(), key=lambda candidate: candidate.id)
         now = self._clock.now()
+        ports = host_ports(demand for candidate in candidates for demand in self._demanded(candidate))
         return Snapshot(
             now=now,
             nodes=[
-                node_state(node, [self._usage.on(node.metadata.name), self._reservations.on(node.metadata.name)])
+                node_state(node, [self._usage.on(node.metadata.name), self._reservations.on(node.metadata.name)], ports)
                 for node in sorted(nodes, key=lambda node: node.metadata.name)
                 if node.is_ready and not node.spec.unschedulable
             ],
@@ -408,7 +411,7 @@ def demands(candidate: Candidate, eligibility: Eligibility) -> Sequence[Demand]:
     return [
         Demand(
             type=group.type,
-            each=template_request(group.template),
+            each=group_request(group),
             minimum=bounds[0],
             wish=bounds[1],
             eligible=eligibility.of(group.template, candidate.job.key.namespace),
@@ -418,10 +421,16 @@ def demands(candidate: Candidate, eligibility: Eligibility) -> Sequence[Demand]:
     ]
 
 
-def node_state(node: Node, held: Sequence[Mapping[str, int]]) -> NodeState:
+def host_ports(demands: Iterable[Demand]) -> frozenset[str]:
+    """Those that somebody asks for: of all others no node need say that it has them."""
+    return frozenset(name for demand in demands for name in demand.each if name.startswith(HOST_PORT))
+
+
+def node_state(node: Node, held: Sequence[Mapping[str, int]], ports: Collection[str] = ()) -> NodeState:
     """`capacity` is what gangs could get if nobody ran here."""
-    capacity = dict(node_capacity(node))
-    if CPU in node.metadata.annotations.get(OVERCOMMIT_ANNOTATION, "").split(","):
+    shared = node.metadata.annotations.get(OVERCOMMIT_ANNOTATION, "").split(",")
+    capacity = {**node_capacity(node), **dict.fromkeys(ports, UNBOUNDED if HOST_PORTS in shared else ONE_PORT)}
+    if CPU in shared:
         capacity[CPU] = UNBOUNDED
     free: Mapping[str, int] = capacity
     for amounts in held:

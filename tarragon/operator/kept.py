@@ -111,7 +111,12 @@ def _slim(spec: PodSpec) -> PodSpec:
 
 
 def _slim_container(container: Container) -> Container:
-    return Container(name=container.name, restart_policy=container.restart_policy, resources=container.resources)
+    return Container(
+        name=container.name,
+        restart_policy=container.restart_policy,
+        resources=container.resources,
+        ports=[port for port in container.ports if port.host_port],
+    )
 
 
 @lru_cache(maxsize=4096)

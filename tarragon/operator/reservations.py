@@ -12,7 +12,7 @@ from tarragon.kube.meta import Key
 from tarragon.operator.candidates import Candidate, JobId
 from tarragon.operator.gather import World
 from tarragon.operator.usage import Sums
-from tarragon.plan.capacity import template_request
+from tarragon.plan.capacity import group_request
 
 
 class Reservations:
@@ -73,7 +73,7 @@ class Reservations:
             return
         missing = list(self._without_pod(candidate, admission))
         types = {replica.type for replica, _ in missing}
-        each = {group.type: template_request(group.template) for group in candidate.job.groups if group.type in types}
+        each = {group.type: group_request(group) for group in candidate.job.groups if group.type in types}
         for replica, node in missing:
             # The manifest may have lost the whole type since: its places go in this very round.
             if replica.type in each:

@@ -9,14 +9,24 @@ import msgspec
 
 from tarragon.base.quantity import milli
 from tarragon.base.resources import PODS, largest, total
+from tarragon.job.model import ReplicaGroup
 from tarragon.kube.core import Container, Node, PodSpec, ResourceRequirements
 from tarragon.kube.meta import JsonObject
 from tarragon.plan.predicates import refusal
 from tarragon.plan.storage import Reach
 
 ONE_POD = {PODS: 1000}
+ONE_PORT = 1000
+HOST_PORT = "host-port:"
+"""How a port of the node itself is counted: each node has one of each number."""
 
 Amounts = Mapping[str, str | int | float]
+
+
+def group_request(group: ReplicaGroup) -> Mapping[str, int]:
+    """What each pod of a group needs: the port by which the others reach it is there, whether it is written or not."""
+    needed = template_request(group.template)
+    return {**needed, **_port(group.port, "TCP")} if pod_spec(group.template).host_network else needed
 
 
 def template_request(template: JsonObject) -> Mapping[str, int]:
@@ -43,7 +53,7 @@ def pod_request(spec: PodSpec) -> Mapping[str, int]:
             sidecars = total([sidecars, needs])
     running = total([sidecars, *(_container_request(container) for container in spec.containers)])
     needed = {**largest(running, peak), **_requests(spec.resources)}
-    return total([needed, _amounts(spec.overhead), ONE_POD])
+    return {**total([needed, _amounts(spec.overhead), ONE_POD]), **_host_ports(spec)}
 
 
 def node_capacity(node: Node) -> Mapping[str, int]:
@@ -59,6 +69,23 @@ def eligible_nodes(template: JsonObject, nodes: Iterable[Node], within: Sequence
         for node in nodes
         if refusal(spec, node) is None and all(reach.includes(node) for reach in within)
     )
+
+
+def _host_ports(spec: PodSpec) -> dict[str, int]:
+    """On the host's network every port of a container is the node's. A pod never collides with itself."""
+    sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
+    return {
+        name: amount
+        for container in (*spec.containers, *sidecars)
+        for port in container.ports
+        for number in [port.host_port or (port.container_port if spec.host_network else 0)]
+        if number
+        for name, amount in _port(number, port.protocol).items()
+    }
+
+
+def _port(number: int, protocol: str) -> dict[str, int]:
+    return {f"{HOST_PORT}{number}" if protocol == "TCP" else f"{HOST_PORT}{number}:{protocol}": ONE_PORT}
 
 
 def _container_request(container: Container) -> Mapping[str, int]:

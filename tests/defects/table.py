@@ -117,6 +117,7 @@ DEFECTS = (
         "trainer#1797",
         "the host's network",
         (
+            "tests/operator/test_together.py::test_two_replicas_on_the_host_s_network_get_nodes_of_their_own_or_wait",
             LIMITS + "test_two_replicas_that_want_one_port_of_a_node_are_told_of_and_do_not_try_for_ever",
             LIMITS + "test_replicas_on_the_host_s_network_find_each_other_by_name",
         ),

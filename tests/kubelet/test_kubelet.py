@@ -532,7 +532,7 @@ async def test_the_node_says_what_it_has_and_that_it_is_ready(world: World) -> N
     assert node["status"]["conditions"][0]["status"] == "True"
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "n"
     assert node["metadata"]["labels"]["disk"] == "ssd"
-    assert node["metadata"]["annotations"]["tarragon.dev/overcommit"] == "cpu"
+    assert node["metadata"]["annotations"]["tarragon.dev/overcommit"] == "cpu,hostPorts"
 
 
 # Deleting

@@ -117,3 +117,27 @@ async def test_a_job_without_leave_to_restart_keeps_its_size_and_says_so(stage: 
     assert set(stage.pods()) == set(NAMES[:2])
     (told,) = stage.events("NeedsRestart")
     assert "tarragon.dev/resize: restart" in told
+
+
+async def test_two_replicas_on_the_host_s_network_get_nodes_of_their_own_or_wait(stage: Stage) -> None:
+    """Kubernetes' scheduler knows this, and who places pods directly has to know it, too: trainer#1797."""
+    await stage.node("n0")
+    stage.start_operator()
+    body = job("a", Worker=group(2))
+    body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["hostNetwork"] = True
+    await stage.world.client.create(TFJOBS, body)
+    await stage.until_state("a", "Waiting")
+    await stage.world.until(lambda: "wait" in stage.admission("a"))
+    assert "host-port:2222" in stage.admission("a")["wait"]["message"]
+
+    await stage.node("n1")
+    await stage.until_pods(*NAMES[:2])
+    assert {pod["spec"]["nodeName"] for pod in stage.pods().values()} == {"n0", "n1"}
+
+    other = job("b", Worker=group(1))
+    container = other["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container["ports"] = [{"containerPort": 80, "hostPort": 2222}]
+    await stage.world.client.create(TFJOBS, other)
+    await stage.until_state("b", "Waiting")
+    await stage.plays("a-worker-0", "Succeeded", 0)
+    await stage.world.until(lambda: "b-worker-0" in stage.pods())

@@ -24,7 +24,7 @@ from tarragon.cluster.port import Cluster
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
-from tarragon.localcluster.fit import OVERCOMMIT
+from tarragon.localcluster.fit import HOST_PORTS, OVERCOMMIT
 from tarragon.localcluster.kubelet import node_lease
 from tarragon.localcluster.kubelet.claims import machine_folder
 from tarragon.localcluster.kubelet.downward import HOST
@@ -215,7 +215,8 @@ class Registration:
     async def _register(self) -> None:
         settings = self._settings
         body = manifest(settings.name, settings.labels)
-        shared = {OVERCOMMIT: ",".join(sorted(settings.shared))} if settings.shared else {}
+        # Each port of a process is a port of its own on the machine, whatever it is called in the pod.
+        shared = {OVERCOMMIT: ",".join(sorted({*settings.shared, HOST_PORTS}))}
         metadata = {"labels": body["metadata"]["labels"], "annotations": shared}
         spec = {"taints": list(settings.taints)} if settings.taints else {}
         try:
