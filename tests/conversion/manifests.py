@@ -105,9 +105,18 @@ def _item(draw: st.DrawFn, kind: str) -> dict[str, Any]:
 
 
 _tensorboards = merged(
-    st.just({"logDir": "/logs"}),
+    st.sampled_from([{"logDir": "/logs"}, {"logDir": "/data/run"}]),
     maybe("serviceType", st.sampled_from(["ClusterIP", "NodePort"])),
-    maybe("volumes", st.just([{"name": "logs", "hostPath": {"path": "/logs"}}])),
+    st.sampled_from(
+        [
+            {},
+            {
+                "volumes": [{"name": "logs", "hostPath": {"path": "/x"}}],
+                "volumeMounts": [{"name": "logs", "mountPath": "/"}],
+            },
+            {"volumes": [{"name": "all", "emptyDir": {}}], "volumeMounts": [{"name": "all", "mountPath": "/data"}]},
+        ]
+    ),
 )
 
 _annotations = merged(

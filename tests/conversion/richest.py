@@ -36,7 +36,7 @@ def _lists(generation: Generation) -> list[dict[str, Any]]:
     def item(kind: str, **more: Any) -> dict[str, Any]:
         return {"tfReplicaType": kind, "template": template(), **more}
 
-    board = {"logDir": "/logs", "volumes": [{"name": "logs", "emptyDir": {}}], "serviceType": "NodePort"}
+    board = {"logDir": "/logs", "serviceType": "NodePort"}
     said = {
         "RuntimeId": "ab12",
         "runPolicy": {name: POLICIES[name] for name in POLICIES if name in generation.policies},

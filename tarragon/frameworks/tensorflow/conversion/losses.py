@@ -7,10 +7,18 @@ from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Dialect, Manifest
+from tarragon.frameworks.tensorflow.conversion.fates import REMEDIES, WORDS, by_codes, fates
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, Spec
 from tarragon.job.annotations import RETRYABLE
 from tarragon.job.exitcode import ExitClass
-from tarragon.job.model import Replica, ReplicaGroup, ReplicaType, RestartPolicy, SchedulingPolicy, TrainingJob
+from tarragon.job.model import (
+    Replica,
+    ReplicaGroup,
+    ReplicaType,
+    SchedulingPolicy,
+    TensorBoard,
+    TrainingJob,
+)
 from tarragon.job.tensorboard import FOLDER
 
 TENSORBOARD = "tensorboard"
@@ -85,10 +93,10 @@ def _restarts(before: Meaning, after: Meaning) -> Iterator[Problem]:
     for group, twin in _pairs(before, after):
         if twin is None:
             continue
-        pairs = dict.fromkeys(zip(_fates(before.job, group), _fates(after.job, twin), strict=True))
+        pairs = dict.fromkeys(zip(fates(before.job, group), fates(after.job, twin), strict=True))
         for old, new in pairs:
             if old != new:
-                yield Problem(group.path, f"{_WORDS[old]}; in {after.name} {_WORDS[new]}", _REMEDIES[new])
+                yield Problem(group.path, f"{WORDS[old]}; in {after.name} {WORDS[new]}", REMEDIES[new])
 
 
 def _exit_codes(before: Meaning, after: Meaning) -> Iterator[Problem]:
@@ -96,7 +104,7 @@ def _exit_codes(before: Meaning, after: Meaning) -> Iterator[Problem]:
     judged = [
         group.path
         for group, twin in _pairs(before, after)
-        if twin is not None and _by_codes(before.job, group) and _by_codes(after.job, twin)
+        if twin is not None and by_codes(before.job, group) and by_codes(after.job, twin)
     ]
     differing = [
         code
@@ -185,11 +193,19 @@ def _tensorboard(before: Meaning, after: Meaning) -> Iterator[Problem]:
     path = "spec.tensorboard" if TENSORBOARD in before.manifest["spec"] else f"metadata.annotations.{FOLDER}"
     if new is None or (old.log_dir, old.image) != (new.log_dir, new.image):
         yield _unsaid(path, after, "it is not the same one" if new else "none is started", "")
-    elif (old.volumes, old.mounts) != (new.volumes, new.mounts):
+    elif not all(mount in _mounted(new) for mount in _mounted(old)):
         instead = "it mounts what the replica mounts that decides the job"
         yield _unsaid(f"{path}.volumes", after, instead, "mount there what it shows")
     elif old.service_type != new.service_type:
         yield _unsaid(f"{path}.serviceType", after, f"its Service is a {new.service_type}", "use kubectl port-forward")
+
+
+def _mounted(board: TensorBoard) -> list[tuple[object, ...]]:
+    """What it sees, and where: how volumes are called is of no matter."""
+    sources = {
+        each.get("name"): {name: value for name, value in each.items() if name != "name"} for each in board.volumes
+    }
+    return [(mount.get("mountPath"), mount.get("subPath"), sources.get(mount.get("name"))) for mount in board.mounts]
 
 
 def _server(before: Meaning, after: Meaning) -> Iterator[Problem]:
@@ -217,49 +233,6 @@ def _role(kind: ReplicaType) -> ReplicaType:
 def _path_of(job: TrainingJob, replica: Replica) -> str:
     group = job.group(replica.type)
     return group.path if group is not None else "spec"
-
-
-_CODES, _FINAL, _FAILURES, _ENDS = "codes", "final", "failures", "ends"
-_WORDS = {
-    _CODES: "its exit code tells whether a failure is final",
-    _FINAL: "any failure fails the job",
-    _FAILURES: "it is started again after every failure",
-    _ENDS: "it is started again however it ends",
-}
-
-
-_REMEDIES = {
-    _CODES: "end with 138 what is to be tried again",
-    _FINAL: "",
-    _FAILURES: "a backoffLimit bounds it",
-    _ENDS: "",
-}
-
-
-def _fates(job: TrainingJob, group: ReplicaGroup) -> tuple[str, str]:
-    """What a bad end means: of the one that decides the job, where it is one of these, and of the others."""
-    chief = job.chief
-    others = _fate(group.restart_policy, group)
-    if chief is None or chief.type is not group.type:
-        return others, others
-    own = _fate(job.policy_of(chief), group)
-    return own, others if group.wish > 1 else own
-
-
-def _fate(policy: RestartPolicy, group: ReplicaGroup) -> str:
-    match policy:
-        case RestartPolicy.EXIT_CODE:
-            return _CODES
-        case RestartPolicy.NEVER:
-            return _FINAL
-        case RestartPolicy.ON_FAILURE:
-            return _FAILURES
-        case RestartPolicy.ALWAYS:
-            return _ENDS if group.restart_policy_of_pods == RestartPolicy.ALWAYS.value else _FAILURES
-
-
-def _by_codes(job: TrainingJob, group: ReplicaGroup) -> bool:
-    return _CODES in _fates(job, group)
 
 
 def _runs_something(group: ReplicaGroup) -> bool:
