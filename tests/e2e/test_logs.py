@@ -126,6 +126,41 @@ def test_our_own_commands_show_messages_and_the_failure_its_last_lines(user: Use
     assert "begun" in status["failure"]["message"].splitlines()
 
 
+def test_a_replica_that_is_ended_has_its_grace_and_hears_of_it_once(user: User) -> None:
+    script = (
+        "import signal, sys, time\n"
+        "def end(*_): print('saving', flush=True); time.sleep(0.5); print('saved', flush=True); sys.exit(0)\n"
+        "signal.signal(signal.SIGTERM, end); print('ready', flush=True)\n"
+        "while True: time.sleep(1)"
+    )
+    assert user("submit", talking(user, script)).code == 0
+    eventually(lambda: user("logs", "talk").out.count("ready") == 2)
+
+    assert user("delete", "talk").code == 0
+
+    eventually(lambda: user("logs", "talk").out.count("saved") == 2)
+    assert user("logs", "talk").out.count("saving") == 2
+
+
+@pytest.mark.kubectl
+def test_a_replica_that_is_restarted_in_place_logs_on_with_the_exit_codes_that_it_had(user: User) -> None:
+    script = (
+        "import os, sys; first = not os.path.exists('f'); open('f', 'w').close(); print('run'); sys.exit(42 * first)"
+    )
+    made = json.loads(worker("talk", script))
+    made["metadata"]["annotations"] = {"tarragon.dev/logs": "json"}
+    made["spec"]["tfReplicaSpecs"]["Worker"]["restartPolicy"] = "OnFailure"
+
+    ended = user.run(user.file("talk.yaml", json.dumps(made)))
+
+    assert ended.code == 0
+    assert user("logs", "talk").out.splitlines() == ["[worker-0] run"] * 2
+    pod = json.loads(kubectl(user, "get", "pod", "talk-worker-0", "-o", "json"))["status"]["containerStatuses"][0]
+    assert (pod["restartCount"], pod["state"]["terminated"]["exitCode"]) == (1, 0)
+    assert pod["lastState"]["terminated"]["exitCode"] == 42
+    assert pod["lastState"]["terminated"]["message"] == "run"
+
+
 @pytest.mark.kubectl
 @pytest.mark.tensorflow
 def test_every_line_of_tensorflow_is_json_and_has_its_severity(user: User) -> None:

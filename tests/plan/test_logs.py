@@ -7,7 +7,7 @@ import pytest
 
 from tarragon.plan.logs import ENDING, FIELDS, FOLDER, SCRIPTS, VOLUME, Form
 from tarragon.plan.step import Settings
-from tests.frameworks.jobs import problems
+from tests.frameworks.jobs import problems, warnings
 from tests.plan.world import World, manifest
 
 BOTH = {"PS": 1, "Worker": 1}
@@ -132,6 +132,14 @@ def test_of_a_container_without_a_command_nothing_is_changed() -> None:
     assert "volumeMounts" not in container
     assert "command" not in container
     assert {variable["name"] for variable in container["env"]} == {"TF_CONFIG"}
+
+
+def test_that_its_log_stays_plain_is_told() -> None:
+    assert [told.split(":")[0] for told in warnings(job("json", command=None))] == [
+        "spec.tfReplicaSpecs.PS.template.spec.containers",
+        "spec.tfReplicaSpecs.Worker.template.spec.containers",
+    ]
+    assert warnings(job("json")) == warnings(job("text", command=None)) == []
 
 
 @pytest.mark.parametrize(("before", "after"), [("/app", f"{FOLDER}:/app"), ("", FOLDER)])

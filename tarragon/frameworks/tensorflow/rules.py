@@ -10,9 +10,10 @@ from tarragon.frameworks.podrules import POD_RULES
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, Spec
 from tarragon.frameworks.tensorflow.naming import name
 from tarragon.frameworks.tensorflow.wiring import LONGEST, LONGEST_HOST, listed_size, tf_config_length
-from tarragon.job.annotations import annotations_are_understood
+from tarragon.job.annotations import LOGS, annotations_are_understood
 from tarragon.job.model import Replica, ReplicaGroup, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.job.tensorboard import tensorboard_is_understood
+from tarragon.kube import podtemplate
 from tarragon.kube.names import fault_of_label_name
 
 REPLICAS = f"spec.{Spec.REPLICAS}"
@@ -108,6 +109,22 @@ def decider_ends(job: TrainingJob) -> Iterator[Problem]:
         )
 
 
+def json_logs_have_a_command(job: TrainingJob) -> Iterator[Problem]:
+    """A caution: what an image runs by itself is not known, and so can't be run by us."""
+    if job.annotations.get(LOGS) != "json":
+        return
+    for group in job.groups:
+        container = podtemplate.main_container(group.template, MAIN_CONTAINER)
+        if container is None or group.is_default_server or container.get("command"):
+            continue
+        if not any(variable.get("name") == "PYTHONPATH" for variable in container.get("env", [])):
+            yield Problem(
+                f"{group.path}.template.spec.containers",
+                "logs plain text in spite of the annotation: without a command its image decides what runs",
+                "give it a command, or set PYTHONPATH in its env",
+            )
+
+
 def _at_most_one(group: ReplicaGroup) -> Iterator[Problem]:
     if group.wish > 1:
         yield Problem(f"{group.path}.replicas", f"must be 1 or less, not {group.wish}", f"a job has one {group.type}")
@@ -125,4 +142,4 @@ RULES: tuple[Rule, ...] = (
     annotations_are_understood,
 )
 
-CAUTIONS: tuple[Rule, ...] = (decider_ends, tensorboard_is_understood)
+CAUTIONS: tuple[Rule, ...] = (decider_ends, tensorboard_is_understood, json_logs_have_a_command)
