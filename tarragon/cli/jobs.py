@@ -17,7 +17,7 @@ from tarragon.cluster.port import Selection
 from tarragon.frameworks.catalog import FRAMEWORKS, kinds
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.encoding import read_status
-from tarragon.job.model import Replica, ReplicaType, TrainingJob
+from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType, TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import Pod
@@ -100,9 +100,11 @@ class Known:
 
     @property
     def selector(self) -> str:
-        """Labels that all of its pods carry."""
+        """Labels that all of its pods carry; none where another operator has made some, with labels of its own."""
         if self.job is None or self.dialect is None:
             return "tarragon.dev/no-such-label"
+        if self.object.metadata.annotations.get(ADOPT_ANNOTATION) == "true":
+            return ""
         return ",".join(f"{name}={value}" for name, value in sorted(self.dialect.selector(self.job).items()))
 
     @property

@@ -246,6 +246,33 @@ def test_a_record_that_was_lost_comes_back_from_what_lives() -> None:
     assert world.tarragon["state"] == "Running"
 
 
+def test_pods_whose_names_end_in_what_the_operator_of_2018_drew_at_random_are_kept() -> None:
+    spec = {"containers": [{"name": "tensorflow", "image": "train"}]}
+    world = World(
+        {
+            **manifest({}),
+            "apiVersion": "kubeflow.org/v1alpha1",
+            "spec": {"RuntimeId": "ab12", "replicaSpecs": [{"replicas": 1, "template": {"spec": spec}}]},
+        }
+    )
+    owner = {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "name": "dist", "uid": "job-1", "controller": True}
+    name = "dist-master-ab12-0-x9y8z"
+    metadata = {"name": name, "namespace": "n1", "ownerReferences": [owner], "uid": "u-1", "resourceVersion": "1",
+                "creationTimestamp": timestamp(START)}  # fmt: skip
+    world.pods[name] = {"metadata": metadata, "spec": {**spec, "nodeName": "node-a"}, "status": {"phase": "Running"}}
+    world.patch_job({"status": {"phase": "Running", "state": "Running", "replicaStatuses": []}})
+    assert world.decide().mark is None
+
+    ask(world)
+    world.settle()
+    rebuild(world)
+    world.settle()
+
+    assert uids(world) == {name: "u-1"}
+    assert not world.created
+    assert (world.tarragon["state"], world.job["status"]["phase"]) == ("Running", "Running")
+
+
 def test_what_was_there_before_a_suspension_is_not_taken_for_what_is_to_run() -> None:
     world = World(manifest({"PS": 1, "Worker": 2}))
     world.settle()

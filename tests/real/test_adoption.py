@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import sys
 from collections import Counter
 from typing import Any
 
@@ -75,6 +77,7 @@ async def test_a_job_of_the_training_operator_goes_on_with_us_and_not_a_pod_is_m
         for name in ("nested", "flat"):
             await until_left_alone(scene, kubectl, name)
         assert "generation" not in await kubectl("get", "tfjobs", "-o", "jsonpath={.items[*].metadata.annotations}")
+        assert (await tarragon(scene, "list")).count("another operator has begun it; kubectl annotate -n default") == 2
         await kubectl("annotate", "tfjobs", "nested", "flat", "tarragon.dev/adopt=true")
 
         await scene.until(lambda: all(state_of(scene, name) == "Running" for name in ("nested", "flat")))
@@ -87,6 +90,8 @@ async def test_a_job_of_the_training_operator_goes_on_with_us_and_not_a_pod_is_m
             running = next(each for each in job["status"]["conditions"] if each["type"] == "Running")
             assert (running["status"], running["lastTransitionTime"]) == ("True", trainingoperator.BEGAN)
             assert job["status"]["tarragon"]["admission"]["size"] == {"PS": 1, "Worker": 2}
+            told = await tarragon(scene, "describe", name)
+            assert len(re.findall(r"^ +(?:ps|worker)-\d +Running .* hollow-\d", told, re.MULTILINE)) == 3
         assert await kubectl("get", "services", "-o", "yaml") == services
         await scene.until_states(["nested", "flat"], "Succeeded")
 
@@ -162,6 +167,15 @@ async def test_jobs_keep_their_pods_when_a_foreign_definition_drops_their_record
         await scene.until(lambda: all(state_of(scene, name) == "Running" for name in names))
         assert scene.uids() == before
         assert done_to_pods(scene, lines) == Counter()
+
+
+async def tarragon(scene: Scene, *arguments: str) -> str:
+    """What it prints on that cluster."""
+    command = [sys.executable, "-m", "tarragon", "--kubeconfig", str(scene.plane.kubeconfig), *arguments]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out.decode()
 
 
 async def definition(kubectl: Kubectl) -> Json:
