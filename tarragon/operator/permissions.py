@@ -151,7 +151,7 @@ _OF_ALL = (
     _needs(SERVICES, ("list", "watch"), "to see which replicas have their names already"),
     _needs(SERVICES, ("create", "delete"), "to give each replica the name that the others call it by, and to take it"),
     _needs(SERVICES, ("get",), "to see whose a service is that has a replica's name already, as for pods"),
-    _needs(CONFIG_MAPS, ("create",), "to give pods the scripts that they mount: the default parameter server's"),
+    _needs(CONFIG_MAPS, ("create",), "to give pods the scripts that they mount: of default parameter servers, of logs"),
     Permission(
         group=EVENTS.group,
         resource=EVENTS.plural,
