@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from tarragon.cli.checks.finding import Finding, told
-from tarragon.cli.checks.kinds import compared
+from tarragon.cli.checks.kinds import compared, missing
 from tarragon.cli.checks.nodes import offered
 from tarragon.cli.checks.operators import Seen, operators
 from tarragon.cli.checks.rights import of_operator, of_user, operator_findings, user_findings
 from tarragon.cli.style import plain
 from tarragon.cluster.lease import Held, LeaseSpec
-from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.codec import micro_timestamp
 from tarragon.kube.core import Node, NodeSpec, NodeStatus, PodCondition
 from tarragon.kube.meta import ObjectMeta
@@ -232,3 +232,17 @@ def test_a_remedy_stands_below_its_finding() -> None:
         "warning  nodes       there is none",
         "                      kubectl get nodes",
     ]
+
+
+def test_a_kind_that_a_cluster_may_do_without_is_no_fault() -> None:
+    assert missing(TENSORFLOW).level == "error"
+    found = missing(MLKUBE)
+
+    assert (found.level, found.topic) == ("ok", "TfJob")
+    assert found.text == "tfjobs.mlkube.io is not installed here: only jobs of mlkube.io/v1beta1 need it"
+
+
+def test_rights_to_the_older_kind_are_no_condition() -> None:
+    answers = {question: question.permission.group != "mlkube.io" for question in of_user("default")}
+
+    assert {finding.level for finding in user_findings(answers)} == {"ok", "warning"}
