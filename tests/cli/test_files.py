@@ -97,7 +97,8 @@ def test_two_chiefs_are_one_too_many(shell: Shell) -> None:
 def test_two_jobs_are_fine_for_validate_and_one_too_many_for_run(shell: Shell) -> None:
     name = shell.file("jobs.yaml", f"{JOB}---\n{JOB.replace('digits', 'letters')}")
 
-    assert shell("validate", name).out == "jobs.yaml: TFJob digits (kubeflow.org/v1) and TFJob letters (kubeflow.org/v1) are fine\n"
+    fine = shell("validate", name).out
+    assert fine == "jobs.yaml: TFJob digits (kubeflow.org/v1) and TFJob letters (kubeflow.org/v1) are fine\n"
     refused = shell("run", name)
     assert refused.code == 2
     assert "there are 2 jobs in the manifest: TFJob digits in line 1, TFJob letters in line 16" in refused.err

@@ -51,7 +51,13 @@ def is_suspended(world: World) -> bool:
 
 
 def suspend(flag: bool) -> Action:  # noqa: FBT001 - the value that the field gets
-    return lambda world: world.edit({"runPolicy": {"suspend": flag}})
+    """Later than the pods were made: those of its very second can't be told from later ones, and are kept."""
+
+    def action(world: World) -> None:
+        world.pass_time(1)
+        world.edit({"runPolicy": {"suspend": flag}})
+
+    return action
 
 
 def refuse(seconds: int) -> Action:
