@@ -73,7 +73,7 @@ def _said_environments(job: JsonObject) -> dict[str, Path]:
     """What --env said when the job was submitted."""
     for _, template in templates(job):
         annotations: Json = (template.get("metadata") or {}).get("annotations") or {}
-        with suppress(ValueError, AttributeError):
+        with suppress(ValueError, AttributeError, RecursionError):
             return {image: Path(folder) for image, folder in json.loads(annotations.get(ENVIRONMENTS, "{}")).items()}
     return {}
 

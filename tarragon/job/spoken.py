@@ -14,14 +14,11 @@ LOUD = frozenset({"WARNING", "ERROR", "CRITICAL", "ALERT", "EMERGENCY"})
 
 def spoken(line: str) -> str:
     """May be several lines: a traceback is one message. Warnings and errors say that they are; a traceback need not."""
-    found = _read(line)
-    if found is None:
+    try:
+        found = _read(line)
+        return line if found is None else _said(found)
+    except (ValueError, RecursionError):  # A program may write anything, brackets without end too.
         return line
-    message = found.get("message")
-    if not isinstance(message, str):
-        return json.dumps({name: value for name, value in found.items() if name not in WHOSE}, ensure_ascii=False)
-    severity = found.get("severity")
-    return f"{severity}: {message}" if severity in LOUD and not message.startswith(TRACEBACK) else message
 
 
 def last_words(text: str) -> str:
@@ -33,11 +30,17 @@ def last_words(text: str) -> str:
     return "\n".join(said[1:] if said[0] == lines[0] and lines[0].endswith("}") else said)
 
 
+def _said(found: Mapping[str, object]) -> str:
+    message = found.get("message")
+    if not isinstance(message, str):
+        return json.dumps({name: value for name, value in found.items() if name not in WHOSE}, ensure_ascii=False)
+    severity = found.get("severity")
+    is_loud = isinstance(severity, str) and severity in LOUD
+    return f"{severity}: {message}" if is_loud and not message.startswith(TRACEBACK) else message
+
+
 def _read(line: str) -> Mapping[str, object] | None:
     if not line.startswith("{") or MARK not in line:
         return None
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return None
+    found = json.loads(line)
     return found if found.keys() >= WHOSE else None

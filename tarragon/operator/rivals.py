@@ -81,7 +81,7 @@ class Lock(Struct, frozen=True):
     def _annotated(self) -> Mapping[str, object]:
         try:
             said: object = json.loads(self.metadata.annotations.get(_LEADER, "{}"))
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return said if isinstance(said, dict) else {}
 

@@ -42,6 +42,18 @@ def test_what_is_not_ours_stays(text: str) -> None:
     assert spoken(text) == text
 
 
+def test_a_severity_that_is_no_word_is_none() -> None:
+    assert spoken(line(severity=["ERROR"])) == "said"
+
+
+@pytest.mark.parametrize("depth", [900, 3000, 100_000])
+def test_brackets_without_end_are_no_line_of_ours_and_no_harm(depth: int) -> None:
+    text = '{"replica_type":' + "[" * depth
+
+    assert spoken(text) == text
+    assert last_words(text) == text
+
+
 def test_of_the_end_of_a_log_the_half_line_is_left_out() -> None:
     whole = line(message="first")
 

@@ -63,7 +63,7 @@ def test_the_lock_of_the_first_operators_is_an_annotation_of_endpoints() -> None
     assert kinds(Found(endpoints=[endpoints("tf-operator", said)])) == ["TFJob"]
 
 
-@pytest.mark.parametrize("said", ["", "not json", "[]", '{"renewTime": 5, "holderIdentity": "a"}', "{}"])
+@pytest.mark.parametrize("said", ["", "not json", "[]", '{"renewTime": 5, "holderIdentity": "a"}', "{}", "[" * 5000])
 def test_a_lock_that_says_nothing_sensible_is_nobodys(said: str) -> None:
     assert kinds(Found(endpoints=[endpoints("tf-operator", said)])) == []
 
