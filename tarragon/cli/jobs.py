@@ -12,7 +12,7 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.follow.progress import INTERRUPTED, STOPPING, Sighting, state
 from tarragon.cli.target import Looker, is_store
 from tarragon.cli.words import listed
-from tarragon.cluster.errors import NotFound
+from tarragon.cluster.errors import Forbidden, NotFound
 from tarragon.cluster.port import Selection
 from tarragon.frameworks.catalog import FRAMEWORKS, kinds
 from tarragon.frameworks.plugin import Dialect, Framework
@@ -21,7 +21,7 @@ from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType, TrainingJ
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import Pod
-from tarragon.kube.meta import CustomObject, JsonObject, Key, Resource
+from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
 from tarragon.plan.intake import intake
 
 T = TypeVar("T")
@@ -147,8 +147,18 @@ async def find(looker: Looker, text: str, namespace: str) -> Known:
             found = known(framework, await looker.get(framework.resource, Key(namespace, wanted.name)))
         except NotFound:
             continue
+        except Forbidden:
+            if is_indispensable(framework.resource, wanted.frameworks):
+                raise
+            continue
         return replace(found, is_stored=is_store(looker))
     raise no_such_job(wanted.name, namespace, await all_jobs(looker, Selection(namespace=namespace)))
+
+
+def is_indispensable(resource: Resource[Json], asked: Sequence[Framework] = FRAMEWORKS) -> bool:
+    """Whether its jobs can't just be left out of an answer. Roles of long ago tell of kubeflow.org's jobs only."""
+    optional = [framework.resource.full_name for framework in asked if framework.is_optional]
+    return resource.full_name not in optional or len(asked) == 1
 
 
 async def all_jobs(
@@ -172,13 +182,15 @@ async def whole_jobs(looker: Looker, selection: Selection) -> Sequence[JsonObjec
 
 
 async def _listings(looker: Looker, resources: Sequence[Resource[T]], selection: Selection) -> Sequence[Sequence[T]]:
-    """None of a kind that is not served."""
+    """None of a kind that is not served, nor of one that a cluster may do without and that may not be read."""
     found: list[Sequence[T]] = []
     missing = 0
     for resource in resources:
         try:
             found.append((await looker.list(resource, selection)).items)
-        except NotFound:
+        except (NotFound, Forbidden) as error:
+            if isinstance(error, Forbidden) and is_indispensable(resource):
+                raise
             found.append(())
             missing += 1
     if missing == len(resources) and not is_store(looker):

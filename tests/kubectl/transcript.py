@@ -101,7 +101,7 @@ def _listed_in_order(lines: Sequence[str]) -> Iterator[str]:
         yield from sorted(told) if is_listed else told
 
 
-_NOISE = re.compile(r"W\d{4} .* very short watch: ")
+_NOISE = re.compile(r"W\d{4} .* very short watch: |E\d{4} .* Failed to watch .*: context deadline exceeded")
 """kubectl about itself: it ended the watch in the moment when its time was over."""
 
 _ALWAYS_OTHER = (

@@ -376,9 +376,12 @@ def test_a_viewer_looks_and_is_refused_every_change_in_words(training: ControlPl
     )
 
     listed = viewer("--context", "test", "list")
+    described = viewer("--context", "test", "describe", "nothing")
     submitted = viewer("--context", "test", "run", viewer.file("job.yaml", manifest("digits")))
 
+    # The role says nothing of the kind of 2017, as those that were written before it was served.
     assert listed.code == 0
+    assert described.code == 102
     assert submitted.code == 1
     assert "cli-viewer may not create tfjobs in namespace cli on context test" in submitted.err
     assert "tarragon --context test check` says what you may do" in submitted.err

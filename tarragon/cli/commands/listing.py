@@ -11,7 +11,7 @@ import click
 
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.jobs import Known, all_jobs, known, whole_jobs
+from tarragon.cli.jobs import Known, all_jobs, is_indispensable, known, whole_jobs
 from tarragon.cli.output import FORMS, TEXTS, as_list, show
 from tarragon.cli.rows import deleted, header, least, row
 from tarragon.cli.settings import Command, Settings
@@ -139,7 +139,8 @@ def _cache(
             changes.put_nowait(Change(known(framework, found), is_deletion=after is None))
 
     def troubled(trouble: Trouble) -> None:
-        if isinstance(trouble.error, Unavailable | Unauthorized | Forbidden):
+        is_left_out = isinstance(trouble.error, Forbidden) and not is_indispensable(framework.resource)
+        if not is_left_out and isinstance(trouble.error, Unavailable | Unauthorized | Forbidden):
             changes.put_nowait(trouble.error)
 
     cache.subscribe(changed)
