@@ -141,7 +141,7 @@ def _pod(
     spec["containers"] = _containers(plan, group, wire(replica))
     equipment = equipped(spec, plan.framework.main_container, plan.settings.accelerators)
     name = plan.dialect.names.pod(plan.job, replica)
-    annotations = {**written.get("annotations", {}), **({ROUND_ANNOTATION: str(plan.round)} if plan.round else {})}
+    annotations = _annotations(plan, written.get("annotations", {}))
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -157,6 +157,12 @@ def _labels(plan: Blueprint, replica: Replica) -> dict[str, str]:
         return own
     alike = (dialect for dialect in plan.framework.dialects if dialect.names is plan.dialect.names)
     return {name: value for dialect in alike for name, value in dialect.labels(plan.job, replica).items()} | own
+
+
+def _annotations(plan: Blueprint, written: Mapping[str, str]) -> dict[str, str]:
+    """A template that was copied from a pod has the round of that pod's gang."""
+    kept = {name: value for name, value in written.items() if name != ROUND_ANNOTATION}
+    return {**kept, ROUND_ANNOTATION: str(plan.round)} if plan.round else kept
 
 
 def _placed(plan: Blueprint, group: ReplicaGroup, node: str | None) -> dict[str, Json]:

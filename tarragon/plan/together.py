@@ -19,7 +19,7 @@ from tarragon.job.model import Replica
 from tarragon.job.phase import Phase, Signal, after
 from tarragon.job.status import Gang, JobStatus
 from tarragon.kube.core import Pod
-from tarragon.plan.rounds import current, is_outdated, round_of
+from tarragon.plan.rounds import current, following, is_outdated, round_of
 from tarragon.plan.scene import Scene, may_grow
 
 NEEDS_RESTART = "NeedsRestart"
@@ -36,15 +36,16 @@ def bound(scene: Scene, status: JobStatus) -> JobStatus:
         return replace(status, gang=dissolved(scene, before))
     why = _why_anew(scene, before)
     if why is not None:
-        return _told(scene, replace(status, gang=Gang(round=before.round + 1, size=_size(scene))), why)
+        anew = Gang(round=following(before, scene.own_pods), size=_size(scene))
+        return _told(scene, replace(status, gang=anew), why)
     is_whole = before.is_whole or not any(_missing(scene))
     return replace(status, gang=Gang(round=before.round, size=_size(scene), is_whole=is_whole))
 
 
 def dissolved(scene: Scene, gang: Gang) -> Gang:
     """Whatever is still there of a gang that may not run any more belongs to none that comes after it."""
-    is_left = any(round_of(member.pod) == gang.round for member in scene.members.values() if is_to_go(member.fate))
-    return Gang(round=gang.round + 1 if is_left else gang.round)
+    is_left = any(round_of(member.pod) >= gang.round for member in scene.members.values() if is_to_go(member.fate))
+    return Gang(round=following(gang, scene.own_pods) if is_left else gang.round)
 
 
 def wish_told(scene: Scene, status: JobStatus) -> JobStatus:

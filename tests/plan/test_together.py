@@ -8,7 +8,7 @@ import pytest
 
 from tarragon.job.annotations import RESIZE, RESTART, RETRYABLE
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.plan.rounds import ROUND_ANNOTATION
+from tarragon.plan.rounds import MOST_ROUNDS, ROUND_ANNOTATION
 from tests.plan.world import World, manifest
 
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
@@ -344,3 +344,61 @@ def test_a_gang_whose_annotation_is_taken_away_goes_on_as_others_do() -> None:
 
     assert [world.created[name] for name in WORKERS] == [2, 2, 3]
     assert rounds(world) == {"1"}
+
+
+def test_a_gang_whose_record_was_lost_restarts_as_a_whole_all_the_same() -> None:
+    world = gang()
+    for _ in range(2):
+        world.exit("dist-worker-1", 1)
+        restarted(world)
+    assert rounds(world) == {"2"}
+    del world.job["status"]["tarragon"]
+    world.admit()
+    world.settle()
+    world.exit("dist-worker-1", 1)
+    restarted(world)
+
+    assert [world.created[name] for name in WORKERS] == [4, 4, 4]
+    assert rounds(world) == {"3"}
+
+
+def test_a_gang_that_is_suspended_after_its_record_was_lost_is_a_new_one_too() -> None:
+    world = gang(run_policy={"suspend": False})
+    world.exit("dist-worker-1", 1)
+    restarted(world)
+    world.patch_job({"status": {"tarragon": {"gang": {"round": 0}}}})
+    world.edit({"runPolicy": {"suspend": True}})
+    world.step(writes=1)
+    world.edit({"runPolicy": {"suspend": False}})
+    world.step()
+    world.admit()
+    restarted(world)
+
+    assert [world.created[name] for name in WORKERS] == [3, 3, 3]
+    assert rounds(world) == {"2"}
+
+
+@pytest.mark.parametrize("written", ["7", "9" * 5000])
+def test_a_template_that_was_copied_from_a_pod_does_not_tell_the_round(written: str) -> None:
+    body = job({RESTART: "gang"}, policy="OnFailure")
+    metadata = {"annotations": {ROUND_ANNOTATION: written, "note": "kept"}}
+    body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["metadata"] = metadata
+    world = running(body)
+    assert rounds(world) == {"0"}
+    assert world.pods["dist-worker-0"]["metadata"]["annotations"]["note"] == "kept"
+
+    world.exit("dist-worker-1", 1)
+    restarted(world)
+    assert [world.created[name] for name in WORKERS] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("written", ["9" * 5000, str(MOST_ROUNDS + 1), str(MOST_ROUNDS), "-1", "one"])
+def test_whatever_somebody_writes_on_a_pod_the_job_goes_on(written: str) -> None:
+    world = gang()
+    world.pods["dist-worker-0"]["metadata"]["annotations"] = {ROUND_ANNOTATION: written}
+    world.settle()
+    world.exit("dist-worker-1", 1)
+    restarted(world)
+
+    assert world.tarragon["state"] == "Running"
+    assert world.created["dist-worker-1"] == 2
