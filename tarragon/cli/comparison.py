@@ -13,6 +13,7 @@ from tarragon.cli.output import yaml_text
 from tarragon.cli.overrides import without_annotations
 from tarragon.cli.target import Looker
 from tarragon.cluster.errors import NotFound
+from tarragon.frameworks.recognition import LAST_APPLIED
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
 from tarragon.kube.patch import merged
 from tarragon.plan.difference import Difference, difference
@@ -79,11 +80,10 @@ async def companion(looker: Looker, resource: Resource[CustomObject], body: Json
     label = f"{resource.kind.lower()}/{key.name}"
     live = await _found(looker, resource, key)
     if live is None:
-        return Compared(label=label, before=None, after=_shown(body, {}), notes=[f"{label} is new"])
+        return Compared(label=label, before=None, after=_shown(_bare(body), _bare(body)), notes=[f"{label} is new"])
     before = _bare(live)
-    after = merged(before, {name: value for name, value in _encoded(body).items() if name != "status"})
-    shown = _shown(before, after), _shown(after, before)
-    return Compared(label=label, before=shown[0], after=shown[1])
+    after = _bare(merged(before, _encoded(body)))
+    return Compared(label=label, before=_shown(before, before), after=_shown(after, before))
 
 
 def _encoded(body: JsonObject) -> JsonObject:
@@ -96,23 +96,28 @@ def _encoded(body: JsonObject) -> JsonObject:
     return {**rest, "data": {**(body.get("data") or {}), **coded}}
 
 
-def _bare(live: JsonObject) -> JsonObject:
-    metadata = {name: value for name, value in live["metadata"].items() if name not in _FILLED_IN}
-    return {**{name: value for name, value in live.items() if name != "status"}, "metadata": metadata}
+def _bare(body: JsonObject) -> JsonObject:
+    """Without what a server fills in, and without what kubectl applied last: there all of a secret stands again."""
+    metadata = {name: value for name, value in body["metadata"].items() if name not in {*_FILLED_IN, "annotations"}}
+    written = body["metadata"].get("annotations") or {}
+    annotations = {name: value for name, value in written.items() if name != LAST_APPLIED}
+    if annotations:
+        metadata["annotations"] = annotations
+    return {**{name: value for name, value in body.items() if name != "status"}, "metadata": metadata}
 
 
-def _shown(body: JsonObject, other: JsonObject) -> JsonObject:
-    """Of a secret only that it differs."""
+def _shown(body: JsonObject, before: JsonObject) -> JsonObject:
+    """Of a secret only which of its values differ from those before."""
     if body.get("kind") != "Secret":
         return body
-    return {name: _hidden(value, other.get(name)) if name in _SECRET else value for name, value in body.items()}
+    return {name: _hidden(value, before.get(name)) if name in _SECRET else value for name, value in body.items()}
 
 
-def _hidden(value: Json, other: Json) -> Json:
+def _hidden(value: Json, before: Json) -> Json:
     if not isinstance(value, Mapping):
         return value
-    known = other if isinstance(other, Mapping) else {}
-    return {name: "***" if known.get(name) == text else "*** (changed)" for name, text in value.items()}
+    known = before if isinstance(before, Mapping) else {}
+    return {name: "***" if name in known and known[name] == text else "*** (changed)" for name, text in value.items()}
 
 
 async def _found(looker: Looker, resource: Resource[CustomObject], key: Key) -> JsonObject | None:

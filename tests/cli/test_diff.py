@@ -26,6 +26,7 @@ spec:
 """
 CONFIG = "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: words}, data: {greeting: hello}}\n"
 SECRET = "---\n{apiVersion: v1, kind: Secret, metadata: {name: key}, stringData: {token: abc123}}\n"
+APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def test_a_job_that_is_not_there_is_new_as_a_whole_and_nothing_is_made(shell: Shell) -> None:
@@ -102,6 +103,30 @@ def test_what_travels_with_a_job_is_compared_too_and_secrets_stay_secret(shell: 
     assert changed[:2] == ["-  greeting: hello", "+  greeting: goodbye"]
     assert "xyz789" not in ended.out
     assert "abc123" not in ended.out
+
+
+def test_a_secret_that_is_all_that_changed_is_a_difference(shell: Shell) -> None:
+    whole = worker("digits", "print(1)") + "\n" + SECRET
+    shell("run", shell.file("job.yaml", whole))
+
+    ended = shell("diff", shell.file("edited.yaml", whole.replace("abc123", "xyz789")))
+    changed = [line for line in ended.out.splitlines() if line[:1] in "+-" and line[:3] not in {"+++", "---"}]
+
+    assert ended.code == 1
+    assert changed == ["-  token: '***'", "+  token: '*** (changed)'"]
+
+
+def test_what_kubectl_keeps_in_an_annotation_gives_no_secret_away(shell: Shell) -> None:
+    whole = worker("digits", "print(1)") + "\n" + SECRET
+    applied = SECRET.replace("name: key", f"name: key, annotations: {{{APPLIED}: abc123}}")
+    shell("run", shell.file("job.yaml", worker("digits", "print(1)") + "\n" + applied))
+
+    same = shell("diff", shell.file("same.yaml", whole))
+    edited = shell("diff", shell.file("edited.yaml", whole.replace("abc123", "xyz789")))
+
+    assert (same.code, same.out) == (0, ""), same.out
+    assert edited.code == 1
+    assert "abc123" not in edited.out
 
 
 NOBODY = """\
