@@ -160,7 +160,8 @@ def _creation(pod: Pod) -> Iterator[Stall]:
         since = unprepared.last_transition_time or pod.metadata.creation_timestamp
         words = f"node {pod.spec.node_name} has not got its volumes and its network ready; {_look_at_events(pod)}"
         if since is not None:
-            yield Stall(reason=NOT_PREPARED, words=words, at=since + SOON, is_hindrance=True)
+            # No hindrance: attaching, checking and handing over a large disk look just like one that can't be mounted.
+            yield Stall(reason=NOT_PREPARED, words=words, at=since + SOON)
     elif not pod.status.container_statuses:
         # If the kubelet is gone for good, Kubernetes gives its pods up, and they are placed anew.
         words = f"the kubelet of node {pod.spec.node_name} has not begun with it"

@@ -89,7 +89,7 @@ def test_an_init_container_that_can_not_start_is_named() -> None:
     assert told(world) == ("ImagePullBackOff", "worker-0: init container fetch: no such host")
 
 
-def test_a_volume_that_its_node_does_not_get_ready_is_told_after_a_minute_with_where_to_look() -> None:
+def test_a_volume_that_takes_its_node_long_is_told_after_a_minute_with_where_to_look_and_costs_nothing() -> None:
     world = started(Worker=1)
     waits(world, 0, "ContainerCreating")
     world.pods["dist-worker-0"]["status"]["conditions"] = [unready("PodReadyToStartContainers")]
@@ -106,7 +106,14 @@ def test_a_volume_that_its_node_does_not_get_ready_is_told_after_a_minute_with_w
             "kubectl -n n1 describe pod dist-worker-0 shows why"
         ),
     )
-    assert world.status.obstacle is not None
+    assert world.conditions()["Stalled"] == "PodNotPrepared"
+    assert "Blocked" not in world.conditions()
+
+    world.pass_time(3600)  # A check of a large disk, or new owners for all of its files.
+    world.settle()
+    assert world.status.obstacle is None
+    assert world.status.is_admitted
+    assert "dist-worker-0" in world.pods
 
 
 def test_a_process_node_says_itself_which_volume_it_lacks() -> None:
@@ -116,6 +123,7 @@ def test_a_process_node_says_itself_which_volume_it_lacks() -> None:
 
     assert told(world)[0] == "PodNotPrepared"
     assert told(world)[1].endswith('secret "s" not found')
+    assert world.status.obstacle is not None
 
 
 def test_once_it_runs_nothing_is_left_of_it() -> None:
