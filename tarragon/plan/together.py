@@ -29,8 +29,10 @@ HAS_FINISHED = "ReplicasFinished"
 
 def bound(scene: Scene, status: JobStatus) -> JobStatus:
     """With the gang on record, or a new round of it."""
-    if status.phase.is_final or scene.is_refused or not _is_bound(scene):
+    if status.phase.is_final or scene.is_refused:
         return status
+    if not _is_bound(scene):
+        return _unbound(status)
     before = status.gang or Gang()
     if not scene.may_run:
         return replace(status, gang=dissolved(scene, before))
@@ -80,6 +82,12 @@ def _is_bound(scene: Scene) -> bool:
     job = scene.job
     left_to_others = not scene.needs_admission and job.elastic is None
     return restarts_together(job) or resizes_by_restart(job) or left_to_others
+
+
+def _unbound(status: JobStatus) -> JobStatus:
+    """Its pods come and go one by one; if it is bound again, it begins with those that are there then."""
+    gang = status.gang
+    return status if gang is None else replace(status, gang=Gang(round=gang.round) if gang.round else None)
 
 
 def _why_anew(scene: Scene, gang: Gang) -> str | None:

@@ -402,3 +402,29 @@ def test_whatever_somebody_writes_on_a_pod_the_job_goes_on(written: str) -> None
 
     assert world.tarragon["state"] == "Running"
     assert world.created["dist-worker-1"] == 2
+
+
+def test_a_gang_that_shrank_while_its_annotation_was_away_is_healthy_when_it_comes_back() -> None:
+    world = gang()
+    world.exit("dist-worker-1", 1)
+    restarted(world)
+    world.patch_job({"metadata": {"annotations": {RESTART: None}}})
+    world.settle()
+    world.edit(workers(2))
+    world.admit()
+    world.settle()
+    world.patch_job({"metadata": {"annotations": {RESTART: "gang"}}})
+    world.settle()
+    assert [world.created[name] for name in WORKERS] == [2, 2, 2]
+    assert world.tarragon["gang"] == {"round": 1, "size": {"Worker": 2}, "whole": True}
+
+    world.vanish("dist-worker-1")
+    restarted(world)
+    assert [world.created[name] for name in WORKERS] == [3, 3, 2]
+    assert rounds(world) == {"2"}
+
+
+def test_a_job_that_was_never_a_gang_has_none_on_record() -> None:
+    world = running(job({}))
+
+    assert world.status.gang is None
