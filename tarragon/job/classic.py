@@ -13,6 +13,8 @@ from tarragon.kube.meta import Json
 
 NEVER = dt.datetime.fromtimestamp(0, dt.UTC)
 """Of a condition whose time can't be read."""
+_LAST_PHASES = frozenset({"CleanUp", "Done", "Failed"})
+"""The job has ended, and is or was cleaned up; or it could not even begin."""
 
 
 def write(_: TrainingJob, status: JobStatus) -> dict[str, Json]:
@@ -79,6 +81,13 @@ def phase(known: Iterable[Condition], state: Json) -> Phase:
     if Phase.CREATED.value in true or not isinstance(state, str):
         return Phase.CREATED
     return next((candidate for candidate in Phase if candidate.value == state), Phase.CREATED)
+
+
+def end(shown: Mapping[str, Json]) -> str:
+    """How a job ended by phase and state, as operators without conditions wrote it; empty while it goes on."""
+    state = _text(shown, "state")
+    is_over = _text(shown, "phase") in _LAST_PHASES and state in {Phase.SUCCEEDED, Phase.FAILED}
+    return state if is_over else ""
 
 
 def _condition(item: Mapping[str, Json]) -> Condition:

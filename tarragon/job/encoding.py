@@ -153,7 +153,7 @@ def recall(raw: Json) -> Recalled:
     shown = ours["record"] if isinstance(ours.get("record"), Mapping) else fields
     conditions = classic.conditions(shown.get("conditions"))
     status = JobStatus(
-        phase=classic.phase(conditions, ours.get("state")),
+        phase=classic.phase(conditions, ours.get("state", classic.end(fields))),
         conditions=conditions,
         counts=classic.counts(shown.get("replicaStatuses") or shown.get("tfReplicaStatuses")),
         started=classic.time(shown.get("startTime")),

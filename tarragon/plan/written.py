@@ -47,7 +47,13 @@ def status_patch(scene: Scene, status: JobStatus) -> JsonObject | None:
     admission = there.get("admission")
     if admission is not None and status.admission is scene.before.admission:
         ours["admission"] = admission
-    return conditional(scene.observed.object, {**scene.dialect.status(scene.job, status), "tarragon": ours})
+    shown = recorded if _is_told_already(scene, status) else scene.dialect.status(scene.job, status)
+    return conditional(scene.observed.object, {**shown, "tarragon": ours})
+
+
+def _is_told_already(scene: Scene, status: JobStatus) -> bool:
+    """Of a job that was over before it was ours nobody knows more than what stands there."""
+    return status.phase.is_final and not status.conditions and not scene.dialect.has_conditions
 
 
 def conditional(found: CustomObject, status: Mapping[str, Json]) -> JsonObject | None:

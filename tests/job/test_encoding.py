@@ -248,3 +248,26 @@ def test_the_phase_is_what_the_conditions_say(true: list[str], state: Any, phase
 )
 def test_people_read_one_word(phase: Phase, waits: bool, word: str) -> None:  # noqa: FBT001 - a column of the table
     assert state_word(JobStatus(phase=phase), waits=waits) == word
+
+
+@pytest.mark.parametrize("state", ["Succeeded", "Failed"])
+@pytest.mark.parametrize("phase", ["CleanUp", "Done", "Failed"])
+def test_an_end_that_an_operator_without_conditions_wrote_is_an_end(phase: str, state: str) -> None:
+    found = {"conditions": None, "controlPaused": False, "phase": phase, "reason": "", "state": state}
+
+    assert read_status(found).phase is Phase(state)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"phase": "Running", "state": "Running"},
+        {"phase": "Running", "state": "Failed"},
+        {"phase": "Done", "state": "Running"},
+        {"phase": "Done"},
+        {"phase": ["Done"], "state": {"Succeeded": 1}},
+        {"phase": "Done", "state": "Succeeded", "tarragon": {"state": "Running"}},
+    ],
+)
+def test_what_such_an_operator_wrote_of_a_job_that_goes_on_is_no_end(found: dict[str, Any]) -> None:
+    assert not read_status(found).phase.is_final
