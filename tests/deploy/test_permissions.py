@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from tarragon.operator.permissions import LEASE_NAME, Scope, permissions, questions
 
 
@@ -9,6 +12,15 @@ def test_nothing_is_asked_wholesale_and_nothing_that_is_secret() -> None:
         assert not {"secrets", "serviceaccounts"} & {permission.resource}
         assert permission.resource != "configmaps" or permission.verbs == ("create",)
         assert not {"impersonate", "escalate", "bind", "deletecollection"} & {*permission.verbs}
+
+
+def test_what_the_page_about_security_says_is_not_asked_for_is_not() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+    (listed,) = re.findall(r"^- No `\*`,(.*?)\.$", page, re.DOTALL | re.MULTILINE)
+    absent = {word.lower() for word in re.findall(r"\bno (\w+)", listed)}
+
+    assert "secrets" in absent
+    assert not absent & {permission.resource for permission in permissions()}
 
 
 def test_every_permission_has_its_reason_and_no_two_are_the_same() -> None:
