@@ -25,7 +25,7 @@ class Refused(Exception):
     """
 
     def __init__(self, create: Create, error: ApiError, reason: str = REFUSED) -> None:
-        super().__init__(str(error))
+        super().__init__(f"{error}; {create.without}" if create.without else str(error))
         self.event = f"FailedCreate{create.resource.kind}"
         self.reason = reason
 

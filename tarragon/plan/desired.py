@@ -60,16 +60,18 @@ def services(plan: Blueprint, wanted: Iterable[Replica]) -> Iterator[JsonObject]
 
 
 def config_maps(plan: Blueprint) -> list[JsonObject]:
-    """What the pods mount; it is there before them."""
-    return [
-        {**body, "metadata": metadata(plan, body["metadata"]["name"], plan.dialect.selector(plan.job), {})}
-        for body in (*plan.framework.objects(plan.job), *_scripts_of_logs(plan))
-    ]
+    """What the pods can't do without; it is there before them."""
+    return [_mounted(plan, body) for body in plan.framework.objects(plan.job)]
 
 
-def _scripts_of_logs(plan: Blueprint) -> Iterator[JsonObject]:
+def scripts_of_logs(plan: Blueprint) -> Iterator[JsonObject]:
+    """What the pods mount if it is there."""
     if logs.are_json(plan.job, plan.settings.logs):
-        yield logs.config_map(plan.job)
+        yield _mounted(plan, logs.config_map(plan.job))
+
+
+def _mounted(plan: Blueprint, body: JsonObject) -> JsonObject:
+    return {**body, "metadata": metadata(plan, body["metadata"]["name"], plan.dialect.selector(plan.job), {})}
 
 
 def pods(plan: Blueprint, wanted: Iterable[Replica]) -> Iterator[JsonObject]:

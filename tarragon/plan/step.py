@@ -86,6 +86,8 @@ class Create:
     """Its name has the job's uid in it: one that exists is not looked at, which would take a right to read them all."""
     may_be_refused: bool = False
     """The job does without it: of a refusal people are told, and nothing else comes of it."""
+    without: str = ""
+    """What that means for the job, in words that follow those of the refusal."""
     alone: bool = False
     """When all before it have been made, and before all that come after."""
 

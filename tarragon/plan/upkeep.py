@@ -14,7 +14,15 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import NOWHERE, JobStatus
 from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES, Pod, Service
 from tarragon.kube.meta import Key
-from tarragon.plan.desired import config_maps, in_start_order, pods, service_names, services
+from tarragon.plan.desired import (
+    Blueprint,
+    config_maps,
+    in_start_order,
+    pods,
+    scripts_of_logs,
+    service_names,
+    services,
+)
 from tarragon.plan.placement import node_of
 from tarragon.plan.records import is_recorded, may_start_at
 from tarragon.plan.rounds import current
@@ -24,6 +32,8 @@ from tarragon.plan.together import outdated
 
 MOST_CREATES = 500
 """In one step. The next look at the job makes the rest; meanwhile a failure of the first ones is noticed."""
+
+PLAIN_LOGS = "the job runs without it, and logs plain text"
 
 
 def creates(scene: Scene, status: JobStatus) -> list[Create]:
@@ -41,12 +51,20 @@ def creates(scene: Scene, status: JobStatus) -> list[Create]:
     due = list(islice(_due(scene, status), MOST_CREATES))
     if not due:
         return []
-    # Whether they are there is not looked up: making one that exists is no fault, and pods are seldom made.
-    mounted = [Create(resource=CONFIG_MAPS, body=body, is_surely_ours=True, alone=True) for body in config_maps(plan)]
-    return mounted + [
+    return list(_mounted(plan)) + [
         Create(resource=PODS, body=body, alone=_is_made_alone(scene, replica))
         for replica, body in zip(due, pods(plan, due), strict=False)
     ]
+
+
+def _mounted(plan: Blueprint) -> Iterator[Create]:
+    """Whether they are there is not looked up: making one that exists is no fault, and pods are seldom made."""
+    for body in config_maps(plan):
+        yield Create(resource=CONFIG_MAPS, body=body, is_surely_ours=True, alone=True)
+    for body in scripts_of_logs(plan):
+        yield Create(
+            resource=CONFIG_MAPS, body=body, is_surely_ours=True, alone=True, may_be_refused=True, without=PLAIN_LOGS
+        )
 
 
 def deletes(scene: Scene, status: JobStatus) -> list[Delete]:

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tarragon.cluster.errors import ApiError, Forbidden, from_status, unavailable
-from tarragon.kube.core import NODES, PODS
+from tarragon.kube.core import CONFIG_MAPS, NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.apply import is_refusal
 from tarragon.operator.run import Operator, Options
 from tarragon.plan.step import Settings
-from tests.operator.stage import TFJOBS, Stage, group
+from tests.operator.stage import TFJOBS, Stage, group, job
 
 GANG = {"a-ps-0", "a-worker-0", "a-worker-1"}
 
@@ -219,3 +219,36 @@ def test_who_has_looked_at_it_and_said_no_is_not_asked_again_at_once(error: ApiE
 )
 def test_who_has_not_looked_at_it_is(error: ApiError) -> None:
     assert not is_refusal(error)
+
+
+class OldRole:
+    """The stage's API, as it is for an operator that may not make ConfigMaps."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._client = stage.world.client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def create(self, resource: Any, body: Any) -> Any:
+        if resource == CONFIG_MAPS:
+            message = 'configmaps is forbidden: User "tarragon" cannot create resource "configmaps"'
+            raise Forbidden({"code": 403, "reason": "Forbidden", "message": message})
+        return await self._client.create(resource, body)
+
+
+async def test_a_job_whose_scripts_of_logs_are_refused_runs_and_says_that_its_logs_are_plain(stage: Stage) -> None:
+    cluster: Any = OldRole(stage)
+    stage.start(Operator(cluster, stage.world.clock, Options(seed=1)).run())
+    await stage.node("n")
+    body = job("a", Worker=group(1))
+    body["metadata"]["annotations"] = {"tarragon.dev/logs": "json"}
+    await stage.world.client.create(TFJOBS, body)
+    await stage.until_pods("a-worker-0")
+    await stage.all_run("a-worker-0")
+    await stage.until_state("a", "Running")
+    await stage.world.until(lambda: bool(stage.events("FailedCreateConfigMap")))
+
+    (told,) = set(stage.events("FailedCreateConfigMap"))
+    assert told.startswith("configmaps is forbidden")
+    assert told.endswith("; the job runs without it, and logs plain text")

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from tarragon.kube.core import CONFIG_MAPS
 from tarragon.plan.logs import ENDING, FIELDS, FOLDER, SCRIPTS, VOLUME, Form
 from tarragon.plan.step import Settings
 from tests.frameworks.jobs import problems, warnings
+from tests.frameworks.listed_jobs import cluster
 from tests.plan.world import World, manifest
 
 BOTH = {"PS": 1, "Worker": 1}
@@ -88,6 +90,19 @@ def test_the_scripts_are_mounted_from_a_config_map_of_this_job_that_is_made_befo
     assert spec["volumes"] == [{"name": VOLUME, "configMap": {"name": name, "optional": True}}]
     assert main(world)["volumeMounts"] == [{"name": VOLUME, "mountPath": FOLDER, "readOnly": True}]
     assert world.config_maps[name]["metadata"]["ownerReferences"][0]["uid"] == "job-1"
+
+
+def test_only_the_scripts_of_logs_are_what_a_job_does_without() -> None:
+    world = World(cluster(), Settings(logs=Form.JSON))
+    world.settle()
+    world.admit()
+    world.step()
+    maps = [create for create in world.decide().creates if create.resource == CONFIG_MAPS]
+
+    assert [(create.body["metadata"]["name"][:3], create.may_be_refused) for create in maps] == [
+        ("cm-", False),
+        ("j-l", True),
+    ]
 
 
 def test_every_replica_is_told_who_it_is() -> None:
