@@ -14,6 +14,8 @@ from tarragon.kube.codec import timestamp
 from tarragon.kube.meta import CustomObject, Json, ManagedField
 
 MOST_PROBLEMS = 8
+LONGEST_PROBLEM = 300
+_END = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +57,15 @@ def intake(framework: Framework, found: Manifest | CustomObject) -> Intake:
 
 def words(problems: Sequence[Problem]) -> str:
     """For a condition, which is not to be longer than people read."""
-    shown = "; ".join(str(problem) for problem in problems[:MOST_PROBLEMS])
+    shown = "; ".join(map(brief, problems[:MOST_PROBLEMS]))
     more = len(problems) - MOST_PROBLEMS
     return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def brief(problem: Problem) -> str:
+    """A value may be as long as a book: its middle is left out, not the path before it or the remedy after it."""
+    text = str(problem)
+    return text if len(text) <= LONGEST_PROBLEM else f"{text[: LONGEST_PROBLEM - _END - 1]}…{text[-_END:]}"
 
 
 def manifest_of(found: CustomObject) -> Manifest:

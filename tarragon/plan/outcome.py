@@ -13,7 +13,7 @@ from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase, Signal, after
 from tarragon.job.status import NOWHERE, FirstFailure, JobStatus, ReplicaCounts
 from tarragon.kube.codec import timestamp
-from tarragon.plan.intake import words
+from tarragon.plan.intake import brief, words
 from tarragon.plan.limits import Limit, reached
 from tarragon.plan.obstacles import obstructed, stalled, unobstructed
 from tarragon.plan.provenance import traced
@@ -57,7 +57,7 @@ def understood(scene: Scene, status: JobStatus) -> JobStatus:
     unknown = scene.taken.unknown
     if not unknown:
         return replace(status, conditions=without_condition(status.conditions, conditions.FIELDS_IGNORED))
-    told = [str(problem) for problem in unknown[:LONGEST_LIST]]
+    told = [brief(problem) for problem in unknown[:LONGEST_LIST]]
     more = f" and {len(unknown) - LONGEST_LIST} more" if len(unknown) > LONGEST_LIST else ""
     said = Said(conditions.FIELDS_IGNORED, True, UNKNOWN_FIELDS, ", ".join(told) + more)
     return replace(status, conditions=with_condition(status.conditions, said, scene.now))

@@ -13,6 +13,7 @@ from tarragon.job.status import Condition, JobStatus
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Json, JsonObject
 from tarragon.kube.patch import difference
+from tarragon.plan.intake import brief
 from tarragon.plan.scene import Scene
 
 _WARNINGS = frozenset(
@@ -97,7 +98,7 @@ def changes(about: ObjectReference, before: JobStatus, status: JobStatus) -> Ite
 def _doubts(scene: Scene) -> Iterator[Event]:
     for doubt in scene.taken.warnings:
         reason = OVERWRITTEN if doubt.path.endswith("template.spec.restartPolicy") else QUESTIONABLE
-        yield Event(about=scene.about, type="Warning", reason=reason, message=str(doubt))
+        yield Event(about=scene.about, type="Warning", reason=reason, message=brief(doubt))
 
 
 def _type(condition: Condition) -> Literal["Normal", "Warning"]:

@@ -57,6 +57,22 @@ def test_it_says_what_is_wrong_and_what_goes_on() -> None:
     )
 
 
+def test_what_is_as_long_as_a_book_does_not_stand_in_a_condition_as_a_whole() -> None:
+    book = "x" * 200_000
+    annotated = manifest({"Worker": 1})
+    annotated["metadata"]["annotations"] = {RESTART: book}
+    worlds = [World(annotated), World(manifest({"Worker": 1}, run_policy={book: 1}))]
+    for world in worlds:
+        world.settle()
+
+    messages = [condition.message for world in worlds for condition in world.status.conditions]
+    messages += [event.message for world in worlds for event in world.events]
+    assert any(message.startswith(f"metadata.annotations.{RESTART}: ") for message in messages)
+    assert any(message.endswith("xxx'; write gang, or remove it") for message in messages)
+    assert any(message.startswith("spec.runPolicy.xxx") for message in messages)
+    assert max(map(len, messages)) < 1000
+
+
 def test_a_failure_for_good_fails_it() -> None:
     world = slipped()
     world.exit("dist-worker-1", 1, message="no such data")
