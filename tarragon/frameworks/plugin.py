@@ -74,6 +74,10 @@ def _nothing(_: TrainingJob, __: JsonObject) -> dict[str, Json]:
     return {}
 
 
+def _no_annotations(_: TrainingJob) -> dict[str, str]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """One generation of a framework's API. `name` is what the annotation tarragon.dev/generation holds."""
@@ -100,6 +104,8 @@ class Dialect:
     written_back: Callable[[TrainingJob, JsonObject], dict[str, Json]] = _nothing
     """Fields of spec (given as it is) that the operator of that time filled in, and users look for; written with the
     mark."""
+    lasting: Callable[[TrainingJob], dict[str, str]] = _no_annotations
+    """Annotations that keep what the job was begun with and no edit of its spec changes; written with the mark."""
     rules: Sequence[Rule] = ()
     """Validation that only this generation has."""
     has_cluster_ips: bool = False

@@ -13,6 +13,8 @@ ADOPT_ANNOTATION = "tarragon.dev/adopt"
 """`true` on a job gives it to us, whoever else keeps its kind or has begun it."""
 MANIFEST_ANNOTATION = "tarragon.dev/manifest"
 """On jobs whose spec the operator completes: the digest as it was submitted, and as it was completed."""
+RUNTIME_ID_ANNOTATION = "tarragon.dev/runtime-id"
+"""`UID:ID` on jobs whose names have a runtime id in them: the id that the job of this uid was begun with."""
 GENERATION_ANNOTATION = "tarragon.dev/generation"
 """The API generation of a job, recognised once and written before any child exists; afterwards only this counts."""
 

@@ -16,7 +16,7 @@ from tarragon.plan.others import is_begun, is_left_to_others, keeper, left_alone
 from tarragon.plan.outcome import outcome
 from tarragon.plan.provenance import marks
 from tarragon.plan.rebuilt import remembering
-from tarragon.plan.refuse import last_good, refused
+from tarragon.plan.refuse import begun_as, last_good, refused
 from tarragon.plan.scene import Scene, scene
 from tarragon.plan.step import Observed, Step
 from tarragon.plan.suspend import resumed, suspended
@@ -44,16 +44,23 @@ def decide(framework: Framework, observed: Observed, now: dt.datetime) -> Step:
 def unmarked(observed: Observed, taken: Intake) -> Step | None:
     """The generation goes on record before anything else: later, nothing of the object may tell it any more."""
     dialect: Dialect | None = taken.dialect
-    if dialect is None or GENERATION_ANNOTATION in observed.object.metadata.annotations:
+    if dialect is None:
         return None
-    annotations = {GENERATION_ANNOTATION: dialect.name}
+    there = observed.object.metadata.annotations
+    job = taken.job if taken.job is None else begun_as(taken.job, observed.object)
+    lasting = {} if job is None else dialect.lasting(job)
+    if GENERATION_ANNOTATION in there:
+        missing = {name: value for name, value in lasting.items() if there.get(name) != value}
+        mark = {"metadata": {**precondition(observed.object), "annotations": missing}}
+        return Step(mark=mark) if missing else None
+    annotations = {GENERATION_ANNOTATION: dialect.name, **lasting}
     if is_begun(observed):
         annotations[ADOPT_ANNOTATION] = "true"
     written = observed.object.spec
-    spec = dialect.written_back(taken.job, written) if taken.job is not None and isinstance(written, Mapping) else {}
+    spec = dialect.written_back(job, written) if job is not None and isinstance(written, Mapping) else {}
     annotations |= marks(written, spec)
-    mark: dict[str, Json] = {"metadata": {**precondition(observed.object), "annotations": annotations}}
-    return Step(mark={**mark, "spec": spec} if spec else mark)
+    metadata: dict[str, Json] = {**precondition(observed.object), "annotations": annotations}
+    return Step(mark={"metadata": metadata, "spec": spec} if spec else {"metadata": metadata})
 
 
 def going(seen: Scene) -> Step:

@@ -11,11 +11,12 @@ from tarragon.job import classic, conditions
 from tarragon.job.accepted import Identity, accepted_job, suspended
 from tarragon.job.conditions import Said, with_condition
 from tarragon.job.encoding import recall
+from tarragon.job.model import TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
 from tarragon.job.status import JobStatus
 from tarragon.kube.event import ObjectReference
-from tarragon.kube.meta import Json
+from tarragon.kube.meta import CustomObject, Json
 from tarragon.plan.intake import Intake, words
 from tarragon.plan.limits import expires_at
 from tarragon.plan.scene import is_of
@@ -66,6 +67,13 @@ def last_good(framework: Framework, observed: Observed) -> Intake:
     )
     job = accepted_job(tarragon_of(status_of(observed.object)).get("accepted"), identity)
     return taken if job is None else replace(taken, job=suspended(job, observed.object.spec))
+
+
+def begun_as(job: TrainingJob, found: CustomObject) -> TrainingJob:
+    """With the runtime id on record: `kubectl replace` takes annotations away, and an id that a user left out."""
+    accepted = tarragon_of(status_of(found)).get("accepted")
+    known = accepted.get("runtimeId") if isinstance(accepted, Mapping) else None
+    return replace(job, runtime_id=known) if job.runtime_id and known and isinstance(known, str) else job
 
 
 def _kept_until_it_expires(framework: Framework, observed: Observed, status: JobStatus, now: dt.datetime) -> Step:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tarragon.frameworks.plugin import Manifest, Reading
@@ -12,7 +12,15 @@ from tarragon.frameworks.tensorflow.listed_groups import filled_in, read_groups,
 from tarragon.frameworks.tensorflow.runtime import runtime_id
 from tarragon.frameworks.tensorflow.shape import TOP, name_of, run_policy, time_of
 from tarragon.job.indexes import MOST
-from tarragon.job.model import CleanPodPolicy, Replica, ReplicaGroup, ReplicaType, RestartPolicy, TrainingJob
+from tarragon.job.model import (
+    RUNTIME_ID_ANNOTATION,
+    CleanPodPolicy,
+    Replica,
+    ReplicaGroup,
+    ReplicaType,
+    RestartPolicy,
+    TrainingJob,
+)
 from tarragon.kube.meta import Json, JsonObject, Key
 from tarragon.kube.names import fault_of_label_name
 from tarragon.kube.podtemplate import checked
@@ -70,7 +78,8 @@ def _job(root: Reader, spec: Reader, generation: Generation) -> TrainingJob:
     checked(metadata, "ObjectMeta")
     quiet = Reader(metadata.value, metadata.path, Notes())
     uid = quiet.field("uid").text()
-    own_id = _runtime_id(spec) or runtime_id(uid)
+    annotations = quiet.field("annotations").texts()
+    own_id = _kept_id(spec, annotations, uid) or _runtime_id(spec) or runtime_id(uid)
     image = spec.field(IMAGE).text() or default_server.IMAGE
     groups = read_groups(the_list(spec), image, default_server.config_map_name(own_id, uid))
     _beside(spec, groups)
@@ -88,8 +97,20 @@ def _job(root: Reader, spec: Reader, generation: Generation) -> TrainingJob:
         chief_policy=RestartPolicy.EXIT_CODE,
         decider=_decider(spec, groups, generation),
         labels=quiet.field("labels").texts(),
-        annotations=quiet.field("annotations").texts(),
+        annotations=annotations,
     )
+
+
+def _kept_id(spec: Reader, annotations: Mapping[str, str], uid: str) -> str:
+    """What this very job was begun with, and its pods are called by. A copy of its manifest has another uid."""
+    whose, _, kept = annotations.get(RUNTIME_ID_ANNOTATION, "").partition(":")
+    if not uid or whose != uid or not kept or fault_of_label_name(kept, may_begin_with_digit=True) is not None:
+        return ""
+    written = any_capitals(spec, RUNTIME_ID)
+    if written.text() not in {"", kept}:
+        message = f"has no effect any more: the job was begun as {kept}, and keeps its pods and names"
+        written.warn(message, f"write {kept}, or submit the job anew")
+    return kept
 
 
 def _runtime_id(spec: Reader) -> str:
@@ -201,4 +222,8 @@ def written_back(job: TrainingJob, spec: JsonObject) -> dict[str, Json]:
     lists: dict[str, Json] = {
         name: filled_in(spec[name], groups, str(image)) for name in LIST_SPELLINGS if spec.get(name) is not None
     }
-    return {RUNTIME_ID: job.runtime_id, IMAGE: image, **lists}
+    return {RUNTIME_ID: spec.get(RUNTIME_ID) or job.runtime_id, IMAGE: image, **lists}
+
+
+def lasting(job: TrainingJob) -> dict[str, str]:
+    return {RUNTIME_ID_ANNOTATION: f"{job.uid}:{job.runtime_id}"}

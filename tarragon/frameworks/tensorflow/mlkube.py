@@ -94,6 +94,7 @@ DIALECT = Dialect(
     has_conditions=False,
     has_cluster_ips=True,
     written_back=listed.written_back,
+    lasting=listed.lasting,
     condition_reason=phases.reason_of,
     exit_codes=OF_MLKUBE,
     rules=rules(NAMES),

@@ -43,6 +43,7 @@ DIALECT = Dialect(
     refused=phases.refused,
     has_conditions=False,
     written_back=listed.written_back,
+    lasting=listed.lasting,
     condition_reason=phases.reason_of,
     exit_codes=OF_V1ALPHA1,
     rules=rules(NAMES),

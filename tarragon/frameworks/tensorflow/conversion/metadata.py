@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tarragon.frameworks.recognition import LAST_APPLIED
 from tarragon.frameworks.tensorflow.listed import RUNTIME_ID
 from tarragon.frameworks.tensorflow.runtime import runtime_id
-from tarragon.job.model import GENERATION_ANNOTATION, MANIFEST_ANNOTATION
+from tarragon.job.model import GENERATION_ANNOTATION, MANIFEST_ANNOTATION, RUNTIME_ID_ANNOTATION
 from tarragon.kube.meta import Json, JsonObject
 
 FILLED_IN_BY_SERVERS = frozenset(
@@ -23,7 +23,7 @@ FILLED_IN_BY_SERVERS = frozenset(
         "uid",
     }
 )
-OF_THE_LIVE_JOB = frozenset({GENERATION_ANNOTATION, LAST_APPLIED, MANIFEST_ANNOTATION})
+OF_THE_LIVE_JOB = frozenset({GENERATION_ANNOTATION, LAST_APPLIED, MANIFEST_ANNOTATION, RUNTIME_ID_ANNOTATION})
 """Annotations that say what was seen or written once, of another manifest."""
 
 
