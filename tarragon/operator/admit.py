@@ -25,7 +25,7 @@ from tarragon.job.encoding import admission_fields
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, Wait
-from tarragon.kube.core import Node
+from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import CustomObject, JsonObject, Key
 from tarragon.kube.patch import difference
 from tarragon.operator.candidates import (
@@ -35,6 +35,7 @@ from tarragon.operator.candidates import (
     candidate_from,
     homeless,
     least_and_wish,
+    replicas_of,
     takes_part,
 )
 from tarragon.operator.eligibility import Eligibility, traits
@@ -46,7 +47,7 @@ from tarragon.plan.capacity import HOST_PORT, ONE_PORT, group_request, node_capa
 from tarragon.plan.obstacles import patience_for, unschedulable
 from tarragon.plan.patience import Hold, ends_at, is_resting, revised
 from tarragon.plan.rebuilt import Remains, housed, is_nowhere, rebuilt, remains
-from tarragon.plan.scene import is_of, may_grow
+from tarragon.plan.scene import may_grow
 from tarragon.plan.stalls import hinders
 from tarragon.plan.storage import claim_names
 from tarragon.plan.unplaced import is_left, left
@@ -170,18 +171,18 @@ class Admitter:
             admission=candidate.admission,
             obstacle=candidate.status.obstacle,
             least={group.type: least_and_wish(candidate.job, group)[0] for group in candidate.job.groups},
-            there={replica for replica in candidate.admission.nodes if self._is_there(candidate, replica)},
+            there=candidate.admission.nodes.keys() & (candidate.status.finished | self._there(candidate)),
             runs=candidate.status.phase is Phase.RUNNING,
         )
 
-    def _is_there(self, candidate: Candidate, replica: Replica) -> bool:
-        if replica in candidate.status.finished:
-            return True
-        name = candidate.dialect.names.pod(candidate.job, replica)
-        pod = self._world.pods.objects.get(Key(candidate.job.key.namespace, name))
-        if pod is None or not is_of(pod, candidate.job.uid) or pod.is_finished:
+    def _there(self, candidate: Candidate) -> set[Replica]:
+        pods = self._world.pods_of(candidate.object)
+        return {replica for replica, pod in replicas_of(candidate, pods) if self._gets_on(candidate, pod)}
+
+    def _gets_on(self, candidate: Candidate, pod: Pod) -> bool:
+        if pod.is_finished or unschedulable(pod) is not None:
             return False
-        return unschedulable(pod) is None and not hinders(pod, candidate.framework.main_container, self._clock.now())
+        return not hinders(pod, candidate.framework.main_container, self._clock.now())
 
     def _may_place(self) -> bool:
         """A change is told once, to whoever reads logs; each job that it concerns says so itself."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.encoding import read_status
 from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaGroup, ReplicaType, TrainingJob
 from tarragon.job.status import Admission, JobStatus
+from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.plan.desired import is_ours, is_placed_by
 from tarragon.plan.intake import Intake
@@ -136,6 +137,14 @@ def homeless(candidate: Candidate, admission: Admission, nodes: Container[Key]) 
         for replica, node in admission.nodes.items()
         if Key("", node) not in nodes and replica not in candidate.status.finished
     )
+
+
+def replicas_of(candidate: Candidate, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod]]:
+    """Which replica each of its pods is: names of pods that were taken over end in what nobody can work out."""
+    for pod in pods:
+        replica = candidate.dialect.names.replica(candidate.job, pod.metadata.name)
+        if replica is not None:
+            yield replica, pod
 
 
 def least_and_wish(job: TrainingJob, group: ReplicaGroup) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from tarragon.job.model import Replica
 from tarragon.job.status import Admission
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
-from tarragon.operator.candidates import Candidate, JobId
+from tarragon.operator.candidates import Candidate, JobId, replicas_of
 from tarragon.operator.gather import World
 from tarragon.operator.usage import Sums
 from tarragon.plan.capacity import group_request
@@ -19,7 +19,7 @@ class Reservations:
     """Sums by node. Of each job it is reckoned anew only after the job, or a pod of its, has changed."""
 
     def __init__(self, world: World) -> None:
-        self._pods = world.pods.objects
+        self._pods_of = world.pods_of
         self._jobs = world.jobs
         self._held: dict[JobId, list[tuple[str, Resources]]] = {}
         self._sums = Sums()
@@ -80,10 +80,11 @@ class Reservations:
                 yield node, each[replica.type]
 
     def _without_pod(self, candidate: Candidate, admission: Admission) -> Iterator[tuple[Replica, str]]:
+        there = {
+            (replica, pod.spec.node_name)
+            for replica, pod in replicas_of(candidate, self._pods_of(candidate.object))
+            if not pod.is_finished
+        }
         for replica, node in admission.nodes.items():
-            if replica in candidate.status.finished:
-                continue
-            name = candidate.dialect.names.pod(candidate.job, replica)
-            pod = self._pods.get(Key(candidate.job.key.namespace, name))
-            if pod is None or pod.is_finished or pod.spec.node_name != node:
+            if replica not in candidate.status.finished and (replica, node) not in there:
                 yield replica, node
