@@ -93,7 +93,8 @@ def _position(elements: Sequence[Json], step: Step, path: str) -> int:
 
 def _is_gpu(name: str) -> bool:
     domain, _, resource = name.rpartition("/")
-    return bool(domain) and (resource == "gpu" or resource.startswith("mig-") or domain in {"kubeshare", "sharedgpu"})
+    is_whole = resource in {"gpu", "nvidia-gpu"} or resource.startswith("mig-")
+    return bool(domain) and (is_whole or domain in {"kubeshare", "sharedgpu"})
 
 
 def _without(value: Json, path: str, taken: list[str]) -> Json:

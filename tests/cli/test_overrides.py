@@ -61,6 +61,15 @@ def test_a_path_that_leads_nowhere_says_why(path: str, words: str) -> None:
         assigned(job(), path, 1)
 
 
+def test_the_gpu_of_2017_is_one_too() -> None:
+    resources = {"resources": {"limits": {"alpha.kubernetes.io/nvidia-gpu": 1, "cpu": 1}}}
+
+    assert without_gpus(resources) == (
+        {"resources": {"limits": {"cpu": 1}}},
+        ["resources.limits.alpha.kubernetes.io/nvidia-gpu"],
+    )
+
+
 def test_every_request_for_a_gpu_can_be_taken_out_and_nothing_else() -> None:
     after, taken = without_gpus(job())
 
