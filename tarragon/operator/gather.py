@@ -137,9 +137,16 @@ class World:
         return [self._claims, self._volumes, self._classes]
 
     def is_to_be_expected(self, trouble: Trouble) -> bool:
-        """A kind that a cluster may do without is not installed."""
-        may_lack = {tried.cache.resource.full_name for tried in self._kinds_tried}
-        return trouble.resource in may_lack and isinstance(trouble.error, NotFound)
+        """A kind that a cluster may do without is not installed, or an older role knows nothing of it.
+
+        A role that is taken away from one whose jobs we know is another matter.
+        """
+        may_lack = {tried.cache.resource.full_name: tried.cache for tried in self._kinds_tried}
+        cache = may_lack.get(trouble.resource)
+        if cache is None:
+            return False
+        is_unknown = isinstance(trouble.error, Forbidden) and not cache.is_synced
+        return is_unknown or isinstance(trouble.error, NotFound)
 
     @property
     def storage(self) -> Storage:

@@ -13,6 +13,10 @@ from tarragon.cluster.reflector import FIRST_PAUSE, Trouble
 AGAIN_SECONDS = 600.0
 """A permission that is not given on purpose is refused twice a minute, for ever."""
 
+_NOT_INSTALLED = "not installed here; its jobs are kept as soon as it is"
+# A server that does not let a kind be read does not say whether there is such a kind.
+_UNREADABLE = "may not be read: if it is installed here, its jobs are kept once the role of deploy/ is applied"
+
 log = structlog.get_logger(__name__)
 
 
@@ -22,14 +26,16 @@ class Troubles:
         self._clock = clock
         self._told: dict[tuple[str, str], float] = {}
         self._is_to_be_expected = is_to_be_expected
-        self._expected: set[str] = set()
+        self._expected: set[tuple[str, str]] = set()
 
     def tell(self, trouble: Trouble) -> None:
         if not self._is_to_be_expected(trouble):
             self._tell(trouble)
-        elif trouble.resource not in self._expected:
-            self._expected.add(trouble.resource)
-            log.info("not installed here; its jobs are kept as soon as it is", kind=trouble.resource)
+            return
+        words = _UNREADABLE if isinstance(trouble.error, Forbidden) else _NOT_INSTALLED
+        if (trouble.resource, words) not in self._expected:
+            self._expected.add((trouble.resource, words))
+            log.info(words, kind=trouble.resource)
 
     def _tell(self, trouble: Trouble) -> None:
         now = self._clock.monotonic()

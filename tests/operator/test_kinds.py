@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from structlog.testing import capture_logs
 
+from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.reflector import Trouble
+from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import Key
+from tarragon.operator.gather import World
+from tarragon.operator.run import Operator, Options
+from tarragon.plan.step import Settings
 from tests.operator.stage import Stage, group
 
 TFJOBS_OF_2017 = MLKUBE.resource
@@ -46,6 +53,49 @@ async def test_an_operator_without_the_older_kind_works_and_keeps_its_jobs_as_so
         ("info", "tfjobs.mlkube.io")
     ]
     assert not [line for line in about if line["log_level"] in {"warning", "error"}]
+
+
+class OldRole:
+    """The stage's API, as it is for an operator whose role knows nothing of the older kind."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._client = stage.world.client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def list(self, resource: Any, *others: Any) -> Any:
+        if resource.group == TFJOBS_OF_2017.group:
+            message = 'tfjobs.mlkube.io is forbidden: User "tarragon" cannot list resource "tfjobs"'
+            raise Forbidden({"code": 403, "reason": "Forbidden", "message": message})
+        return await self._client.list(resource, *others)
+
+
+async def test_a_role_that_knows_nothing_of_the_older_kind_is_told_once_and_is_no_fault(stage: Stage) -> None:
+    await stage.node("n")
+    cluster: Any = OldRole(stage)
+    with capture_logs() as logs:
+        stage.start(Operator(cluster, stage.world.clock, Options(seed=1)).run())
+        await stage.submit("a", Worker=group(1))
+        await stage.until_pods("a-worker-0")
+
+    about = [line for line in logs if "mlkube" in str(line)]
+    assert [(line["log_level"], line["event"]) for line in about] == [
+        ("info", "may not be read: if it is installed here, its jobs are kept once the role of deploy/ is applied")
+    ]
+
+
+async def test_a_role_that_is_taken_away_from_whoever_keeps_jobs_of_the_kind_is_a_fault(stage: Stage) -> None:
+    await stage.world.client.create(CUSTOM_RESOURCE_DEFINITIONS, MLKUBE.crd())
+    world = World(stage.world.client, FRAMEWORKS, stage.world.clock, Settings(), random.Random(1))
+    error = Forbidden({"code": 403, "reason": "Forbidden", "message": "tfjobs.mlkube.io is forbidden"})
+    trouble = Trouble(resource=TFJOBS_OF_2017.full_name, error=error, pause=1)
+    jobs = world.jobs[MLKUBE.kind]
+
+    assert world.is_to_be_expected(trouble)
+    stage.start(jobs.run())
+    await jobs.synced()
+    assert not world.is_to_be_expected(trouble)
 
 
 async def test_jobs_of_one_name_and_both_kinds_leave_each_other_alone(stage: Stage) -> None:
