@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tarragon.frameworks.plugin import Dialect, Framework, Size, Wiring
 from tarragon.job.annotations import restarts_together
-from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaGroup, TrainingJob
+from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaGroup, RestartPolicy, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.podtemplate import main_container
 from tarragon.plan import logs
@@ -136,8 +136,7 @@ def _pod(
     spec = _placed(plan, group, plan.nodes.get(replica))
     written = group.template.get("metadata", {})
     labels = {**written.get("labels", {}), **_labels(plan, replica)}
-    # What the kubelet starts again by itself, the others would never hear of.
-    spec["restartPolicy"] = "Never" if restarts_together(plan.job) else group.restart_policy_of_pods
+    spec["restartPolicy"] = _restart_policy(plan.job, replica, group)
     if spec.get("initContainers"):
         spec["initContainers"] = [_with_last_words(container) for container in spec["initContainers"]]
     spec["containers"] = _containers(plan, group, wire(replica))
@@ -180,6 +179,14 @@ def _placed(plan: Blueprint, group: ReplicaGroup, node: str | None) -> dict[str,
         # Somebody else is to bind it, and no scheduler of that name ever will.
         del placed["schedulerName"]
     return placed
+
+
+def _restart_policy(job: TrainingJob, replica: Replica, group: ReplicaGroup) -> str:
+    """Never where an exit code decides: the pod is to tell of its end. What the kubelet starts again by itself, a gang
+    that restarts together would never hear of.
+    """
+    decides = job.policy_of(replica) is RestartPolicy.EXIT_CODE
+    return RestartPolicy.NEVER.value if decides or restarts_together(job) else group.restart_policy_of_pods
 
 
 def _containers(plan: Blueprint, group: ReplicaGroup, wiring: Wiring | None) -> list[JsonObject]:

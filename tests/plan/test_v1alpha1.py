@@ -60,6 +60,19 @@ def test_its_status_goes_through_the_phases_of_its_time() -> None:
     assert list(dict.fromkeys(phases)) == ["Creating", "Running", "CleanUp", "Done"]
 
 
+@pytest.mark.parametrize("policy", ["OnFailure", "Always", "Never"])
+def test_a_master_runs_once_in_its_pod_and_who_fails_for_good_leaves_its_log(policy: str) -> None:
+    world = started(under(policy))
+    pod = pod_of(world, "master-0")
+    policies = {name.split("-")[1]: found["spec"]["restartPolicy"] for name, found in world.pods.items()}
+    world.exit(pod, 1)
+    world.settle()
+
+    assert policies == {"master": "Never", "worker": "Always"}
+    assert phase_and_state(world) == ("Done", "Failed")
+    assert pod in world.pods
+
+
 def test_a_finished_job_is_told_in_the_shape_of_its_readme() -> None:
     world = started(cluster(ps=2, workers=1))
     world.exit(pod_of(world, "master-0"), 0)

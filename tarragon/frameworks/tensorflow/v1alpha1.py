@@ -1,7 +1,8 @@
 """kubeflow.org/v1alpha1 as tf-operator 0.1 to 0.3 had it: a list of replicas, a master that decides, a runtime id.
 
-What decides is the exit code of the master (or of whom terminationPolicy names), also where the kubelet starts it again
-at once. Everybody else is started again whenever it fails, and never fails the job.
+What decides is the exit code of the master (or of whom terminationPolicy names). Its pod ends with it, so that a failure
+for good runs once and leaves its log; in the pods of the old operator the kubelet may have started it again, and the first
+end counts. Everybody else is started again whenever it fails, and never fails the job.
 """
 
 from __future__ import annotations
