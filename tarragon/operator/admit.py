@@ -105,7 +105,7 @@ class Admitter:
         may_place = self._may_place()
         revised = self._revised(self._clock.now())
         revised += self._rebuilt(self._clock.now()) if may_place else []
-        snapshot = self._snapshot({candidate.id for candidate, _ in revised})
+        snapshot = self._snapshot(revised)
         by_name = {candidate.name: candidate for candidate in self._candidates.open.values()}
         writes = revised + [
             (candidate, admission)
@@ -306,9 +306,14 @@ class Admitter:
             self._follow(candidate.framework, metadata.key, written)
             self._told[candidate.id] = self._clock.monotonic()
 
-    def _snapshot(self, left_out: Collection[JobId] = ()) -> Snapshot:
-        """Of the gangs that run, those that are settled are in what is free on the nodes, and nowhere else."""
+    def _snapshot(self, revised: Sequence[tuple[Candidate, Admission]]) -> Snapshot:
+        """Of the gangs that run, those that are settled are in what is free on the nodes, and nowhere else.
+
+        So are those about which this round has decided already.
+        """
         self._reservations.reckon(self._candidates.all)
+        promised = self._reservations.beyond(revised)
+        left_out = {candidate.id for candidate, _ in revised}
         nodes = self._world.nodes.objects.values()
         candidates = sorted(self._candidates.open.values(), key=lambda candidate: candidate.id)
         now = self._clock.now()
@@ -316,7 +321,9 @@ class Admitter:
         return Snapshot(
             now=now,
             nodes=[
-                node_state(node, [self._usage.on(node.metadata.name), self._reservations.on(node.metadata.name)], ports)
+                node_state(
+                    node, [sums.on(node.metadata.name) for sums in (self._usage, self._reservations, promised)], ports
+                )
                 for node in sorted(nodes, key=lambda node: node.metadata.name)
                 if node.is_ready and not node.spec.unschedulable
             ],

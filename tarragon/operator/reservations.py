@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
@@ -45,7 +45,10 @@ class Reservations:
             for node, amounts in self._held.pop(job, ()):
                 self._sums.take(node, amounts)
             candidate = candidates.get(job)
-            held = [] if candidate is None else list(self._reserved_by(candidate))
+            admission = None if candidate is None else candidate.admission
+            if candidate is None or admission is None:
+                continue
+            held = list(self._reserved_by(candidate, admission.nodes))
             for node, amounts in held:
                 self._sums.give(node, amounts)
             if held:
@@ -55,6 +58,16 @@ class Reservations:
     def on(self, node: str) -> Resources:
         """What is reserved there, in thousandths."""
         return self._sums.on(node)
+
+    def beyond(self, found: Iterable[tuple[Candidate, Admission]]) -> Sums:
+        """What these will reserve once their admissions are written, beyond what they do by those on record."""
+        more = Sums()
+        for candidate, admission in found:
+            known = {} if candidate.admission is None else candidate.admission.nodes
+            nodes = {replica: node for replica, node in admission.nodes.items() if known.get(replica) != node}
+            for node, amounts in self._reserved_by(candidate, nodes):
+                more.give(node, amounts)
+        return more
 
     def _pod_changed(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         """Whose name a pod bears is found out by its owner: a stranger of that name is told in the job's status."""
@@ -67,11 +80,8 @@ class Reservations:
         """One that comes later, or has gone, is told by `job_changed`."""
         return kind in self._jobs and job in self._jobs[kind].objects
 
-    def _reserved_by(self, candidate: Candidate) -> Iterator[tuple[str, Resources]]:
-        admission = candidate.admission
-        if admission is None or not admission.nodes:
-            return
-        missing = list(self._without_pod(candidate, admission))
+    def _reserved_by(self, candidate: Candidate, nodes: Mapping[Replica, str]) -> Iterator[tuple[str, Resources]]:
+        missing = list(self._without_pod(candidate, nodes)) if nodes else []
         types = {replica.type for replica, _ in missing}
         each = {group.type: group_request(group) for group in candidate.job.groups if group.type in types}
         for replica, node in missing:
@@ -79,12 +89,12 @@ class Reservations:
             if replica.type in each:
                 yield node, each[replica.type]
 
-    def _without_pod(self, candidate: Candidate, admission: Admission) -> Iterator[tuple[Replica, str]]:
+    def _without_pod(self, candidate: Candidate, nodes: Mapping[Replica, str]) -> Iterator[tuple[Replica, str]]:
         there = {
             (replica, pod.spec.node_name)
             for replica, pod in replicas_of(candidate, self._pods_of(candidate.object))
             if not pod.is_finished
         }
-        for replica, node in admission.nodes.items():
+        for replica, node in nodes.items():
             if replica not in candidate.status.finished and (replica, node) not in there:
                 yield replica, node

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
+from tarragon.plan.placement import by_affinity
 from tests.operator.stage import TFJOBS, Json, Stage, group
 from tests.operator.test_admission import Scheduler, a_scheduler
 
@@ -18,7 +20,7 @@ def spec_of_pod(cpu: str) -> Json:
     return {"restartPolicy": "OnFailure", **template["spec"]}
 
 
-async def make_pod(scheduler: Scheduler, name: str, of: Json, spec: Json, phase: str = "") -> None:
+async def make_pod(scheduler: Scheduler, name: str, of: Json, spec: Mapping[str, Any], phase: str = "") -> None:
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": of["metadata"]["name"], "controller": True}
     metadata = {
         "name": name,
@@ -83,3 +85,44 @@ async def test_a_gang_that_was_taken_over_and_is_there_loses_no_places_for_being
         await adopted(scheduler, obstacle={"since": LONG_AGO, "reason": "Refused", "message": "exceeded quota"})
         await scheduler.admitter.round()
         assert scheduler.network.patched == []
+
+
+async def test_a_round_that_finds_what_a_job_holds_sells_none_of_it(stage: Stage) -> None:
+    """Its record was lost while kube-scheduler had not bound its pods yet: they hold nothing, and it has no places."""
+    await stage.node("n", cpu="8")
+    async with a_scheduler(stage) as scheduler:
+        await scheduler.submit("a", Worker=group(2, cpu="4"))
+        job = stage.job("a")
+        await make_pod(scheduler, "a-worker-0", job, {**spec_of_pod("4"), "nodeName": "n"}, "Running")
+        await make_pod(scheduler, "a-worker-1", job, by_affinity(spec_of_pod("4"), "n"))
+        await scheduler.submit("b", Worker=group(1, cpu="4"))
+        await scheduler.admitter.round()
+        await stage.world.until(lambda: bool(stage.admission("a") and stage.admission("b")))
+        assert stage.admission("a")["nodes"] == {"Worker": {"n": "0-1"}}
+        assert stage.admission("b")["wait"]["code"] == "InsufficientResources"
+
+
+async def test_what_a_round_finds_that_a_job_holds_is_taken_off_once(stage: Stage) -> None:
+    await stage.node("n", cpu="8")
+    async with a_scheduler(stage) as scheduler:
+        await scheduler.submit("a", Worker=group(1, cpu="4"))
+        await make_pod(scheduler, "a-worker-0", stage.job("a"), {**spec_of_pod("4"), "nodeName": "n"}, "Running")
+        await scheduler.submit("b", Worker=group(1, cpu="4"))
+        await scheduler.admitter.round()
+        await stage.world.until(lambda: bool(stage.admission("a") and stage.admission("b")))
+        assert scheduler.is_admitted("b"), stage.admission("b")
+
+
+async def test_a_place_that_kube_scheduler_is_to_find_is_sold_to_nobody_once_it_is_known(stage: Stage) -> None:
+    await stage.node("n", cpu="8")
+    async with a_scheduler(stage) as scheduler:
+        await scheduler.submit("a", Worker=group(2, cpu="4"))
+        nodes = {"Worker": {"n": "0", "": "1"}}
+        await record(scheduler, "a", {"state": "Running", "admission": {**admission("0", size=2), "nodes": nodes}})
+        job = stage.job("a")
+        await make_pod(scheduler, "a-worker-1", job, by_affinity(spec_of_pod("4"), "n"))
+        await scheduler.submit("b", Worker=group(1, cpu="4"))
+        await scheduler.admitter.round()
+        await stage.world.until(lambda: bool(stage.admission("b")))
+        assert stage.admission("b")["wait"]["code"] == "InsufficientResources"
+        assert stage.admission("a")["nodes"] == {"Worker": {"n": "0-1"}}
