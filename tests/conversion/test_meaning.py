@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tarragon.frameworks.catalog import framework_of
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.frameworks.tensorflow.conversion.converting import convert
+from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.conversion.losses import TOPICS
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy, SuccessPolicy, TrainingJob
 from tarragon.kube.meta import JsonObject
@@ -20,6 +21,7 @@ from tarragon.plan.desired import Blueprint, pods
 from tarragon.plan.intake import intake
 from tarragon.plan.step import Settings
 from tests.conversion.manifests import NAMES, Manifest, tfjobs
+from tests.frameworks.listed_jobs import cluster
 
 PAIRS = [(source, target) for source in NAMES for target in NAMES if source != target]
 UID = "3f0c"
@@ -223,6 +225,16 @@ def test_every_field_of_a_job_is_compared_or_follows_from_another() -> None:
 
     assert told == of_the_object | compared.keys()
     assert set(compared.values()) <= set(TOPICS)
+
+
+@pytest.mark.parametrize("target", NAMES)
+def test_no_remedy_names_a_limit_that_the_target_does_not_have(target: str) -> None:
+    told = [str(loss.problem) for loss in convert(cluster(), "kubeflow.org/v1alpha1", target).losses]
+
+    memory = [words for words in told if "OOMKilled" in words]
+    has_limit = "backoffLimit" in GENERATIONS[target].policies
+    assert any("a backoffLimit bounds it" in words for words in told) is (bool(memory) and has_limit)
+    assert all(words.endswith("; give it more memory") for words in memory if not has_limit)
 
 
 def test_every_topic_of_a_loss_is_looked_at_by_itself() -> None:

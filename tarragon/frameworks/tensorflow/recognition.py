@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tarragon.frameworks.plugin import Manifest
-from tarragon.frameworks.tensorflow.fields import ELASTIC, FLAT_POLICIES, LIST_SPELLINGS, NESTED_ONLY
+from tarragon.frameworks.tensorflow.fields import ELASTIC, FLAT_POLICIES, GROUP, LIST_SPELLINGS, NESTED_ONLY, Spec
 
 LISTS = frozenset(LIST_SPELLINGS)
+V1ALPHA1 = f"{GROUP}/v1alpha1"
 
 
 def spec_fields(manifest: Manifest) -> frozenset[str]:
@@ -21,6 +22,12 @@ def spec_fields(manifest: Manifest) -> frozenset[str]:
 def is_list(manifest: Manifest) -> bool:
     """A list of replicas, as before v1alpha2. It decides, whatever stands beside it: `kubectl scale` adds a map."""
     return bool(spec_fields(manifest) & LISTS)
+
+
+def is_meant_as_list(manifest: Manifest) -> bool:
+    """Also one that says so by its version, and has no replicas yet: what it lacks is the list."""
+    fields = spec_fields(manifest)
+    return is_list(manifest) or (manifest.get("apiVersion") == V1ALPHA1 and Spec.REPLICAS not in fields)
 
 
 def is_elastic(manifest: Manifest) -> bool:

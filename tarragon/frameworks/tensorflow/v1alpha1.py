@@ -1,8 +1,8 @@
 """kubeflow.org/v1alpha1 as tf-operator 0.1 to 0.3 had it: a list of replicas, a master that decides, a runtime id.
 
-What decides is the exit code of the master (or of whom terminationPolicy names). Its pod ends with it, so that a failure
-for good runs once and leaves its log; in the pods of the old operator the kubelet may have started it again, and the first
-end counts. Everybody else is started again whenever it fails, and never fails the job.
+What decides is the exit code of the master (or of whom terminationPolicy names). Its pod ends with it, so that what
+fails for good runs once and leaves its log; in a pod of the old operator the kubelet may have started it again: there
+the first end counts. Everybody else is started again whenever it fails, and never fails the job.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tarragon.frameworks.tensorflow import listed, phases, runtime
 from tarragon.frameworks.tensorflow.fields import GROUP
 from tarragon.frameworks.tensorflow.listed_rules import rules
 from tarragon.frameworks.tensorflow.listed_wiring import wire
-from tarragon.frameworks.tensorflow.recognition import is_list
+from tarragon.frameworks.tensorflow.recognition import is_meant_as_list
 from tarragon.job.exitcode import OF_V1ALPHA1
 from tarragon.job.model import TrainingJob
 
@@ -33,7 +33,7 @@ GENERATION = listed.Generation(name=NAME, api_version=NAME, fields=frozenset({li
 DIALECT = Dialect(
     name=NAME,
     api_version=NAME,
-    recognise=is_list,
+    recognise=is_meant_as_list,
     read=listed.reader(GENERATION),
     names=NAMES,
     labels=LABELS.of_replica,

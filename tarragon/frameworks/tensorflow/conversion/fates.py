@@ -13,12 +13,14 @@ WORDS = {
 }
 
 
-REMEDIES = {
-    _CODES: "end with 138 what is to be tried again",
-    _FINAL: "",
-    _FAILURES: "a backoffLimit bounds it",
-    _ENDS: "",
-}
+BOUND = "a backoffLimit bounds it"
+_REMEDIES = {_CODES: "end with 138 what is to be tried again", _FAILURES: BOUND}
+
+
+def remedy(fate: str, *, has_limit: bool) -> str:
+    """`has_limit` where the generation has a backoffLimit."""
+    found = _REMEDIES.get(fate, "")
+    return "" if found == BOUND and not has_limit else found
 
 
 def fates(job: TrainingJob, group: ReplicaGroup) -> tuple[str, str]:

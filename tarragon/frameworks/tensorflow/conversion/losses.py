@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
 from tarragon.frameworks.plugin import Dialect, Manifest
-from tarragon.frameworks.tensorflow.conversion.fates import REMEDIES, WORDS, by_codes, fates
-from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, Spec
+from tarragon.frameworks.tensorflow.conversion.fates import BOUND, WORDS, by_codes, fates, remedy
+from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
+from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, Policy, Spec
 from tarragon.job.annotations import RETRYABLE
 from tarragon.job.exitcode import ExitClass
 from tarragon.job.model import (
@@ -37,6 +38,10 @@ class Meaning:
     @property
     def name(self) -> str:
         return self.dialect.name
+
+    @property
+    def has_limit(self) -> bool:
+        return Policy.BACKOFF_LIMIT in GENERATIONS[self.name].policies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +101,8 @@ def _restarts(before: Meaning, after: Meaning) -> Iterator[Problem]:
         pairs = dict.fromkeys(zip(fates(before.job, group), fates(after.job, twin), strict=True))
         for old, new in pairs:
             if old != new:
-                yield Problem(group.path, f"{WORDS[old]}; in {after.name} {WORDS[new]}", REMEDIES[new])
+                words = f"{WORDS[old]}; in {after.name} {WORDS[new]}"
+                yield Problem(group.path, words, remedy(new, has_limit=after.has_limit))
 
 
 def _exit_codes(before: Meaning, after: Meaning) -> Iterator[Problem]:
@@ -123,8 +129,8 @@ def _exit_codes(before: Meaning, after: Meaning) -> Iterator[Problem]:
     if judged and by_memory:
         ends = bool(before.dialect.exit_codes.permanent_reasons)
         was, becomes = ("ends the job", "is tried again") if ends else ("is tried again", "ends the job")
-        remedy = "a backoffLimit bounds it" if ends else "give it more memory"
-        yield Problem(judged[0], f"a lack of memory (OOMKilled) {was}; in {after.name} it {becomes}", remedy)
+        instead = BOUND if ends and after.has_limit else "give it more memory"
+        yield Problem(judged[0], f"a lack of memory (OOMKilled) {was}; in {after.name} it {becomes}", instead)
 
 
 def _suspension(before: Meaning, after: Meaning) -> Iterator[Problem]:
