@@ -11,6 +11,9 @@ from tarragon.kube.reader import described, nearest
 FRAMEWORKS: tuple[Framework, ...] = (TENSORFLOW, MLKUBE)
 """Where two are called alike, the first one is meant by whoever names no group."""
 
+_RENAMED = {"tensorflow.org/v1alpha1": "write mlkube.io/v1beta1, which has the same fields"}
+"""API versions that no operator here serves: a few weeks of 2017, between mlkube.io and kubeflow.org."""
+
 
 def framework_of(api_version: Json, kind: Json) -> Framework | None:
     """None for an object that is no job. Kinds are compared in any capitals: two of them differ in nothing else."""
@@ -35,9 +38,9 @@ def misspelled(api_version: Json, kind: Json) -> Problem | None:
         return None
     of_kind = next(framework for framework in FRAMEWORKS if framework.kind == meant)
     if kind.lower() == meant.lower():
-        return Problem(
-            "apiVersion", f"no {meant} has {described(api_version)}", f"write {of_kind.resource.api_version}"
-        )
+        said = api_version if isinstance(api_version, str) else described(api_version)
+        remedy = _RENAMED.get(said, f"write {of_kind.resource.api_version}")
+        return Problem("apiVersion", f"no {meant} has the apiVersion {said}", remedy)
     return Problem("kind", f"unknown kind {kind}", f"did you mean {meant}?")
 
 

@@ -139,6 +139,15 @@ def test_the_catalog_finds_the_framework_of_every_generation() -> None:
     assert framework_of(None, 3) is None
 
 
+@pytest.mark.parametrize("spec", [None, {}, {"tfImage": "x"}])
+def test_a_v1alpha1_without_any_replicas_is_told_of_its_own_list(spec: Any) -> None:
+    manifest = {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "metadata": {"name": "x"}, "spec": spec}
+
+    (problem,) = problems(manifest)
+    assert "replicaSpecs" in problem
+    assert "tfReplicaSpecs" not in problem
+
+
 @pytest.mark.parametrize(
     ("api_version", "kind", "told"),
     [
@@ -151,9 +160,18 @@ def test_the_catalog_finds_the_framework_of_every_generation() -> None:
         ("mlkube.io/v1beta1", "TFJob", "kind: no TFJob has the version mlkube.io/v1beta1; did you mean TfJob?"),
         ("kubeflow.org/v1", "TfJob", "kind: no TfJob has the version kubeflow.org/v1; did you mean TFJob?"),
         ("mlkube.io/v1", "TfJob", "apiVersion: no TfJob has the version mlkube.io/v1; write mlkube.io/v1beta1"),
-        ("mlkube/v1beta1", "TfJob", 'apiVersion: no TfJob has the text "mlkube/v1beta1"; write mlkube.io/v1beta1'),
-        ("kubeflow/v1", "tfjob", 'apiVersion: no TFJob has the text "kubeflow/v1"; write kubeflow.org/v1'),
-        ("batch/v1", "TFJob", 'apiVersion: no TFJob has the text "batch/v1"; write kubeflow.org/v1'),
+        ("mlkube/v1beta1", "TfJob", "apiVersion: no TfJob has the apiVersion mlkube/v1beta1; write mlkube.io/v1beta1"),
+        ("kubeflow/v1", "tfjob", "apiVersion: no TFJob has the apiVersion kubeflow/v1; write kubeflow.org/v1"),
+        ("batch/v1", "TFJob", "apiVersion: no TFJob has the apiVersion batch/v1; write kubeflow.org/v1"),
+        (
+            "tensorflow.org/v1alpha1",
+            "TfJob",
+            (
+                "apiVersion: no TfJob has the apiVersion tensorflow.org/v1alpha1;"
+                " write mlkube.io/v1beta1, which has the same fields"
+            ),
+        ),
+        (3, "TFJob", "apiVersion: no TFJob has the apiVersion 3; write kubeflow.org/v1"),
     ],
 )
 def test_a_misspelled_kind_or_version_gets_the_right_spelling(api_version: str, kind: str, told: str) -> None:
