@@ -36,8 +36,8 @@ def _reason(status: JobStatus) -> Reason:
         return Reason(admission.wait.code, admission.wait.message)
     if status.obstacle is not None:
         return Reason(status.obstacle.reason, status.obstacle.message)
-    stalled = status.condition(conditions.STALLED)
-    return Reason() if stalled is None else Reason(stalled.reason, stalled.message)
+    said = status.condition(conditions.STALLED) or status.condition(conditions.NOT_GROWN)
+    return Reason() if said is None or not said.is_true else Reason(said.reason, said.message)
 
 
 def _failure(status: JobStatus) -> Reason:

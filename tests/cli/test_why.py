@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
+import msgspec
+
 from tarragon.cli.commands.why import explained
-from tarragon.cli.jobs import Known
+from tarragon.cli.jobs import Known, known
 from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.job import conditions
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, FirstFailure, JobStatus, Obstacle, Retry, Wait
+from tarragon.job.status import Admission, Condition, FirstFailure, JobStatus, Obstacle, Retry, Wait
 from tarragon.kube.meta import CustomMeta, CustomObject
 from tests.cli.conftest import Shell
+from tests.cli.manifests import python
 from tests.cli.manifests import worker as worker_job
 from tests.cli.scenes import BEGIN, at, worker
 
 GOING = Admission(queued=BEGIN, admitted=BEGIN, size={ReplicaType.WORKER: 2})
+
+
+def said(condition: str, reason: str, message: str) -> Condition:
+    return Condition(type=condition, is_true=True, reason=reason, message=message, updated=BEGIN, changed=BEGIN)
 
 
 def why(status: JobStatus) -> list[str]:
@@ -43,6 +54,42 @@ def test_one_that_waits_says_for_how_long_and_when_it_is_tried_again() -> None:
         "digits is Waiting: Refused: exceeded quota: q",
         "  in the queue for 90s",
         "  tried 2 times; tried again at 2026-11-21T12:02:00Z",
+    ]
+
+
+def test_a_job_with_a_scheduler_of_its_own_waits_for_that_one() -> None:
+    template = {"spec": {"schedulerName": "volcano", "containers": [python("pass")]}}
+    spec = {"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": template}}}
+    metadata = CustomMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
+    found = CustomObject(
+        api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata, raw_spec=msgspec.Raw(json.dumps(spec))
+    )
+
+    created = said(conditions.CREATED, "TFJobCreated", "TFJob digits is created")
+    begun = replace(known(FRAMEWORKS[0], found), status=JobStatus(phase=Phase.CREATED, conditions=(created,)))
+    running = replace(begun, status=JobStatus(phase=Phase.RUNNING))
+
+    assert "waits" not in next(explained(running, at(90)))
+    assert next(explained(begun, at(90))) == (
+        "digits is Waiting: it waits for the scheduler volcano, which its pods name: Tarragon places none of them"
+    )
+
+
+def test_one_that_has_not_grown_says_why() -> None:
+    not_grown = said(conditions.NOT_GROWN, "NeedsRestart", "1 of 2 replicas have places: it waits")
+
+    assert why(JobStatus(phase=Phase.RUNNING, admission=GOING, conditions=(not_grown,))) == [
+        "digits is Running: NeedsRestart: 1 of 2 replicas have places: it waits"
+    ]
+
+
+def test_of_a_suspended_one_it_is_said_how_it_goes_on() -> None:
+    patch = """'{"spec":{"runPolicy":{"suspend":false}}}'"""
+    resume = f"kubectl patch -n default tfjobs.kubeflow.org digits --type merge -p {patch}"
+
+    assert why(JobStatus(phase=Phase.SUSPENDED)) == [
+        "digits is Suspended",
+        f"  to go on: {resume}",
     ]
 
 

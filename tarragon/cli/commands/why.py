@@ -13,6 +13,7 @@ from tarragon.cli.arguments import complete_job
 from tarragon.cli.jobs import Known, find
 from tarragon.cli.report.causes import End, causes
 from tarragon.cli.report.exits import ended, meaning
+from tarragon.cli.report.waits import other_scheduler, resuming
 from tarragon.cli.rows import reason
 from tarragon.cli.settings import Command, Settings
 from tarragon.cli.target import target
@@ -45,11 +46,15 @@ def explained(job: Known, now: dt.datetime) -> Iterator[str]:
     """The reason first, then since when, what comes next, and of a failure its last lines and what usually helps."""
     status, failure = job.status, job.status.first_failure
     why = reason_of(status)
-    told = f"{why.word}: {why.message}" if why.word else reason(job)
-    yield f"{job.key.name} is {job.state}" + (f": {told}" if told else "; nothing keeps it from going on")
+    told = f"{why.word}: {why.message}" if why.word else reason(job) or other_scheduler(job)
+    nothing = "" if status.phase is Phase.SUSPENDED else "; nothing keeps it from going on"
+    yield f"{job.key.name} is {job.state}" + (f": {told}" if told else nothing)
     if status.phase is Phase.FAILED:
         if failure is not None:
             yield from _about(failure, job)
+        return
+    if status.phase is Phase.SUSPENDED:
+        yield f"  to go on: {resuming(job)}"
         return
     admission, obstacle = status.admission, status.obstacle
     if obstacle is not None:
