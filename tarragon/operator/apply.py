@@ -26,6 +26,7 @@ class Refused(Exception):
 
     def __init__(self, create: Create, error: ApiError, reason: str = REFUSED) -> None:
         super().__init__(f"{error}; {create.without}" if create.without else str(error))
+        self.name: str = create.body["metadata"]["name"]
         self.event = f"FailedCreate{create.resource.kind}"
         self.reason = reason
 
@@ -47,12 +48,15 @@ class NotKept(ApiError):
 
 async def apply(
     cluster: Cluster, recorder: Recorder, framework: Resource[CustomObject], job: CustomObject, step: Step
-) -> None:
-    """Raises the first ApiError, or Refused; what was done stays done, and the next step is decided on what is then."""
+) -> Sequence[str]:
+    """The names of what was refused and the job does without.
+
+    Raises the first ApiError, or Refused; what was done stays done, and the next step is decided on what is then.
+    """
     key = job.metadata.key
     if step.mark is not None:
         await cluster.patch(framework, key, step.mark)
-        return
+        return ()
     about = ObjectReference(api_version=job.api_version, kind=job.kind, key=key, uid=job.metadata.uid)
     if step.status is not None:
         written = await cluster.patch(framework, key, step.status, subresource="status")
@@ -75,6 +79,7 @@ async def apply(
     finally:
         await telling
         await _tell(recorder, done.events(about))
+    return done.without
 
 
 def is_kept(written: CustomObject) -> bool:
@@ -100,6 +105,10 @@ class _Done:
     def note_refused(self, refused: Refused) -> None:
         """Of what the job does without."""
         self._refused.append(refused)
+
+    @property
+    def without(self) -> Sequence[str]:
+        return [refused.name for refused in self._refused]
 
     def events(self, about: ObjectReference) -> Iterator[Event]:
         for refused in self._refused:

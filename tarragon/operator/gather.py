@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -32,40 +31,14 @@ from tarragon.kube.core import (
 from tarragon.kube.meta import CustomObject, Json, Key, Resource
 from tarragon.operator.kept import KeptJob, KeptPod, KeptService
 from tarragon.operator.readings import Readings
-from tarragon.plan.step import Observed, Refusal, Settings
+from tarragon.operator.refusals import Refusals
+from tarragon.plan.step import Observed, Settings
 from tarragon.plan.storage import Storage
 
 FORBIDDEN_SECONDS = 60.0
 """Nodes that may suddenly not be read any more count as last seen for this long: a role may just be made anew."""
 
 T = TypeVar("T")
-
-
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 30.0
-"""Seconds until what was refused is tried again. Meanwhile a job may change as often as it likes."""
-
-
-class Refusals:
-    """What the API server did not let us make, job by job. Kept in memory: whoever starts anew tries once more."""
-
-    def __init__(self) -> None:
-        self._said: dict[tuple[str, Key], tuple[int, Refusal]] = {}
-
-    def of(self, kind: str, job: Key) -> Refusal | None:
-        said = self._said.get((kind, job))
-        return None if said is None else said[1]
-
-    def note(self, kind: str, job: Key, words: tuple[str, str], now: dt.datetime) -> None:
-        """`words` are the reason and the message. Each refusal in a row doubles the pause."""
-        count, _ = self._said.get((kind, job), (0, None))
-        pause = min(FIRST_PAUSE * 2.0 ** min(count, 20), LONGEST_PAUSE)
-        reason, message = words
-        again = now + dt.timedelta(seconds=pause)
-        self._said[kind, job] = count + 1, Refusal(reason=reason, message=message, again=again)
-
-    def forget(self, kind: str, job: Key) -> None:
-        self._said.pop((kind, job), None)
 
 
 class _Tried:
@@ -207,6 +180,7 @@ class World:
             services_there=self.services.objects,
             storage=self.storage,
             refusal=self.refusals.of(kind, key),
+            to_ask_again=self.refusals.to_ask_again(kind, key),
             settings=self.settings,
         )
 

@@ -32,12 +32,12 @@ async def reconcile(means: Means, world: World, kind: str, key: Key) -> dt.datet
     """When to look again even if nothing changes. Raises ApiError when a write was refused."""
     observed = world.observe(kind, key)
     if observed is None:
-        world.refusals.forget(kind, key)
+        world.refusals.gone(kind, key)
         return None
     framework = world.frameworks[kind]
     step = decide(framework, observed, means.clock.now())
     try:
-        await apply(means.cluster, means.recorder, framework.resource, observed.object, step)
+        done_without = await apply(means.cluster, means.recorder, framework.resource, observed.object, step)
     except Refused as refused:
         log.info("refused", error=str(refused))
         world.refusals.note(kind, key, (refused.reason, str(refused)), means.clock.now())
@@ -45,7 +45,8 @@ async def reconcile(means: Means, world: World, kind: str, key: Key) -> dt.datet
     _say(step)
     if any(not create.may_be_refused for create in step.creates):
         world.refusals.forget(kind, key)
-    return step.wake_at
+    again = [world.refusals.note_done_without(kind, key, name, means.clock.now()) for name in done_without]
+    return min((at for at in (step.wake_at, *again) if at is not None), default=None)
 
 
 def _say(step: Step) -> None:

@@ -73,6 +73,8 @@ class Observed:
     """Everybody's: names that others have keep the job waiting until they are free."""
     storage: Storage = field(default_factory=Storage)
     refusal: Refusal | None = None
+    to_ask_again: Mapping[str, dt.datetime] = field(default_factory=dict)
+    """What was refused and the job does without, by name: when it may be asked for again."""
     settings: Settings = Settings()
 
 

@@ -14,6 +14,7 @@ from tarragon.job.model import TensorBoard
 from tarragon.job.phase import Phase
 from tarragon.kube.core import PODS, SERVICES, Pod, Service
 from tarragon.kube.meta import JsonObject, Key
+from tarragon.kube.podtemplate import main_container
 from tarragon.plan.desired import metadata
 from tarragon.plan.scene import Scene, is_of
 from tarragon.plan.step import Create, Delete, Step
@@ -50,12 +51,15 @@ def beside(scene: Scene, step: Step) -> Step:
     job_goes = any(delete.resource == scene.framework.resource for delete in step.deletes)
     if scene.is_refused or job_goes:
         return step
-    wake = _again_at(scene)
+    missing = list(_creates(scene))
+    held_back_until = scene.observed.to_ask_again.get(_name(scene), scene.now) if missing else scene.now
+    is_held_back = held_back_until > scene.now
+    wakes = [step.wake_at, _again_at(scene), held_back_until if is_held_back else None]
     return replace(
         step,
         deletes=[*step.deletes, *_deletes(scene)],
-        creates=[*step.creates, *_creates(scene)],
-        wake_at=min((at for at in (step.wake_at, wake) if at is not None), default=None),
+        creates=[*step.creates, *([] if is_held_back else missing)],
+        wake_at=min((at for at in wakes if at is not None), default=None),
     )
 
 
@@ -147,6 +151,7 @@ def _pod(scene: Scene, board: TensorBoard) -> JsonObject:
         "env": [{"name": ADDRESS, "value": address}],
         "ports": [{"name": PORT_NAME, "containerPort": PORT}],
         "volumeMounts": list(board.mounts),
+        **_as_its_container(scene),
     }
     return {
         "apiVersion": "v1",
@@ -177,3 +182,10 @@ def _as_who_decides(scene: Scene) -> JsonObject:
     """What it takes to pull the image, and to run where that replica may and read the files that it writes."""
     spec = _template(scene).get("spec", {})
     return {name: spec[name] for name in _AS_WHO_DECIDES if name in spec}
+
+
+def _as_its_container(scene: Scene) -> JsonObject:
+    """A namespace that takes restricted pods only takes this one, too, if it takes the replica's."""
+    main = main_container(_template(scene), scene.framework.main_container) or {}
+    context = main.get("securityContext")
+    return {} if context is None else {"securityContext": context}

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import datetime as dt
 import re
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import yaml
 
 from tarragon.frameworks.plugin import tensorboard_name
 from tarragon.kube.core import PODS, SERVICES
+from tarragon.plan.decide import decide
 from tests.frameworks.jobs import job_of, tfjob, warnings
 from tests.frameworks.test_mlkube import tfjob as of_2017
 from tests.plan.world import World, is_idle, manifest
@@ -187,6 +190,32 @@ def test_what_is_made_for_it_may_be_refused() -> None:
     creates = world.decide().creates
 
     assert [(create.resource, create.may_be_refused) for create in creates] == [(SERVICES, True), (PODS, True)]
+
+
+def test_one_that_was_refused_is_not_asked_for_at_every_look() -> None:
+    world = World(asked())
+    world.settle()
+    world.admit()
+    world.step()
+    world.step()
+    again = world.now + dt.timedelta(seconds=60)
+    refused = replace(world.observed(), to_ask_again={BOARD: again})
+
+    step = decide(world.framework, refused, world.now)
+    assert (step.creates, step.wake_at) == ([], again)
+    assert [create.resource for create in decide(world.framework, refused, again).creates] == [SERVICES, PODS]
+
+
+def test_it_is_as_secure_as_the_replica_that_decides() -> None:
+    job = asked()
+    pod = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    pod["securityContext"] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    restricted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    pod["containers"][0]["securityContext"] = restricted
+
+    spec = running(job).pods[BOARD]["spec"]
+    assert spec["securityContext"] == pod["securityContext"]
+    assert spec["containers"][0]["securityContext"] == restricted
 
 
 def test_mlkube_has_a_field_for_it() -> None:
