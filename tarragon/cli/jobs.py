@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from tarragon.base.errors import TarragonError
+from tarragon.base.errors import Problem, TarragonError
 from tarragon.cli.follow.progress import INTERRUPTED, STOPPING, Sighting, state
 from tarragon.cli.target import Looker, is_store
 from tarragon.cli.words import listed
@@ -69,6 +69,8 @@ class Known:
     status: JobStatus
     is_stored: bool = False
     """It was read from what a cluster has stored that does not run."""
+    warnings: Sequence[Problem] = ()
+    """Of its manifest as it is now."""
 
     @property
     def key(self) -> Key:
@@ -133,7 +135,12 @@ def spellings(framework: Framework) -> Sequence[str]:
 def known(framework: Framework, found: CustomObject) -> Known:
     taken = intake(framework, found)
     return Known(
-        framework=framework, object=found, job=taken.job, dialect=taken.dialect, status=read_status(found.status)
+        framework=framework,
+        object=found,
+        job=taken.job,
+        dialect=taken.dialect,
+        status=read_status(found.status),
+        warnings=taken.warnings,
     )
 
 

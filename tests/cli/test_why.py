@@ -19,6 +19,7 @@ from tests.cli.conftest import Shell
 from tests.cli.manifests import python
 from tests.cli.manifests import worker as worker_job
 from tests.cli.scenes import BEGIN, at, worker
+from tests.frameworks.listed_jobs import cluster
 
 GOING = Admission(queued=BEGIN, admitted=BEGIN, size={ReplicaType.WORKER: 2})
 
@@ -73,6 +74,21 @@ def test_a_job_with_a_scheduler_of_its_own_waits_for_that_one() -> None:
     assert next(explained(begun, at(90))) == (
         "digits is Waiting: it waits for the scheduler volcano, which its pods name: Tarragon places none of them"
     )
+
+
+def test_a_job_with_a_list_that_kubectl_has_scaled_says_which_number_counts() -> None:
+    scaled = cluster(workers=1, tfReplicaSpecs={"Worker": {"replicas": 3}})
+    metadata = CustomMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
+    found = CustomObject(
+        api_version="kubeflow.org/v1alpha1",
+        kind="TFJob",
+        metadata=metadata,
+        raw_spec=msgspec.Raw(json.dumps(scaled["spec"])),
+    )
+
+    told = list(explained(known(FRAMEWORKS[0], found), at(90)))
+
+    assert told[1].startswith("  warning: spec.tfReplicaSpecs.Worker.replicas: is 3, written by `kubectl scale`")
 
 
 def test_one_that_has_not_grown_says_why() -> None:

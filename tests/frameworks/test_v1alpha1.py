@@ -238,7 +238,13 @@ def test_kubectl_scale_writes_the_workers_beside_the_list() -> None:
     scaled = cluster(workers=1, tfReplicaSpecs={"Worker": {"replicas": 3}})
 
     assert job_of(scaled).wished() == {MASTER: 1, WORKER: 3, PS: 1}
-    assert warnings(scaled) == []
+    (told,) = warnings(scaled)
+    assert told == (
+        "spec.tfReplicaSpecs.Worker.replicas: is 3, written by `kubectl scale`, and counts; "
+        "spec.replicaSpecs[1].replicas, which is 1, has no effect; "
+        "scale again, or remove spec.tfReplicaSpecs to go back to the 1 of the list"
+    )
+    assert warnings(cluster(workers=3, tfReplicaSpecs={"Worker": {"replicas": 3}})) == []
     assert warnings(listed(tfReplicaSpecs={"Worker": {"replicas": 3}})) == [
         "spec.tfReplicaSpecs.Worker.replicas: has no effect: there is no WORKER in spec.replicaSpecs; add one there"
     ]

@@ -52,6 +52,7 @@ async def _describe(settings: Settings, name: str) -> None:
     paint = painter(colors=settings.terminal().colors_out)
     parts = (
         _head(job, progress, now, paint),
+        _titled("Warnings", [str(warning) for warning in job.warnings]),
         _titled("Made of", _provenance(job)),
         _titled("Conditions", _conditions(job, now)),
         _titled("Replicas", _members(where, job, progress)),

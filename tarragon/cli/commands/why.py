@@ -49,6 +49,8 @@ def explained(job: Known, now: dt.datetime) -> Iterator[str]:
     told = f"{why.word}: {why.message}" if why.word else reason(job) or other_scheduler(job)
     nothing = "" if status.phase is Phase.SUSPENDED else "; nothing keeps it from going on"
     yield f"{job.key.name} is {job.state}" + (f": {told}" if told else nothing)
+    if not status.phase.is_final:
+        yield from (f"  warning: {warning}" for warning in job.warnings)
     if status.phase is Phase.FAILED:
         if failure is not None:
             yield from _about(failure, job)

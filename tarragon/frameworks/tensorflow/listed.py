@@ -136,8 +136,17 @@ def _scaled(group: ReplicaGroup, spec: Reader) -> ReplicaGroup:
     """`kubectl scale` writes the number of workers where later generations have it: there, it is the wish."""
     if group.type is not ReplicaType.WORKER:
         return group
-    wish = spec.field(Spec.REPLICAS).field("Worker").field("replicas").whole(0, MOST)
-    return group if wish is None else replace(group, wish=wish)
+    written = spec.field(Spec.REPLICAS).field("Worker").field("replicas")
+    wish = written.whole(0, MOST)
+    if wish is None:
+        return group
+    if wish != group.wish:
+        written.warn(
+            f"is {wish}, written by `kubectl scale`, and counts; {group.path}.replicas, which is {group.wish}, "
+            "has no effect",
+            f"scale again, or remove spec.{Spec.REPLICAS} to go back to the {group.wish} of the list",
+        )
+    return replace(group, wish=wish)
 
 
 def _beside(spec: Reader, groups: list[ReplicaGroup]) -> None:
