@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tarragon.base.errors import Problem
-from tarragon.job.model import TrainingJob
+from tarragon.job.model import (
+    ADOPT_ANNOTATION,
+    GENERATION_ANNOTATION,
+    MANIFEST_ANNOTATION,
+    RUNTIME_ID_ANNOTATION,
+    TrainingJob,
+)
+from tarragon.job.tensorboard import ENDS_WITH_JOB, FOLDER, IMAGE
+from tarragon.kube.reader import joined, nearest
 
 RESTART = "tarragon.dev/restart"
 """`gang`: when one replica is to be replaced, all that have not finished are, together."""
@@ -15,6 +23,25 @@ RETRYABLE = "tarragon.dev/retryable-exit-codes"
 """`1,42`: what the restart policy ExitCode tries again besides the codes of its table."""
 LOGS = "tarragon.dev/logs"
 """`json` or `text`: how its replicas log, whatever is usual for the installation."""
+
+OURS = "tarragon.dev/"
+KNOWN = frozenset(
+    {
+        RESTART,
+        RESIZE,
+        RETRYABLE,
+        LOGS,
+        FOLDER,
+        IMAGE,
+        ENDS_WITH_JOB,
+        ADOPT_ANNOTATION,
+        GENERATION_ANNOTATION,
+        MANIFEST_ANNOTATION,
+        RUNTIME_ID_ANNOTATION,
+    }
+)
+"""What a job may bear."""
+ANNOTATIONS = "metadata.annotations"
 
 GANG = "gang"
 BY_RESTART = "restart"
@@ -43,11 +70,21 @@ def annotations_are_understood(job: TrainingJob) -> Iterator[Problem]:
         found = job.annotations.get(name, meant[0])
         if found not in meant:
             said = f"has no meaning as {found!r}"
-            yield Problem(f"metadata.annotations.{name}", said, f"write {' or '.join(meant)}, or remove it")
+            yield Problem(joined(ANNOTATIONS, name), said, f"write {' or '.join(meant)}, or remove it")
     wrong = [code for code in _codes(job) if not _is_exit_code(code)]
     if wrong:
         said = f"must be exit codes from 1 to {LAST_EXIT_CODE}, not {wrong[0]!r}"
-        yield Problem(f"metadata.annotations.{RETRYABLE}", said, "write for example 1,42")
+        yield Problem(joined(ANNOTATIONS, RETRYABLE), said, "write for example 1,42")
+
+
+def annotations_are_spelled(job: TrainingJob) -> Iterator[Problem]:
+    """A caution: one of later versions of Tarragon, or of somebody's own, may be meant."""
+    for name in job.annotations:
+        group, _, own = name.partition("/")
+        if f"{group}/" == OURS and name not in KNOWN and not own.endswith("-extra"):
+            meant = nearest(own, (known.removeprefix(OURS) for known in KNOWN))
+            if meant is not None:
+                yield Problem(joined(ANNOTATIONS, name), "has no meaning", f"did you mean {OURS}{meant}?")
 
 
 def _codes(job: TrainingJob) -> list[str]:

@@ -67,7 +67,7 @@ def test_the_annotation_wins_over_the_setting_both_ways(annotated: str | None, u
 def test_an_annotation_with_a_slip_in_it_is_told() -> None:
     (problem,) = problems(job("jason"))
 
-    assert problem.startswith("metadata.annotations.tarragon.dev/logs")
+    assert problem.startswith('metadata.annotations["tarragon.dev/logs"]: ')
     assert "write json or text, or remove it" in problem
 
 

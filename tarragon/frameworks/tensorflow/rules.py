@@ -10,7 +10,7 @@ from tarragon.frameworks.podrules import POD_RULES
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, Spec
 from tarragon.frameworks.tensorflow.naming import name
 from tarragon.frameworks.tensorflow.wiring import LONGEST, LONGEST_HOST, listed_size, tf_config_length
-from tarragon.job.annotations import LOGS, annotations_are_understood
+from tarragon.job.annotations import LOGS, annotations_are_spelled, annotations_are_understood
 from tarragon.job.model import Replica, ReplicaGroup, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.job.tensorboard import tensorboard_is_understood
 from tarragon.kube import podtemplate
@@ -142,4 +142,9 @@ RULES: tuple[Rule, ...] = (
     annotations_are_understood,
 )
 
-CAUTIONS: tuple[Rule, ...] = (decider_ends, tensorboard_is_understood, json_logs_have_a_command)
+CAUTIONS: tuple[Rule, ...] = (
+    decider_ends,
+    annotations_are_spelled,
+    tensorboard_is_understood,
+    json_logs_have_a_command,
+)

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.frameworks.jobs import problems, tfjob, warnings
+
+
+def annotated(annotations: dict[str, Any]) -> dict[str, Any]:
+    found = tfjob()
+    return {**found, "metadata": {**found["metadata"], "annotations": annotations}}
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("tensorbord", "tensorboard"),
+        ("Restart", "restart"),
+        ("re-size", "resize"),
+        ("retryable-exit-code", "retryable-exit-codes"),
+        ("tensorboard_image", "tensorboard-image"),
+        ("adobt", "adopt"),
+    ],
+)
+def test_an_annotation_that_is_nearly_one_of_ours_is_warned_of(written: str, meant: str) -> None:
+    manifest = annotated({f"tarragon.dev/{written}": "x"})
+
+    assert problems(manifest) == []
+    assert warnings(manifest) == [
+        f'metadata.annotations["tarragon.dev/{written}"]: has no meaning; did you mean tarragon.dev/{meant}?'
+    ]
+
+
+def test_annotations_of_others_and_those_that_we_write_ourselves_are_no_slips() -> None:
+    extra = {"tarragon.dev/v1alpha1-extra": "{}", "tarragon.dev/manifest": "sha256:x", "tarragon.dev/gpus": "0"}
+
+    assert warnings(annotated({"example.com/restarts": "x", "tarragon.device/logz": "x", **extra})) == []
+
+
+def test_an_annotation_that_is_no_text_is_told_once() -> None:
+    assert problems(annotated({"tarragon.dev/resize": True})) == [
+        'metadata.annotations["tarragon.dev/resize"]: must be text, not true; write it in quotes: "true"'
+    ]
