@@ -200,7 +200,8 @@ class Admitter:
         return [
             (candidate, admission)
             for candidate in several.values()
-            if candidate.id not in decided and (is_left(candidate.admission) or not self._places_gangs)
+            if candidate.id not in decided and not candidate.is_refused
+            if is_left(candidate.admission) or not self._places_gangs
             for before in [candidate.admission or Admission(queued=queued_since(candidate, now))]
             for admission in [left(before, size_without_us(candidate), now)]
             if admission != candidate.admission

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.encoding import read_status
@@ -13,6 +13,8 @@ from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.plan.desired import is_ours, is_placed_by
 from tarragon.plan.intake import Intake
+from tarragon.plan.others import is_left_to_others
+from tarragon.plan.refuse import last_good
 from tarragon.plan.scene import may_grow
 from tarragon.plan.step import Settings
 from tarragon.plan.unplaced import is_left
@@ -29,6 +31,8 @@ class Candidate:
     job: TrainingJob
     dialect: Dialect
     status: JobStatus
+    is_refused: bool = False
+    """The job is what it was before an edit that makes no sense: it keeps its places, and gets no others."""
 
     @property
     def id(self) -> JobId:
@@ -74,6 +78,10 @@ class Candidates:
         return self._open
 
     def put(self, candidate: Candidate) -> None:
+        """What pods of a refused job need is not on record; whoever knew the job before its edit knows it."""
+        known = self._all.get(candidate.id)
+        if candidate.is_refused and known is not None and known.job.uid == candidate.job.uid:
+            candidate = replace(candidate, job=replace(candidate.job, groups=known.job.groups))
         self._all[candidate.id] = candidate
         self._sort(candidate)
 
@@ -101,22 +109,32 @@ def takes_part(found: CustomObject) -> bool:
 
 
 def candidate_from(framework: Framework, found: CustomObject, taken: Intake, settings: Settings) -> Candidate | None:
-    """None for a job that is not valid, suspended, or somebody else's."""
-    if taken.job is None or taken.dialect is None or taken.job.run_policy.suspend:
+    """None for a job that is suspended, or somebody else's, or was never valid."""
+    good = last_good(framework, found, taken)
+    if good.job is None or good.dialect is None or good.job.run_policy.suspend:
         return None
-    if not is_ours(taken.job) or not is_placed_by(taken.job, settings.scheduler):
+    # What is on record of a refused job does not say who keeps it.
+    if taken.job is None and is_left_to_others(found.spec):
+        return None
+    if not is_ours(good.job) or not is_placed_by(good.job, settings.scheduler):
         return None
     return Candidate(
         framework=framework,
         object=found,
-        job=taken.job,
-        dialect=taken.dialect,
+        job=good.job,
+        dialect=good.dialect,
         status=read_status(found.status),
+        is_refused=taken.job is None,
     )
 
 
 def is_settled(candidate: Candidate, nodes: Container[Key]) -> bool:
-    """Whether it has all that it wishes, and nothing is in its way: no policy would change anything about it."""
+    """Whether it has all that it wishes, and nothing is in its way: no policy would change anything about it.
+
+    Nor about one that is refused: no pod of it is made, and what they would need is not known for sure.
+    """
+    if candidate.is_refused:
+        return True
     admission = candidate.admission
     if admission is None or admission.admitted is None or is_left(admission):
         return False

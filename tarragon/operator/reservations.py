@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 
 from tarragon.base.resources import Resources
-from tarragon.job.model import Replica
+from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
 from tarragon.operator.candidates import Candidate, JobId, replicas_of
 from tarragon.operator.gather import World
 from tarragon.operator.usage import Sums
-from tarragon.plan.capacity import group_request
+from tarragon.plan.capacity import group_request, pod_request
 
 
 class Reservations:
@@ -81,20 +82,33 @@ class Reservations:
         return kind in self._jobs and job in self._jobs[kind].objects
 
     def _reserved_by(self, candidate: Candidate, nodes: Mapping[Replica, str]) -> Iterator[tuple[str, Resources]]:
-        missing = list(self._without_pod(candidate, nodes)) if nodes else []
-        types = {replica.type for replica, _ in missing}
-        each = {group.type: group_request(group) for group in candidate.job.groups if group.type in types}
+        pods = list(replicas_of(candidate, self._pods_of(candidate.object))) if nodes else []
+        missing = list(_without_pod(candidate, nodes, pods))
+        each = _needs(candidate, {replica.type for replica, _ in missing}, pods)
         for replica, node in missing:
             # The manifest may have lost the whole type since: its places go in this very round.
             if replica.type in each:
                 yield node, each[replica.type]
 
-    def _without_pod(self, candidate: Candidate, nodes: Mapping[Replica, str]) -> Iterator[tuple[Replica, str]]:
-        there = {
-            (replica, pod.spec.node_name)
-            for replica, pod in replicas_of(candidate, self._pods_of(candidate.object))
-            if not pod.is_finished
-        }
-        for replica, node in nodes.items():
-            if replica not in candidate.status.finished and (replica, node) not in there:
-                yield replica, node
+
+def _without_pod(
+    candidate: Candidate, nodes: Mapping[Replica, str], pods: Collection[tuple[Replica, Pod]]
+) -> Iterator[tuple[Replica, str]]:
+    there = {(replica, pod.spec.node_name) for replica, pod in pods if not pod.is_finished}
+    for replica, node in nodes.items():
+        if replica not in candidate.status.finished and (replica, node) not in there:
+            yield replica, node
+
+
+def _needs(
+    candidate: Candidate, types: AbstractSet[ReplicaType], pods: Iterable[tuple[Replica, Pod]]
+) -> Mapping[ReplicaType, Resources]:
+    """Where nobody knows the template any more, what was made by it shows it, also after its end."""
+    known = [group for group in candidate.job.groups if group.type in types]
+    if not candidate.is_refused:
+        return {group.type: group_request(group) for group in known}
+    templates = {
+        group.type: group_request(group) for group in known if group.template.get("spec", {}).get("containers")
+    }
+    made = {replica.type: pod_request(pod.spec) for replica, pod in pods if replica.type in types - templates.keys()}
+    return {**made, **templates}

@@ -33,7 +33,7 @@ def decide(framework: Framework, observed: Observed, now: dt.datetime) -> Step:
     if other:
         return Step(events=left_alone(framework.resource, observed.object, other))
     taken = observed.taken
-    good = last_good(framework, observed)
+    good = last_good(framework, observed.object, taken)
     step = unmarked(observed, taken) or refused(framework, observed, good, now)
     seen = scene(framework, observed, good, now)
     if step is not None or seen is None:

@@ -53,9 +53,9 @@ def refused(framework: Framework, observed: Observed, taken: Intake, now: dt.dat
     return Step(status=patch, events=list(changes(about, before, status)) if patch is not None else ())
 
 
-def last_good(framework: Framework, observed: Observed) -> Intake:
+def last_good(framework: Framework, found: CustomObject, taken: Intake) -> Intake:
     """With the job as it was before an edit that makes no sense, if that is on record."""
-    taken, metadata = observed.taken, observed.object.metadata
+    metadata = found.metadata
     if taken.job is not None or taken.dialect is None:
         return taken
     identity = Identity(
@@ -65,8 +65,8 @@ def last_good(framework: Framework, observed: Observed) -> Intake:
         key=metadata.key,
         uid=metadata.uid,
     )
-    job = accepted_job(tarragon_of(status_of(observed.object)).get("accepted"), identity)
-    return taken if job is None else replace(taken, job=suspended(job, observed.object.spec))
+    job = accepted_job(tarragon_of(status_of(found)).get("accepted"), identity)
+    return taken if job is None else replace(taken, job=suspended(job, found.spec))
 
 
 def begun_as(job: TrainingJob, found: CustomObject) -> TrainingJob:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from tarragon.job.model import GENERATION_ANNOTATION
-from tarragon.kube.core import PODS
+from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.plan.placement import by_affinity
 from tests.operator.stage import TFJOBS, Json, Stage, group
@@ -126,3 +128,86 @@ async def test_a_place_that_kube_scheduler_is_to_find_is_sold_to_nobody_once_it_
         await stage.world.until(lambda: bool(stage.admission("b")))
         assert stage.admission("b")["wait"]["code"] == "InsufficientResources"
         assert stage.admission("a")["nodes"] == {"Worker": {"n": "0-1"}}
+
+
+async def slipped(stage: Stage, scheduler: Scheduler, **elastic: Any) -> None:
+    """It has both workers on record, and one pod that runs; then its user empties the list of containers."""
+    await scheduler.submit("a", Worker=group(2, policy="OnFailure", cpu="4"), **elastic)
+    accepted: Json = {"replicas": {"Worker": {"wish": 2, "policy": "OnFailure"}}, "cleanPods": "Running"}
+    if elastic:
+        accepted["elastic"] = [elastic["min-instances"], elastic["max-instances"]]
+    status = {"state": "Running", "admission": admission("0-1", size=2), "accepted": accepted}
+    await record(scheduler, "a", status)
+    await make_pod(scheduler, "a-worker-0", stage.job("a"), {**spec_of_pod("4"), "nodeName": "n"}, "Running")
+
+
+async def edit(stage: Stage, scheduler: Scheduler, worker: Json) -> None:
+    before = scheduler.jobs[Key("default", "a")].metadata.resource_version
+    patch = {"spec": {"tfReplicaSpecs": {"Worker": worker}}}
+    await stage.world.client.patch(TFJOBS, Key("default", "a"), patch)
+    await scheduler.until(lambda: scheduler.jobs[Key("default", "a")].metadata.resource_version != before)
+
+
+NO_CONTAINERS: Json = {"template": {"spec": {"containers": []}}}
+
+
+@pytest.mark.parametrize("its_pods", ["are there", "were there"])
+async def test_a_job_keeps_its_places_while_an_edit_of_it_makes_no_sense(stage: Stage, its_pods: str) -> None:
+    await stage.node("n", cpu="8")
+    async with a_scheduler(stage) as scheduler:
+        await slipped(stage, scheduler)
+        if its_pods == "were there":
+            await scheduler.admitter.round()
+            await stage.world.delete(PODS, "a-worker-0")
+            await stage.end_pods()
+            await scheduler.until(lambda: not scheduler.seen.pods.objects)
+        await edit(stage, scheduler, NO_CONTAINERS)
+        await scheduler.submit("b", Worker=group(1, cpu="4"))
+        await scheduler.admitter.round()
+        await stage.world.until(lambda: bool(stage.admission("b")))
+        assert not scheduler.is_admitted("b")
+        assert scheduler.network.patched == ["b"]
+
+        await edit(stage, scheduler, group(1, cpu="4"))
+        await scheduler.admitter.round()  # It gives back a place,
+        await scheduler.admitter.round()  # and that is sold.
+        await stage.world.until(lambda: scheduler.is_admitted("b"))
+        assert stage.admission("a")["nodes"] == {"Worker": {"n": "0"}}
+
+
+async def test_a_job_does_not_grow_while_an_edit_of_it_makes_no_sense(stage: Stage) -> None:
+    await stage.node("n", cpu="80")
+    async with a_scheduler(stage) as scheduler:
+        await slipped(stage, scheduler, **{"min-instances": 1, "max-instances": 4})
+        await edit(stage, scheduler, {"replicas": 4, **NO_CONTAINERS})
+        await scheduler.admitter.round()
+        assert scheduler.network.patched == []
+
+
+async def test_a_job_whose_node_went_while_an_edit_of_it_made_no_sense_is_housed_once_it_is_mended(
+    stage: Stage,
+) -> None:
+    await stage.node("n", cpu="8")
+    async with a_scheduler(stage) as scheduler:
+        await slipped(stage, scheduler)
+        await edit(stage, scheduler, NO_CONTAINERS)
+        await stage.node("m", cpu="8")
+        await stage.world.delete(NODES, "n", namespace="")
+        await scheduler.until(lambda: [key.name for key, node in scheduler.nodes.items() if node.is_ready] == ["m"])
+        await scheduler.admitter.round()
+        assert scheduler.network.patched == []
+
+        await edit(stage, scheduler, group(2, cpu="4"))
+        await scheduler.admitter.round()
+        await stage.world.until(lambda: stage.admission("a")["nodes"] == {"Worker": {"m": "0-1"}})
+
+
+async def test_a_job_that_is_suspended_by_an_edit_that_makes_no_sense_reserves_nothing(stage: Stage) -> None:
+    await stage.node("n", cpu="8")
+    async with a_scheduler(stage) as scheduler:
+        await slipped(stage, scheduler)
+        await stage.world.client.patch(TFJOBS, Key("default", "a"), {"spec": {"runPolicy": {"suspend": True}}})
+        await edit(stage, scheduler, NO_CONTAINERS)
+        await scheduler.submit("b", Worker=group(1, cpu="4"))
+        await scheduler.admitter.round()
+        await stage.world.until(lambda: scheduler.is_admitted("b"))
