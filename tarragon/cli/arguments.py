@@ -50,14 +50,18 @@ def folder(text: str) -> tuple[str, Path]:
 
 
 def generation(text: str) -> str:
-    """A generation of the API, as `convert --to` has it."""
+    """A generation of the API, as `convert --to` has it: a version alone will do where only one group has it."""
     from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
     from tarragon.kube.reader import nearest
 
     if text in GENERATIONS:
         return text
-    versions = {name.rpartition("/")[2]: name for name in GENERATIONS}
-    meant = versions.get(text) or nearest(text, GENERATIONS)
+    found = [name for name in GENERATIONS if name.rpartition("/")[2] == text]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise click.BadParameter(f"two groups have a {text}; write {' or '.join(found)}")
+    meant = nearest(text, GENERATIONS)
     remedy = f"did you mean {meant}?" if meant else f"write one of {', '.join(GENERATIONS)}"
     raise click.BadParameter(f"there is no generation {text}; {remedy}")
 

@@ -109,10 +109,23 @@ def test_a_job_with_problems_is_refused_as_validate_refuses_it(shell: Shell) -> 
     assert ended.err == shell("validate", "-", stdin=faulty).err
 
 
+@pytest.mark.parametrize("version", ["v1", "v1alpha1", "v1-flat"])
+def test_a_version_that_only_one_group_has_will_do(shell: Shell, version: str) -> None:
+    short, full = (shell("convert", "--to", name, "-", stdin=TWO) for name in (version, f"kubeflow.org/{version}"))
+
+    assert (short.code, short.out, short.err) == (0, full.out, full.err)
+
+
+def test_the_help_names_every_generation_as_it_can_be_written(shell: Shell) -> None:
+    words = shell("convert", "--help").out.replace(",", " ").replace(";", " ").split()
+
+    assert set(GENERATIONS) <= set(words)
+
+
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("v1", "did you mean kubeflow.org/v1?"),
+        ("v1beta1", "two groups have a v1beta1; write mlkube.io/v1beta1 or kubeflow.org/v1beta1"),
         ("kubeflow.org/v1alpa1", "did you mean kubeflow.org/v1alpha1?"),
         ("batch/v1", "write one of mlkube.io/v1beta1, "),
     ],

@@ -38,8 +38,10 @@ def command(*, file: str | None, option: str | None, target: str, form: str) -> 
     Other objects of FILE stay as they are. Comments are lost. No cluster is asked.
 
     \b
-    GROUP/VERSION: mlkube.io/v1beta1, kubeflow.org/v1alpha1, v1alpha2, v1beta1, v1beta2, v1;
-                   of the last one also v1-flat (policies in spec) and v1-dragon
+    GROUP/VERSION: mlkube.io/v1beta1, kubeflow.org/v1alpha1, kubeflow.org/v1alpha2,
+                   kubeflow.org/v1beta1, kubeflow.org/v1beta2, kubeflow.org/v1-flat
+                   (v1 with policies in spec), kubeflow.org/v1-dragon, kubeflow.org/v1;
+                   all but v1beta1, which two groups have, may go without the group
     Exit codes:    0 done, 2 problems
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     name = one_file(file, option)
