@@ -151,6 +151,7 @@ def _pod(scene: Scene, board: TensorBoard) -> JsonObject:
         "env": [{"name": ADDRESS, "value": address}],
         "ports": [{"name": PORT_NAME, "containerPort": PORT}],
         "volumeMounts": list(board.mounts),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         **_as_its_container(scene),
     }
     return {

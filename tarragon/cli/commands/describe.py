@@ -15,6 +15,7 @@ from tarragon.cli.follow.progress import INTERRUPTED, Progress, newest, read
 from tarragon.cli.jobs import Known, find, pods_of, sighting
 from tarragon.cli.kept import pods_of_job
 from tarragon.cli.places import addresses, folders, tensorboard
+from tarragon.cli.report.board import troubles
 from tarragon.cli.rows import reason, replicas
 from tarragon.cli.settings import Command, Settings
 from tarragon.cli.style import STATES, Paint, painter
@@ -56,7 +57,7 @@ async def _describe(settings: Settings, name: str) -> None:
         _titled("Made of", _provenance(job)),
         _titled("Conditions", _conditions(job, now)),
         _titled("Replicas", _members(where, job, progress)),
-        _titled("TensorBoard", [*filter(None, [tensorboard(where.nodes, job)])]),
+        _titled("TensorBoard", _board(where, job, listing.items)),
         _titled("Folders", [f"{what:<22} {path}" for what, path in folders(where.nodes, job, pods)]),
         _titled("Events", _told(events, now)),
     )
@@ -98,6 +99,13 @@ def _conditions(job: Known, now: dt.datetime) -> Sequence[str]:
         for known in job.status.conditions
     ]
     return table(("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows) if rows else ()
+
+
+def _board(where: Target, job: Known, pods: Sequence[Pod]) -> Sequence[str]:
+    """An address is no promise: whether it answers stands beside it."""
+    address = tensorboard(where.nodes, job)
+    told = [] if job.state == INTERRUPTED else troubles(job, pods)
+    return [*filter(None, [address]), *told]
 
 
 def _provenance(job: Known) -> Sequence[str]:
