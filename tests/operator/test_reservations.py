@@ -11,6 +11,7 @@ from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.plan.placement import by_affinity
+from tarragon.plan.step import Settings
 from tests.operator.stage import TFJOBS, Json, Stage, group
 from tests.operator.test_admission import Scheduler, a_scheduler
 
@@ -180,6 +181,17 @@ async def test_a_job_does_not_grow_while_an_edit_of_it_makes_no_sense(stage: Sta
     async with a_scheduler(stage) as scheduler:
         await slipped(stage, scheduler, **{"min-instances": 1, "max-instances": 4})
         await edit(stage, scheduler, {"replicas": 4, **NO_CONTAINERS})
+        await scheduler.admitter.round()
+        assert scheduler.network.patched == []
+
+
+async def test_a_job_that_is_to_be_left_to_others_is_not_while_an_edit_of_it_makes_no_sense(stage: Stage) -> None:
+    await stage.node("n", cpu="8")
+    async with a_scheduler(stage) as scheduler:
+        await slipped(stage, scheduler, **{"min-instances": 1, "max-instances": 4})
+        await record(scheduler, "a", {"accepted": {"replicas": {"Worker": {"wish": 4}}}})
+        await edit(stage, scheduler, NO_CONTAINERS)
+        scheduler.seen.settings = Settings(namespaces=("default",))
         await scheduler.admitter.round()
         assert scheduler.network.patched == []
 
