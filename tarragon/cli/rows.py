@@ -14,7 +14,7 @@ from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
 from tarragon.job.status import NOWHERE
-from tarragon.plan.others import is_to_be_asked_for
+from tarragon.plan.others import BATCH_JOBS, is_for_batch_jobs, is_to_be_asked_for
 
 HEADER = ("NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON")
 WIDE = ("NAME", "STATE", "READY", "RESTARTS", "AGE", "KIND", "REPLICAS", "NODES", "REASON")
@@ -85,8 +85,8 @@ def reason(job: Known) -> str:
     """Why it does not go on; empty where nobody would ask."""
     if job.state in {STOPPING, INTERRUPTED}:
         return "goes on when the cluster starts" if job.state == INTERRUPTED else ""
-    if is_to_be_asked_for(job.object):
-        return BEGUN_BY_OTHERS.format(kind=job.framework.kind.lower(), key=job.key)
+    if begun := _begun_by_others(job):
+        return begun
     why = reason_of(job.status)
     if why.word and not job.status.phase.is_final:
         return f"{why.word}: {why.message}"
@@ -102,3 +102,11 @@ def reason(job: Known) -> str:
     if condition is None or job.status.phase in {Phase.SUCCEEDED, Phase.RUNNING, Phase.CREATED}:
         return ""
     return condition.message.splitlines()[0] if condition.message else condition.reason
+
+
+def _begun_by_others(job: Known) -> str:
+    if is_for_batch_jobs(job.object, job.dialect):
+        return f"left to {BATCH_JOBS.name}; {BATCH_JOBS.remedy}"
+    if is_to_be_asked_for(job.object):
+        return BEGUN_BY_OTHERS.format(kind=job.framework.kind.lower(), key=job.key)
+    return ""

@@ -99,6 +99,8 @@ class Dialect:
     """The generation's own status fields (without `tarragon`), whole: what is not in it is to be absent."""
     has_conditions: bool = True
     """Whether those fields hold conditions, counts and times. Where they can't, `status.tarragon.record` does."""
+    had_batch_jobs: bool = False
+    """Whether the operator of that time always had its pods made by batch Jobs, which go on without it."""
     refused: Callable[[JobStatus], dict[str, Json]] = classic.refused
     """The status fields of a job that can't be read, and so of one that can't be told more about."""
     written_back: Callable[[TrainingJob, JsonObject], dict[str, Json]] = _nothing

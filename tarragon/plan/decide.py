@@ -30,7 +30,7 @@ def decide(framework: Framework, observed: Observed, now: dt.datetime) -> Step:
     if observed.object.metadata.is_ending or is_left_to_others(observed.object.spec):
         return Step()  # Pods and services of a job that ends go with it: they have it as their owner.
     other = keeper(framework.kind, observed)
-    if other:
+    if other is not None:
         return Step(events=left_alone(framework.resource, observed.object, other))
     taken = observed.taken
     good = last_good(framework, observed.object, taken)

@@ -10,6 +10,7 @@ import msgspec
 from tarragon.cli.jobs import Known
 from tarragon.cli.rows import header, row
 from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.tensorflow import mlkube
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, Condition, FirstFailure, JobStatus, Obstacle, RestartRecord
@@ -61,6 +62,17 @@ def test_a_job_that_another_operator_has_begun_says_how_it_is_taken_over() -> No
     assert cell(begun, "REASON") == (
         "another operator has begun it; kubectl annotate -n default tfjob digits tarragon.dev/adopt=true "
         "gives it to Tarragon"
+    )
+
+
+def test_a_job_of_mlkube_that_batch_jobs_run_says_that_they_are_in_the_way() -> None:
+    theirs = msgspec.Raw(b'{"phase": "Running", "state": "Running"}')
+    job = replace(a_job(JobStatus(phase=Phase.CREATED)), dialect=mlkube.DIALECT)
+    begun = replace(job, object=msgspec.structs.replace(job.object, raw_status=theirs))
+
+    assert cell(begun, "REASON") == (
+        "left to its batch Jobs, which would run every replica a second time beside Tarragon's pods; let them end, or "
+        "delete the job and them, and submit it anew"
     )
 
 

@@ -115,6 +115,29 @@ async def test_jobs_whose_record_was_dropped_by_a_foreign_definition_get_it_back
     assert len(stage.made()) == 2
 
 
+async def test_a_job_whose_pods_batch_jobs_make_gets_none_of_ours_beside_them(stage: Stage) -> None:
+    await stage.node("n")
+    pod_spec = {"restartPolicy": "OnFailure", "containers": [{"name": "tensorflow", "image": "i"}]}
+    body = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": "a", "namespace": "default", **ADOPT["metadata"]},
+        "spec": {"RuntimeId": "zz9z", "replicaSpecs": [{"template": {"spec": pod_spec}}]},
+    }
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "a-master-zz9z-0", "uid": "u1", "controller": True}
+    metadata = {"name": "a-master-zz9z-0-q7k2p", "namespace": "default", "ownerReferences": [owner]}
+    await stage.world.client.create(PODS, {"metadata": metadata, "spec": {**pod_spec, "nodeName": "n"}})
+    await stage.plays("a-master-zz9z-0-q7k2p", "Running")
+    await stage.world.client.create(TFJOBS, body)
+    status = {"status": {"phase": "Running", "state": "Running"}}
+    await stage.world.client.patch(TFJOBS, Key("default", "a"), status, subresource="status")
+    stage.start_operator()
+    await stage.world.until(lambda: bool(stage.events("LeftToOtherOperator")))
+
+    assert stage.job("a")["status"] == status["status"]
+    assert set(stage.pods()) == {"a-master-zz9z-0-q7k2p"}
+
+
 async def define(stage: Stage, foreign_status: Json | None) -> None:
     """Our kind, or as another operator has it: without a place for our part of the status."""
     definition = TENSORFLOW.crd()

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tarragon.frameworks.catalog import framework_of
+from tarragon.frameworks.plugin import Framework
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.plan.others import is_to_be_asked_for
 from tarragon.plan.step import Settings, Step
@@ -123,3 +125,85 @@ def test_a_job_without_conditions_that_made_no_sense_stays_failed_when_its_recor
     world.settle()
     assert world.status.phase.is_final
     assert not world.created
+
+
+def given(asked: str, body: dict[str, Any]) -> World:
+    """To us, in one of the ways there are."""
+    if asked == "one by one":
+        body["metadata"]["annotations"] = {"tarragon.dev/adopt": "true"}
+    if asked == "by name":
+        body["spec"]["runPolicy"] = {"managedBy": "tarragon.dev/tarragon"}
+    return World(body, Settings(adopts=asked == "all"))
+
+
+def pod_of(owner: dict[str, Any], name: str = "j-master-zz9z-0-q7k2p", phase: str = "Running") -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "n1", "ownerReferences": [{**owner, "controller": True}]}
+    stamps = {"uid": f"u-{name}", "resourceVersion": "1", "creationTimestamp": "2026-11-21T10:00:00Z"}
+    spec = {"containers": [{"name": "tensorflow", "image": "i"}], "nodeName": "node-a"}
+    return {"metadata": {**metadata, **stamps}, "spec": spec, "status": {"phase": phase}}
+
+
+BATCH_JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j-master-zz9z-0", "uid": "batch-1"}
+WAYS = pytest.mark.parametrize("asked", ["all", "one by one", "by name"])
+
+
+def assert_left_to_batch_jobs(world: World) -> None:
+    step = world.decide()
+    (event,) = step.events
+    assert step == Step(events=[event])
+    assert (event.reason, event.once) == ("LeftToOtherOperator", True)
+    assert event.message == (
+        "left to its batch Jobs, which would run every replica a second time beside Tarragon's pods; let them end, or "
+        "delete the job and them, and submit it anew"
+    )
+
+
+@WAYS
+def test_a_job_of_2018_whose_pods_belong_to_batch_jobs_is_not_taken_over_while_there_are_any(asked: str) -> None:
+    world = given(asked, of_2018(phase="Running", state="Running"))
+    world.pods["j-master-zz9z-0-q7k2p"] = pod_of(BATCH_JOB)
+    assert_left_to_batch_jobs(world)
+
+    world.pods = {}
+    assert world.decide().mark is not None
+
+
+@WAYS
+def test_a_job_of_2018_is_taken_over_when_the_pods_are_its_own_or_those_of_others(asked: str) -> None:
+    world = given(asked, of_2018(phase="Running", state="Running"))
+    world.pods["k-master-zz9z-0-q7k2p"] = pod_of(BATCH_JOB, "k-master-zz9z-0-q7k2p")
+    world.pods["j-master-zz9z-0-abcde"] = pod_of(
+        {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "name": "j", "uid": "job-1"}, "j-master-zz9z-0-abcde"
+    )
+
+    assert world.decide().mark is not None
+
+
+@WAYS
+@pytest.mark.parametrize("status", [{"phase": "Running", "state": "Running"}, {"phase": "Creating"}])
+def test_a_job_of_mlkube_that_was_begun_is_left_to_its_batch_jobs(asked: str, status: dict[str, str]) -> None:
+    world = given(asked, of_2017(**status))
+    world.framework = of_mlkube()
+    assert_left_to_batch_jobs(world)
+
+
+@WAYS
+@pytest.mark.parametrize("status", [{}, {"phase": "Done", "state": "Failed"}])
+def test_a_job_of_mlkube_that_nobody_has_begun_or_that_is_over_is_ours(asked: str, status: dict[str, str]) -> None:
+    world = given(asked, of_2017(**status))
+    world.framework = of_mlkube()
+
+    assert world.decide().mark is not None
+    world.settle()
+    assert not world.pods
+
+
+def of_2017(**status: str) -> dict[str, Any]:
+    body = {**listed(RuntimeId="zz9z"), "apiVersion": "mlkube.io/v1beta1", "kind": "TfJob"}
+    return {**body, "status": status} if status else body
+
+
+def of_mlkube() -> Framework:
+    found = framework_of("mlkube.io/v1beta1", "TfJob")
+    assert found is not None
+    return found

@@ -92,6 +92,7 @@ DIALECT = Dialect(
     status=phases.write,
     refused=phases.refused,
     has_conditions=False,
+    had_batch_jobs=True,
     has_cluster_ips=True,
     written_back=listed.written_back,
     lasting=listed.lasting,
