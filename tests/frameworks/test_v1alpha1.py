@@ -13,7 +13,7 @@ from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.kube.patch import merged
 from tarragon.plan.intake import intake
-from tests.frameworks.jobs import dialect_of, job_of, problems, template, unknown, warnings
+from tests.frameworks.jobs import dialect_of, job_of, problems, taken, template, unknown, warnings
 from tests.frameworks.listed_jobs import UID, cluster, item, listed
 
 MANIFESTS = Path(__file__).parent.parent / "data" / "manifests"
@@ -500,3 +500,35 @@ def test_reading_never_raises_whatever_the_manifest_is(spec: Any) -> None:
     assert (taken.job is None) == bool(taken.problems)
     if isinstance(taken.job, TrainingJob) and taken.job.runtime_id:
         assert job_of(written_back(manifest)) == taken.job
+
+
+def test_the_first_releases_had_the_tensorboard_of_mlkube_io() -> None:
+    board = {"logDir": "/logs", "volumes": [{"name": "logs", "emptyDir": {}}]}
+    found = taken(cluster(tensorboard=board, tfImage="tensorflow/tensorflow:1.4.0"))
+
+    assert (found.problems, found.unknown) == ((), ())
+    assert found.job is not None
+    assert found.job.tensorboard is not None
+    assert (found.job.tensorboard.log_dir, found.job.tensorboard.image) == ("/logs", "tensorflow/tensorflow:1.4.0")
+    assert found.job.tensorboard.volumes == board["volumes"]
+
+
+def test_a_tensorboard_that_is_null_is_none() -> None:
+    found = taken(cluster(tensorboard=None))
+
+    assert (found.problems, found.unknown, found.warnings) == ((), (), ())
+    assert found.job is not None
+    assert found.job.tensorboard is None
+
+
+def test_what_is_wrong_with_a_tensorboard_is_told_with_its_path() -> None:
+    manifest = cluster(tensorboard={"serviceType": "Node", "folder": "/logs"})
+
+    assert problems(manifest) == [
+        "spec.tensorboard.logDir: is missing; write the folder that the summaries are in",
+        (
+            "spec.tensorboard.serviceType: must be a type of Service, not Node; "
+            "write one of ClusterIP, NodePort, LoadBalancer"
+        ),
+    ]
+    assert [line.partition(":")[0] for line in unknown(manifest)] == ["spec.tensorboard.folder"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tarragon.frameworks.plugin import Manifest, Reading
-from tarragon.frameworks.tensorflow import default_server
+from tarragon.frameworks.tensorflow import board, default_server
 from tarragon.frameworks.tensorflow.fields import FLAT_POLICIES, KIND, LIST_SPELLINGS, Policy, Spec
 from tarragon.frameworks.tensorflow.listed_groups import filled_in, read_groups, the_list
 from tarragon.frameworks.tensorflow.runtime import runtime_id
@@ -96,6 +96,7 @@ def _job(root: Reader, spec: Reader, generation: Generation) -> TrainingJob:
         runtime_id=own_id,
         chief_policy=RestartPolicy.EXIT_CODE,
         decider=_decider(spec, groups, generation),
+        tensorboard=board.tensorboard(spec.field(board.FIELD), image),
         labels=quiet.field("labels").texts(),
         annotations=annotations,
     )
@@ -209,7 +210,7 @@ def _note_too_many(written: Reader, who: str, count: int) -> None:
 
 
 def _fields(spec: Reader, generation: Generation) -> None:
-    own = {*LIST_SPELLINGS, IMAGE, Spec.RUN_POLICY, *FLAT_POLICIES, *generation.fields}
+    own = {*LIST_SPELLINGS, IMAGE, board.FIELD, Spec.RUN_POLICY, *FLAT_POLICIES, *generation.fields}
     misplaced = frozenset(Policy) - FLAT_POLICIES
     for name, value in spec.fields():
         if name in LATER:

@@ -53,7 +53,7 @@ class Generation:
         return f"tarragon.dev/{version if group == GROUP else group.partition('.')[0]}-extra"
 
 
-_LIST_FIELDS = frozenset({"RuntimeId", "tfImage"})
+_LIST_FIELDS = frozenset({"RuntimeId", "tfImage", "tensorboard"})
 _LATE = frozenset({Spec.SUCCESS_POLICY, Spec.DYNAMIC_WORKER})
 _EARLY = frozenset({Policy.CLEAN_POD_POLICY, Policy.TTL})
 
@@ -65,7 +65,7 @@ _ALL = (
         shape=Shape.LIST,
         clean_pods=CleanPodPolicy.NONE,
         policies=frozenset(Policy),
-        fields=_LIST_FIELDS | {"tensorboard"},
+        fields=_LIST_FIELDS,
     ),
     Generation(
         name=f"{GROUP}/v1alpha1",
