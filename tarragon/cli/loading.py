@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from tarragon.base.errors import Problem, TarragonError
+from tarragon.cli.dumps import companion_anew, job_anew
 from tarragon.cli.files import Unreadable, named, read
 from tarragon.cli.local import ENVIRONMENTS, VOLUMES, WORKDIR, commands_missing, image_map, tensorflow_missing
 from tarragon.cli.onlyhere import only_here, this_machine
@@ -76,6 +77,7 @@ def load(where: Target, settings: Settings, name: str, changes: Changes) -> Load
     problems = [*taken.problems, *taken.unknown, *_namespaces(documents, settings)]
     if problems:
         raise refused(name, [document.placed(problem) for problem in problems])
+    job = job_anew(framework, job, taken.dialect)
     fitted = (
         _for_this_machine(framework, job, changes) if where.is_local else _for_a_cluster(where, document, job, changes)
     )
@@ -201,7 +203,7 @@ def _metadata(body: JsonObject) -> JsonObject:
 
 
 def _companion(document: Document, namespace: str) -> tuple[Resource[CustomObject], JsonObject]:
-    return _COMPANIONS[str(document.manifest["kind"])], _in_namespace(document.manifest, namespace)
+    return _COMPANIONS[str(document.manifest["kind"])], _in_namespace(companion_anew(document.manifest), namespace)
 
 
 def _in_namespace(body: JsonObject, namespace: str) -> JsonObject:
