@@ -188,6 +188,17 @@ def test_describe_still_knows_the_replicas_that_were_cleaned_up_with_their_job(s
     assert re.search(r"Started +pod/digits-ps-0", told)
 
 
+def test_describe_says_what_goes_on_after_the_end_and_how_it_is_ended(shell: Shell) -> None:
+    training = json.loads(job("digits", PS=group(python(WAITS)), Worker=group(python("print(1)"))))
+    training["spec"]["runPolicy"] = {"cleanPodPolicy": "None"}
+    shell("run", shell.file("job.yaml", json.dumps(training)))
+
+    told = shell("describe", "digits").out
+
+    assert "  still running: ps-0; cleanPodPolicy is None: memory is held until the job is deleted:" in told
+    assert re.search(r"^    \S.* delete digits$", told, re.MULTILINE)
+
+
 def test_logs_choose_replicas_lines_and_times(shell: Shell) -> None:
     says = "import os; print('one'); print('two ' + os.environ['HOSTNAME'])"
     training = job("digits", PS=group(python(says)), Worker=group(python(says), replicas=2))

@@ -11,7 +11,8 @@ import click
 from tarragon.base.clock import SystemClock
 from tarragon.cli.arguments import complete_job
 from tarragon.cli.events import in_order, of_job, when
-from tarragon.cli.follow.progress import INTERRUPTED, Progress, newest, read
+from tarragon.cli.follow.progress import INTERRUPTED, Progress, newest, order, read
+from tarragon.cli.hints import spelled
 from tarragon.cli.jobs import Known, find, pods_of, sighting
 from tarragon.cli.kept import pods_of_job
 from tarragon.cli.places import addresses, folders, tensorboard
@@ -20,9 +21,9 @@ from tarragon.cli.rows import reason, replicas
 from tarragon.cli.settings import Command, Settings
 from tarragon.cli.style import STATES, Paint, painter
 from tarragon.cli.target import Looker, Target, target
-from tarragon.cli.words import age, elapsed, table
+from tarragon.cli.words import age, elapsed, listed, table
 from tarragon.cluster.port import Selection
-from tarragon.job.model import Replica
+from tarragon.job.model import CleanPodPolicy, Replica
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import EVENTS, PODS, Pod
 from tarragon.kube.meta import Json, JsonObject
@@ -57,6 +58,7 @@ async def _describe(settings: Settings, name: str) -> None:
         _titled("Made of", _provenance(job)),
         _titled("Conditions", _conditions(job, now)),
         _titled("Replicas", _members(where, job, progress)),
+        [] if job.is_stored else _still_running(where, job, pods),
         _titled("TensorBoard", _board(where, job, listing.items)),
         _titled("Folders", [f"{what:<22} {path}" for what, path in folders(where.nodes, job, pods)]),
         _titled("Events", _told(events, now)),
@@ -129,6 +131,18 @@ def _members(where: Target, job: Known, progress: Progress) -> Sequence[str]:
         here = [local or "-"] if where.is_local else []
         rows.append((member.name, member.state, code, str(member.restarts), member.node or "-", address, *here))
     return table(header, rows) if rows else ()
+
+
+def _still_running(where: Target, job: Known, pods: Mapping[Replica, Pod]) -> Iterator[str]:
+    """What nobody would think of when the job has ended. Other clean-up policies end it in a moment."""
+    policy = None if job.job is None else job.job.run_policy.clean_pods
+    if not job.status.phase.is_final or policy is not CleanPodPolicy.NONE:
+        return
+    going = [replica for replica in sorted(pods, key=order) if not pods[replica].is_finished]
+    names = [str(replica) for replica in going if not pods[replica].metadata.is_ending]
+    if names:
+        yield f"  still running: {listed(names)}; cleanPodPolicy is None: memory is held until the job is deleted:"
+        yield f"    {spelled(where.prompt, job.key, 'delete')}"
 
 
 async def _events(looker: Looker, where: Target, job: Known, pods: Mapping[Replica, Pod]) -> Sequence[JsonObject]:
