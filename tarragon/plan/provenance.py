@@ -16,9 +16,15 @@ from tarragon.plan.scene import Scene
 
 
 def digest(spec: Json) -> str:
-    """Of the spec's canonical JSON: sorted keys, no spaces, UTF-8. `jq -cjS .spec | sha256sum` has the same."""
-    text = json.dumps(_plain(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    """Of the spec's canonical JSON: sorted keys, no spaces, UTF-8. `jq -cjS .spec | sha256sum` has the same.
+
+    Empty for one that is nested deeper than Python follows: no reason to stop its job.
+    """
+    try:
+        text = json.dumps(_plain(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except RecursionError:
+        return ""
+    return f"sha256:{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()}"
 
 
 def marks(spec: JsonObject, written: JsonObject) -> dict[str, str]:

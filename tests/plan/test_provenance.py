@@ -145,3 +145,11 @@ def test_anybody_can_compute_it_anew_with_jq(spec: dict[str, Any]) -> None:
     written = subprocess.run([jq, "-cjS", "."], input=stored.encode(), capture_output=True, check=True).stdout
 
     assert digest(spec) == f"sha256:{hashlib.sha256(written).hexdigest()}"
+
+
+def test_a_spec_that_is_nested_without_end_has_no_digest_and_its_job_goes_on() -> None:
+    deep: Any = "end"
+    for _ in range(5000):
+        deep = {"a": deep}
+
+    assert digest({"odd": deep}) == ""
