@@ -113,7 +113,12 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "status.tarragon.replicas": "Worker pods, for the scale subresource.",
         "selector": "Selects the worker pods, for the scale subresource.",
         "restarts": "Of all replicas.",
-        "total": "How often replicas have been started again.",
+        "total": (
+            "How often replicas have been started again because they had ended: by a new pod, or by the kubelet in "
+            "the same one; an eviction by a kubelet counts here, and not for backoffLimit. Not counted: pods that were "
+            "deleted before they had ended, by whoever (a person, a drained node, the operator), and in a gang that "
+            "restarts as one all but the first replica to fall."
+        ),
     }
 )
 OF_STATUS: Mapping[str, str] = MappingProxyType(
