@@ -9,6 +9,7 @@ from tarragon.base.errors import Problem
 from tarragon.job.model import TensorBoard, TrainingJob
 from tarragon.kube.meta import JsonObject
 from tarragon.kube.podtemplate import main_container
+from tarragon.kube.reader import joined
 
 FOLDER = "tarragon.dev/tensorboard"
 """What --logdir is: a folder as the container that trains sees it, or anything else that TensorBoard reads."""
@@ -33,15 +34,17 @@ def with_tensorboard(job: TrainingJob, main: str) -> TrainingJob:
 def tensorboard_is_understood(job: TrainingJob) -> Iterator[Problem]:
     """An annotation with a slip in it would be as good as none."""
     if job.annotations.get(FOLDER) == "":
-        yield Problem(f"metadata.annotations.{FOLDER}", "is empty", "write the folder that the summaries are in")
+        yield Problem(joined("metadata.annotations", FOLDER), "is empty", "write the folder that the summaries are in")
     ends = job.annotations.get(ENDS_WITH_JOB, "true")
     if ends not in _TRUTHS:
         yield Problem(
-            f"metadata.annotations.{ENDS_WITH_JOB}", f"has no meaning as {ends!r}", 'write "true", or remove it'
+            joined("metadata.annotations", ENDS_WITH_JOB), f"has no meaning as {ends!r}", 'write "true", or remove it'
         )
     for name in (IMAGE, ENDS_WITH_JOB):
         if name in job.annotations and job.tensorboard is None and FOLDER not in job.annotations:
-            yield Problem(f"metadata.annotations.{name}", f"has no effect without {FOLDER}", "add that, or remove this")
+            yield Problem(
+                joined("metadata.annotations", name), f"has no effect without {FOLDER}", "add that, or remove this"
+            )
 
 
 def _annotated(job: TrainingJob, main: str) -> TensorBoard | None:
