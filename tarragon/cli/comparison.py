@@ -72,6 +72,7 @@ def _notes(label: str, found: Difference) -> Iterator[str]:
         yield f"{label} is a job of {found.live_generation} there, and of {found.generation} here"
     for problem in found.untold:
         yield f"differs: {problem}"
+    yield from (f"there: {doubt}" for doubt in found.doubts)
 
 
 async def companion(looker: Looker, resource: Resource[CustomObject], body: JsonObject) -> Compared:

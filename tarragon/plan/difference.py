@@ -16,7 +16,7 @@ from tarragon.plan.intake import intake
 class Difference:
     """Both sides as manifests of the new one's generation, but for the version that each says it is of.
 
-    `untold` is what the live job has and the new one's generation can't say.
+    `untold` is what the live job has and the new one's generation can't say; `doubts` what it is warned of there alone.
     """
 
     before: Manifest
@@ -24,6 +24,7 @@ class Difference:
     live_generation: str
     generation: str
     untold: Sequence[Problem] = ()
+    doubts: Sequence[Problem] = ()
 
     @property
     def is_none(self) -> bool:
@@ -47,4 +48,5 @@ def difference(framework: Framework, live: Manifest, new: Manifest) -> Differenc
         live_generation=there.dialect.name,
         generation=wanted.dialect.name,
         untold=untold,
+        doubts=[doubt for doubt in there.warnings if doubt not in wanted.warnings],
     )

@@ -63,6 +63,17 @@ def test_an_edit_is_shown_with_its_lines_and_nothing_that_was_filled_in(shell: S
     assert shell("get", "old", "-o", "json").out.count('"replicas": 2') >= 1
 
 
+def test_what_kubectl_scale_has_written_beside_a_list_is_shown_with_what_it_means(shell: Shell) -> None:
+    beside = "spec:\n  tfReplicaSpecs: {Worker: {replicas: 1}}\n"
+    shell("run", shell.file("scaled.yaml", OLD.replace("spec:\n", beside, 1)))
+
+    ended = shell("diff", shell.file("job.yaml", OLD))
+
+    assert ended.code == 1
+    assert "-  tfReplicaSpecs:" in ended.out
+    assert "there: spec.tfReplicaSpecs.Worker.replicas: is 1, written by `kubectl scale`, and counts" in ended.err
+
+
 def test_a_default_that_is_written_out_is_no_difference(shell: Shell) -> None:
     shell("run", shell.file("job.yaml", worker("digits", "print(1)")))
     stated = worker("digits", "print(1)").replace('"spec": {"tf', '"spec": {"runPolicy": {"suspend": false}, "tf', 1)
