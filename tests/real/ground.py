@@ -28,7 +28,7 @@ from tools.controlplane import ControlPlane
 
 Json = dict[str, Any]
 TFJOBS = TENSORFLOW.resource
-PATIENCE = 60.0
+PATIENCE = 100.0
 HOST = "kubernetes.io/hostname"
 
 
