@@ -1,4 +1,4 @@
-"""What an exit code means for a restart: the tables of the API generations (semantics.md, section 2.9)."""
+"""What an exit code means for a restart: the tables of the generations of the API, as their operators had them."""
 
 from __future__ import annotations
 
