@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tarragon.cluster.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from tarragon.cluster.port import Cluster, DeleteOptions, LogOptions, Selection
-from tarragon.kube.core import CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, PODS, SERVICES
+from tarragon.kube.core import CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, PODS, SERVICES, Pod
 from tarragon.kube.meta import Key, Resource
 from tests.contract.conftest import Gadgets
 from tests.contract.objects import WHOLE_CONFIG_MAPS, Json, config_map, gadget, pod, watching
@@ -248,6 +250,24 @@ async def _log(cluster: Cluster, key: Key, options: LogOptions | None = None) ->
     return b"".join([chunk async for chunk in cluster.pod_log(key, options or LogOptions())])
 
 
+async def _created_once_known(cluster: Cluster, body: Json) -> Pod:
+    """A real server's admission hears of a class by a watch of its own, some time after the class was stored."""
+    refused: list[Forbidden] = []
+
+    async def made() -> Pod | None:
+        try:
+            return await cluster.create(PODS, body)
+        except Forbidden as error:
+            refused[:] = [error]
+            return None
+
+    async with asyncio.timeout(30):
+        while (pod := await made()) is None:
+            assert "no PriorityClass" in str(refused[0])
+            await asyncio.sleep(0.01)  # noqa: TID251 - a server's admission tells nobody what it has heard of
+    return pod
+
+
 @pytest.mark.parametrize("cluster", ["real"], indirect=True)
 @pytest.mark.real
 async def test_what_a_quota_does_not_allow_is_forbidden_and_says_which(cluster: Cluster, namespace: str) -> None:
@@ -274,7 +294,7 @@ async def test_a_pod_has_the_priority_of_its_class_and_no_class_that_is_not_ther
     )  # fmt: skip
     await cluster.create(classes, {"metadata": {"name": namespace}, "value": 1000})
 
-    made = await cluster.create(PODS, pod(namespace, "a", schedulerName="nobody", priorityClassName=namespace))
+    made = await _created_once_known(cluster, pod(namespace, "a", schedulerName="nobody", priorityClassName=namespace))
     plain = await cluster.create(PODS, pod(namespace, "b", schedulerName="nobody"))
     with pytest.raises(Forbidden, match="no PriorityClass with name none-such was found"):
         await cluster.create(PODS, pod(namespace, "c", schedulerName="nobody", priorityClassName="none-such"))
