@@ -17,11 +17,13 @@ from tarragon.cluster.errors import ApiError
 from tarragon.localcluster import discovery, refusals
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.builtin_kinds import built_in_kinds
+from tarragon.localcluster.computed import ComputedKinds
+from tarragon.localcluster.identity import OWNER, User
 from tarragon.localcluster.openapi import NO_SCHEMAS, V2_CONTENT_TYPE, Document, OpenApi
 from tarragon.localcluster.web import answers
 from tarragon.localcluster.web.accept import Form, chosen
 from tarragon.localcluster.web.connection import Server
-from tarragon.localcluster.web.paths import resource_path, segments
+from tarragon.localcluster.web.paths import ResourcePath, resource_path, segments
 from tarragon.localcluster.web.resources import Resources
 from tarragon.localcluster.web.streams import Streams
 
@@ -43,20 +45,21 @@ class Front:
     tls: ssl.SSLContext | None = None
 
 
+NOTHING_COMPUTED = ComputedKinds()
 _BUILT_IN_GROUPS = frozenset(kind.group for kind in built_in_kinds())
 
 
 class ApiServer:
     """Serves an Api from `start` to `stop`. It neither opens nor closes the Api."""
 
-    def __init__(self, api: Api, clock: Clock, front: Front) -> None:
+    def __init__(self, api: Api, clock: Clock, front: Front, computed: ComputedKinds = NOTHING_COMPUTED) -> None:
         self._api = api
         self._clock = clock
         self._front = front
         self._expected = f"Bearer {front.token}".encode()
         self._openapi = OpenApi(api.registry)
         self._streams = Streams(clock)
-        self._resources = Resources(api, clock, self._streams)
+        self._resources = Resources(api, clock, self._streams, computed)
         self._started = clock.now()
         self._heard = clock.monotonic()
         self._runner: web.ServerRunner | None = None
@@ -113,34 +116,33 @@ class ApiServer:
         try:
             if parts and parts[0] in _HEALTH:
                 return answers.text("ok")
-            self._authenticate(request)
+            user = self._authenticate(request)
             if len(parts) > 3 and parts[0] == "apis":  # noqa: PLR2004 - /apis/GROUP/VERSION/…
-                return await self._resource(request, parts[1], parts[2], parts[3:])
+                return await self._resource(request, user, resource_path(parts[1], parts[2], parts[3:]))
             if len(parts) > 2 and parts[0] == "api":  # noqa: PLR2004 - /api/v1/…
-                return await self._resource(request, "", parts[1], parts[2:])
+                return await self._resource(request, user, resource_path("", parts[1], parts[2:]))
             if request.method != "GET":
                 raise refusals.method_not_allowed()
             return self._about_the_server(request, parts)
         except ApiError as error:
             return answers.refusal(error)
 
-    def _authenticate(self, request: web.BaseRequest) -> None:
+    def _authenticate(self, request: web.BaseRequest) -> User:
         """In constant time: an answer must not tell how much of a guess was right."""
         given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
         if not hmac.compare_digest(given, self._expected):
             raise refusals.failure(401, "Unauthorized", "Unauthorized")
         self._heard = self._clock.monotonic()
+        return OWNER
 
-    async def _resource(
-        self, request: web.BaseRequest, group: str, version: str, parts: Sequence[str]
-    ) -> web.StreamResponse:
-        path = resource_path(group, version, parts)
+    async def _resource(self, request: web.BaseRequest, user: User, path: ResourcePath | None) -> web.StreamResponse:
         if path is None:
             raise refusals.no_such_resource()
-        if self._api.registry.find(path.group, path.version, path.plural) is None and group not in _BUILT_IN_GROUPS:
+        is_served = self._api.registry.find(path.group, path.version, path.plural) is not None
+        if not is_served and path.group not in _BUILT_IN_GROUPS:
             # Nothing answers for a group that no definition has added: no Status either, and kubectl finds own words.
             return answers.text("404 page not found\n", status=404)
-        return await self._resources.answer(request, path)
+        return await self._resources.answer(request, user, path)
 
     def _about_the_server(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
         match parts:

@@ -39,7 +39,8 @@ class Served:
     """One kind in one of the versions it is served in.
 
     `subresources` are plain names (`status`, `scale`, `log`). `openapi` is the schema as its CRD wrote it, None for
-    built-in kinds, and `schema` the same compiled. Equal only to itself: a CRD that changes makes new ones.
+    built-in kinds, and `schema` the same compiled. Of a kind that is not `is_stored`, `computed` answers.
+    Equal only to itself: a CRD that changes makes new ones.
     """
 
     group: str
@@ -59,6 +60,7 @@ class Served:
     openapi: Mapping[str, Any] | None = None
     schema: Schema | None = None
     is_custom: bool = False
+    is_stored: bool = True
 
     @property
     def api_version(self) -> str:

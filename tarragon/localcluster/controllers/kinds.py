@@ -32,7 +32,7 @@ def listable(kinds: Iterable[Served]) -> list[Resource[AnyObject]]:
     """The built-in kinds that have objects, each once."""
     found: dict[tuple[str, str], Resource[AnyObject]] = {}
     for kind in kinds:
-        if not kind.is_custom and {"list", "watch", "delete"} <= set(kind.verbs):
+        if kind.is_stored and not kind.is_custom and {"list", "watch", "delete"} <= set(kind.verbs):
             resource = Resource(
                 group=kind.group,
                 version=kind.version,

@@ -14,12 +14,14 @@ from tarragon.kube.codec import decode, encode
 from tarragon.localcluster import refusals
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.columns import SCALE_COLUMNS, columns_of
+from tarragon.localcluster.computed import ComputedKinds, listing
+from tarragon.localcluster.identity import User
 from tarragon.localcluster.registry import Served
 from tarragon.localcluster.requests import Event, Json, Target, Written
 from tarragon.localcluster.tables import Column, Shape, metadata_only, table
 from tarragon.localcluster.web import bodies, query, streams
 from tarragon.localcluster.web.accept import JSON, PLAIN, Form, chosen
-from tarragon.localcluster.web.answers import json_bytes, list_bytes, list_metadata, with_warnings
+from tarragon.localcluster.web.answers import json_bytes, json_value, list_bytes, list_metadata, with_warnings
 from tarragon.localcluster.web.paths import ResourcePath
 
 _VERSIONS = ("v1", "v1beta1")
@@ -38,6 +40,7 @@ class Asked:
     """One request, as far as it is understood."""
 
     request: web.BaseRequest
+    user: User
     target: Target
     query: Query
 
@@ -67,15 +70,18 @@ _INCLUDES: Sequence[Literal["None", "Metadata", "Object"]] = ("None", "Metadata"
 class Resources:
     """Answers every request below a group-version."""
 
-    def __init__(self, api: Api, clock: Clock, open_streams: streams.Streams) -> None:
+    def __init__(self, api: Api, clock: Clock, open_streams: streams.Streams, computed: ComputedKinds) -> None:
         self._api = api
+        self._computed = computed
         self._clock = clock
         self._streams = open_streams
 
-    async def answer(self, request: web.BaseRequest, path: ResourcePath) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest, user: User, path: ResourcePath) -> web.StreamResponse:
         target = self._api.target((path.group, path.version, path.plural), path.namespace, path.name, path.subresource)
-        asked = Asked(request, target, request.query)
+        asked = Asked(request, user, target, request.query)
         _refuse_scope(target, request.method)
+        if not target.served.is_stored:
+            return await self._compute(asked)
         match request.method:
             case "GET":
                 return await self._read(asked)
@@ -87,6 +93,23 @@ class Resources:
                 return await self._patch(asked)
             case "DELETE":
                 return await (self._delete(asked) if target.name else self._delete_collection(asked))
+            case _:
+                raise refusals.method_not_allowed()
+
+    async def _compute(self, asked: Asked) -> web.StreamResponse:
+        """Of kinds that are not stored."""
+        target, answering = asked.target, self._computed.of(asked.target)
+        match asked.request.method:
+            case "POST" if not target.name:
+                _refuse_verb(target.served, "create")
+                body = await self._body(asked, target.served.kind)
+                return json_bytes(encode(await answering.create(target, body, asked.user)), 201)
+            case "GET" if target.name:
+                _refuse_verb(target.served, "get")
+                return json_bytes(self._in_form(asked, encode(answering.get(target))))
+            case "GET":
+                _refuse_verb(target.served, "list")
+                return json_value(listing(target, answering.list(target, query.list_options(asked.query))))
             case _:
                 raise refusals.method_not_allowed()
 
