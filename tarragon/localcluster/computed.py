@@ -25,11 +25,11 @@ class Computed:
         """POST: the answer is 201 with the object. `body` is the caller's to change."""
         raise refusals.method_not_allowed()
 
-    def get(self, target: Target) -> Json:  # noqa: ARG002 - as above
+    async def get(self, target: Target) -> Json:  # noqa: ARG002 - as above
         """Raises NotFound."""
         raise refusals.method_not_allowed()
 
-    def list(self, target: Target, options: ListOptions) -> Sequence[Json]:  # noqa: ARG002 - as above
+    async def list(self, target: Target, options: ListOptions) -> Sequence[Json]:  # noqa: ARG002 - as above
         """All objects that `options` select, in the target's namespace."""
         raise refusals.method_not_allowed()
 

@@ -106,10 +106,11 @@ class Resources:
                 return json_bytes(encode(await answering.create(target, body, asked.user)), 201)
             case "GET" if target.name:
                 _refuse_verb(target.served, "get")
-                return json_bytes(self._in_form(asked, encode(answering.get(target))))
+                return json_bytes(self._in_form(asked, encode(await answering.get(target))))
             case "GET":
                 _refuse_verb(target.served, "list")
-                return json_value(listing(target, answering.list(target, query.list_options(asked.query))))
+                items = await answering.list(target, query.list_options(asked.query))
+                return json_value(listing(target, items))
             case _:
                 raise refusals.method_not_allowed()
 
