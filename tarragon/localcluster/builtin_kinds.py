@@ -2,8 +2,6 @@
 
 `resourcequotas` and `limitranges` are stored only: nothing counts or fills in by them. The same holds for RBAC, as
 whoever has the token may do everything, for `storageclasses`, and for volumes beyond their claim's phase.
-Left out are the workloads (deployments, jobs and their kin): without their controllers they would be accepted and
-never run.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tarragon.localcluster.served import ALL_VERBS, Served
+from tarragon.localcluster.workload_kinds import core_workloads, group_workloads
 
 _NOT_IN_BULK = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
@@ -19,7 +18,9 @@ def built_in_kinds() -> Sequence[Served]:
     """In the order of discovery."""
     return (
         *_core(),
+        *core_workloads(),
         *_of_group("apiextensions.k8s.io", _definitions()),
+        *group_workloads(),
         *_of_group("coordination.k8s.io", (_kind("leases", "Lease"),)),
         *_of_group("policy", (_kind("poddisruptionbudgets", "PodDisruptionBudget", short="pdb", sub="status"),)),
         *_of_group("rbac.authorization.k8s.io", _rbac()),

@@ -1,0 +1,48 @@
+"""The kinds whose controllers make pods: what `kubectl create deployment`, `scale` and `rollout` are about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tarragon.localcluster.served import ALL_VERBS, ScalePaths, Served
+
+SCALE = ScalePaths(
+    spec_replicas=("spec", "replicas"), status_replicas=("status", "replicas"), label_selector=("spec", "selector")
+)
+"""The selector is an object here; a custom kind has the text of one."""
+
+
+def core_workloads() -> Sequence[Served]:
+    return (_kind("", "replicationcontrollers", "ReplicationController", short="rc", sub="scale status"),)
+
+
+def group_workloads() -> Sequence[Served]:
+    """In the order of discovery."""
+    return (
+        _kind("apps", "controllerrevisions", "ControllerRevision", categories=()),
+        _kind("apps", "daemonsets", "DaemonSet", short="ds", sub="status"),
+        _kind("apps", "deployments", "Deployment", short="deploy", sub="scale status"),
+        _kind("apps", "replicasets", "ReplicaSet", short="rs", sub="scale status"),
+        _kind("apps", "statefulsets", "StatefulSet", short="sts", sub="scale status"),
+        _kind("batch", "cronjobs", "CronJob", short="cj", sub="status"),
+        _kind("batch", "jobs", "Job", sub="status"),
+    )
+
+
+def _kind(
+    group: str, plural: str, kind: str, *, short: str = "", sub: str = "", categories: tuple[str, ...] = ("all",)
+) -> Served:
+    return Served(
+        group=group,
+        version="v1",
+        storage_version="v1",
+        plural=plural,
+        kind=kind,
+        singular=kind.lower(),
+        list_kind=f"{kind}List",
+        short_names=tuple(short.split()),
+        categories=categories,
+        verbs=ALL_VERBS,
+        subresources=tuple(sub.split()),
+        scale=SCALE if "scale" in sub else None,
+    )
