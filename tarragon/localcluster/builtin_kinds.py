@@ -7,6 +7,7 @@ whoever has the token may do everything, for `storageclasses`, and for volumes b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tarragon.localcluster.served import ALL_VERBS, Served
 from tarragon.localcluster.workload_kinds import core_workloads, group_workloads
@@ -22,6 +23,7 @@ def built_in_kinds() -> Sequence[Served]:
         *_of_group("apiextensions.k8s.io", _definitions()),
         *group_workloads(),
         *_of_group("coordination.k8s.io", (_kind("leases", "Lease"),)),
+        *_metrics(),
         *_of_group("policy", (_kind("poddisruptionbudgets", "PodDisruptionBudget", short="pdb", sub="status"),)),
         *_of_group("rbac.authorization.k8s.io", _rbac()),
         *_of_group("scheduling.k8s.io", (_kind("priorityclasses", "PriorityClass", short="pc", namespaced=False),)),
@@ -44,6 +46,18 @@ def _core() -> tuple[Served, ...]:
         _kind("secrets", "Secret"),
         _kind("serviceaccounts", "ServiceAccount", short="sa"),
         _kind("services", "Service", short="svc", sub="status", categories=("all",)),
+    )
+
+
+def _metrics() -> tuple[Served, ...]:
+    """As metrics-server has them."""
+    kinds = (
+        _kind("nodes", "NodeMetrics", namespaced=False, verbs=("get", "list")),
+        _kind("pods", "PodMetrics", verbs=("get", "list")),
+    )
+    return tuple(
+        replace(kind, group="metrics.k8s.io", version="v1beta1", storage_version="v1beta1", is_stored=False)
+        for kind in kinds
     )
 
 

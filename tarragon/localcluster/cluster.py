@@ -18,11 +18,13 @@ from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cluster.port import Cluster, Selection
 from tarragon.kube.meta import Key
+from tarragon.localcluster import metrics
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.apiserver import ApiServer, Front
 from tarragon.localcluster.binding import Binder
 from tarragon.localcluster.certificates import certificates
 from tarragon.localcluster.client import InProcess
+from tarragon.localcluster.computed import ComputedKinds
 from tarragon.localcluster.controllers.claims import ClaimController
 from tarragon.localcluster.controllers.endpoints import EndpointsController
 from tarragon.localcluster.controllers.garbage import GarbageCollector
@@ -33,6 +35,7 @@ from tarragon.localcluster.guard import guarded
 from tarragon.localcluster.home import Home, unusable, write_private
 from tarragon.localcluster.kubelet.node import NodeSettings
 from tarragon.localcluster.kubelet.ports import allotted
+from tarragon.localcluster.kubelet.sampler import Sampler
 from tarragon.localcluster.kubelet.spec import PODS_TO_RUN
 from tarragon.localcluster.kubelet.translate import Address
 from tarragon.localcluster.nodes import Nodes, Part
@@ -70,7 +73,7 @@ class Settings:
 class LocalCluster:
     """Made by `start`, ended by `stop`. Whoever calls them holds the home (`presence.occupied`)."""
 
-    def __init__(self, settings: Settings, clock: Clock, api: Api, server: ApiServer) -> None:
+    def __init__(self, settings: Settings, clock: Clock, api: Api, server: ApiServer, nodes: Nodes) -> None:
         self._settings = settings
         self._clock = clock
         self._api = api
@@ -78,22 +81,23 @@ class LocalCluster:
         self._client = InProcess(api)
         self._jitter = random.Random()
         self._kinds = listable(api.registry)
-        self._nodes = Nodes(self._client, settings.home.nodes, settings.nodes, clock)
+        self._nodes = nodes
         self._companions: list[asyncio.Task[None]] = []
         self._controllers: list[asyncio.Task[None]] = []
         self._kubelets: list[asyncio.Task[None]] = []
-        api.pod_logs = self._nodes
 
     @classmethod
     async def start(cls, settings: Settings, clock: Clock, companions: Sequence[Companion] = ()) -> LocalCluster:
         """Serving when it returns. Raises TarragonError; then nothing is left running."""
         api = await Api.open(settings.home.store, clock)
+        nodes = Nodes(InProcess(api), settings.home.nodes, settings.nodes, clock)
+        api.pod_logs = nodes
         try:
-            server = await _listen(settings, clock, api)
+            server = await _listen(settings, clock, api, _computed(api, nodes, clock))
         except BaseException:
             await api.close()
             raise
-        cluster = cls(settings, clock, api, server)
+        cluster = cls(settings, clock, api, server, nodes)
         try:
             if settings.prepare is not None:
                 await settings.prepare(cluster.client)
@@ -176,7 +180,17 @@ class LocalCluster:
         return allotted(self._settings.home.nodes).get(address)
 
 
-async def _listen(settings: Settings, clock: Clock, api: Api) -> ApiServer:
+def _computed(api: Api, nodes: Nodes, clock: Clock) -> ComputedKinds:
+    measure = Sampler(nodes.running, clock).sample
+    return ComputedKinds(
+        {
+            (metrics.GROUP, "nodes"): metrics.NodeMetrics(api, measure),
+            (metrics.GROUP, "pods"): metrics.PodMetrics(api, measure),
+        }
+    )
+
+
+async def _listen(settings: Settings, clock: Clock, api: Api, computed: ComputedKinds) -> ApiServer:
     home = settings.home
     try:
         files = certificates(home, clock.now())
@@ -186,7 +200,7 @@ async def _listen(settings: Settings, clock: Clock, api: Api) -> ApiServer:
     except OSError as error:
         raise unusable(home.folder, error) from error
     for port in [settings.port] if settings.port is not None else [_last_port(home), 0]:
-        server = ApiServer(api, clock, Front(token=token, port=port, tls=tls))
+        server = ApiServer(api, clock, Front(token=token, port=port, tls=tls), computed)
         try:
             await server.start()
         except TarragonError:

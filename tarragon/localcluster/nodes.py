@@ -48,6 +48,15 @@ class Nodes:
         """End the containers of all pods, with the grace that each of them has, while the parts run."""
         await asyncio.gather(*(kubelet.end_all() for kubelet in self._kubelets.values()))
 
+    def running(self) -> dict[str, Path]:
+        """The folder of each container's run that goes on, by `UID/CONTAINER`."""
+        return {
+            f"{uid}/{container}": folder
+            for kubelet in self._kubelets.values()
+            for uid, runs in kubelet.running().items()
+            for container, folder in runs.items()
+        }
+
     async def read(self, pod: Mapping[str, Any], options: LogOptions) -> AsyncIterator[bytes]:
         """What a container of a pod that has a node has said; for `Api.pod_logs`."""
         node = str(pod["spec"].get("nodeName") or "")

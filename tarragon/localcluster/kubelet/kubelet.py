@@ -7,7 +7,7 @@ import contextlib
 import os
 import random
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +65,10 @@ class Kubelet:
     def logs(self) -> NodeLogs:
         """What `Api.pod_logs` wants: it can read also while the kubelet does not run."""
         return NodeLogs(self._folder, self._clock)
+
+    def running(self) -> Mapping[str, Mapping[str, Path]]:
+        """The folder of each run that goes on, by the pod's UID and the container's name."""
+        return {uid: worker.running() for uid, worker in self._workers.items()}
 
     async def run(self) -> None:
         """Raises TarragonError when another kubelet runs in the node's folder, or ports cannot be claimed."""

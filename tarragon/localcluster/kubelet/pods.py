@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 from msgspec.structs import replace
@@ -110,6 +111,10 @@ class PodWorker:
 
     def wake(self) -> None:
         self._woken.set()
+
+    def running(self) -> Mapping[str, Path]:
+        """The folder of each container's run that goes on, by the container's name."""
+        return self._track.alive()
 
     async def ended(self) -> None:
         """Return when nothing of it runs any more and the API knows, or when nothing is left of it."""
