@@ -10,6 +10,7 @@ from tarragon.localcluster.cells import NONE, Object, at, joined, number, pairs,
 from tarragon.localcluster.pod_columns import POD_COLUMNS
 from tarragon.localcluster.registry import Served
 from tarragon.localcluster.tables import AGE, NAME, WIDE, Cell, Column, custom_columns, since
+from tarragon.localcluster.workload_columns import WORKLOAD_COLUMNS
 
 
 def columns_of(served: Served) -> Sequence[Column]:
@@ -151,6 +152,7 @@ _BINDING = (NAME, Column("Role", _bound_role), AGE)
 
 _BUILT_IN: Mapping[str, Sequence[Column]] = MappingProxyType(
     {
+        **WORKLOAD_COLUMNS,
         "pods": POD_COLUMNS,
         "services": (
             NAME,

@@ -1,4 +1,4 @@
-"""The subresource `scale` of custom kinds: an autoscaling/v1 Scale made from, and written into, the CRD's paths."""
+"""The subresource `scale`: an autoscaling/v1 Scale made from, and written into, the paths that the kind's row names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tarragon.localcluster.faults import invalid_value
 from tarragon.localcluster.patching import patched
 from tarragon.localcluster.requests import Json, Patch, PatchType
 from tarragon.localcluster.served import Served
+from tarragon.localcluster.workload_columns import selector_text
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _LARGEST = 2**31
@@ -27,7 +28,7 @@ def scale_of(served: Served, thing: Mapping[str, Any]) -> Json:
 
 def scale_patched(served: Served, thing: Json, patch: Patch) -> Json:
     """The Scale after a patch. One may be patched in where the object has none yet."""
-    if patch.type not in {PatchType.JSON, PatchType.MERGE}:
+    if served.is_custom and patch.type not in {PatchType.JSON, PatchType.MERGE}:
         raise refusals.unsupported_media_type([PatchType.JSON.value, PatchType.MERGE.value])
     paths = served.scale
     assert paths is not None  # noqa: S101 - as above
@@ -68,8 +69,8 @@ def _scale(served: Served, thing: Mapping[str, Any], wanted: int) -> Json:
     running = _at(thing, paths.status_replicas)
     status: Json = {"replicas": running if _is_count(running) else 0}
     selector = _at(thing, paths.label_selector) if paths.label_selector else None
-    if isinstance(selector, str) and selector:
-        status["selector"] = selector
+    if text := _selector_text(selector):
+        status["selector"] = text
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -77,6 +78,14 @@ def _scale(served: Served, thing: Mapping[str, Any], wanted: int) -> Json:
         "spec": {"replicas": wanted},
         "status": status,
     }
+
+
+def _selector_text(selector: Any) -> str:
+    """Custom kinds have the text of a selector, deployments a selector, replication controllers a map of labels."""
+    if not isinstance(selector, Mapping):
+        return selector if isinstance(selector, str) else ""
+    is_selector = "matchLabels" in selector or "matchExpressions" in selector
+    return selector_text(selector if is_selector else {"matchLabels": selector})
 
 
 def _at(thing: Any, path: tuple[str, ...]) -> Any:

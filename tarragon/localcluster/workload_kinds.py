@@ -29,7 +29,7 @@ def group_workloads() -> Sequence[Served]:
     )
 
 
-def _kind(
+def _kind(  # noqa: PLR0913 - the columns of the table
     group: str, plural: str, kind: str, *, short: str = "", sub: str = "", categories: tuple[str, ...] = ("all",)
 ) -> Served:
     return Served(

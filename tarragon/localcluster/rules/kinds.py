@@ -8,7 +8,7 @@ from typing import Any
 
 from tarragon.localcluster import definitions
 from tarragon.localcluster.faults import Fault
-from tarragon.localcluster.rules import core, names, pods
+from tarragon.localcluster.rules import core, jobs, names, pods, workloads
 from tarragon.localcluster.served import Served
 
 Json = dict[str, Any]
@@ -52,8 +52,58 @@ class Rules:
 
 _PLAIN = Rules()
 _CUSTOM = Rules(counts_generation=True, needs_version=True)
+_OF_A_REPLICA_SET = Rules(
+    prepare_create=workloads.prepare_replica_set,
+    prepare_update=workloads.default_replica_set,
+    faults=workloads.replica_set_faults,
+    update_faults=workloads.selector_update_faults,
+    counts_generation=True,
+)
 _RBAC = Rules(name_fault=names.path_segment, is_made_by_update=True)
 _BUILT_IN: Mapping[str, Rules] = {
+    "controllerrevisions.apps": Rules(faults=workloads.revision_faults, update_faults=workloads.revision_update_faults),
+    "cronjobs.batch": Rules(
+        name_fault=jobs.cron_name_fault,
+        prepare_create=jobs.prepare_cron_job,
+        prepare_update=jobs.default_cron_job,
+        faults=jobs.cron_job_faults,
+        counts_generation=True,
+    ),
+    "daemonsets.apps": Rules(
+        prepare_create=workloads.prepare_daemon_set,
+        prepare_update=workloads.default_daemon_set,
+        faults=workloads.daemon_set_faults,
+        update_faults=workloads.selector_update_faults,
+        counts_generation=True,
+    ),
+    "deployments.apps": Rules(
+        prepare_create=workloads.prepare_deployment,
+        prepare_update=workloads.default_deployment,
+        faults=workloads.deployment_faults,
+        update_faults=workloads.selector_update_faults,
+        counts_generation=True,
+    ),
+    "jobs.batch": Rules(
+        prepare_create=jobs.prepare_job,
+        prepare_update=jobs.default_job,
+        faults=jobs.job_faults,
+        update_faults=jobs.job_update_faults,
+        counts_generation=True,
+    ),
+    "replicasets.apps": _OF_A_REPLICA_SET,
+    "replicationcontrollers": Rules(
+        prepare_create=workloads.prepare_replication_controller,
+        prepare_update=workloads.default_replication_controller,
+        faults=workloads.replication_controller_faults,
+        counts_generation=True,
+    ),
+    "statefulsets.apps": Rules(
+        prepare_create=workloads.prepare_stateful_set,
+        prepare_update=workloads.default_stateful_set,
+        faults=workloads.stateful_set_faults,
+        update_faults=workloads.stateful_set_update_faults,
+        counts_generation=True,
+    ),
     "configmaps": Rules(faults=core.config_map_faults, update_faults=core.config_map_update_faults),
     "customresourcedefinitions.apiextensions.k8s.io": Rules(
         prepare_create=definitions.prepare_create,
