@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -34,7 +38,10 @@ TOKEN_REQUEST = (
 @pytest.mark.parametrize(
     ("recorded", "expected"),
     [
-        (NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}),
+        (
+            NAMESPACE,
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}, "spec": {}, "status": {}},
+        ),
         (
             CONFIG_MAP,
             {
@@ -57,8 +64,40 @@ def test_what_kubectl_sends_is_the_object_that_was_meant(recorded: str, expected
     assert decoded(bytes.fromhex(recorded)) == expected
 
 
-def test_a_kind_that_is_not_listed_is_nothing() -> None:
-    assert decoded(bytes.fromhex(TOKEN_REQUEST)) is None
+def test_a_kind_of_a_group_that_is_not_the_core_is_read_as_well() -> None:
+    assert decoded(bytes.fromhex(TOKEN_REQUEST)) == {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "metadata": {},
+        "spec": {},
+        "status": {"token": ""},
+    }
+
+
+def test_a_kind_that_kubernetes_does_not_have_is_nothing() -> None:
+    assert decoded(bytes.fromhex(NAMESPACE).replace(b"Namespace", b"Namespork")) is None
+
+
+def written_by_go() -> list[Any]:
+    """Objects with random content, each encoded by Kubernetes' own Go types both ways."""
+    pairs: list[Any] = json.loads(gzip.decompress((Path(__file__).parent / "bodies.json.gz").read_bytes()))
+    return pairs
+
+
+@pytest.mark.parametrize("pair", written_by_go(), ids=lambda pair: f"{pair['json']['kind']}")
+def test_protobuf_says_what_json_says(pair: Any) -> None:
+    assert decoded(bytes.fromhex(pair["protobuf"])) == without_nulls(pair["json"])
+
+
+def without_nulls(value: Any) -> Any:
+    """What is absent may be a null in the JSON that Go writes."""
+    match value:
+        case dict():
+            return {name: without_nulls(each) for name, each in value.items() if each is not None}
+        case list():
+            return [without_nulls(each) for each in value]
+        case _:
+            return value
 
 
 def test_a_body_that_is_cut_off_is_malformed() -> None:

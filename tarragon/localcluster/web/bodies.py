@@ -89,8 +89,8 @@ def _protobuf(data: bytes, kind: str) -> Any:
         raise _unrecognized(kind, str(error)) from None
     if value is None:
         why = (
-            "this kind is not read as protobuf here, and kubectl sends nothing else for this command; "
-            "add `--dry-run=client -o yaml | kubectl create -f -`"
+            "Kubernetes 1.32 has no such kind in protobuf; if it was kubectl, add "
+            "`--dry-run=client -o yaml | kubectl create -f -`"
         )
         raise refusals.unsupported_media_type(_ACCEPTED, why=why)
     return value

@@ -1,72 +1,105 @@
-"""Protobuf bodies of the few kinds for which kubectl sends nothing else: `kubectl create namespace` and its like.
+"""Bodies in protobuf, as `kubectl create namespace` and typed Go clients send them, turned into what JSON would say.
 
-kubectl does not fall back to JSON. Only the fields that it fills in are listed; the numbers are those of Kubernetes'
-generated.proto files. Other fields are skipped, as protobuf has it.
+Fields that the table does not know are skipped, as protobuf has it.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
+import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 from tarragon.kube.codec import timestamp
+from tarragon.localcluster.web.messages import Field, Message, message, message_of
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 
 _MAGIC = b"k8s\0"
+_DEEPEST = 200
+"""Of messages within messages: schemas of custom kinds go deep, but not so deep."""
 
 Raw = int | bytes
-Read = Callable[[Raw], Any]
 
 
 class Malformed(ValueError):
     """The bytes are no message of Kubernetes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One field of a message: its name in JSON, and what its bytes mean."""
-
-    name: str
-    read: Read
-    is_list: bool = False
-    is_map: bool = False
-
-
-Message = Mapping[int, Field]
-
-
 def decoded(data: bytes) -> dict[str, Any] | None:
-    """The object in JSON's shape; None for a kind that is not listed here. Raises Malformed."""
+    """The object in JSON's shape; None for a kind that Kubernetes does not have. Raises Malformed."""
     if not data.startswith(_MAGIC):
         raise Malformed("the body does not begin as protobuf of Kubernetes does")
-    unknown = _read(data[len(_MAGIC) :], _UNKNOWN)
-    kind = unknown.get("typeMeta") or {}
-    message = _KINDS.get((kind.get("apiVersion", ""), kind.get("kind", "")))
-    if message is None:
+    wrapper = _read(data[len(_MAGIC) :], _UNKNOWN, 0)
+    content = _bytes(dict(_fields(data[len(_MAGIC) :])).get(_RAW, b""))
+    kind = wrapper.get("typeMeta") or {}
+    found = message_of(kind.get("apiVersion", ""), kind.get("kind", ""))
+    if found is None:
         return None
-    return {**kind, **_read(unknown.get("raw", b""), message)}
+    return {**kind, **_read(content, found, 0)}
 
 
-def _read(data: bytes, message: Message) -> dict[str, Any]:
+def _read(data: bytes, fields: Message, depth: int) -> dict[str, Any]:
+    if depth > _DEEPEST:
+        raise Malformed("messages are nested too deeply")
     value: dict[str, Any] = {}
     for number, raw in _fields(data):
-        field = message.get(number)
-        if field is None:
-            continue
-        read = field.read(raw)
-        if field.is_map:
-            value.setdefault(field.name, {})[read.get("key", "")] = read.get("value", "")
-        elif field.is_list:
-            value.setdefault(field.name, []).append(read)
-        else:
-            value[field.name] = read
-    # Go writes every text, empty or not; in JSON an empty one would be a value.
-    return {name: each for name, each in value.items() if each not in ("", None)}
+        field = fields.get(number)
+        if field is not None:
+            _put(value, field, raw, depth + 1)
+    return value
+
+
+def _put(value: dict[str, Any], field: Field, raw: Raw, depth: int) -> None:
+    if field.is_map:
+        key, one = _entry(_bytes(raw), field.type, depth)
+        value.setdefault(field.name, {})[key] = one
+        return
+    read = _one(raw, field.type, depth)
+    if field.is_spread:
+        value.update(read)
+    elif field.is_list:
+        value.setdefault(field.name, []).append(read)
+    elif read is not None and not (field.omits_zero and read in _ZEROS):
+        value[field.name] = read
+
+
+_ZEROS = ("", 0, False, 0.0)
+"""Go writes these into protobuf whether they were set or not; in JSON they would be values."""
+
+
+def _entry(data: bytes, kind: str, depth: int) -> tuple[str, Any]:
+    """Of a map: what is not written is zero."""
+    parts = dict(_fields(data))
+    key = _text(parts.get(1, b""))
+    return key, _one(parts.get(2, 0 if kind in {"int", "bool"} else b""), kind, depth)
+
+
+def _one(raw: Raw, kind: str, depth: int) -> Any:
+    read = _SCALARS.get(kind)
+    if read is not None:
+        return read(raw)
+    how, _, below = kind.rpartition(" ")
+    match how:
+        case "items":
+            return [_one(each, below, depth) for number, each in _fields(_bytes(raw)) if number == 1]
+        case "either":
+            return _either(_bytes(raw), message(below), depth)
+        case _:
+            return _read(_bytes(raw), message(kind), depth)
+
+
+def _either(data: bytes, fields: Message, depth: int) -> Any:
+    """A schema, or else the truth value or the list that stands in its place."""
+    read = _read(data, fields, depth)
+    return read.get("schema", next((value for name, value in read.items() if name != "schema"), None))
+
+
+# ------------------------------------------------------------------------------------------------------ the wire
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Raw]]:
@@ -78,12 +111,14 @@ def _fields(data: bytes) -> Iterator[tuple[int, Raw]]:
             case 0:
                 raw, position = _varint(data, position)
                 yield number, raw
+            case 1 | 5:
+                size = 8 if wire == 1 else 4
+                yield number, _taken(data, position, size)
+                position += size
             case 2:
                 size, position = _varint(data, position)
                 yield number, _taken(data, position, size)
                 position += size
-            case 1 | 5:
-                position += 8 if wire == 1 else 4
             case _:
                 raise Malformed(f"a field has the wire type {wire}, which Kubernetes never sends")
 
@@ -107,7 +142,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     raise Malformed("a number is longer than any number can be")
 
 
-# --------------------------------------------------------------------------------------------- what bytes can mean
+# ---------------------------------------------------------------------------------------------- what bytes can mean
 
 
 def _bytes(raw: Raw) -> bytes:
@@ -137,95 +172,73 @@ def _truth(raw: Raw) -> bool:
     return bool(_number(raw))
 
 
-def _moment(raw: Raw) -> str | None:
-    seconds = _read(_bytes(raw), _TIME).get("seconds", 0)
+def _double(raw: Raw) -> float:
     try:
-        # Go's zero time is what a moment that was never set looks like.
-        return timestamp(dt.datetime.fromtimestamp(seconds, dt.UTC)) if seconds > 0 else None
-    except (OverflowError, ValueError):
+        value: float = struct.unpack("<d", _bytes(raw))[0]
+    except struct.error:
+        raise Malformed("a number with a fraction is not of 8 bytes") from None
+    return value
+
+
+def _instant(raw: Raw) -> dt.datetime | None:
+    """Go's zero time is what a moment that was never set looks like."""
+    parts = dict(_fields(_bytes(raw)))
+    seconds, nanos = _number(parts.get(1, 0)), _number(parts.get(2, 0))
+    try:
+        return dt.datetime.fromtimestamp(seconds, dt.UTC).replace(microsecond=nanos // 1000) if seconds > 0 else None
+    except (OverflowError, ValueError, OSError):
         raise Malformed("a moment lies beyond all calendars") from None
 
 
-def _of(message: Message) -> Read:
-    return lambda raw: _read(_bytes(raw), message)
+def _time(raw: Raw) -> str | None:
+    instant = _instant(raw)
+    return timestamp(instant) if instant is not None else None
 
 
-def _text_map(name: str) -> Field:
-    return Field(name, _of({1: Field("key", _text), 2: Field("value", _text)}), is_map=True)
+def _micro_time(raw: Raw) -> str | None:
+    instant = _instant(raw)
+    return f"{instant:%Y-%m-%dT%H:%M:%S.%f}Z" if instant is not None else None
 
 
-def _bytes_map(name: str) -> Field:
-    return Field(name, _of({1: Field("key", _text), 2: Field("value", _base64)}), is_map=True)
+def _duration(raw: Raw) -> str:
+    """As Go reads it: in nanoseconds, so that nothing is rounded."""
+    return f"{_number(dict(_fields(_bytes(raw))).get(1, 0))}ns"
 
 
-# ------------------------------------------------------------------------------------------------------ the messages
+def _quantity(raw: Raw) -> str:
+    return _text(dict(_fields(_bytes(raw))).get(1, b"0")) or "0"
 
-_UNKNOWN: Message = {
-    1: Field("typeMeta", _of({1: Field("apiVersion", _text), 2: Field("kind", _text)})),
-    2: Field("raw", _bytes),
-}
-_TIME: Message = {1: Field("seconds", _number)}
-_OWNER: Message = {
-    1: Field("kind", _text),
-    3: Field("name", _text),
-    4: Field("uid", _text),
-    5: Field("apiVersion", _text),
-    6: Field("controller", _truth),
-    7: Field("blockOwnerDeletion", _truth),
-}
-_METADATA: Message = {
-    1: Field("name", _text),
-    2: Field("generateName", _text),
-    3: Field("namespace", _text),
-    5: Field("uid", _text),
-    6: Field("resourceVersion", _text),
-    8: Field("creationTimestamp", _moment),
-    11: _text_map("labels"),
-    12: _text_map("annotations"),
-    13: Field("ownerReferences", _of(_OWNER), is_list=True),
-    14: Field("finalizers", _text, is_list=True),
-}
-_REFERENCE: Message = {1: Field("name", _text)}
-_OBJECT_REFERENCE: Message = {
-    1: Field("kind", _text),
-    2: Field("namespace", _text),
-    3: Field("name", _text),
-    4: Field("uid", _text),
-    5: Field("apiVersion", _text),
-}
-_DELETE_OPTIONS: Message = {
-    1: Field("gracePeriodSeconds", _number),
-    2: Field("preconditions", _of({1: Field("uid", _text), 2: Field("resourceVersion", _text)})),
-    3: Field("orphanDependents", _truth),
-    4: Field("propagationPolicy", _text),
-    5: Field("dryRun", _text, is_list=True),
-}
-_KINDS: Mapping[tuple[str, str], Message] = MappingProxyType(
+
+def _int_or_string(raw: Raw) -> int | str:
+    parts = dict(_fields(_bytes(raw)))
+    return _text(parts.get(3, b"")) if _number(parts.get(1, 0)) == 1 else _number(parts.get(2, 0))
+
+
+def _embedded(raw: Raw) -> Any:
+    """JSON within protobuf."""
+    data = _bytes(dict(_fields(_bytes(raw))).get(1, b""))
+    try:
+        return msgspec.json.decode(data) if data else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Malformed("what should be JSON within the message is none") from None
+
+
+_SCALARS: Mapping[str, Callable[[Raw], Any]] = MappingProxyType(
     {
-        ("v1", "Namespace"): {1: Field("metadata", _of(_METADATA))},
-        ("v1", "ConfigMap"): {
-            1: Field("metadata", _of(_METADATA)),
-            2: _text_map("data"),
-            3: _bytes_map("binaryData"),
-            4: Field("immutable", _truth),
-        },
-        ("v1", "Secret"): {
-            1: Field("metadata", _of(_METADATA)),
-            2: _bytes_map("data"),
-            3: Field("type", _text),
-            4: _text_map("stringData"),
-            5: Field("immutable", _truth),
-        },
-        ("v1", "ServiceAccount"): {
-            1: Field("metadata", _of(_METADATA)),
-            2: Field("secrets", _of(_OBJECT_REFERENCE), is_list=True),
-            3: Field("imagePullSecrets", _of(_REFERENCE), is_list=True),
-            4: Field("automountServiceAccountToken", _truth),
-        },
-        ("v1", "DeleteOptions"): _DELETE_OPTIONS,
-        ("policy/v1", "Eviction"): {
-            1: Field("metadata", _of(_METADATA)),
-            2: Field("deleteOptions", _of(_DELETE_OPTIONS)),
-        },
+        "bool": _truth,
+        "bytes": _base64,
+        "double": _double,
+        "duration": _duration,
+        "embedded": _embedded,
+        "int": _number,
+        "intstr": _int_or_string,
+        "microtime": _micro_time,
+        "quantity": _quantity,
+        "string": _text,
+        "time": _time,
+        "typemeta": lambda raw: _read(_bytes(raw), _TYPE, 0),
     }
 )
+_RAW = 2
+_UNKNOWN: Message = {1: Field("typeMeta", "typemeta")}
+_TYPE: Message = {1: Field("apiVersion", "string"), 2: Field("kind", "string")}
