@@ -28,7 +28,7 @@ from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.node import KIND, NodeSettings, cpus
 from tarragon.localcluster.kubelet.ports import PortBook
 from tarragon.localcluster.kubelet.records import PodRecord
-from tarragon.localcluster.kubelet.shims import Launch
+from tarragon.localcluster.kubelet.shims import Launch, Stdin
 from tarragon.localcluster.kubelet.sources import Sources
 from tarragon.localcluster.kubelet.spec import Container, Pod
 from tarragon.localcluster.kubelet.translate import Address, Lookup, addresses, with_local_paths, with_local_ports
@@ -104,6 +104,8 @@ class Launcher:
             cwd=workdir,
             log=logs.log(container.name, order.number),
             grace=float(pod.spec.grace_seconds),
+            places=places,
+            stdin=Stdin(is_open=container.stdin, once=container.stdin_once, tty=container.tty),
         )
         return Prepared(launch, image, made)
 

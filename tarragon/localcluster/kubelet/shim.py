@@ -5,6 +5,7 @@ kubelet. Imports nothing but a little of the standard library: it must start in 
 
 In FOLDER:  spec.json   what to run (read)            lock        held as long as this process lives
             state.json  starting, running, exited     stop.json   {"grace": seconds}, read at every SIGTERM
+            guests      a socket: see guests.py, which lies beside this program and is a part of it
 The kubelet holds the other end of stdout: it is closed as soon as state.json says `running` or `exited`.
 """
 
@@ -19,7 +20,15 @@ import os
 import select
 import signal
 import sys
+import termios
 import time
+from collections.abc import Callable
+
+if __package__:
+    from tarragon.localcluster.kubelet import guests
+else:  # a program of its own: `-I` and `-S` leave nothing on the path but the standard library
+    sys.path.append(os.path.dirname(sys.argv[0]))
+    import guests  # type: ignore[import-not-found,no-redef]
 
 MARK = "TARRAGON_CONTAINER_ID"
 START_ERROR = 128  # what containerd reports for a command that could not be started
@@ -275,13 +284,18 @@ def blocks(lines: list[bytes], limit: int) -> list[list[bytes]]:
     return portions
 
 
+def unseen(stream: bytes, data: bytes) -> None:
+    """Nobody looks."""
+
+
 class Stream:
     """stdout or stderr of the container, cut into CRI lines: F ends a line, P is a piece of one."""
 
-    def __init__(self, descriptor: int, name: bytes, log: Log) -> None:
+    def __init__(self, descriptor: int, name: bytes, log: Log, show: Callable[[bytes, bytes], None] = unseen) -> None:
         self.descriptor = descriptor
         self.name = name
         self.log = log
+        self.show = show
         self.rest = b""
         self.is_open = True
         os.set_blocking(descriptor, False)
@@ -292,9 +306,12 @@ class Stream:
             data = os.read(self.descriptor, READ)
         except BlockingIOError:
             return False
+        except OSError:  # a terminal that nobody has open any more
+            data = b""
         if not data:
             self.close()
             return False
+        self.show(self.name, data)
         self._absorb(data)
         return True
 
@@ -369,7 +386,20 @@ def explained(error: OSError, name: str, program: str) -> str:
     return f'exec: "{name}": {(error.strerror or str(error)).lower()}'
 
 
-def become_the_command(spec: dict[str, object], streams: tuple[int, int], report: int, shim: int) -> None:
+class Terms:
+    """How a process of the container is started: what with, where, and on which streams."""
+
+    def __init__(self, spec: dict[str, object], streams: tuple[int, int, int], terminal: bool) -> None:  # noqa: FBT001
+        self.argv: list[str] = list(spec["argv"])  # type: ignore[call-overload]
+        self.env: dict[str, str] = dict(spec["env"])  # type: ignore[call-overload]
+        self.cwd = str(spec["cwd"])
+        self.streams = streams
+        self.terminal = terminal
+        if terminal:
+            self.env.setdefault("TERM", "xterm")
+
+
+def become_the_command(terms: Terms, report: int, shim: int) -> None:
     """In the child: never returns."""
     try:
         os.setsid()
@@ -380,9 +410,11 @@ def become_the_command(spec: dict[str, object], streams: tuple[int, int], report
             signal.signal(signum, signal.SIG_DFL)  # what is ignored stays ignored in the new program
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("500")  # when memory runs out, the kernel shall take a container and not who supervises it
-        os.dup2(streams[0], 1)
-        os.dup2(streams[1], 2)
-        execute(list(spec["argv"]), dict(spec["env"]), str(spec["cwd"]))  # type: ignore[call-overload]
+        for target, stream in enumerate(terms.streams):
+            os.dup2(stream, target)
+        if terms.terminal:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        execute(terms.argv, terms.env, terms.cwd)
     except StartError as error:
         os.write(report, str(error).encode()[:NOTE])
     except OSError as error:
@@ -391,29 +423,55 @@ def become_the_command(spec: dict[str, object], streams: tuple[int, int], report
         os._exit(START_ERROR)
 
 
-def start(spec: dict[str, object], log: Log) -> tuple[int, list[Stream]]:
-    """The pid of the main process, and what it says. Raises StartError when the command cannot be executed."""
-    out, out_end = os.pipe()
-    err, err_end = os.pipe()
+def spawn(terms: Terms) -> int:
+    """The pid of the process. Raises StartError when the command cannot be executed."""
     report, report_end = os.pipe()
     shim = os.getpid()
     pid = os.fork()
     if pid == 0:
-        become_the_command(spec, (out_end, err_end), report_end, shim)
-    for end in (out_end, err_end, report_end):
-        os.close(end)
+        become_the_command(terms, report_end, shim)
+    os.close(report_end)
     words = os.read(report, NOTE).decode(errors="replace")  # empty as soon as the command runs: close-on-exec
     os.close(report)
     if words:
         os.waitpid(pid, 0)
         raise StartError(words)
-    return pid, [Stream(out, b"stdout", log), Stream(err, b"stderr", log)]
+    return pid
+
+
+class Pipes:
+    """The streams of the container's own process. `stdin` is where to write to, -1 where nothing can be."""
+
+    def __init__(self, spec: dict[str, object]) -> None:
+        self.terminal = bool(spec.get("tty"))
+        self.stdin = -1
+        if self.terminal:
+            out, slave = os.openpty()
+            self.outputs = [(out, b"stdout")]
+            self.theirs = (slave, slave, slave)
+            if spec.get("stdin"):
+                self.stdin = os.dup(out)
+            return
+        given, self.stdin = os.pipe() if spec.get("stdin") else (os.open(os.devnull, os.O_RDONLY), -1)
+        out, out_end = os.pipe()
+        err, err_end = os.pipe()
+        self.outputs = [(out, b"stdout"), (err, b"stderr")]
+        self.theirs = (given, out_end, err_end)
+
+    def handed_over(self) -> None:
+        for descriptor in set(self.theirs):
+            os.close(descriptor)
+
+    def close_stdin(self) -> None:
+        if self.stdin >= 0:
+            os.close(self.stdin)
+            self.stdin = -1
 
 
 # ---------------------------------------------------------------------------------------------------------- supervision
 
 
-class Supervisor:
+class Supervisor(guests.House):
     """One container from its start to its record."""
 
     def __init__(self, folder: str, spec: dict[str, object]) -> None:
@@ -431,6 +489,8 @@ class Supervisor:
         self.deadline: float | None = None
         self.looked = time.monotonic()
         self.streams: list[Stream] = []
+        self.pipes = Pipes(spec)
+        self.guests = guests.Guests(folder, self)
         self.wake, wake_end = os.pipe()
         os.set_blocking(self.wake, False)
         os.set_blocking(wake_end, False)
@@ -450,10 +510,12 @@ class Supervisor:
         self.log.create()
         started = time.time_ns()
         try:
-            self.main, self.streams = start(self.spec, self.log)
+            self.main = spawn(Terms(self.spec, self.pipes.theirs, self.pipes.terminal))
         except StartError as error:
             self.record.exited(code=START_ERROR, signal=0, started=0, finished=time.time_ns(), error=str(error))
             return
+        self.pipes.handed_over()
+        self.streams = [Stream(out, name, self.log, self.guests.show) for out, name in self.pipes.outputs]
         self.record.running(self.main, started)
         tell_the_kubelet()
         while self.status is None:
@@ -461,6 +523,7 @@ class Supervisor:
         self._end_the_tree()
         self._drain()
         self.record.exited(started=started, finished=self.finished, **self._outcome())
+        self.guests.farewell()
 
     def _outcome(self) -> dict[str, object]:
         code = os.waitstatus_to_exitcode(self.status or 0)
@@ -476,7 +539,9 @@ class Supervisor:
         """Wait for output, a signal or the end of the grace period; deal with what there is."""
         poll = select.poll()
         poll.register(self.wake, select.POLLIN)
-        by_descriptor = {stream.descriptor: stream for stream in self.streams if stream.is_open}
+        self.guests.watch(poll)
+        listened = [] if self.guests.are_behind else self.streams
+        by_descriptor = {stream.descriptor: stream for stream in listened if stream.is_open}
         for descriptor in by_descriptor:
             poll.register(descriptor, select.POLLIN)
         ready = [descriptor for descriptor, _ in poll.poll(self._patience())]
@@ -486,6 +551,7 @@ class Supervisor:
         if not ready:
             for stream in self.streams:
                 stream.flush()
+        self.guests.attend(ready)
         with contextlib.suppress(BlockingIOError):
             os.read(self.wake, READ)
         self._heed_the_stop()
@@ -542,6 +608,9 @@ class Supervisor:
                 self.status = status
                 self.finished = time.time_ns()
                 self.peak_kib = usage.ru_maxrss
+            else:
+                code = os.waitstatus_to_exitcode(status)
+                self.guests.ended(pid, code if code >= 0 else 128 - code)
 
     def _end_the_tree(self) -> None:
         """A container ends with its main process: whatever it has left behind is killed, and nobody is overlooked."""
@@ -556,6 +625,29 @@ class Supervisor:
                 kill(pid, signal.SIGKILL)
             self._read_all()  # so that nobody hangs in a write
             time.sleep(0.002)
+
+    # --- what guests need
+
+    def spawn(self, argv: list[str], streams: tuple[int, int, int], tty: bool) -> int:  # noqa: FBT001 - a fact
+        try:
+            return spawn(Terms({**self.spec, "argv": argv}, streams, tty))
+        except (StartError, OSError) as error:
+            raise guests.Refused(str(error)) from error
+
+    def end_tree(self, pid: int) -> None:
+        """It is a child of ours that has not been reaped, so nobody else can have its pid."""
+        for each in [*descendants(pid), pid]:
+            kill(each, signal.SIGKILL)
+
+    def hang_up(self, pid: int) -> None:
+        kill(pid, signal.SIGHUP)
+
+    def stdin(self) -> int:
+        return self.pipes.stdin
+
+    def close_stdin(self) -> None:
+        if self.spec.get("stdin_once") and not self.pipes.terminal:
+            self.pipes.close_stdin()
 
     def _read_all(self) -> None:
         for stream in self.streams:

@@ -17,14 +17,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from tarragon.base.clock import Clock
-from tarragon.localcluster.kubelet import shim
+from tarragon.localcluster.kubelet import guests, shim
 from tarragon.localcluster.kubelet.files import read_json, try_lock, unlock, write_json
 
 LOG_BYTES = 10 * 2**20
@@ -38,8 +38,20 @@ PROGRAM = "shim.pyc"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stdin:
+    """What a pod says of its container's input: without any of it, there is none."""
+
+    is_open: bool = False
+    once: bool = False
+    tty: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What a shim is told. `grace` is for a stop that comes without one."""
+    """What a shim is told. `grace` is for a stop that comes without one.
+
+    `places` is kept for those who come later: where each path of the container is on this machine.
+    """
 
     identity: str
     argv: tuple[str, ...]
@@ -47,6 +59,8 @@ class Launch:
     cwd: Path
     log: Path
     grace: float
+    places: Mapping[str, Path] = field(default_factory=dict)
+    stdin: Stdin = Stdin()
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -102,10 +116,10 @@ def state_of(folder: Path) -> State | None:
 
 def program_in(folder: Path) -> Path:
     """The shim compiled into a file of the node: it starts faster, and an upgrade of the package does not touch it."""
-    target = folder / PROGRAM
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    py_compile.compile(shim.__file__, cfile=str(target), doraise=True, invalidation_mode=mode)
-    return target
+    for source, compiled in ((guests.__file__, "guests.pyc"), (shim.__file__, PROGRAM)):
+        py_compile.compile(source, cfile=str(folder / compiled), doraise=True, invalidation_mode=mode)
+    return folder / PROGRAM
 
 
 class Shims:
@@ -142,6 +156,10 @@ class Shims:
             "log": str(launch.log),
             "log_bytes": LOG_BYTES,
             "grace": launch.grace,
+            "places": {path: str(place) for path, place in launch.places.items()},
+            "stdin": launch.stdin.is_open,
+            "stdin_once": launch.stdin.once,
+            "tty": launch.stdin.tty,
         }
         write_json(folder / "spec.json", spec)
         ready, ready_end = os.pipe()
