@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
@@ -15,8 +15,12 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.settings import Settings, home
 
 if TYPE_CHECKING:
+    from tarragon.cli.editing import Patience
     from tarragon.kube.meta import JsonObject
     from tarragon.localcluster.home import Home
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
 
@@ -32,12 +36,53 @@ def duration(text: str) -> float:
     return sum(float(match[unit] or 0) * length for unit, length in (("h", 3600), ("m", 60), ("s", 1)))
 
 
+def patience_options(flag: str, text: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """`--wait` as `waits`, and `--timeout` as `limit`."""
+
+    def with_both(command: Callable[P, T]) -> Callable[P, T]:
+        limit = click.option(
+            "--timeout",
+            "limit",
+            type=duration,
+            metavar="DURATION",
+            help=f"with {flag}: give up after that long (90, 5m, 2h) with exit code 101",
+        )
+        return click.option(flag, "waits", is_flag=True, help=text)(limit(command))
+
+    return with_both
+
+
+def waited(*, waits: bool, limit: float | None) -> Patience:
+    """Raises UsageError for a limit of nothing."""
+    from tarragon.cli.editing import Patience
+
+    if limit is not None and not waits:
+        raise click.UsageError("--timeout limits --wait: give both")
+    return Patience(waits=waits, limit=limit)
+
+
 def assignment(text: str) -> tuple[str, str]:
     """`PATH=VALUE` in two."""
     name, sign, value = text.partition("=")
     if not sign or not name:
         raise click.BadParameter(f"{text!r} is no assignment; write NAME=VALUE")
     return name, value
+
+
+def replicas(text: str) -> tuple[str, int]:
+    """`ps=2` as (`PS`, 2): types in any capitals."""
+    from tarragon.job.model import ReplicaType
+    from tarragon.kube.reader import nearest
+
+    name, number = assignment(text)
+    known = {kind.value.lower(): kind.value for kind in ReplicaType}
+    if name.lower() not in known:
+        meant = nearest(name, known.values())
+        remedy = f"did you mean {meant}?" if meant else f"there are {', '.join(known.values())}"
+        raise click.BadParameter(f"there is no type of replicas called {name}; {remedy}")
+    if not (number.isascii() and number.isdecimal()):
+        raise click.BadParameter(f"{number!r} is no number of replicas")
+    return known[name.lower()], int(number)
 
 
 def folder(text: str) -> tuple[str, Path]:

@@ -20,9 +20,19 @@ SLOW = 5.0
 
 async def delete(cluster: Cluster, job: Known, clock: Clock, note: Note = lambda _: None) -> None:
     """Return when it and its pods are gone. One that is gone already is no error. `note` is called if it takes long."""
+    await begin(cluster, job)
+    await gone(cluster, job, clock, note)
+
+
+async def begin(cluster: Cluster, job: Known) -> None:
+    """Return when the cluster has agreed to it."""
     with suppress(NotFound):
         options = DeleteOptions(uid=job.uid, propagation="Foreground")
         await cluster.delete(job.framework.resource, job.key, options)
+
+
+async def gone(cluster: Cluster, job: Known, clock: Clock, note: Note) -> None:
+    """Return when it and its pods are gone."""
     live = Live(cluster, job, clock)
     async with live.watching():
         telling = asyncio.create_task(_tell_if_slow(live, job, clock, note))

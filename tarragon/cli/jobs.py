@@ -101,6 +101,12 @@ class Known:
         return f"{kind if is_first else full}/{self.key.name}"
 
     @property
+    def address(self) -> Key:
+        """Its key, with the shortest name by which every command finds it: where two have it, the first kind's is."""
+        name = self.key.name if self.framework is FRAMEWORKS[0] else self.name
+        return Key(self.key.namespace, name)
+
+    @property
     def selector(self) -> str:
         """Labels that all of its pods carry; none where another operator has made some, with labels of its own."""
         if self.job is None or self.dialect is None:

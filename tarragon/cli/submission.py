@@ -126,11 +126,14 @@ class Submission:
 def still_there(job: Known, where: Target) -> TarragonError:
     """The words for somebody who starts a job a second time."""
     if job.status.phase is Phase.SUSPENDED:
-        remedy = f"delete it first: {spelled(where.prompt, job.key, 'delete')}"
+        remedy = (
+            f"let it go on: {spelled(where.prompt, job.address, 'resume')}\n"
+            f"or end it first: {spelled(where.prompt, job.address, 'delete')}"
+        )
     else:
         remedy = (
-            f"follow it: {spelled(where.prompt, job.key, 'logs --follow')}\n"
-            f"or end it first: {spelled(where.prompt, job.key, 'delete')}"
+            f"follow it: {spelled(where.prompt, job.address, 'logs --follow')}\n"
+            f"or end it first: {spelled(where.prompt, job.address, 'delete')}"
         )
     place = "" if where.is_local else f" on {where.name}"
     return TarragonError(f"{job.name} is there already{place}: {job.state}", remedy=remedy)

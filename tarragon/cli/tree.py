@@ -24,6 +24,9 @@ COMMANDS = MappingProxyType(
             ("why", "why"),
             ("wait", "wait"),
             ("logs", "logs"),
+            ("suspend", "suspend"),
+            ("resume", "resume"),
+            ("scale", "scale"),
             ("delete", "delete"),
             ("up", "up"),
             ("down", "down"),
@@ -49,7 +52,7 @@ Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
   Look     list  get  describe     wait   until it ends
            logs       of all replicas, also of finished jobs
            why        it waits, does not start, or failed
-  Change   delete
+  Change   suspend  resume  scale  delete
   Local    up  down  kubeconfig  check
   Cluster  operator  node          Files  convert  diff
   More     version  completion

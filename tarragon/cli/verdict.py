@@ -35,7 +35,7 @@ FORCED = 130
 def verdict(attended: Attendance, how: How, limit: float | None, paint: Paint) -> int:
     """The exit code, once it has been said why."""
     follower, where = attended.follower, attended.where
-    name, key = follower.job.name, follower.job.key
+    name, key, address = follower.job.name, follower.job.key, follower.job.address
     match how:
         case How.OVER:
             return result(attended, paint)
@@ -46,16 +46,16 @@ def verdict(attended: Attendance, how: How, limit: float | None, paint: Paint) -
             _say(f"Killed {name}: it is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
             return FORCED
         case How.LEFT:
-            _say(f"Left {name} alone: it goes on in {key.namespace} on {where.name}.", _meanwhile(where, key))
+            _say(f"Left {name} alone: it goes on in {key.namespace} on {where.name}.", _meanwhile(where, address))
             return UNFINISHED
         case How.TOO_LATE:
-            _say(_late(attended, limit or 0), _meanwhile(where, key))
+            _say(_late(attended, limit or 0), _meanwhile(where, address))
             return UNFINISHED
         case How.UNREAD:
-            _say(f"Nobody reads the logs any more; {name} goes on.", _meanwhile(where, key))
+            _say(f"Nobody reads the logs any more; {name} goes on.", _meanwhile(where, address))
             return reader_went()
         case How.STUCK:
-            _say(stuck(follower), hints(where.prompt, key, AFTERWARDS[1:]))
+            _say(stuck(follower), hints(where.prompt, address, AFTERWARDS[1:]))
             return CANNOT
 
 
@@ -80,7 +80,7 @@ def result(attended: Attendance, paint: Paint) -> int:
         words = left_running(follower)
     else:
         words = f"{name} is suspended: nothing of it runs."
-    _say(words, hints(where.prompt, follower.job.key, AFTERWARDS))
+    _say(words, hints(where.prompt, follower.job.address, AFTERWARDS))
     return exit_code(follower.progress, follower.job.status, is_gone=follower.is_gone)
 
 
@@ -146,11 +146,11 @@ def _kept(where: Target, job: Known) -> str:
 
 
 def _logs(where: Target, job: Known) -> Iterable[str]:
-    return hints(where.prompt, job.key, AFTERWARDS[:1]) if _kept(where, job) else ()
+    return hints(where.prompt, job.address, AFTERWARDS[:1]) if _kept(where, job) else ()
 
 
-def _meanwhile(where: Target, key: Key) -> Iterable[str]:
-    return hints(where.prompt, key, MEANWHILE)
+def _meanwhile(where: Target, address: Key) -> Iterable[str]:
+    return hints(where.prompt, address, MEANWHILE)
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from tarragon.cli.commands.why import explained
 from tarragon.cli.jobs import Known, known
+from tarragon.cli.target import Prompt
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job import conditions
 from tarragon.job.model import ReplicaType
@@ -21,6 +22,7 @@ from tests.cli.manifests import worker as worker_job
 from tests.cli.scenes import BEGIN, at, worker
 from tests.frameworks.listed_jobs import cluster
 
+PROMPT = Prompt("tarragon", "default")
 GOING = Admission(queued=BEGIN, admitted=BEGIN, size={ReplicaType.WORKER: 2})
 
 
@@ -31,7 +33,9 @@ def said(condition: str, reason: str, message: str) -> Condition:
 def why(status: JobStatus) -> list[str]:
     metadata = CustomMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
     found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata)
-    return list(explained(Known(framework=FRAMEWORKS[0], object=found, job=None, dialect=None, status=status), at(90)))
+    return list(
+        explained(Known(framework=FRAMEWORKS[0], object=found, job=None, dialect=None, status=status), at(90), PROMPT)
+    )
 
 
 def test_of_a_job_that_trains_there_is_nothing_to_say() -> None:
@@ -70,8 +74,8 @@ def test_a_job_with_a_scheduler_of_its_own_waits_for_that_one() -> None:
     begun = replace(known(FRAMEWORKS[0], found), status=JobStatus(phase=Phase.CREATED, conditions=(created,)))
     running = replace(begun, status=JobStatus(phase=Phase.RUNNING))
 
-    assert "waits" not in next(explained(running, at(90)))
-    assert next(explained(begun, at(90))) == (
+    assert "waits" not in next(explained(running, at(90), PROMPT))
+    assert next(explained(begun, at(90), PROMPT)) == (
         "digits is Waiting: it waits for the scheduler volcano, which its pods name: Tarragon places none of them"
     )
 
@@ -86,7 +90,7 @@ def test_a_job_with_a_list_that_kubectl_has_scaled_says_which_number_counts() ->
         raw_spec=msgspec.Raw(json.dumps(scaled["spec"])),
     )
 
-    told = list(explained(known(FRAMEWORKS[0], found), at(90)))
+    told = list(explained(known(FRAMEWORKS[0], found), at(90), PROMPT))
 
     assert told[1].startswith("  warning: spec.tfReplicaSpecs.Worker.replicas: is 3, written by `kubectl scale`")
 
@@ -100,8 +104,7 @@ def test_one_that_has_not_grown_says_why() -> None:
 
 
 def test_of_a_suspended_one_it_is_said_how_it_goes_on() -> None:
-    patch = """'{"spec":{"runPolicy":{"suspend":false}}}'"""
-    resume = f"kubectl patch -n default tfjobs.kubeflow.org digits --type merge -p {patch}"
+    resume = "tarragon resume digits"
 
     assert why(JobStatus(phase=Phase.SUSPENDED)) == [
         "digits is Suspended",

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import click
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.cli.arguments import complete_job
-from tarragon.cli.ending import delete
+from tarragon.cli.choosing import Choice, choice, choice_options, chosen
+from tarragon.cli.ending import begin, gone
 from tarragon.cli.hints import spelled
-from tarragon.cli.jobs import Known, NoSuchJob, find
+from tarragon.cli.jobs import Known, NoSuchJob
 from tarragon.cli.kept import runs_of_job
 from tarragon.cli.leftovers import leftovers
 from tarragon.cli.settings import Command, Settings
@@ -21,32 +21,24 @@ from tarragon.cli.words import listed
 
 
 @click.command("delete", cls=Command)
-@click.argument("names", metavar="JOB...", nargs=-1, required=True, shell_complete=complete_job)
+@choice_options
 @click.pass_obj
-def command(settings: Settings, names: Sequence[str]) -> int:
-    """End a job and take it away. Its logs stay, and so does what others may use, too.
+def command(settings: Settings, *, names: Sequence[str], labels: str, everything: bool) -> int:
+    """End jobs and take them away. Their logs stay, and so does what others may use, too.
 
     \b
     Exit codes: 0 all are deleted, 102 there was none of a name
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
-    return asyncio.run(_delete(settings, names, SystemClock()))
+    return asyncio.run(_delete(settings, choice(names, labels, everything=everything), SystemClock()))
 
 
-async def _delete(settings: Settings, names: Sequence[str], clock: Clock) -> int:
+async def _delete(settings: Settings, wanted: Choice, clock: Clock) -> int:
     """The exit code. One that is not there keeps none of the others."""
-    jobs: dict[str, Known] = {}
-    missing: list[NoSuchJob] = []
     where = target(settings)
     async with where.looking() as looker:
-        for name in names:
-            try:
-                job = await find(looker, name, where.namespace)
-            except NoSuchJob as error:
-                missing.append(error)
-            else:
-                jobs[job.uid] = job
+        jobs, missing = await chosen(looker, wanted, where.namespace)
     if jobs:
-        await _delete_all(where, list(jobs.values()), clock)
+        await _delete_all(where, jobs, clock)
     for each in missing:
         click.echo(words(each), err=True)
     return NoSuchJob.exit_code if missing else 0
@@ -55,8 +47,10 @@ async def _delete(settings: Settings, names: Sequence[str], clock: Clock) -> int
 async def _delete_all(where: Target, jobs: Sequence[Known], clock: Clock) -> None:
     async with where.changing(clock) as http:
         for job in jobs:
+            await begin(http, job)
+            # Only now: whoever may not delete it is not to read that it is being deleted.
             click.echo(f"Deleting {job.name} in {job.key.namespace} on {where.name}", err=True)
-            await delete(http, job, clock, lambda text: click.echo(text, err=True))
+            await gone(http, job, clock, lambda text: click.echo(text, err=True))
             click.echo(f"{job.name} deleted")
             left = _left(where, job)
             if left:
@@ -66,6 +60,6 @@ async def _delete_all(where: Target, jobs: Sequence[Known], clock: Clock) -> Non
 def _left(where: Target, job: Known) -> str:
     """What stays; a job that never began has no logs."""
     others = leftovers({"spec": job.object.spec})
-    logs = f"Its logs are kept: {spelled(where.prompt, job.key, 'logs')}" if runs_of_job(where.nodes, job) else ""
+    logs = f"Its logs are kept: {spelled(where.prompt, job.address, 'logs')}" if runs_of_job(where.nodes, job) else ""
     also = f"{'also left' if logs else 'Left'}, as others may use it: {listed(others)}" if others else ""
     return "; ".join(part for part in (logs, also) if part)

@@ -142,7 +142,7 @@ def _still_running(where: Target, job: Known, pods: Mapping[Replica, Pod]) -> It
     names = [str(replica) for replica in going if not pods[replica].metadata.is_ending]
     if names:
         yield f"  still running: {listed(names)}; cleanPodPolicy is None: memory is held until the job is deleted:"
-        yield f"    {spelled(where.prompt, job.key, 'delete')}"
+        yield f"    {spelled(where.prompt, job.address, 'delete')}"
 
 
 async def _events(looker: Looker, where: Target, job: Known, pods: Mapping[Replica, Pod]) -> Sequence[JsonObject]:

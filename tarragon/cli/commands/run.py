@@ -42,7 +42,7 @@ def command(ctx: click.Context, *, file: str | None, option: str | None, detach:
         return asyncio.run(_run(where, settings.terminal(), loaded, limit))
     job = asyncio.run(submitted(where, loaded, SystemClock()))
     click.echo(job.name)
-    click.echo("\n".join(hints(where.prompt, job.key, MEANWHILE)), err=True)
+    click.echo("\n".join(hints(where.prompt, job.address, MEANWHILE)), err=True)
     return 0
 
 

@@ -26,7 +26,7 @@ def command(ctx: click.Context, *, file: str | None, option: str | None) -> None
     loaded = load(where, settings, one_file(file, option), changes(ctx))
     job = asyncio.run(submitted(where, loaded, SystemClock()))
     click.echo(job.name)
-    click.echo("\n".join(hints(where.prompt, job.key, MEANWHILE)), err=True)
+    click.echo("\n".join(hints(where.prompt, job.address, MEANWHILE)), err=True)
 
 
 async def submitted(where: Target, loaded: Loaded, clock: Clock) -> Known:

@@ -10,13 +10,14 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli.arguments import complete_job
+from tarragon.cli.hints import spelled
 from tarragon.cli.jobs import Known, find
 from tarragon.cli.report.causes import End, causes
 from tarragon.cli.report.exits import ended, meaning
-from tarragon.cli.report.waits import other_scheduler, resuming
+from tarragon.cli.report.waits import other_scheduler
 from tarragon.cli.rows import reason
 from tarragon.cli.settings import Command, Settings
-from tarragon.cli.target import target
+from tarragon.cli.target import Prompt, target
 from tarragon.cli.words import age
 from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
@@ -38,11 +39,11 @@ async def _why(settings: Settings, name: str) -> None:
     where = target(settings)
     async with where.looking() as looker:
         job = await find(looker, name, where.namespace)
-    for line in explained(job, SystemClock().now()):
+    for line in explained(job, SystemClock().now(), where.prompt):
         click.echo(line)
 
 
-def explained(job: Known, now: dt.datetime) -> Iterator[str]:
+def explained(job: Known, now: dt.datetime, prompt: Prompt) -> Iterator[str]:
     """The reason first, then since when, what comes next, and of a failure its last lines and what usually helps."""
     status, failure = job.status, job.status.first_failure
     why = reason_of(status)
@@ -56,7 +57,7 @@ def explained(job: Known, now: dt.datetime) -> Iterator[str]:
             yield from _about(failure, job)
         return
     if status.phase is Phase.SUSPENDED:
-        yield f"  to go on: {resuming(job)}"
+        yield f"  to go on: {spelled(prompt, job.address, 'resume')}"
         return
     admission, obstacle = status.admission, status.obstacle
     if obstacle is not None:

@@ -1,4 +1,4 @@
-"""What a job waits for that its status says nothing of: another scheduler, or its user."""
+"""What a job waits for that its status says nothing of: another scheduler."""
 
 from __future__ import annotations
 
@@ -19,10 +19,3 @@ def other_scheduler(job: Known) -> str:
     if not others:
         return ""
     return f"it waits for the scheduler {', '.join(others)}, which its pods name: Tarragon places none of them"
-
-
-def resuming(job: Known) -> str:
-    """The command that lets a suspended job go on."""
-    key = job.key
-    change = """'{"spec":{"runPolicy":{"suspend":false}}}'"""
-    return f"kubectl patch -n {key.namespace} {job.framework.resource.full_name} {key.name} --type merge -p {change}"

@@ -1,0 +1,35 @@
+"""`tarragon resume`: lets a suspended job go on, from the end of the queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import click
+
+from tarragon.base.clock import SystemClock
+from tarragon.cli.arguments import patience_options, waited
+from tarragon.cli.choosing import choice, choice_options
+from tarragon.cli.settings import Command, Settings
+
+
+@click.command("resume", cls=Command)
+@choice_options
+@patience_options("--wait", "return when it runs")
+@click.pass_obj
+def command(
+    settings: Settings, *, names: Sequence[str], labels: str, everything: bool, waits: bool, limit: float | None
+) -> int:
+    """Let a suspended job go on: it queues anew, and its time to run begins anew. JOB as in `get`.
+
+    \b
+    Exit codes: 0 all go on, also those that were not suspended; 1 one has ended;
+                101 not within --timeout; 102 there was none of a name
+    """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
+    from tarragon.cli.editing import edit_all
+    from tarragon.cli.suspension import RESUME
+    from tarragon.cli.target import target
+
+    wanted = choice(names, labels, everything=everything)
+    patience = waited(waits=waits, limit=limit)
+    return asyncio.run(edit_all(target(settings), wanted, RESUME, SystemClock(), patience))

@@ -1,0 +1,195 @@
+"""The command line's rules where jobs are changed: numbers are those of the rules in docs/cli.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from tarragon.cli.editing import CannotChange
+from tarragon.cli.jobs import Known, known
+from tarragon.cli.loading import Refused
+from tarragon.cli.scaling import Wish, scaling
+from tarragon.cli.suspension import RESUME, SUSPEND
+from tarragon.frameworks.catalog import framework_of
+from tarragon.job.model import ReplicaType
+from tarragon.kube.codec import decode, encode
+from tarragon.kube.meta import CustomObject
+from tarragon.plan.intake import intake
+from tests.cli.conftest import Shell
+from tests.cli.manifests import group, job, python, worker
+
+SLEEPS = "import time; time.sleep(600)"
+TEMPLATE: Mapping[str, Any] = {"spec": {"containers": [python(SLEEPS)]}}
+LISTED_TEMPLATE = {"spec": {**TEMPLATE["spec"], "restartPolicy": "OnFailure"}}
+LISTED = [
+    {"tfReplicaType": "MASTER", "template": LISTED_TEMPLATE},
+    {"tfReplicaType": "WORKER", "replicas": 2, "template": LISTED_TEMPLATE},
+]
+SHAPES: Mapping[str, Mapping[str, Any]] = {
+    "kubeflow.org/v1": {"runPolicy": {}, "tfReplicaSpecs": {"Worker": {"replicas": 2, "template": TEMPLATE}}},
+    "flat": {"cleanPodPolicy": "All", "tfReplicaSpecs": {"Worker": {"replicas": 2, "template": TEMPLATE}}},
+    "kubeflow.org/v1beta2": {"tfReplicaSpecs": {"worker": {"replicas": 2, "template": TEMPLATE}}},
+    "kubeflow.org/v1alpha2": {"tfReplicaSpecs": {"Worker": {"replicas": 2, "template": TEMPLATE}}},
+    "kubeflow.org/v1alpha1": {"replicaSpecs": LISTED},
+    "mlkube.io/v1beta1": {"replicaSpecs": LISTED},
+}
+
+
+def there(shape: str, **status: Any) -> tuple[Known, dict[str, Any]]:
+    """A job of that shape as a cluster has it, marked with its generation."""
+    version = "kubeflow.org/v1" if shape == "flat" else shape
+    manifest: dict[str, Any] = {
+        "apiVersion": version,
+        "kind": "TfJob" if version.startswith("mlkube") else "TFJob",
+        "metadata": {"name": "digits", "namespace": "default", "uid": "u"},
+        "spec": SHAPES[shape],
+        "status": {"tarragon": status},
+    }
+    framework = framework_of(version, manifest["kind"])
+    assert framework is not None
+    taken = intake(framework, manifest)
+    assert taken.dialect is not None, taken.problems
+    manifest["metadata"]["annotations"] = {"tarragon.dev/generation": taken.dialect.name}
+    return known(framework, decode(encode(manifest), CustomObject)), manifest
+
+
+RUNNING = {"state": "Running", "admission": {"size": {"Worker": 2}, "admitted": "2026-11-21T12:00:00Z"}}
+
+
+BETWEEN = frozenset({"kubeflow.org/v1alpha2", "kubeflow.org/v1beta2"})
+
+
+@pytest.mark.parametrize("shape", sorted(BETWEEN))
+def test_a_generation_without_a_field_for_it_is_not_suspended_and_what_helps_is_told(shape: str) -> None:
+    found, manifest = there(shape)
+
+    with pytest.raises(CannotChange, match="has no field for it") as refused:
+        SUSPEND.wanted(found, manifest)
+
+    assert "convert --to kubeflow.org/v1" in refused.value.remedy
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES.keys() - BETWEEN))
+def test_every_other_generation_is_suspended_and_resumed_by_the_same_field(shape: str) -> None:
+    found, manifest = there(shape)
+
+    suspended = SUSPEND.wanted(found, manifest)
+
+    assert suspended["spec"]["runPolicy"]["suspend"] is True
+    after = intake(found.framework, suspended)
+    assert after.job is not None
+    assert (after.dialect, after.job.run_policy.suspend) == (found.dialect, True)
+    assert SUSPEND.wanted(found, suspended) is suspended
+    assert RESUME.wanted(found, manifest) is manifest
+    assert RESUME.wanted(found, suspended)["spec"]["runPolicy"]["suspend"] is False
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_generation_is_scaled_where_its_user_wrote_the_number(shape: str) -> None:
+    found, manifest = there(shape)
+
+    after = scaling(Wish(replicas={ReplicaType.WORKER: 1})).wanted(found, manifest)
+
+    taken = intake(found.framework, after)
+    assert taken.job is not None
+    assert taken.job.wished()[ReplicaType.WORKER] == 1
+    assert not taken.warnings
+    assert ("tfReplicaSpecs" in after["spec"]) is ("tfReplicaSpecs" in SHAPES[shape])
+
+
+def test_a_list_that_kubectl_has_scaled_beside_is_mended_by_scaling_it() -> None:
+    found, manifest = there("kubeflow.org/v1alpha1")
+    manifest["spec"] = {**manifest["spec"], "tfReplicaSpecs": {"Worker": {"replicas": 5}}}
+    found = known(found.framework, decode(encode(manifest), CustomObject))
+
+    after = scaling(Wish(replicas={ReplicaType.WORKER: 1})).wanted(found, manifest)
+
+    assert "tfReplicaSpecs" not in after["spec"]
+    assert after["spec"]["replicaSpecs"][1]["replicas"] == 1
+
+
+def test_what_no_job_can_be_is_refused_with_its_problems() -> None:
+    found, manifest = there("kubeflow.org/v1")
+
+    with pytest.raises(Refused, match="can't be of that size"):
+        scaling(Wish(replicas={ReplicaType.WORKER: 0})).wanted(found, manifest)
+    with pytest.raises(CannotChange, match="has no replicas of type PS"):
+        scaling(Wish(replicas={ReplicaType.PS: 1})).wanted(found, manifest)
+    with pytest.raises(CannotChange, match="is not elastic"):
+        scaling(Wish(least=1)).wanted(found, manifest)
+
+
+def test_an_elastic_job_is_scaled_within_its_bounds_and_the_bounds_can_be_moved() -> None:
+    found, manifest = there("kubeflow.org/v1")
+    manifest["spec"] = {"min-instances": 1, "max-instances": 3, "tfReplicaSpecs": SHAPES["flat"]["tfReplicaSpecs"]}
+    del manifest["metadata"]["annotations"]
+    found = known(found.framework, decode(encode(manifest), CustomObject))
+
+    with pytest.raises(CannotChange, match="to 5 workers"):
+        scaling(Wish(replicas={ReplicaType.WORKER: 5})).wanted(found, manifest)
+    after = scaling(Wish(replicas={ReplicaType.WORKER: 5}, most=8)).wanted(found, manifest)
+
+    assert after["spec"]["max-instances"] == 8
+
+
+def test_jobs_are_suspended_resumed_and_scaled_on_this_machine(shell: Shell) -> None:
+    shell("submit", shell.file("a.yaml", worker("digits", SLEEPS, replicas=2)))
+    old = {
+        "apiVersion": "mlkube.io/v1beta1",
+        "kind": "TfJob",
+        "metadata": {"name": "old"},
+        "spec": {"replicaSpecs": LISTED},
+    }
+    shell("submit", shell.file("b.yaml", json.dumps(old)))
+
+    suspended = shell("suspend", "digits", "old", "nope", "--wait", "--timeout", "60")
+
+    assert suspended.code == 102
+    assert suspended.out == "tfjob/digits suspended\ntfjob.mlkube.io/old suspended\n"
+    assert f"Suspending tfjob/digits in default on local ({shell.home})\n" in suspended.err
+    assert 'there is no job "nope"' in suspended.err
+    again = shell("suspend", "--all")
+    assert (again.code, again.err) == (0, "")
+    assert again.out.splitlines()[0] == "tfjob/digits unchanged: it is suspended"
+    assert "resume tfjob.mlkube.io/old" in shell("why", "tfjob.mlkube.io/old").out
+
+    resumed = shell("resume", "--all", "--wait", "--timeout", "60")
+    assert (resumed.code, resumed.out) == (0, "tfjob/digits resumed\ntfjob.mlkube.io/old resumed\n")
+
+    in_vain = shell("scale", "digits", "--workers", "3")
+    assert in_vain.code == 1
+    assert "would keep its size" in in_vain.err
+    assert "--restart" in in_vain.err
+    grown = shell("scale", "digits", "--workers", "3", "--restart", "--wait", "--timeout", "60")
+    assert (grown.code, grown.out) == (0, "tfjob/digits scaled to worker 3\n")
+    assert shell("list").out.splitlines()[1].split()[:3] == ["digits", "Running", "3/3"]
+    shrunk = shell("scale", "old", "--workers", "1", "--wait", "--timeout", "60")
+    assert (shrunk.code, shrunk.out) == (0, "tfjob.mlkube.io/old scaled to worker 1\n")
+    stored = yaml.safe_load(shell("get", "old", "-o", "yaml").out)
+    assert [each.get("replicas") for each in stored["spec"]["replicaSpecs"]] == [1, 1]
+
+    by_label = shell("delete", "-l", "team=none")
+    assert by_label.code == 102
+    assert shell("delete", "--all").out == "tfjob/digits deleted\ntfjob.mlkube.io/old deleted\n"
+
+
+def test_who_names_no_job_or_says_it_twice_is_told_how_jobs_are_chosen(shell: Shell) -> None:
+    for words in (["suspend"], ["resume", "a", "--all"], ["delete", "-l", "a=b", "--all"]):
+        ended = shell(*words)
+        assert ended.code == 2
+        assert "name one JOB or more, or choose them by -l LABELS, or --all" in ended.err
+    assert "did you mean PS?" in shell("scale", "a", "--replicas", "pss=2").err
+    assert "--timeout limits --wait" in shell("suspend", "a", "--timeout", "5").err
+
+
+def test_a_job_that_has_ended_is_neither_suspended_nor_scaled(shell: Shell) -> None:
+    shell("run", shell.file("a.yaml", job("digits", Worker=group(python("print(1)")))))
+
+    for words in (["suspend", "digits"], ["scale", "digits", "--workers", "2"]):
+        ended = shell(*words)
+        assert ended.code == 1
+        assert "it has ended (Succeeded)" in ended.err
