@@ -11,18 +11,34 @@ import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tarragon.base.clock import Clock
-
-if TYPE_CHECKING:
-    from tarragon.localcluster.kubelet.usage import Reading
 
 SHORTEST_WINDOW, LONGEST_WINDOW = 5.0, 60.0
 FIRST_LOOK_SECONDS = 0.5
 
 Runs = Mapping[str, Path]
 """The folder of each container's run, by any key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """`cpu` in seconds since the container began, `memory` in bytes: pages that several processes share count once
+    where the system tells (Linux), each time elsewhere.
+    """
+
+    cpu: float
+    memory: int
+
+
+Read = Callable[[Runs], Mapping[str, Reading]]
+"""Of the containers that live. It may block."""
+
+
+def of_processes(runs: Runs) -> Mapping[str, Reading]:
+    from tarragon.localcluster.kubelet.usage import readings  # noqa: PLC0415 - psutil; most clusters never need it
+
+    return readings(runs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +61,9 @@ class Sample:
 class Sampler:
     """Measures the containers that `runs` names at that moment."""
 
-    def __init__(self, runs: Callable[[], Runs], clock: Clock) -> None:
+    def __init__(self, runs: Callable[[], Runs], clock: Clock, read: Read = of_processes) -> None:
         self._runs = runs
+        self._read = read
         self._clock = clock
         self._before: dict[str, tuple[float, Reading]] = {}
         self._asking = asyncio.Lock()
@@ -72,10 +89,7 @@ class Sampler:
         return any(key not in self._before or self._before[key][0] < oldest for key in self._runs())
 
     async def _look(self) -> dict[str, tuple[float, Reading]]:
-        from tarragon.localcluster.kubelet.usage import readings  # noqa: PLC0415 - psutil; most clusters never need it
-
-        runs = dict(self._runs())
-        found = await asyncio.to_thread(readings, runs)
+        found = await asyncio.to_thread(self._read, dict(self._runs()))
         now = self._clock.monotonic()
         return {key: (now, reading) for key, reading in found.items()}
 

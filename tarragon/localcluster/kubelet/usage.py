@@ -8,23 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from tarragon.localcluster.kubelet.sampler import Reading
 from tarragon.localcluster.kubelet.shim import start_time
 from tarragon.localcluster.kubelet.shims import state_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """`cpu` in seconds since the container began, `memory` in bytes: pages that several processes share count once
-    where the system tells (Linux), each time elsewhere.
-    """
-
-    cpu: float
-    memory: int
 
 
 def readings(runs: Mapping[str, Path]) -> dict[str, Reading]:

@@ -1,0 +1,145 @@
+"""What containers use: real processes measured, and the arithmetic of windows on a clock that a test moves."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tarragon.base.clock import ManualClock, SystemClock
+from tarragon.localcluster.kubelet.sampler import FIRST_LOOK_SECONDS, Reading, Sample, Sampler, of_processes
+from tests.kubelet.waiting import eventually
+from tests.kubelet.world import Json, World
+
+MEBIBYTE = 2**20
+HOLDS_MEMORY = f"import time; held = bytearray(b'x') * ({200 * MEBIBYTE}); print('holds', flush=True); time.sleep(1000)"
+
+
+def runs_of(world: World) -> Mapping[str, Path]:
+    assert world.kubelet
+    return {f"{uid}/{name}": folder for uid, runs in world.kubelet.running().items() for name, folder in runs.items()}
+
+
+async def said(world: World, pod: Json, word: str) -> None:
+    """The container has got to the place where it prints this."""
+    log = world.node / "logs/default/p" / pod["metadata"]["uid"] / "main/0.log"
+    await eventually(lambda: log.exists() and word in log.read_text())
+
+
+async def test_the_memory_of_a_container_is_that_of_all_its_processes(world: World) -> None:
+    world.start_kubelet()
+    pod = await world.run(f'{sys.executable} -c "{HOLDS_MEMORY}" & wait')
+    await said(world, pod, "holds")
+
+    (reading,) = of_processes(runs_of(world)).values()
+
+    assert 200 * MEBIBYTE < reading.memory < 260 * MEBIBYTE
+
+
+async def test_the_time_of_ended_children_stays_the_containers(world: World) -> None:
+    world.start_kubelet()
+    burns = "import time\nwhile time.process_time() < 0.3: pass"
+    pod = await world.run(f'{sys.executable} -c "{burns}"; echo burnt; sleep 1000')
+    await said(world, pod, "burnt")
+
+    (reading,) = of_processes(runs_of(world)).values()
+
+    assert reading.cpu > 0.25  # the system counts in hundredths
+
+
+async def test_a_container_that_has_ended_uses_nothing(world: World) -> None:
+    world.start_kubelet()
+    await world.run("sleep 1000")
+    await world.phase("Running")
+    runs = runs_of(world)
+    await world.delete(grace=0)
+    await world.vanished()
+
+    assert runs
+    assert of_processes(runs) == {}
+
+
+async def test_whoever_computes_uses_processors_and_whoever_sleeps_does_not(world: World) -> None:
+    world.start_kubelet()
+    await world.run("while :; do :; done", name="busy")
+    await world.run("sleep 1000", name="idle")
+    busy = await world.phase("Running", "busy")
+    idle = await world.phase("Running", "idle")
+
+    used = (await Sampler(lambda: runs_of(world), SystemClock()).sample()).usage
+
+    assert used[f"{busy['metadata']['uid']}/main"].cpu > 0.05  # of a processor that others want, too
+    assert used[f"{idle['metadata']['uid']}/main"].cpu < 0.05
+
+
+class Meter:
+    """Containers that say what they have used so far."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.used: dict[str, float] = {}
+        self.looks = 0
+        self.sampler = Sampler(lambda: dict.fromkeys(self.used, Path()), self.clock, self._read)
+
+    def _read(self, runs: Mapping[str, Path]) -> Mapping[str, Reading]:
+        self.looks += 1
+        return {key: Reading(cpu=self.used[key], memory=7) for key in runs}
+
+    async def sample(self) -> Sample:
+        asked = asyncio.create_task(self.sampler.sample())
+        while not asked.done():
+            await asyncio.sleep(0)  # noqa: TID251 - lets the thread and the task go on; no time passes
+            self.clock.advance(FIRST_LOOK_SECONDS / 10)
+        return asked.result()
+
+
+async def test_the_first_who_asks_waits_for_half_a_second() -> None:
+    meter = Meter()
+    meter.used["a"] = 100.0
+
+    usage = (await meter.sample()).usage["a"]
+
+    assert meter.looks == 2
+    assert usage.window >= FIRST_LOOK_SECONDS
+    assert (usage.cpu, usage.memory) == (0.0, 7)
+
+
+async def test_who_asks_again_soon_gets_the_mean_since_then_without_waiting() -> None:
+    meter = Meter()
+    meter.used["a"] = 100.0
+    await meter.sample()
+    meter.clock.advance(20)
+    meter.used["a"] = 130.0
+
+    usage = (await meter.sample()).usage["a"]
+
+    assert meter.looks == 3
+    assert usage.cpu == pytest.approx(30 / usage.window)
+    assert 20 <= usage.window < 25
+
+
+async def test_what_was_long_ago_says_nothing_of_the_present() -> None:
+    meter = Meter()
+    meter.used["a"] = 0.0
+    await meter.sample()
+    meter.clock.advance(3600)
+    meter.used["a"] = 3600.0  # it has computed for an hour, and stopped
+
+    assert (await meter.sample()).usage["a"].cpu == 0.0
+
+
+async def test_a_container_that_has_only_begun_is_measured_at_once() -> None:
+    meter = Meter()
+    meter.used["a"] = 1.0
+    await meter.sample()
+    meter.clock.advance(10)
+    meter.used["b"] = 1.0
+
+    assert set((await meter.sample()).usage) == {"a", "b"}
+
+
+async def test_nobody_is_measured_when_nothing_runs() -> None:
+    assert (await Meter().sample()).usage == {}
