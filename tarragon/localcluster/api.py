@@ -20,7 +20,7 @@ from tarragon.localcluster.creating import Creates
 from tarragon.localcluster.custom_kinds import CustomKinds
 from tarragon.localcluster.deleting import Deletes
 from tarragon.localcluster.evicting import PodActions
-from tarragon.localcluster.history import ObjectKey
+from tarragon.localcluster.history import ObjectKey, Shelf
 from tarragon.localcluster.objects import in_version
 from tarragon.localcluster.reads import Reads
 from tarragon.localcluster.registry import Registry
@@ -94,6 +94,10 @@ class Api:
         if served is None or (subresource and subresource not in served.subresources):
             raise refusals.no_such_resource()
         return Target(served, namespace, name, subresource)
+
+    def shelf(self, full_name: str) -> Shelf:
+        """The committed objects of a kind, for what looks at them with every request."""
+        return self._store.shelf(full_name)
 
     def get(self, target: Target) -> bytes:
         """The encoded object in the target's version; with subresource `scale` an autoscaling/v1 Scale."""

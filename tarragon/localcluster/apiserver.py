@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hmac
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +14,13 @@ from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cluster.errors import ApiError
 from tarragon.localcluster import discovery, refusals
+from tarragon.localcluster.access.access import Access
+from tarragon.localcluster.access.attributes import of_request
+from tarragon.localcluster.access.entrance import Entrance
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.builtin_kinds import built_in_kinds
 from tarragon.localcluster.computed import ComputedKinds
-from tarragon.localcluster.identity import OWNER, User
+from tarragon.localcluster.identity import User
 from tarragon.localcluster.openapi import NO_SCHEMAS, V2_CONTENT_TYPE, Document, OpenApi
 from tarragon.localcluster.web import answers
 from tarragon.localcluster.web.accept import Form, chosen
@@ -37,12 +39,16 @@ _SHUTDOWN_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """Where to listen and whom to let in. Port 0 is any free one; without `tls` it is plain HTTP, for tests."""
+    """Where to listen and whom to let in. Port 0 is any free one; without `tls` it is plain HTTP, for tests.
+
+    `access` is who may do what; without, whoever has the token may do everything, and nobody else anything.
+    """
 
     token: str = field(repr=False)
     host: str = "127.0.0.1"
     port: int = 0
     tls: ssl.SSLContext | None = None
+    access: Access | None = None
 
 
 NOTHING_COMPUTED = ComputedKinds()
@@ -56,10 +62,10 @@ class ApiServer:
         self._api = api
         self._clock = clock
         self._front = front
-        self._expected = f"Bearer {front.token}".encode()
+        self._entrance = Entrance(front.token, front.access)
         self._openapi = OpenApi(api.registry)
         self._streams = Streams(clock)
-        self._resources = Resources(api, clock, self._streams, computed)
+        self._resources = Resources(api, clock, self._streams, computed, self._entrance)
         self._started = clock.now()
         self._heard = clock.monotonic()
         self._runner: web.ServerRunner | None = None
@@ -116,7 +122,9 @@ class ApiServer:
         try:
             if parts and parts[0] in _HEALTH:
                 return answers.text("ok")
-            user = self._authenticate(request)
+            user = self._entrance.enter(request.headers)
+            self._heard = self._clock.monotonic()
+            self._entrance.authorize(user, of_request(request.method, request.rel_url.path, parts, request.query))
             if len(parts) > 3 and parts[0] == "apis":  # noqa: PLR2004 - /apis/GROUP/VERSION/…
                 return await self._resource(request, user, resource_path(parts[1], parts[2], parts[3:]))
             if len(parts) > 2 and parts[0] == "api":  # noqa: PLR2004 - /api/v1/…
@@ -126,14 +134,6 @@ class ApiServer:
             return self._about_the_server(request, parts)
         except ApiError as error:
             return answers.refusal(error)
-
-    def _authenticate(self, request: web.BaseRequest) -> User:
-        """In constant time: an answer must not tell how much of a guess was right."""
-        given = request.headers.get("Authorization", "").encode(errors="surrogateescape")
-        if not hmac.compare_digest(given, self._expected):
-            raise refusals.failure(401, "Unauthorized", "Unauthorized")
-        self._heard = self._clock.monotonic()
-        return OWNER
 
     async def _resource(self, request: web.BaseRequest, user: User, path: ResourcePath | None) -> web.StreamResponse:
         if path is None:

@@ -19,17 +19,24 @@ from tarragon.base.errors import TarragonError
 from tarragon.cluster.port import Cluster, Selection
 from tarragon.kube.meta import Key
 from tarragon.localcluster import metrics
+from tarragon.localcluster.access.access import Access, access_to
+from tarragon.localcluster.access.authorizers import Authorization
+from tarragon.localcluster.access.founding import found_roles
+from tarragon.localcluster.access.reviews import reviews
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.apiserver import ApiServer, Front
 from tarragon.localcluster.binding import Binder
 from tarragon.localcluster.certificates import certificates
 from tarragon.localcluster.client import InProcess
 from tarragon.localcluster.computed import ComputedKinds
+from tarragon.localcluster.controllers.account_secrets import AccountSecretController
+from tarragon.localcluster.controllers.aggregation import AggregationController
 from tarragon.localcluster.controllers.claims import ClaimController
 from tarragon.localcluster.controllers.endpoints import EndpointsController
 from tarragon.localcluster.controllers.garbage import GarbageCollector
 from tarragon.localcluster.controllers.kinds import listable
 from tarragon.localcluster.controllers.namespaces import NamespaceController
+from tarragon.localcluster.controllers.root_certificates import RootCertificateController
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
 from tarragon.localcluster.guard import guarded
 from tarragon.localcluster.home import Home, unusable, write_private
@@ -59,7 +66,8 @@ class Settings:
 
     It ends by itself after `idle_seconds` in which no pod was unfinished and no client asked for anything; None never.
     `kubeconfig` is where to write one besides the home's own. `prepare` is done before any client is told of the
-    server: it brings the kinds that clients will ask for.
+    server: it brings the kinds that clients will ask for. `authorization` is of those who come by the network: all
+    that is in this process may do everything.
     """
 
     home: Home
@@ -68,20 +76,33 @@ class Settings:
     idle_seconds: float | None = None
     kubeconfig: Path | None = None
     prepare: Companion | None = None
+    authorization: Authorization = Authorization.ALWAYS_ALLOW
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """What is there before anything runs."""
+
+    api: Api
+    access: Access
+    nodes: Nodes
+    server: ApiServer
 
 
 class LocalCluster:
     """Made by `start`, ended by `stop`. Whoever calls them holds the home (`presence.occupied`)."""
 
-    def __init__(self, settings: Settings, clock: Clock, api: Api, server: ApiServer, nodes: Nodes) -> None:
+    def __init__(self, settings: Settings, clock: Clock, built: _Built) -> None:
+        api = built.api
         self._settings = settings
         self._clock = clock
         self._api = api
-        self._server = server
+        self._access = built.access
+        self._server = built.server
         self._client = InProcess(api)
         self._jitter = random.Random()
         self._kinds = listable(api.registry)
-        self._nodes = nodes
+        self._nodes = built.nodes
         self._companions: list[asyncio.Task[None]] = []
         self._controllers: list[asyncio.Task[None]] = []
         self._kubelets: list[asyncio.Task[None]] = []
@@ -90,14 +111,12 @@ class LocalCluster:
     async def start(cls, settings: Settings, clock: Clock, companions: Sequence[Companion] = ()) -> LocalCluster:
         """Serving when it returns. Raises TarragonError; then nothing is left running."""
         api = await Api.open(settings.home.store, clock)
-        nodes = Nodes(InProcess(api), settings.home.nodes, settings.nodes, clock)
-        api.pod_logs = nodes
         try:
-            server = await _listen(settings, clock, api, _computed(api, nodes, clock))
+            built = await _built(settings, clock, api)
         except BaseException:
             await api.close()
             raise
-        cluster = cls(settings, clock, api, server, nodes)
+        cluster = cls(settings, clock, built)
         try:
             if settings.prepare is not None:
                 await settings.prepare(cluster.client)
@@ -167,9 +186,21 @@ class LocalCluster:
         yield "garbage collector", lambda: GarbageCollector(client, self._kinds, clock, jitter).run()
         yield "namespaces", lambda: NamespaceController(client, self._kinds, clock, jitter).run()
         yield "service accounts", lambda: ServiceAccountController(client, clock, jitter).run()
+        yield "roles made of others", lambda: AggregationController(client, clock, jitter).run()
+        yield "root certificates", lambda: RootCertificateController(client, self._authority(), clock, jitter).run()
+        yield "secrets of service accounts", lambda: self._account_secrets().run()
         yield "claims", lambda: ClaimController(client, clock, jitter).run()
         yield "endpoints", lambda: EndpointsController(client, self._local_port, clock, jitter).run()
         yield "scheduler", lambda: Scheduler(client, Binder(self._api).bind, clock, jitter).run()
+
+    def _account_secrets(self) -> AccountSecretController:
+        sign = self._access.accounts.lasting
+        return AccountSecretController(self._client, sign, self._authority(), self._clock, self._jitter)
+
+    def _authority(self) -> str:
+        """In PEM, without what stands above it."""
+        text = self._settings.home.ca.read_text()
+        return text[text.index("-----BEGIN") :]
 
     async def _retire_nodes(self) -> None:
         await self._nodes.retire()
@@ -180,17 +211,27 @@ class LocalCluster:
         return allotted(self._settings.home.nodes).get(address)
 
 
-def _computed(api: Api, nodes: Nodes, clock: Clock) -> ComputedKinds:
+async def _built(settings: Settings, clock: Clock, api: Api) -> _Built:
+    access = access_to(api, settings.authorization, settings.home.account_key, clock)
+    await found_roles(api)
+    nodes = Nodes(InProcess(api), settings.home.nodes, settings.nodes, clock)
+    api.pod_logs = nodes
+    computed = _computed(api, access, nodes, clock)
+    return _Built(api, access, nodes, await _listen(settings, clock, api, access, computed))
+
+
+def _computed(api: Api, access: Access, nodes: Nodes, clock: Clock) -> ComputedKinds:
     measure = Sampler(nodes.running, clock).sample
     return ComputedKinds(
         {
+            **reviews(access.authorizer, access.accounts),
             (metrics.GROUP, "nodes"): metrics.NodeMetrics(api, measure),
             (metrics.GROUP, "pods"): metrics.PodMetrics(api, measure),
         }
     )
 
 
-async def _listen(settings: Settings, clock: Clock, api: Api, computed: ComputedKinds) -> ApiServer:
+async def _listen(settings: Settings, clock: Clock, api: Api, access: Access, computed: ComputedKinds) -> ApiServer:
     home = settings.home
     try:
         files = certificates(home, clock.now())
@@ -200,7 +241,7 @@ async def _listen(settings: Settings, clock: Clock, api: Api, computed: Computed
     except OSError as error:
         raise unusable(home.folder, error) from error
     for port in [settings.port] if settings.port is not None else [_last_port(home), 0]:
-        server = ApiServer(api, clock, Front(token=token, port=port, tls=tls), computed)
+        server = ApiServer(api, clock, Front(token=token, port=port, tls=tls, access=access), computed)
         try:
             await server.start()
         except TarragonError:

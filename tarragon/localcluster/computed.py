@@ -15,7 +15,7 @@ from tarragon.localcluster.identity import User
 from tarragon.localcluster.requests import Json, ListOptions, Target
 
 FullName = tuple[str, str]
-"""Group and plural."""
+"""Group and plural; of a subresource `serviceaccounts/token`."""
 
 
 class Computed:
@@ -42,10 +42,19 @@ class ComputedKinds:
 
     def of(self, target: Target) -> Computed:
         """Raises ServiceUnavailable for a kind that is served, but not by this process."""
-        answering = self.by_name.get((target.served.group, target.served.plural))
+        answering = self.by_name.get(_full_name(target))
         if answering is None:
             raise _nobody_answers(target)
         return answering
+
+    def has(self, target: Target) -> bool:
+        """Of a subresource: whether it is one of these, though its kind is stored."""
+        return _full_name(target) in self.by_name
+
+
+def _full_name(target: Target) -> FullName:
+    plural = target.served.plural
+    return target.served.group, f"{plural}/{target.subresource}" if target.subresource else plural
 
 
 def _nobody_answers(target: Target) -> ApiError:

@@ -71,6 +71,11 @@ class Home:
         return self.folder / "token"
 
     @property
+    def account_key(self) -> Path:
+        """Signs the tokens of service accounts."""
+        return self.folder / "sa.key"
+
+    @property
     def kubeconfig(self) -> Path:
         return self.folder / "kubeconfig"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
@@ -68,13 +68,21 @@ class FieldValidation(Enum):
     STRICT = "Strict"
 
 
+Check = Callable[[Served, Mapping[str, Any], Mapping[str, Any] | None], None]
+"""Of an object that is about to be stored, and the one in whose place: raises an ApiError when that must not be."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """The query of a write. An empty `field_manager` is written as `unknown`; fronts default it from the User-Agent."""
+    """The query of a write. An empty `field_manager` is written as `unknown`; fronts default it from the User-Agent.
+
+    `check` is what whoever writes may not write, whatever the verbs allow them; in process, nothing.
+    """
 
     dry_run: bool = False
     field_validation: FieldValidation = FieldValidation.WARN
     field_manager: str = ""
+    check: Check | None = None
 
 
 class PatchType(Enum):

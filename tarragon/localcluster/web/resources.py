@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from aiohttp import web
@@ -12,12 +12,13 @@ from tarragon.base.clock import Clock
 from tarragon.cluster.errors import Expired
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster import refusals
+from tarragon.localcluster.access.entrance import Entrance
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.columns import SCALE_COLUMNS, columns_of
 from tarragon.localcluster.computed import ComputedKinds, listing
 from tarragon.localcluster.identity import User
 from tarragon.localcluster.registry import Served
-from tarragon.localcluster.requests import Event, Json, Target, Written
+from tarragon.localcluster.requests import Event, Json, Target, WriteOptions, Written
 from tarragon.localcluster.tables import Column, Shape, metadata_only, table
 from tarragon.localcluster.web import bodies, query, streams
 from tarragon.localcluster.web.accept import JSON, PLAIN, Form, chosen
@@ -70,8 +71,11 @@ _INCLUDES: Sequence[Literal["None", "Metadata", "Object"]] = ("None", "Metadata"
 class Resources:
     """Answers every request below a group-version."""
 
-    def __init__(self, api: Api, clock: Clock, open_streams: streams.Streams, computed: ComputedKinds) -> None:
+    def __init__(
+        self, api: Api, clock: Clock, open_streams: streams.Streams, computed: ComputedKinds, entrance: Entrance
+    ) -> None:
         self._api = api
+        self._entrance = entrance
         self._computed = computed
         self._clock = clock
         self._streams = open_streams
@@ -80,7 +84,7 @@ class Resources:
         target = self._api.target((path.group, path.version, path.plural), path.namespace, path.name, path.subresource)
         asked = Asked(request, user, target, request.query)
         _refuse_scope(target, request.method)
-        if not target.served.is_stored:
+        if not target.served.is_stored or self._computed.has(target):
             return await self._compute(asked)
         match request.method:
             case "GET":
@@ -100,7 +104,7 @@ class Resources:
         """Of kinds that are not stored."""
         target, answering = asked.target, self._computed.of(asked.target)
         match asked.request.method:
-            case "POST" if not target.name:
+            case "POST" if not target.name or target.subresource:
                 _refuse_verb(target.served, "create")
                 body = await self._body(asked, target.served.kind)
                 return json_bytes(encode(await answering.create(target, body, asked.user)), 201)
@@ -167,19 +171,19 @@ class Resources:
             raise refusals.method_not_allowed()
         if not target.subresource:
             _refuse_verb(target.served, "create")
-        options = query.write_options(asked.query, asked.agent, "CreateOptions")
+        options = self._writing(asked, "CreateOptions")
         body = await self._body(asked, target.served.kind)
         return self._written(asked, await self._api.create(target, body, options))
 
     async def _update(self, asked: Asked) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "update")
-        options = query.write_options(asked.query, asked.agent, "UpdateOptions")
+        options = self._writing(asked, "UpdateOptions")
         body = await self._body(asked, asked.target.served.kind)
         return self._written(asked, await self._api.update(asked.target, body, options))
 
     async def _patch(self, asked: Asked) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "patch")
-        options = query.write_options(asked.query, asked.agent, "PatchOptions")
+        options = self._writing(asked, "PatchOptions")
         patch = bodies.decoded_patch(await bodies.read(asked.request), asked.request.content_type)
         return self._written(asked, await self._api.patch(asked.target, patch, options))
 
@@ -195,6 +199,11 @@ class Resources:
         options, writing = query.delete_options(asked.query, body, asked.agent)
         page = await self._api.delete_collection(asked.target, query.list_options(asked.query), options, writing)
         return json_bytes(list_bytes(page))
+
+    def _writing(self, asked: Asked, kind: str) -> WriteOptions:
+        options = query.write_options(asked.query, asked.agent, kind)
+        check = self._entrance.check(asked.user)
+        return options if check is None else replace(options, check=check)
 
     async def _body(self, asked: Asked, kind: str) -> Json:
         return bodies.decoded(await bodies.read(asked.request), asked.request.content_type, kind)

@@ -1,0 +1,116 @@
+"""`serviceaccounts/token`: a token of an account for whoever may ask for one; `kubectl create token`."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tarragon.cluster.errors import ApiError
+from tarragon.kube.codec import timestamp
+from tarragon.localcluster import refusals
+from tarragon.localcluster.access.accounts import ISSUER, Accounts, Grant
+from tarragon.localcluster.computed import Computed
+from tarragon.localcluster.faults import Fault, invalid_value
+from tarragon.localcluster.identity import User
+from tarragon.localcluster.requests import Json, Target
+
+API_VERSION = "authentication.k8s.io/v1"
+DEFAULT_SECONDS = 3600
+LEAST_SECONDS = 600
+_MOST_SECONDS = 2**32
+_BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequests(Computed):
+    accounts: Accounts
+
+    async def create(self, target: Target, body: Json, user: User) -> Json:  # noqa: ARG002 - who may is decided before
+        spec = body.get("spec") if isinstance(body.get("spec"), dict) else {}
+        assert isinstance(spec, dict)  # noqa: S101 - for the type checker
+        seconds = spec.get("expirationSeconds")
+        seconds = DEFAULT_SECONDS if seconds is None else seconds
+        if fault := _fault(seconds):
+            raise _invalid(fault)
+        if self.accounts.stored("serviceaccounts", target.namespace, target.name) is None:
+            raise refusals.not_found(target.served, target.name)
+        audiences = spec.get("audiences") or [ISSUER]
+        bound = spec.get("boundObjectRef") or None
+        token, end = self.accounts.issue(
+            Grant(
+                namespace=target.namespace,
+                account=target.name,
+                audiences=audiences,
+                seconds=seconds,
+                **self._bound(target, bound),
+            )
+        )
+        until = timestamp(dt.datetime.fromtimestamp(end, dt.UTC))
+        metadata = {**(body.get("metadata") or {}), "name": target.name, "namespace": target.namespace}
+        return {
+            "kind": "TokenRequest",
+            "apiVersion": API_VERSION,
+            "metadata": {**metadata, "creationTimestamp": timestamp(self.accounts.now())},
+            "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound},
+            "status": {"token": token, "expirationTimestamp": until},
+        }
+
+    def _bound(self, target: Target, reference: Mapping[str, Any] | None) -> dict[str, Any]:
+        """What the token is bound to, as `Grant` has it. Raises for what is not there, or is another's."""
+        if not reference:
+            return {}
+        kind, name = str(reference.get("kind", "")), str(reference.get("name", ""))
+        version = str(reference.get("apiVersion", ""))
+        plural = _BINDABLE.get(kind)
+        if plural is None or version not in {"v1", ""}:
+            group, _, number = version.rpartition("/")
+            raise refusals.bad_request(f"cannot bind token to object of type {group}/{number}, Kind={kind}")
+        found = self.accounts.stored(plural, "" if plural == "nodes" else target.namespace, name)
+        if found is None:
+            details = {"name": name, "kind": plural}
+            raise refusals.failure(404, "NotFound", f'{plural} "{name}" not found', details)
+        if kind == "Pod" and found["spec"].get("serviceAccountName") != target.name:
+            cannot = f'cannot bind token for serviceaccount "{target.name}"'
+            raise refusals.bad_request(f"{cannot} to pod running with different serviceaccount name.")
+        uid = found["metadata"]["uid"]
+        if reference.get("uid") not in {None, "", uid}:
+            raise _other(plural, name, str(reference["uid"]), uid)
+        told: dict[str, Any] = {"bound_kind": kind.lower(), "bound": {"name": name, "uid": uid}}
+        node = found["spec"].get("nodeName") if kind == "Pod" else ""
+        if node:
+            told["node"] = {"name": node, **self._node_uid(node)}
+        return told
+
+    def _node_uid(self, name: str) -> dict[str, str]:
+        found = self.accounts.stored("nodes", "", name)
+        return {"uid": found["metadata"]["uid"]} if found else {}
+
+
+def _fault(seconds: Any) -> Fault | None:
+    field = "spec.expirationSeconds"
+    if not isinstance(seconds, int) or isinstance(seconds, bool):
+        return invalid_value(field, seconds, "must be a whole number of seconds")
+    if seconds < LEAST_SECONDS:
+        return invalid_value(field, seconds, "may not specify a duration less than 10 minutes")
+    if seconds > _MOST_SECONDS:
+        return invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds")
+    return None
+
+
+def _invalid(fault: Fault) -> ApiError:
+    details = {
+        "group": "authentication.k8s.io",
+        "kind": "TokenRequest",
+        "causes": [{"reason": fault.reason, "message": fault.message, "field": fault.field}],
+    }
+    message = f'TokenRequest.authentication.k8s.io "" is invalid: {fault}'
+    return refusals.failure(422, "Invalid", message, details)
+
+
+def _other(plural: str, name: str, asked: str, found: str) -> ApiError:
+    why = f"the UID in the bound object reference ({asked}) does not match the UID in record. The object might have "
+    why += "been deleted and then recreated"
+    message = f'Operation cannot be fulfilled on {plural} "{name}": {why}'
+    return refusals.failure(409, "Conflict", message, {"name": name, "kind": plural, "uid": found})

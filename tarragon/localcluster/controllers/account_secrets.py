@@ -1,0 +1,102 @@
+"""Secrets of the type kubernetes.io/service-account-token: filled with a token that lasts as long as they do.
+
+That is how tokens were had before they could be asked for. One whose account is gone goes, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import NotFound
+from tarragon.cluster.port import Cluster, DeleteOptions, Selection
+from tarragon.kube.core import SECRETS, SERVICE_ACCOUNTS
+from tarragon.kube.meta import AnyObject, Key, ObjectMeta, Struct
+from tarragon.localcluster.caches import logged_cache
+from tarragon.localcluster.controllers.worklist import Worklist
+
+TYPE = "kubernetes.io/service-account-token"
+ACCOUNT_NAME = "kubernetes.io/service-account.name"
+ACCOUNT_UID = "kubernetes.io/service-account.uid"
+
+Sign = Callable[[str, Mapping[str, Any], str], str]
+"""The token for a namespace, an account's name and uid, and the name of the Secret that is to have it."""
+
+
+class TokenSecret(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+
+
+class AccountSecretController:
+    """`authority` is PEM: what is signed by it may be trusted to be the API server."""
+
+    def __init__(self, cluster: Cluster, sign: Sign, authority: str, clock: Clock, jitter: random.Random) -> None:
+        self._cluster = cluster
+        self._sign = sign
+        self._authority = authority
+        ours = Selection(fields=f"type={TYPE}")
+        self._secrets = logged_cache(cluster, SECRETS.reading(TokenSecret), clock, jitter, ours)
+        self._accounts = logged_cache(cluster, SERVICE_ACCOUNTS, clock, jitter)
+        self._worklist: Worklist[Key] = Worklist(clock, jitter)
+        self._secrets.subscribe(self._follow_secret)
+        self._accounts.subscribe(self._follow_account)
+
+    async def run(self) -> None:
+        """For ever, until cancelled. Call it once."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._secrets.run())
+            tasks.create_task(self._accounts.run())
+            await self._secrets.synced()
+            await self._accounts.synced()
+            tasks.create_task(self._worklist.run(self._look))
+
+    def _follow_secret(self, key: Key, _old: TokenSecret | None, new: TokenSecret | None) -> None:
+        if new is not None:
+            self._worklist.add(key)
+
+    def _follow_account(self, key: Key, _old: AnyObject | None, _new: AnyObject | None) -> None:
+        for secret, found in self._secrets.objects.items():
+            if secret.namespace == key.namespace and found.metadata.annotations.get(ACCOUNT_NAME) == key.name:
+                self._worklist.add(secret)
+
+    async def _look(self, key: Key) -> None:
+        secret = self._secrets.objects.get(key)
+        if secret is None or secret.metadata.is_ending:
+            return
+        account = await self._account(key.namespace, secret.metadata.annotations.get(ACCOUNT_NAME, ""))
+        known = secret.metadata.annotations.get(ACCOUNT_UID)
+        with suppress(NotFound):
+            if account is None or known not in {None, account.metadata.uid}:
+                await self._cluster.delete(SECRETS, key, DeleteOptions(uid=secret.metadata.uid))
+            elif known is None or not {"ca.crt", "namespace", "token"} <= secret.data.keys():
+                await self._fill(key, secret, account)
+
+    async def _account(self, namespace: str, name: str) -> AnyObject | None:
+        """Asked of the API itself: a cache may not have heard yet of an account that was made with its Secret."""
+        try:
+            return await self._cluster.get(SERVICE_ACCOUNTS, Key(namespace, name))
+        except NotFound:
+            return None
+
+    async def _fill(self, key: Key, secret: TokenSecret, account: AnyObject) -> None:
+        about = {"name": account.metadata.name, "uid": account.metadata.uid}
+        texts = {
+            "ca.crt": self._authority,
+            "namespace": key.namespace,
+            "token": self._sign(key.namespace, about, key.name),
+        }
+        change = {
+            "metadata": {
+                "uid": secret.metadata.uid,
+                "resourceVersion": secret.metadata.resource_version,
+                "annotations": {ACCOUNT_UID: account.metadata.uid},
+            },
+            "data": {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()},
+        }
+        await self._cluster.patch(SECRETS, key, change)

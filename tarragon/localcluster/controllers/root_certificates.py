@@ -1,0 +1,75 @@
+"""The config map `kube-root-ca.crt` in every namespace: by it pods know the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import AlreadyExists, NotFound
+from tarragon.cluster.port import Cluster, Selection
+from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
+from tarragon.kube.meta import AnyObject, Key, ObjectMeta, Struct
+from tarragon.localcluster.caches import logged_cache
+from tarragon.localcluster.controllers.worklist import Worklist
+
+NAME = "kube-root-ca.crt"
+FILE = "ca.crt"
+_WORDS = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
+    "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes "
+    "clusters."
+)
+
+
+class _Bundle(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] = {}
+
+
+class RootCertificateController:
+    """Makes it, makes it again when somebody deletes it, and mends it; `authority` is PEM."""
+
+    def __init__(self, cluster: Cluster, authority: str, clock: Clock, jitter: random.Random) -> None:
+        self._cluster = cluster
+        self._authority = authority
+        self._namespaces = logged_cache(cluster, NAMESPACES, clock, jitter)
+        ours = Selection(fields=f"metadata.name={NAME}")
+        self._bundles = logged_cache(cluster, CONFIG_MAPS.reading(_Bundle), clock, jitter, ours)
+        self._worklist: Worklist[str] = Worklist(clock, jitter)
+        self._namespaces.subscribe(self._follow_namespace)
+        self._bundles.subscribe(self._follow_bundle)
+
+    async def run(self) -> None:
+        """For ever, until cancelled. Call it once."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._namespaces.run())
+            tasks.create_task(self._bundles.run())
+            await self._namespaces.synced()
+            await self._bundles.synced()
+            tasks.create_task(self._worklist.run(self._look))
+
+    def _follow_namespace(self, key: Key, old: AnyObject | None, new: AnyObject | None) -> None:
+        if old is None and new is not None:
+            self._worklist.add(key.name)
+
+    def _follow_bundle(self, key: Key, _old: _Bundle | None, new: _Bundle | None) -> None:
+        if new is None or new.data != {FILE: self._authority}:
+            self._worklist.add(key.namespace)
+
+    async def _look(self, name: str) -> None:
+        namespace = self._namespaces.objects.get(Key("", name))
+        if namespace is None or namespace.metadata.is_ending:
+            return
+        key, data = Key(name, NAME), {FILE: self._authority}
+        found = self._bundles.objects.get(key)
+        if found is None:
+            metadata = {"name": NAME, "namespace": name, "annotations": {"kubernetes.io/description": _WORDS}}
+            bundle = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+            with suppress(AlreadyExists, NotFound):
+                await self._cluster.create(CONFIG_MAPS, bundle)
+        elif found.data != data:
+            others = dict.fromkeys(found.data.keys() - data.keys())
+            with suppress(NotFound):
+                await self._cluster.patch(CONFIG_MAPS, key, {"data": {**others, **data}})
