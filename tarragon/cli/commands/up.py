@@ -34,6 +34,13 @@ IDLE_SECONDS = 600.0
     "--node", "nodes", metavar="NODE", type=node, multiple=True, help="name=a,cpu=8,memory=16Gi,nvidia.com/gpu=4"
 )
 @click.option("--without-operator", is_flag=True, help="a plain Kubernetes, for an operator of your own")
+@click.option(
+    "--authorization",
+    type=click.Choice(["always-allow", "rbac"]),
+    default="always-allow",
+    show_default=True,
+    help="what service accounts and --as users may do: everything, or what roles say",
+)
 @logs_option
 @operating.accelerators_option
 @click.option("--background", is_flag=True, hidden=True, help="how other commands start it")
@@ -45,6 +52,7 @@ def command(
     port: int | None,
     nodes: Sequence[WantedNode],
     without_operator: bool,
+    authorization: str,
     logs_of_jobs: str,
     config_file: Path | None,
     background: bool,
@@ -55,6 +63,7 @@ def command(
     which counts requests for CPUs as shares; nodes that are given are strict.
     """
     from tarragon.base import logs
+    from tarragon.localcluster.access.authorizers import Authorization
     from tarragon.localcluster.cluster import Settings as ClusterSettings
     from tarragon.localcluster.serving import serve
     from tarragon.operator.run import Options, run
@@ -70,6 +79,7 @@ def command(
         idle_seconds=IDLE_SECONDS if background else None,
         kubeconfig=kubeconfig,
         prepare=install,
+        authorization=Authorization(authorization),
     )
     clock = SystemClock()
     options = Options(settings=PlanSettings(logs=Form(logs_of_jobs), accelerators=operating.accelerators(config_file)))
