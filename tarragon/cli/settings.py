@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from tarragon.cli.terminal import ColorChoice, Terminal, here
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 LOCAL = "local"
 EVERYWHERE = (
     "Everywhere: --context NAME, --kubeconfig FILE, -n NAMESPACE, -v, --color auto|always|never. Every option has "
-    "a variable, too: TARRAGON_NAMESPACE=ml tarragon list."
+    "a variable, too: TARRAGON_NAMESPACE=ml tarragon list; `tarragon config` keeps what is to hold always."
 )
 NAMESPACE_FORM = "lower-case letters, digits and -, at most 63 of them"
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -72,16 +73,48 @@ class Command(click.Command):
         for param in self.params:
             self.name_variable(param)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing and not asks_for_help(args):
+            configured(self, ctx, str(self.name))
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            raise _with_origin(error, ctx) from error
+
     def name_variable(self, param: click.Parameter) -> None:
         """After the flag, as users see it: TARRAGON_RUN_TIMEOUT for `run --timeout`, whatever we call it inside."""
         if isinstance(param, click.Option) and param.allow_from_autoenv:
-            flag = max(param.opts, key=len).lstrip("-") if max(map(len, param.opts)) > len("-o") else param.name
-            param.envvar = f"TARRAGON_{self.name}_{flag}".upper().replace("-", "_")
+            from tarragon.cli.configuration import flag_name
+
+            param.envvar = f"TARRAGON_{self.name}_{flag_name(param)}".upper().replace("-", "_")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
         formatter.write_paragraph()
         formatter.write_text(EVERYWHERE)
+
+
+def asks_for_help(args: Sequence[str]) -> bool:
+    """That is answered whatever is wrong elsewhere."""
+    return "--help" in args or "-h" in args
+
+
+def _with_origin(error: click.BadParameter, ctx: click.Context) -> click.BadParameter:
+    """Whoever has typed no such flag looks for it in vain."""
+    from tarragon.cli.configuration import location
+
+    name = error.param.name if error.param is not None else None
+    if name is not None and ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP:
+        return click.BadParameter(f"{error.message} (from {location(os.environ)})", ctx, error.param)
+    return error
+
+
+def configured(command: click.Command, ctx: click.Context, section: str) -> None:
+    """What the config file says of the command becomes its defaults. Raises BadConfig."""
+    from tarragon.cli.configuration import configuration, defaults
+
+    settings = ctx.obj if isinstance(ctx.obj, Settings) else Settings()
+    ctx.default_map = dict(defaults(command, configuration(), section, is_plugin=settings.is_plugin))
 
 
 logs_option = click.option(

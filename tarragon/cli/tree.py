@@ -19,6 +19,7 @@ COMMANDS = MappingProxyType(
             ("submit", "submit"),
             ("validate", "validate"),
             ("list", "listing"),
+            ("top", "top"),
             ("get", "get"),
             ("describe", "describe"),
             ("why", "why"),
@@ -36,6 +37,7 @@ COMMANDS = MappingProxyType(
             ("node", "node"),
             ("convert", "convert"),
             ("diff", "diff"),
+            ("config", "config"),
             ("version", "version"),
             ("completion", "completion"),
         )
@@ -50,12 +52,13 @@ Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
   Train    run        submit FILE, follow its logs, exit with its result
            submit     submit FILE and return    validate  every problem in FILE
   Look     list  get  describe     wait   until it ends
+           top        all of it on one page, live
            logs       of all replicas, also of finished jobs
            why        it waits, does not start, or failed
   Change   suspend  resume  scale  delete
   Local    up  down  kubeconfig  check
   Cluster  operator  node          Files  convert  diff
-  More     version  completion
+  More     config  version  completion
 
 First: {program} run examples/tensorflow/ps.yaml
 Help:  {program} COMMAND --help
@@ -72,6 +75,19 @@ READER_WENT = 141
 
 class Tree(click.Group):
     """Imports a command when it is asked for."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        from tarragon.cli.configuration import BadConfig, configuration, require_commands
+        from tarragon.cli.settings import asks_for_help, configured
+
+        try:
+            configured(self, ctx, "")
+            require_commands(configuration(), list(COMMANDS))
+        except BadConfig:
+            # `config` is how it is mended, and whoever presses Tab hears of no fault.
+            if not (ctx.resilient_parsing or asks_for_help(args) or "config" in args):
+                raise
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)

@@ -83,7 +83,8 @@ class Shell:
 
     def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("TARRAGON_")}
-        return {**kept, "TARRAGON_HOME": str(self.home), **self.variables}
+        own = {"TARRAGON_HOME": str(self.home), "XDG_CONFIG_HOME": str(self.folder / ".config")}
+        return {**kept, **own, **self.variables}
 
     def command(self, *words: str) -> Sequence[str]:
         return [sys.executable, "-P", "-m", "tarragon", *words]

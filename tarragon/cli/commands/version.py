@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import sys
 
@@ -13,7 +12,7 @@ from tarragon.cli.settings import Command
 
 
 @click.command("version", cls=Command)
-@click.option("-o", "output", type=click.Choice(["json"]), help="machine-readable")
+@click.option("-o", "output", type=click.Choice(["json", "yaml"]), help="for programs")
 def command(output: str | None) -> None:
     """Which tarragon this is, and on what it runs."""
     facts = {
@@ -22,7 +21,10 @@ def command(output: str | None) -> None:
         "executable": sys.executable,
         "platform": platform.platform(),
     }
-    if output == "json":
-        click.echo(json.dumps(facts))
+    if output is not None:
+        from tarragon.cli.output import TEXTS
+        from tarragon.cli.schema import headed
+
+        click.echo(TEXTS[output](headed("Version", facts)))
         return
     click.echo(f"tarragon {facts['version']}, Python {facts['python']} ({facts['executable']}), {facts['platform']}")
