@@ -142,6 +142,11 @@ class Cache(Generic[T]):
         return self._synced.is_set()
 
     @property
+    def version(self) -> int:
+        """How far it has followed the server, as a number; 0 before the first list."""
+        return int(self._version or 0)
+
+    @property
     def failing(self) -> Failing | None:
         """None while the server answers."""
         return self._failing

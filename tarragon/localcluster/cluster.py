@@ -38,6 +38,7 @@ from tarragon.localcluster.controllers.kinds import listable
 from tarragon.localcluster.controllers.namespaces import NamespaceController
 from tarragon.localcluster.controllers.root_certificates import RootCertificateController
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
+from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
 from tarragon.localcluster.guard import guarded
 from tarragon.localcluster.home import Home, unusable, write_private
 from tarragon.localcluster.kubelet.node import NodeSettings
@@ -191,6 +192,7 @@ class LocalCluster:
         yield "secrets of service accounts", lambda: self._account_secrets().run()
         yield "claims", lambda: ClaimController(client, clock, jitter).run()
         yield "endpoints", lambda: EndpointsController(client, self._local_port, clock, jitter).run()
+        yield "workloads", lambda: WorkloadControllers(client, clock, jitter).run()
         yield "scheduler", lambda: Scheduler(client, Binder(self._api).bind, clock, jitter).run()
 
     def _account_secrets(self) -> AccountSecretController:

@@ -1,0 +1,137 @@
+"""What a deployment's status says: its counts, whether enough is available, and how its rollout gets on. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from tarragon.kube.codec import moment
+from tarragon.localcluster.controllers.workloads.conditions import found, with_condition, without
+from tarragon.localcluster.controllers.workloads.model import Deployment, Json
+from tarragon.localcluster.controllers.workloads.rollout import Family
+
+_COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+_STAMP = "lastUpdateTime"
+
+
+def status(kin: Family, collisions: int, made: str, now: dt.datetime) -> Json:
+    """`made`: the name of the replica set that this look has made."""
+    counts = _counts(kin)
+    before = kin.deployment.status
+    conditions: list[Json] = list(before.get("conditions") or [])
+    conditions = with_condition(conditions, _availability(kin, counts), now, _STAMP)
+    conditions = _with_failure(kin, conditions, now)
+    conditions = _with_progress(kin, counts, made, conditions, now)
+    return {
+        "observedGeneration": kin.deployment.metadata.generation,
+        **{field: number or None for field, number in counts.items()},
+        "collisionCount": collisions or None,
+        "conditions": conditions,
+    }
+
+
+def is_complete(deployment: Deployment, counts: Json) -> bool:
+    """All pods are of the new template, available, and no other is there."""
+    wanted = deployment.spec.replicas
+    return all((counts.get(field) or 0) == wanted for field in ("updatedReplicas", "replicas", "availableReplicas"))
+
+
+def next_look(deployment: Deployment, status: Json, now: dt.datetime) -> float | None:
+    """Seconds until a rollout that gets nowhere is told as such."""
+    progressing = found(status["conditions"], "Progressing")
+    if progressing is None or progressing["reason"] in {"NewReplicaSetAvailable", "ProgressDeadlineExceeded"}:
+        return None
+    due = moment(progressing[_STAMP]) + dt.timedelta(seconds=deployment.spec.progress_deadline_seconds)
+    return max(1.0, (due - now).total_seconds() + 1)
+
+
+def _counts(kin: Family) -> dict[str, int]:
+    available = sum(each.count("availableReplicas") for each in kin.all)
+    return {
+        "replicas": sum(each.count("replicas") for each in kin.all),
+        "updatedReplicas": kin.new.count("replicas") if kin.new is not None else 0,
+        "readyReplicas": sum(each.count("readyReplicas") for each in kin.all),
+        "availableReplicas": available,
+        "unavailableReplicas": max(0, sum(each.spec.replicas for each in kin.all) - available),
+    }
+
+
+def _availability(kin: Family, counts: dict[str, int]) -> Json:
+    is_enough = counts["availableReplicas"] >= kin.deployment.spec.replicas - kin.limits[1]
+    return {
+        "type": "Available",
+        "status": "True" if is_enough else "False",
+        "reason": "MinimumReplicasAvailable" if is_enough else "MinimumReplicasUnavailable",
+        "message": f"Deployment {'has' if is_enough else 'does not have'} minimum availability.",
+    }
+
+
+def _with_failure(kin: Family, conditions: list[Json], now: dt.datetime) -> list[Json]:
+    """Of the new replica set; an old one's only while there is no new one."""
+    for each in [kin.new] if kin.new is not None else kin.old:
+        failure = found(each.status.get("conditions") or [], "ReplicaFailure")
+        if failure is not None:
+            wanted = {field: failure[field] for field in ("type", "status", "reason", "message")}
+            return with_condition(conditions, wanted, now, _STAMP)
+    return without(conditions, "ReplicaFailure")
+
+
+def _with_progress(
+    kin: Family, counts: dict[str, int], made: str, conditions: list[Json], now: dt.datetime
+) -> list[Json]:
+    if kin.deployment.spec.progress_deadline_seconds >= 2**31 - 1:
+        return without(conditions, "Progressing")
+    before = found(conditions, "Progressing")
+    name = kin.new.metadata.name if kin.new is not None else made
+    subject = f'ReplicaSet "{name}"' if name else f'Deployment "{kin.deployment.metadata.name}"'
+    if kin.deployment.spec.paused:
+        return with_condition(conditions, _progress("Unknown", "DeploymentPaused", "Deployment is paused"), now, _STAMP)
+    if before is not None and before["reason"] == "DeploymentPaused":
+        words = "Deployment is resumed"
+        return with_condition(conditions, _progress("Unknown", "DeploymentResumed", words), now, _STAMP)
+    if made:
+        wanted = _progress("True", "NewReplicaSetCreated", f'Created new replica set "{made}"')
+        return with_condition(conditions, wanted, now, _STAMP)
+    is_old_news = before is not None and before["reason"] == "NewReplicaSetAvailable"
+    if is_complete(kin.deployment, counts) and (not is_old_news or _says(before, name)):
+        wanted = _progress("True", "NewReplicaSetAvailable", f"{subject} has successfully progressed.")
+        return with_condition(conditions, wanted, now, _STAMP)
+    if _moved(kin, counts) or (is_old_news and not _says(before, name)):
+        wanted = _progress("True", "ReplicaSetUpdated", f"{subject} is progressing.")
+        return [*without(conditions, "Progressing"), _restamped(before, wanted, now)]
+    if before is not None and not is_old_news and _is_late(kin.deployment, before, now):
+        wanted = _progress("False", "ProgressDeadlineExceeded", f"{subject} has timed out progressing.")
+        return with_condition(conditions, wanted, now, _STAMP)
+    return conditions
+
+
+def _progress(status: str, reason: str, message: str) -> Json:
+    return {"type": "Progressing", "status": status, "reason": reason, "message": message}
+
+
+def _says(condition: Json | None, name: str) -> bool:
+    return condition is not None and f'"{name}"' in condition["message"]
+
+
+def _restamped(before: Json | None, wanted: Json, now: dt.datetime) -> Json:
+    """Progress is news each time, for the deadline counts from it."""
+    return with_condition([{**before, "reason": ""}] if before is not None else [], wanted, now, _STAMP)[0]
+
+
+def _moved(kin: Family, counts: dict[str, int]) -> bool:
+    def of(status: Json, field: str) -> int:
+        return int(status.get(field) or 0)
+
+    before = kin.deployment.status
+    return (
+        counts["updatedReplicas"] > of(before, "updatedReplicas")
+        or counts["replicas"] - counts["updatedReplicas"] < of(before, "replicas") - of(before, "updatedReplicas")
+        or counts["readyReplicas"] > of(before, "readyReplicas")
+        or counts["availableReplicas"] > of(before, "availableReplicas")
+    )
+
+
+def _is_late(deployment: Deployment, progressing: Json, now: dt.datetime) -> bool:
+    if progressing["reason"] == "ProgressDeadlineExceeded":
+        return False
+    waited = now - moment(progressing[_STAMP])
+    return waited > dt.timedelta(seconds=deployment.spec.progress_deadline_seconds)

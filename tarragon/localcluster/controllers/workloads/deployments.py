@@ -1,0 +1,247 @@
+"""Deployments: replica sets made, resized and forgotten, so that the pods of a new template take over from the old."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from msgspec import to_builtins
+
+from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound
+from tarragon.cluster.port import DeleteOptions
+from tarragon.cluster.reflector import Cache, Index
+from tarragon.kube.meta import Key
+from tarragon.localcluster.controllers.workloads import deployment_status, rollout
+from tarragon.localcluster.controllers.workloads.ground import (
+    LOOK_AGAIN_SECONDS,
+    Ground,
+    Kept,
+    Unseen,
+    owner_of,
+    selects,
+)
+from tarragon.localcluster.controllers.workloads.hands import Hands
+from tarragon.localcluster.controllers.workloads.model import (
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    Deployment,
+    Json,
+    Pod,
+    ReplicaSet,
+)
+from tarragon.localcluster.controllers.workloads.rollout import DESIRED, HISTORY, MOST, REVISION, Family, Resize
+from tarragon.localcluster.controllers.workloads.templates import (
+    HASH_LABEL,
+    is_same_template,
+    labelled,
+    template_hash,
+)
+
+_NOT_COPIED = frozenset(
+    {
+        "kubectl.kubernetes.io/last-applied-configuration",
+        *(REVISION, HISTORY, DESIRED, MOST),
+        "deprecated.deployment.rollback.to",
+    }
+)
+
+
+class DeploymentController:
+    """It writes replica sets and its own status; pods are the business of the replica sets' controller."""
+
+    def __init__(self, ground: Ground, replica_sets: Cache[ReplicaSet]) -> None:
+        self._ground = ground
+        self._cluster = ground.cluster
+        self._replica_sets = replica_sets
+        self._owned = Index(replica_sets, lambda each: [owner_of(each)])
+        self._uids = Index(replica_sets, lambda each: [each.metadata.uid])
+        self.kept: Kept[Deployment] = Kept(ground, DEPLOYMENTS)
+        self.kept.follow(replica_sets)
+        self._hands: Hands[Deployment] = Hands(ground, DEPLOYMENTS, "deployment-controller")
+        self._unseen = Unseen(replica_sets)
+        ground.pods.subscribe(self._follow_pod)
+
+    async def run(self) -> None:
+        await self.kept.worklist.run(self._look)
+
+    def _follow_pod(self, _key: Key, old: Pod | None, new: Pod | None) -> None:
+        """Only that one has gone: a deployment that recreates its pods waits for it."""
+        if new is None and old is not None:
+            for key in self._uids.keys(old.owner):
+                owner = self.kept.by_uid(owner_of(self._replica_sets.objects[key]))
+                if owner is not None:
+                    self.kept.worklist.add(owner.metadata.key)
+
+    async def _look(self, key: Key) -> float | None:
+        deployment = self.kept.get(key)
+        if deployment is None:
+            return None
+        mine = await self._claimed(deployment)
+        if not self._unseen.is_settled(deployment.metadata.uid):
+            return LOOK_AGAIN_SECONDS
+        kin = rollout.family(deployment, mine)
+        if deployment.metadata.is_ending:
+            await self._tell(kin, "", 0)
+            return None
+        if not await self._is_numbered(kin):
+            return LOOK_AGAIN_SECONDS
+        made, collisions = await self._act(kin)
+        if self._unseen.is_settled(deployment.metadata.uid) and not made:
+            await self._forget(kin)
+        return await self._tell(kin, made, collisions)
+
+    async def _tell(self, kin: Family, made: str, collisions: int) -> float | None:
+        now = self._ground.clock.now()
+        status = deployment_status.status(kin, collisions + _collisions(kin.deployment), made, now)
+        await self._hands.write_status(kin.deployment, kin.deployment.status, status)
+        return deployment_status.next_look(kin.deployment, status, now)
+
+    async def _act(self, kin: Family) -> tuple[str, int]:
+        """The name of the replica set that was made, and how many collisions of names there were."""
+        step = rollout.step(kin, old_pods_run=self._old_pods_run(kin))
+        for size in step.sizes:
+            await self._resize(kin, size)
+        return await self._make(kin, step.make) if step.make is not None else ("", 0)
+
+    def _old_pods_run(self, kin: Family) -> bool:
+        pods = (pod for each in kin.old for pod in self._ground.owned(each.metadata.uid))
+        return any(not pod.is_finished for pod in pods)
+
+    # ------------------------------------------------------------------------------------------------ replica sets
+
+    async def _claimed(self, deployment: Deployment) -> list[ReplicaSet]:
+        fits = selects(deployment)
+        mine = []
+        for each in self._at(self._owned.keys(deployment.metadata.uid)):
+            if fits(each) or deployment.metadata.is_ending:
+                mine.append(each)
+            else:
+                await self._reown(deployment, each, mine=False)
+        if not deployment.metadata.is_ending:
+            namespace = deployment.metadata.namespace
+            for each in self._at(self._owned.keys("")):
+                if each.metadata.namespace == namespace and fits(each) and not each.metadata.is_ending:
+                    await self._reown(deployment, each, mine=True)
+        return [each for each in mine if not each.metadata.is_ending]
+
+    def _at(self, keys: Any) -> list[ReplicaSet]:
+        return [self._replica_sets.objects[key] for key in sorted(keys)]
+
+    async def _reown(self, deployment: Deployment, each: ReplicaSet, *, mine: bool) -> None:
+        others = [one for one in each.metadata.owner_references if one.uid != deployment.metadata.uid]
+        references = [*others, self._hands.reference(deployment)] if mine else others
+        owners = {"ownerReferences": [to_builtins(one) for one in references] or None}
+        await self._patch(deployment, each, {"metadata": owners})
+
+    async def _is_numbered(self, kin: Family) -> bool:
+        """Whether the new replica set, and with it the deployment, has its revision. If not, it was just written."""
+        new = kin.new
+        if new is None:
+            return True
+        annotations = dict(_copied(kin.deployment))
+        revision, before = rollout.next_revision(kin), rollout.revision_of(new)
+        if before < revision:
+            annotations[REVISION] = str(revision)
+            if before:
+                history = [one for one in new.metadata.annotations.get(HISTORY, "").split(",") if one]
+                annotations[HISTORY] = ",".join([*history, str(before)])
+        change: Json = {}
+        if any(new.metadata.annotations.get(name) != value for name, value in annotations.items()):
+            change["metadata"] = {"annotations": annotations}
+        if new.spec.min_ready_seconds != kin.deployment.spec.min_ready_seconds:
+            change["spec"] = {"minReadySeconds": kin.deployment.spec.min_ready_seconds}
+        if change:
+            await self._patch(kin.deployment, new, change)
+            return False
+        await self._number(kin.deployment, max(before, revision))
+        return True
+
+    async def _number(self, deployment: Deployment, revision: int) -> None:
+        if deployment.metadata.annotations.get(REVISION) != str(revision):
+            change = {"metadata": {"annotations": {REVISION: str(revision)}, "uid": deployment.metadata.uid}}
+            with suppress(NotFound):
+                await self._cluster.patch(DEPLOYMENTS, deployment.metadata.key, change)
+
+    async def _make(self, kin: Family, replicas: int) -> tuple[str, int]:
+        deployment = kin.deployment
+        hashed = template_hash(deployment.spec.template, _collisions(deployment))
+        body = self._replica_set(kin, hashed, replicas)
+        try:
+            made = await self._cluster.create(REPLICA_SETS, body)
+        except AlreadyExists:
+            return "", 0 if await self._is_mine(deployment, body) else 1
+        except ApiError as error:
+            await self._hands.tell(deployment, "Warning", "ReplicaSetCreateError", f"Failed to create: {error}")
+            raise
+        self._unseen.wrote(deployment.metadata.uid, made.metadata.resource_version)
+        await self._number(deployment, rollout.next_revision(kin))
+        if replicas:
+            words = f"Scaled up replica set {made.metadata.name} from 0 to {replicas}"
+            await self._hands.tell(deployment, "Normal", "ScalingReplicaSet", words)
+        return made.metadata.name, 0
+
+    async def _is_mine(self, deployment: Deployment, body: Json) -> bool:
+        """The cache is behind, or a replica set of another template has the name."""
+        key = Key(deployment.metadata.namespace, body["metadata"]["name"])
+        with suppress(NotFound):
+            found = await self._cluster.get(REPLICA_SETS, key)
+            self._unseen.wrote(deployment.metadata.uid, found.metadata.resource_version)
+            is_same = is_same_template(found.spec.template, deployment.spec.template)
+            return owner_of(found) in {"", deployment.metadata.uid} and is_same
+        return True
+
+    def _replica_set(self, kin: Family, hashed: str, replicas: int) -> Json:
+        deployment = kin.deployment
+        selector = deployment.selector
+        labels = (deployment.spec.template.get("metadata") or {}).get("labels") or {}
+        counts = {DESIRED: str(deployment.spec.replicas), MOST: str(kin.most)}
+        return {
+            "metadata": {
+                "name": f"{deployment.metadata.name}-{hashed}",
+                "namespace": deployment.metadata.namespace,
+                "labels": {**labels, HASH_LABEL: hashed},
+                "annotations": {**_copied(deployment), **counts, REVISION: str(rollout.next_revision(kin))},
+                "ownerReferences": [to_builtins(self._hands.reference(deployment))],
+            },
+            "spec": {
+                "replicas": replicas,
+                "minReadySeconds": deployment.spec.min_ready_seconds,
+                "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH_LABEL: hashed}},
+                "template": labelled(deployment.spec.template, HASH_LABEL, hashed),
+            },
+        }
+
+    async def _resize(self, kin: Family, size: Resize) -> None:
+        each = size.replica_set
+        counts = {DESIRED: str(kin.deployment.spec.replicas), MOST: str(kin.most)}
+        is_told = all(each.metadata.annotations.get(name) == value for name, value in counts.items())
+        if size.replicas == each.spec.replicas and is_told:
+            return
+        change = {"metadata": {"annotations": counts}, "spec": {"replicas": size.replicas}}
+        await self._patch(kin.deployment, each, change)
+        if size.replicas != each.spec.replicas:
+            way = "up" if size.replicas > each.spec.replicas else "down"
+            words = f"Scaled {way} replica set {each.metadata.name} from {each.spec.replicas} to {size.replicas}"
+            await self._hands.tell(kin.deployment, "Normal", "ScalingReplicaSet", words)
+
+    async def _patch(self, deployment: Deployment, each: ReplicaSet, change: Json) -> None:
+        """Only of the replica set as it was seen."""
+        seen = {"uid": each.metadata.uid, "resourceVersion": each.metadata.resource_version}
+        whole = {**change, "metadata": {**change.get("metadata", {}), **seen}}
+        changed = await self._cluster.patch(REPLICA_SETS, each.metadata.key, whole)
+        self._unseen.wrote(deployment.metadata.uid, changed.metadata.resource_version)
+
+    async def _forget(self, kin: Family) -> None:
+        for each in rollout.to_forget(kin):
+            with suppress(NotFound, Conflict):
+                options = DeleteOptions(uid=each.metadata.uid, propagation="Background")
+                await self._cluster.delete(REPLICA_SETS, each.metadata.key, options)
+
+
+def _collisions(deployment: Deployment) -> int:
+    return int(deployment.status.get("collisionCount") or 0)
+
+
+def _copied(deployment: Deployment) -> Json:
+    """The annotations of a deployment that its replica sets get, so that a rollout's cause stays with it."""
+    return {name: text for name, text in deployment.metadata.annotations.items() if name not in _NOT_COPIED}

@@ -1,0 +1,137 @@
+"""What the controllers of workloads stand on together: one cache of pods, who owns which, what is not seen yet."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.port import Cluster
+from tarragon.cluster.reflector import Cache, Index
+from tarragon.kube.meta import Key, Resource
+from tarragon.kube.selectors import from_match_labels
+from tarragon.localcluster.caches import logged_cache
+from tarragon.localcluster.controllers.worklist import Worklist
+from tarragon.localcluster.controllers.workloads.model import PODS, Owner, Pod, Thing
+
+T = TypeVar("T", bound=Owner)
+U = TypeVar("U")
+V = TypeVar("V", bound=Thing)
+
+LOOK_AGAIN_SECONDS = 1.0
+"""If a write of ours is not seen for so long, something has been missed: look whether it still matters."""
+
+
+class Ground:
+    """One for all controllers of workloads: ten thousand pods are held once."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
+        self.cluster = cluster
+        self.clock = clock
+        self.jitter = jitter
+        self.pods = self.cache(PODS)
+        self._by_owner = Index(self.pods, lambda pod: [pod.owner] if pod.owner else [])
+        self._orphans = Index(self.pods, lambda pod: [] if pod.owner else [pod.metadata.namespace])
+
+    def cache(self, resource: Resource[U]) -> Cache[U]:
+        return logged_cache(self.cluster, resource, self.clock, self.jitter)
+
+    def owned(self, uid: str) -> list[Pod]:
+        """Oldest names first."""
+        return self._pods_at(self._by_owner.keys(uid))
+
+    def orphans(self, namespace: str) -> list[Pod]:
+        """Pods that nobody manages."""
+        return self._pods_at(self._orphans.keys(namespace))
+
+    def _pods_at(self, keys: Iterable[Key]) -> list[Pod]:
+        return [self.pods.objects[key] for key in sorted(keys)]
+
+
+class Kept(Generic[T]):
+    """The objects of one kind: each is looked at when it changes, and when something of it does."""
+
+    def __init__(self, ground: Ground, resource: Resource[T]) -> None:
+        self.resource = resource
+        self.cache: Cache[T] = ground.cache(resource)
+        self.worklist: Worklist[Key] = Worklist(ground.clock, ground.jitter)
+        self._keys: dict[str, Key] = {}
+        self.cache.subscribe(self._follow)
+
+    def follow(self, parts: Cache[V]) -> None:
+        """Look at an owner when a part of it changes, and at whoever might take in one that is nobody's."""
+        parts.subscribe(self._follow_part)
+
+    def get(self, key: Key) -> T | None:
+        return self.cache.objects.get(key)
+
+    def by_uid(self, uid: str) -> T | None:
+        key = self._keys.get(uid)
+        return self.cache.objects.get(key) if key is not None else None
+
+    def _follow(self, key: Key, old: T | None, new: T | None) -> None:
+        if old is not None:
+            self._keys.pop(old.metadata.uid, None)
+        if new is not None:
+            self._keys[new.metadata.uid] = key
+        self.worklist.add(key)
+
+    def _follow_part(self, key: Key, old: V | None, new: V | None) -> None:
+        for part in (old, new):
+            if part is not None and (owner := self._keys.get(owner_of(part))) is not None:
+                self.worklist.add(owner)
+        if new is not None and not owner_of(new):
+            for candidate in self._selecting(key.namespace, new):
+                self.worklist.add(candidate)
+
+    def _selecting(self, namespace: str, part: Thing) -> list[Key]:
+        items = self.cache.objects.items()
+        return [key for key, owner in items if key.namespace == namespace and selects(owner)(part)]
+
+
+def owner_of(thing: Thing) -> str:
+    """The uid of its controller, empty if nobody manages it."""
+    controller = thing.metadata.controller
+    return controller.uid if controller is not None else ""
+
+
+def selects(owner: Owner) -> Callable[[Thing], bool]:
+    """An empty selector selects nothing."""
+    selector = owner.selector
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        return lambda _: False
+    holds = from_match_labels(selector)
+    return lambda part: holds(part.metadata.labels)
+
+
+class Unseen(Generic[V]):
+    """Writes whose outcome a cache has not shown yet: until it does, nothing more is decided about their owner.
+
+    Versions are numbers that grow: Kubernetes promises it since 1.35, and this server always has.
+    """
+
+    def __init__(self, cache: Cache[V]) -> None:
+        self._cache = cache
+        self._versions: dict[str, int] = {}
+        self._leaving: dict[str, dict[str, Key]] = {}
+
+    def wrote(self, owner: str, version: str) -> None:
+        """An object was made or changed."""
+        self._versions[owner] = max(int(version or 0), self._versions.get(owner, 0))
+
+    def deleted(self, owner: str, part: V) -> None:
+        self._leaving.setdefault(owner, {})[part.metadata.uid] = part.metadata.key
+
+    def is_settled(self, owner: str) -> bool:
+        if self._versions.get(owner, 0) > self._cache.version:
+            return False
+        self._versions.pop(owner, None)
+        leaving = {uid: key for uid, key in self._leaving.pop(owner, {}).items() if self._is_there(uid, key)}
+        if leaving:
+            self._leaving[owner] = leaving
+        return not leaving
+
+    def _is_there(self, uid: str, key: Key) -> bool:
+        part = self._cache.objects.get(key)
+        return part is not None and part.metadata.uid == uid and not part.metadata.is_ending

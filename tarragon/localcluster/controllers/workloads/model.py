@@ -1,0 +1,332 @@
+"""The slices of workloads that their controllers read, and how they are addressed.
+
+The API has filled in all defaults, so what is missing here is missing on purpose. Templates are kept as they came:
+they are copied into pods, and compared.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Protocol
+
+from tarragon.kube.meta import ObjectMeta, Resource, Struct
+
+Json = dict[str, Any]
+
+
+class Thing(Protocol):
+    """Any object."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+class Owner(Thing, Protocol):
+    """What owns pods, or what owns them in turn."""
+
+    @property
+    def selector(self) -> Json:
+        """A metav1.LabelSelector; an empty one selects nothing."""
+        ...
+
+
+# -------------------------------------------------------------------------------------------------------- replica sets
+
+
+class ReplicaSetSpec(Struct, frozen=True):
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    selector: Json = {}
+    template: Json = {}
+
+
+class ReplicaSet(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: Json = {}
+
+    @property
+    def selector(self) -> Json:
+        return self.spec.selector
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether its controller has acted upon its spec as it is."""
+        return int(self.status.get("observedGeneration") or 0) >= self.metadata.generation
+
+    def count(self, field: str) -> int:
+        return int(self.status.get(field) or 0)
+
+
+class ReplicationController(ReplicaSet, frozen=True):
+    """The same, but that its selector is a map of labels."""
+
+    @property
+    def selector(self) -> Json:
+        return {"matchLabels": self.spec.selector}
+
+
+# --------------------------------------------------------------------------------------------------------- deployments
+
+
+class Rolling(Struct, frozen=True):
+    max_unavailable: int | str = 0
+    max_surge: int | str = 0
+    partition: int = 0
+
+
+class Strategy(Struct, frozen=True):
+    type: str = "RollingUpdate"
+    rolling_update: Rolling = Rolling()
+
+
+class DeploymentSpec(Struct, frozen=True):
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+    progress_deadline_seconds: int = 600
+    paused: bool = False
+    selector: Json = {}
+    strategy: Strategy = Strategy()
+    template: Json = {}
+
+
+class Deployment(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeploymentSpec = DeploymentSpec()
+    status: Json = {}
+
+    @property
+    def selector(self) -> Json:
+        return self.spec.selector
+
+
+# ------------------------------------------------------------------------------------------- stateful sets, daemon sets
+
+
+class Retention(Struct, frozen=True):
+    when_deleted: str = "Retain"
+    when_scaled: str = "Retain"
+
+
+class Ordinals(Struct, frozen=True):
+    start: int = 0
+
+
+class StatefulSetSpec(Struct, frozen=True):
+    replicas: int = 1
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+    pod_management_policy: str = "OrderedReady"
+    service_name: str = ""
+    ordinals: Ordinals = Ordinals()
+    selector: Json = {}
+    update_strategy: Strategy = Strategy()
+    volume_claim_templates: list[Json] = []
+    persistent_volume_claim_retention_policy: Retention = Retention()
+    template: Json = {}
+
+
+class StatefulSet(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: StatefulSetSpec = StatefulSetSpec()
+    status: Json = {}
+
+    @property
+    def selector(self) -> Json:
+        return self.spec.selector
+
+
+class DaemonSetSpec(Struct, frozen=True):
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+    selector: Json = {}
+    update_strategy: Strategy = Strategy()
+    template: Json = {}
+
+
+class DaemonSet(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DaemonSetSpec = DaemonSetSpec()
+    status: Json = {}
+
+    @property
+    def selector(self) -> Json:
+        return self.spec.selector
+
+
+class ControllerRevision(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    revision: int = 0
+    data: Json = {}
+
+
+# ----------------------------------------------------------------------------------------------------- jobs, cron jobs
+
+
+class JobSpec(Struct, frozen=True):
+    """`completions` None: the job is done when one pod has succeeded and no other runs."""
+
+    parallelism: int = 1
+    completions: int | None = None
+    active_deadline_seconds: int | None = None
+    backoff_limit: int = 6
+    backoff_limit_per_index: int | None = None
+    max_failed_indexes: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    completion_mode: str = "NonIndexed"
+    suspend: bool = False
+    pod_failure_policy: Json | None = None
+    success_policy: Json | None = None
+    pod_replacement_policy: str = "TerminatingOrFailed"
+    managed_by: str = ""
+    selector: Json = {}
+    template: Json = {}
+
+    @property
+    def is_indexed(self) -> bool:
+        return self.completion_mode == "Indexed"
+
+
+class Job(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+    status: Json = {}
+
+    @property
+    def selector(self) -> Json:
+        return self.spec.selector
+
+    @property
+    def is_finished(self) -> bool:
+        return self.has("Complete") or self.has("Failed")
+
+    def has(self, kind: str) -> bool:
+        """Whether it is so, by its conditions."""
+        return self.condition(kind) is not None
+
+    def condition(self, kind: str) -> Json | None:
+        """The one of this type that is true."""
+        conditions: list[Json] = self.status.get("conditions") or []
+        return next((each for each in conditions if each["type"] == kind and each["status"] == "True"), None)
+
+
+class CronJobSpec(Struct, frozen=True):
+    schedule: str = ""
+    time_zone: str = ""
+    starting_deadline_seconds: int | None = None
+    concurrency_policy: str = "Allow"
+    suspend: bool = False
+    successful_jobs_history_limit: int = 3
+    failed_jobs_history_limit: int = 1
+    job_template: Json = {}
+
+
+class CronJob(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CronJobSpec = CronJobSpec()
+    status: Json = {}
+
+
+# ---------------------------------------------------------------------------------------------------------------- pods
+
+
+class Terminated(Struct, frozen=True):
+    exit_code: int = 0
+    finished_at: dt.datetime | None = None
+
+
+class State(Struct, frozen=True):
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Struct, frozen=True):
+    name: str = ""
+    restart_count: int = 0
+    state: State = State()
+
+
+class Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    last_transition_time: dt.datetime | None = None
+
+
+class PodSpec(Struct, frozen=True):
+    node_name: str = ""
+    affinity: Json | None = None
+
+
+class PodStatus(Struct, frozen=True):
+    phase: str = "Pending"
+    conditions: list[Condition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+
+
+class Pod(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def owner(self) -> str:
+        """The uid of its controller."""
+        controller = self.metadata.controller
+        return controller.uid if controller is not None else ""
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status.phase in {"Succeeded", "Failed"}
+
+    @property
+    def is_active(self) -> bool:
+        """It runs, or will."""
+        return not self.is_finished and not self.metadata.is_ending
+
+    @property
+    def is_ready(self) -> bool:
+        return self.ready_since is not None
+
+    @property
+    def ready_since(self) -> dt.datetime | None:
+        for condition in self.status.conditions:
+            if condition.type == "Ready" and condition.status == "True":
+                return condition.last_transition_time or self.metadata.creation_timestamp
+        return None
+
+    def available_at(self, least: int) -> dt.datetime | None:
+        """When it will have been ready for so many seconds; None while it is not ready."""
+        since = self.ready_since
+        return None if since is None else since + dt.timedelta(seconds=least)
+
+    def is_available(self, least: int, now: dt.datetime) -> bool:
+        at = self.available_at(least)
+        return at is not None and at <= now
+
+    @property
+    def restarts(self) -> int:
+        return sum(each.restart_count for each in self.status.container_statuses)
+
+
+def _apps(plural: str, kind: str, model: type[Any]) -> Resource[Any]:
+    return Resource(group="apps", version="v1", plural=plural, kind=kind, model=model)
+
+
+PODS: Resource[Pod] = Resource(group="", version="v1", plural="pods", kind="Pod", model=Pod)
+REPLICA_SETS: Resource[ReplicaSet] = _apps("replicasets", "ReplicaSet", ReplicaSet)
+REPLICATION_CONTROLLERS: Resource[ReplicationController] = Resource(
+    group="", version="v1", plural="replicationcontrollers", kind="ReplicationController", model=ReplicationController
+)
+DEPLOYMENTS: Resource[Deployment] = _apps("deployments", "Deployment", Deployment)
+STATEFUL_SETS: Resource[StatefulSet] = _apps("statefulsets", "StatefulSet", StatefulSet)
+DAEMON_SETS: Resource[DaemonSet] = _apps("daemonsets", "DaemonSet", DaemonSet)
+CONTROLLER_REVISIONS: Resource[ControllerRevision] = _apps(
+    "controllerrevisions", "ControllerRevision", ControllerRevision
+)
+JOBS: Resource[Job] = Resource(group="batch", version="v1", plural="jobs", kind="Job", model=Job)
+CRON_JOBS: Resource[CronJob] = Resource(group="batch", version="v1", plural="cronjobs", kind="CronJob", model=CronJob)

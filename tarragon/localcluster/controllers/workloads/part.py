@@ -1,0 +1,35 @@
+"""All controllers of workloads as one part of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.port import Cluster
+from tarragon.localcluster.controllers.workloads.deployments import DeploymentController
+from tarragon.localcluster.controllers.workloads.ground import Ground
+from tarragon.localcluster.controllers.workloads.model import REPLICA_SETS, REPLICATION_CONTROLLERS
+from tarragon.localcluster.controllers.workloads.replica_sets import ReplicaSetController
+
+
+class WorkloadControllers:
+    """They share their caches, and none begins before all caches are filled."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
+        ground = Ground(cluster, clock, jitter)
+        self._replica_sets = ReplicaSetController(ground, REPLICA_SETS, "replicaset-controller")
+        self._replication = ReplicaSetController(ground, REPLICATION_CONTROLLERS, "replication-controller")
+        self._deployments = DeploymentController(ground, self._replica_sets.kept.cache)
+        self._controllers = (self._replica_sets, self._replication, self._deployments)
+        self._caches = (ground.pods, *(each.kept.cache for each in self._controllers))
+
+    async def run(self) -> None:
+        """For ever, until cancelled. Call it once."""
+        async with asyncio.TaskGroup() as tasks:
+            for cache in self._caches:
+                tasks.create_task(cache.run())
+            for cache in self._caches:
+                await cache.synced()
+            for controller in self._controllers:
+                tasks.create_task(controller.run())

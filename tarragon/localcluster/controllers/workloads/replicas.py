@@ -1,0 +1,90 @@
+"""What a replica set has to do: how many pods to make, which to delete, and what its status says. Pure."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tarragon.localcluster.controllers.workloads.conditions import with_condition, without
+from tarragon.localcluster.controllers.workloads.hands import MOST_AT_ONCE, omitting_zeros
+from tarragon.localcluster.controllers.workloads.model import Json, Pod, ReplicaSet
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Pods to make or to delete, never both."""
+
+    make: int = 0
+    delete: Sequence[Pod] = ()
+
+
+def step(wanted: int, active: Sequence[Pod], now: dt.datetime) -> Step:
+    missing = wanted - len(active)
+    if missing >= 0:
+        return Step(make=min(missing, MOST_AT_ONCE))
+    return Step(delete=first_to_go(active, now)[: min(-missing, MOST_AT_ONCE)])
+
+
+def first_to_go(active: Sequence[Pod], now: dt.datetime) -> list[Pod]:
+    """Those that are missed least come first, in the order of Kubernetes.
+
+    Without a node, not running, not ready, cheap by their annotation, many on one node, ready for a short time, often
+    restarted, young.
+    """
+    on_node = Counter(pod.spec.node_name for pod in active if pod.spec.node_name)
+
+    def rank(pod: Pod) -> tuple[object, ...]:
+        ready = pod.ready_since
+        created = pod.metadata.creation_timestamp or now
+        return (
+            bool(pod.spec.node_name),
+            _PHASES.get(pod.status.phase, 1),
+            pod.is_ready,
+            _cost(pod),
+            -on_node[pod.spec.node_name],
+            -ready.timestamp() if ready else 0.0,
+            -pod.restarts,
+            -created.timestamp(),
+            pod.metadata.name,
+        )
+
+    return sorted(active, key=rank)
+
+
+def status(owner: ReplicaSet, active: Sequence[Pod], now: dt.datetime, trouble: tuple[str, str] | None) -> Json:
+    """`trouble`: the reason and the message of pods that could not be made or deleted."""
+    labels = (owner.spec.template.get("metadata") or {}).get("labels") or {}
+    least = owner.spec.min_ready_seconds
+    counts = {
+        "fullyLabeledReplicas": sum(labels.items() <= pod.metadata.labels.items() for pod in active),
+        "readyReplicas": sum(pod.is_ready for pod in active),
+        "availableReplicas": sum(pod.is_available(least, now) for pod in active),
+        "observedGeneration": owner.metadata.generation,
+    }
+    conditions = owner.status.get("conditions") or []
+    if trouble is None:
+        conditions = without(conditions, "ReplicaFailure")
+    else:
+        reason, message = trouble
+        wanted = {"type": "ReplicaFailure", "status": "True", "reason": reason, "message": message}
+        conditions = with_condition(conditions, wanted, now)
+    return {"replicas": len(active), **omitting_zeros(counts), "conditions": conditions or None}
+
+
+def next_available(active: Sequence[Pod], least: int, now: dt.datetime) -> float | None:
+    """Seconds until another pod has been ready for long enough."""
+    times = (pod.available_at(least) for pod in active)
+    waits = [(at - now).total_seconds() for at in times if at is not None and at > now]
+    return min(waits, default=None)
+
+
+def _cost(pod: Pod) -> int:
+    with contextlib.suppress(ValueError):
+        return int(pod.metadata.annotations.get(DELETION_COST, "0"))
+    return 0

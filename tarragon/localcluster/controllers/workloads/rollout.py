@@ -1,0 +1,211 @@
+"""How a deployment moves from its old replica sets to its new one. Pure.
+
+There are never more pods than the surge allows, nor fewer available ones than may be missing: what has not been
+observed by the replica sets' controller yet is counted at its worst, and nothing is decided upon it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tarragon.localcluster.controllers.workloads.model import Deployment, ReplicaSet
+from tarragon.localcluster.controllers.workloads.shares import surge_and_unavailable
+from tarragon.localcluster.controllers.workloads.templates import is_same_template
+
+PREFIX = "deployment.kubernetes.io/"
+REVISION, HISTORY = f"{PREFIX}revision", f"{PREFIX}revision-history"
+DESIRED, MOST = f"{PREFIX}desired-replicas", f"{PREFIX}max-replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A deployment and its replica sets; the old ones by age, oldest first."""
+
+    deployment: Deployment
+    new: ReplicaSet | None
+    old: Sequence[ReplicaSet]
+
+    @property
+    def all(self) -> list[ReplicaSet]:
+        return [*self.old, *([self.new] if self.new is not None else [])]
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """How many pods more than wanted there may be, and how many fewer available ones."""
+        strategy, wanted = self.deployment.spec.strategy, self.deployment.spec.replicas
+        if strategy.type != "RollingUpdate":
+            return 0, 0
+        rolling = strategy.rolling_update
+        more, fewer = surge_and_unavailable(rolling.max_surge, rolling.max_unavailable, wanted)
+        return more, min(fewer, wanted)
+
+    @property
+    def most(self) -> int:
+        return self.deployment.spec.replicas + self.limits[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    replica_set: ReplicaSet
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do now: sizes to set, and with how many replicas to make the new replica set, None: not."""
+
+    sizes: Sequence[Resize] = ()
+    make: int | None = None
+
+
+WAIT = Step()
+
+
+def family(deployment: Deployment, replica_sets: Iterable[ReplicaSet]) -> Family:
+    ordered = sorted(replica_sets, key=_age)
+    same = (each for each in ordered if is_same_template(each.spec.template, deployment.spec.template))
+    new = next(same, None)
+    return Family(deployment, new, [each for each in ordered if each is not new])
+
+
+def step(kin: Family, *, old_pods_run: bool) -> Step:
+    """`old_pods_run`: a pod of an old replica set is still there, be it that it ends."""
+    spec = kin.deployment.spec
+    if not all(each.is_observed for each in kin.all):
+        return WAIT
+    if spec.paused or is_resized(kin):
+        return Step(scaled(kin))
+    if spec.strategy.type == "Recreate":
+        return _recreated(kin, old_pods_run=old_pods_run)
+    return _rolled(kin)
+
+
+def is_resized(kin: Family) -> bool:
+    """Whether somebody wants another number of replicas than the replica sets were last told of."""
+    wanted = str(kin.deployment.spec.replicas)
+    return any(each.metadata.annotations.get(DESIRED, wanted) != wanted for each in kin.all if each.spec.replicas > 0)
+
+
+# ------------------------------------------------------------------------------------------------------------ a rollout
+
+
+def _recreated(kin: Family, *, old_pods_run: bool) -> Step:
+    down = [Resize(each, 0) for each in kin.old if each.spec.replicas > 0]
+    if down:
+        return Step(down)
+    if old_pods_run:
+        return WAIT
+    return _grown(kin, kin.deployment.spec.replicas)
+
+
+def _rolled(kin: Family) -> Step:
+    wanted = kin.deployment.spec.replicas
+    has = kin.new.spec.replicas if kin.new is not None else 0
+    room = kin.most - sum(max(each.spec.replicas, each.count("replicas")) for each in kin.all)
+    grown = _grown(kin, has + max(0, min(wanted - has, room)) if has < wanted else wanted)
+    if grown != WAIT:
+        return grown
+    return Step(_shrunk(kin))
+
+
+def _grown(kin: Family, replicas: int) -> Step:
+    if kin.new is None:
+        return Step(make=replicas)
+    return Step([Resize(kin.new, replicas)]) if kin.new.spec.replicas != replicas else WAIT
+
+
+def _shrunk(kin: Family) -> list[Resize]:
+    """Old pods that do not work go first; of the others, as many as are not needed for the least that must be there."""
+    old = [each for each in kin.old if each.spec.replicas > 0]
+    new = kin.new
+    if not old or new is None:
+        return []
+    least = kin.deployment.spec.replicas - kin.limits[1]
+    spare = sum(each.spec.replicas for each in kin.all) - least - (new.spec.replicas - _available(new))
+    sizes = {each.metadata.uid: each.spec.replicas for each in old}
+    for each in old:
+        broken = min(max(0, spare), each.spec.replicas - _available(each))
+        sizes[each.metadata.uid] -= broken
+        spare -= broken
+    healthy = min(spare, sum(map(_available, kin.all)) - least)
+    for each in old:
+        gone = min(max(0, healthy), sizes[each.metadata.uid])
+        sizes[each.metadata.uid] -= gone
+        healthy -= gone
+    return [Resize(each, sizes[each.metadata.uid]) for each in old if sizes[each.metadata.uid] != each.spec.replicas]
+
+
+def _available(replica_set: ReplicaSet) -> int:
+    """What is about to be deleted does not count."""
+    return min(replica_set.count("availableReplicas"), replica_set.spec.replicas)
+
+
+# --------------------------------------------------------------------------------------------------------- resizing
+
+
+def scaled(kin: Family) -> list[Resize]:
+    """Another number of replicas, shared out as the pods are: a rollout under way stays where it is."""
+    wanted = kin.deployment.spec.replicas
+    active = [each for each in kin.all if each.spec.replicas > 0]
+    only = active[0] if len(active) == 1 else None
+    if not active:
+        only = kin.new or (kin.old[-1] if kin.old else None)
+    if only is not None:
+        return [Resize(only, wanted)]
+    if kin.new is not None and kin.new.spec.replicas == wanted == _available(kin.new):
+        return [Resize(each, 0) for each in kin.old if each.spec.replicas > 0]
+    return _shared_out(kin, active) if kin.deployment.spec.strategy.type == "RollingUpdate" else []
+
+
+def _shared_out(kin: Family, active: Sequence[ReplicaSet]) -> list[Resize]:
+    allowed = kin.most if kin.deployment.spec.replicas > 0 else 0
+    change = allowed - sum(each.spec.replicas for each in active)
+    by_age = sorted(active, key=_age, reverse=change > 0)
+    largest_first = sorted(by_age, key=lambda each: -each.spec.replicas)
+    sizes: list[int] = []
+    left = change
+    for each in largest_first:
+        part = _part(each, allowed, kin)
+        part = max(0, min(part, left)) if change > 0 else min(0, max(part, left))
+        sizes.append(each.spec.replicas + part)
+        left -= part
+    if sizes:
+        sizes[0] = max(0, sizes[0] + left)
+    return [Resize(each, size) for each, size in zip(largest_first, sizes, strict=True)]
+
+
+def _part(replica_set: ReplicaSet, allowed: int, kin: Family) -> int:
+    told = replica_set.metadata.annotations.get(MOST, "")
+    before = int(told) if told.isdigit() and int(told) else int(kin.deployment.status.get("replicas") or 0) or 1
+    return round(replica_set.spec.replicas * allowed / before) - replica_set.spec.replicas
+
+
+# ---------------------------------------------------------------------------------------------------------- bookkeeping
+
+
+def revision_of(replica_set: ReplicaSet) -> int:
+    text = replica_set.metadata.annotations.get(REVISION, "")
+    return int(text) if text.isdigit() else 0
+
+
+def next_revision(kin: Family) -> int:
+    """Of the new replica set: one more than any old one has."""
+    return max(map(revision_of, kin.old), default=0) + 1
+
+
+def to_forget(kin: Family) -> list[ReplicaSet]:
+    """Old replica sets beyond the history that is wanted, and of which nothing is left."""
+    spent = [
+        each
+        for each in kin.old
+        if not (each.spec.replicas or each.count("replicas") or each.metadata.is_ending) and each.is_observed
+    ]
+    return sorted(spent, key=lambda each: (revision_of(each), _age(each)))[
+        : max(0, len(kin.old) - kin.deployment.spec.revision_history_limit)
+    ]
+
+
+def _age(replica_set: ReplicaSet) -> tuple[str, str]:
+    created = replica_set.metadata.creation_timestamp
+    return (created.isoformat() if created else "", replica_set.metadata.name)
