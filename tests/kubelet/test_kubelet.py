@@ -73,14 +73,14 @@ async def test_a_pod_is_told_as_a_kubelet_tells_it(world: World) -> None:
 
     status = pod["status"]
     assert {each["type"]: each["status"] for each in status["conditions"]} == dict.fromkeys(
-        ("Initialized", "Ready", "ContainersReady", "PodScheduled"), "True"
+        ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"), "True"
     )
     assert (status["podIP"], status["hostIP"]) == ("127.0.0.1", "127.0.0.1")
     assert status["containerStatuses"][0]["containerID"].startswith("tarragon://")
     told = dict(await world.events())
-    assert told["Created"] == "Created container main"
+    assert told["Created"] == "Created container: main"
     assert told["Started"] == "Started container main"
-    assert told["Pulled"].startswith('Container image "example/train:1" stands for the environment /')
+    assert told["Pulled"].startswith('Container image "example/train:1" already present on machine: it stands for /')
 
 
 async def test_all_containers_of_a_pod_run_beside_each_other(world: World) -> None:

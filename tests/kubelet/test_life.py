@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from tarragon.localcluster.kubelet.life import (
     Backoff,
     Course,
+    Fitness,
     Life,
     Orders,
     Outcome,
@@ -19,6 +21,7 @@ from tarragon.localcluster.kubelet.life import (
     is_over,
     next_backoff,
     phase,
+    uninitialized,
 )
 from tarragon.localcluster.kubelet.spec import PodSpec
 from tests.kubelet.builders import container_json, pod
@@ -68,6 +71,47 @@ def test_init_containers_run_one_after_the_other_before_the_others() -> None:
     assert orders(described, one=RUNNING, two=UNSTARTED, main=UNSTARTED).start == ()
     assert orders(described, one=ended(0), two=UNSTARTED, main=UNSTARTED).start == ("two",)
     assert orders(described, one=ended(0), two=ended(0), main=UNSTARTED).start == ("main",)
+
+
+def test_what_comes_after_a_hook_after_the_start_waits_for_it() -> None:
+    hook = {"postStart": {"exec": {"command": ["x"]}}}
+    described = pod("p", container_json(name="a", lifecycle=hook), container_json(name="b")).spec
+    hooking = replace(RUNNING, fitness=Fitness(is_hooked=False))
+
+    assert orders(described, a=UNSTARTED, b=UNSTARTED).start == ("a",)
+    assert orders(described, a=hooking, b=UNSTARTED).start == ()
+    assert orders(described, a=RUNNING, b=UNSTARTED).start == ("b",)
+    assert phase(described, {"a": hooking, "b": UNSTARTED}, Course.ON) == "Pending"
+
+
+def test_a_sidecar_lets_the_next_one_start_when_it_has_started_and_never_again_holds_anybody_up() -> None:
+    described = spec("main", inits=("side*", "init"))
+    slow = replace(RUNNING, fitness=Fitness(is_up=False))
+
+    assert orders(described, side=slow, init=UNSTARTED, main=UNSTARTED).start == ()
+    assert orders(described, side=ended(0), init=UNSTARTED, main=UNSTARTED).start == ("side",)
+    assert orders(described, side=RUNNING, init=UNSTARTED, main=UNSTARTED).start == ("init",)
+    assert orders(described, side=slow, init=ended(0), main=UNSTARTED).start == ("main",)
+    assert uninitialized(described, {"side": slow, "init": RUNNING, "main": UNSTARTED}) == ("init",)
+
+
+def test_sidecars_end_after_all_others_the_last_first() -> None:
+    described = spec("a", "b", inits=("one*", "two*"))
+    both: dict[str, Any] = {"one": RUNNING, "two": RUNNING}
+
+    first = orders(described, Course.HALT, a=RUNNING, b=ended(0), **both)
+    assert (first.stop, first.await_turn) == (("a",), ("one", "two"))
+    then = orders(described, a=ended(0), b=ended(0), **both)
+    assert (then.stop, then.await_turn) == (("two",), ("one",))
+    assert orders(described, a=ended(0), b=ended(0), one=RUNNING, two=ended(143)).stop == ("one",)
+
+
+def test_what_a_probe_has_found_unfit_is_stopped_and_started_again_unless_its_pod_never_restarts() -> None:
+    unfit = Fitness(unfit="liveness probe")
+
+    assert orders(spec("a", "b"), a=replace(RUNNING, fitness=unfit), b=RUNNING).stop == ("a",)
+    for policy, restarted in (("Always", ("a",)), ("OnFailure", ("a",)), ("Never", ())):
+        assert orders(spec("a", policy=policy), a=replace(ended(0), fitness=unfit)).start == restarted
 
 
 def test_a_failed_init_container_ends_a_pod_that_never_restarts() -> None:

@@ -28,18 +28,23 @@ def conditions(status: Any) -> dict[str, str]:
     return {each["type"]: each["status"] for each in status["conditions"]}
 
 
+def condition(status: Any, kind: str) -> Any:
+    return next(each for each in status["conditions"] if each["type"] == kind)
+
+
 def test_a_pod_that_has_just_come_says_that_its_container_is_being_created() -> None:
     status = status_of(pod(), main=Life())
 
     assert (status["phase"], status["podIP"], status["startTime"]) == ("Pending", "127.0.0.1", "2026-11-21T10:00:00Z")
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "ContainerCreating"}}
     assert conditions(status) == {
+        "PodReadyToStartContainers": "True",
         "Initialized": "True",
         "Ready": "False",
         "ContainersReady": "False",
         "PodScheduled": "True",
     }
-    assert status["conditions"][1]["message"] == "containers with unready status: [main]"
+    assert condition(status, "Ready")["message"] == "containers with unready status: [main]"
 
 
 def test_a_running_pod_is_ready() -> None:
@@ -76,6 +81,7 @@ def test_a_pod_that_has_succeeded_is_not_ready_but_completed() -> None:
 
     assert status["phase"] == "Succeeded"
     assert [(each["type"], each["status"], each.get("reason")) for each in status["conditions"]] == [
+        ("PodReadyToStartContainers", "False", None),
         ("Initialized", "True", "PodCompleted"),
         ("Ready", "False", "PodCompleted"),
         ("ContainersReady", "False", "PodCompleted"),
@@ -122,7 +128,7 @@ def test_while_init_containers_run_the_others_wait_for_them() -> None:
 
     assert status["phase"] == "Pending"
     assert conditions(status)["Initialized"] == "False"
-    assert status["conditions"][0]["message"] == "containers with incomplete status: [one two]"
+    assert condition(status, "Initialized")["message"] == "containers with incomplete status: [one two]"
     assert status["initContainerStatuses"][1]["state"] == {"waiting": {"reason": "PodInitializing"}}
     assert status["containerStatuses"][0]["state"] == {"waiting": {"reason": "PodInitializing"}}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -194,9 +195,13 @@ async def test_a_shim_that_cannot_start_is_a_start_error_with_its_words(world: W
 
 async def test_what_the_pod_asks_for_in_vain_is_told(world: World) -> None:
     world.start_kubelet()
-    fields = {"livenessProbe": {"tcpSocket": {"port": 1}}, "lifecycle": {"preStop": {"exec": {"command": ["x"]}}}}
-    await world.create("p", container_json(**fields), restartPolicy="Never")
+    fields = {"securityContext": {"runAsUser": 12345, "privileged": True}}
+    await world.create("p", container_json(**fields), restartPolicy="Never", hostAliases=[{"ip": "1.2.3.4"}])
     await world.phase("Succeeded")
 
-    words = "container main: livenessProbe, lifecycle is not carried out by a process node"
+    words = (
+        "hostAliases: processes share the machine as it is; "
+        "container main: privileged of its securityContext: processes have your rights, no more and no less; "
+        f"container main: runs as user {os.getuid()}, which is who started this node, not as 12345 (runAsUser)"
+    )
     assert ("NotCarriedOut", words) in await world.events()

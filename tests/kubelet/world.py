@@ -162,6 +162,19 @@ class World:
         about = [each for each in listing.items if each["involvedObject"]["name"] == name]
         return [(each["reason"], each["message"]) for each in about]
 
+    async def event(self, reason: str, words: str = "") -> str:
+        """The message of the first event of this reason that has these words in it, as soon as there is one."""
+        selection = Selection(namespace="default", fields=f"reason={reason}")
+        async with asyncio.timeout(60):
+            listing = await self.cluster.list(EVENTS.reading(dict), selection)
+            for told in listing.items:
+                if words in told["message"]:
+                    return str(told["message"])
+            async for change in self.cluster.watch(EVENTS.reading(dict), selection, listing.resource_version):
+                if change.object and words in change.object.get("message", ""):
+                    return str(change.object["message"])
+        raise AssertionError("the watch has ended")
+
     async def node_object(self) -> Json:
         return await self.cluster.get(NODES.reading(dict), Key("", "n"))
 

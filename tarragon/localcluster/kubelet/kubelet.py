@@ -22,12 +22,14 @@ from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet import kept, mounts, records, shim, shims
 from tarragon.localcluster.kubelet.admission import Ledger
 from tarragon.localcluster.kubelet.files import try_lock, unlock
+from tarragon.localcluster.kubelet.handlers import LocalHandlers
 from tarragon.localcluster.kubelet.launch import Launcher
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.node import NodeSettings, Registration
 from tarragon.localcluster.kubelet.pod_logs import NodeLogs
 from tarragon.localcluster.kubelet.pods import Ground, PodWorker
 from tarragon.localcluster.kubelet.ports import PortBook
+from tarragon.localcluster.kubelet.reach import Reach
 from tarragon.localcluster.kubelet.recorder import Recorder
 from tarragon.localcluster.kubelet.shims import Shims
 from tarragon.localcluster.kubelet.spec import PODS_TO_RUN, Pod
@@ -100,10 +102,11 @@ class Kubelet:
     async def _serve(self, ports: PortBook, containers: Shims) -> None:
         jitter = random.Random()
         identity = _identity(self._folder)
-        ground = self._ground(identity, ports, containers)
         mine = Selection(fields=f"spec.nodeName={self._settings.name}")
         pods = Cache(self._cluster, PODS_TO_RUN, self._clock, mine, jitter=jitter)
         services = Cache(self._cluster, SERVICES, self._clock, jitter=jitter)
+        reach = Reach(self._settings.name, ports, services.objects)
+        ground = self._ground(identity, ports, containers, LocalHandlers(reach, self._clock))
         for cache in (pods, services):
             cache.on_trouble(_report)
         async with asyncio.TaskGroup() as group:
@@ -119,7 +122,7 @@ class Kubelet:
             for task in [*everything, *self._tasks.values()]:
                 task.cancel()
 
-    def _ground(self, identity: str, ports: PortBook, containers: Shims) -> Ground:
+    def _ground(self, identity: str, ports: PortBook, containers: Shims, handlers: LocalHandlers) -> Ground:
         settings = self._settings
         return Ground(
             cluster=self._cluster,
@@ -132,6 +135,7 @@ class Kubelet:
             ledger=Ledger(settings.capacity, settings.shared, settings.gpus),
             launcher=Launcher(self._cluster, settings, self._folder, ports),
             recorder=self.recorder,
+            handlers=handlers,
         )
 
     async def _follow(self, ground: Ground, pods: Cache[Pod], group: asyncio.TaskGroup) -> None:

@@ -63,10 +63,24 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fitness:
+    """What hooks and probes have found out of a run. Without any of them, a container that runs is fit.
+
+    `is_hooked`: its postStart hook is through. `is_up`: its startup probe has succeeded. `is_ready`: so says its
+    readiness probe. `unfit` names the probe that has failed for good: it is to be killed, and then to start again.
+    """
+
+    is_hooked: bool = True
+    is_up: bool = True
+    is_ready: bool = True
+    unfit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
     """All that is known of one container: its latest run, the one before, and what delays the next.
 
-    `ended` is when the kubelet saw the latest run end, by its own clock.
+    `ended` is when the kubelet saw the latest run end, by its own clock. `fitness` is that of the latest run.
     """
 
     run: Run | None = None
@@ -74,6 +88,7 @@ class Life:
     ended: dt.datetime | None = None
     backoff: Backoff | None = None
     trouble: Trouble | None = None
+    fitness: Fitness = Fitness()
 
     @property
     def is_alive(self) -> bool:
@@ -81,7 +96,16 @@ class Life:
 
     @property
     def is_running(self) -> bool:
-        return self.run is not None and self.run.is_alive and self.run.started is not None
+        """As its status says it: not before its postStart hook is through."""
+        return self.run is not None and self.run.is_alive and self.run.started is not None and self.fitness.is_hooked
+
+    @property
+    def has_started(self) -> bool:
+        return self.is_running and self.fitness.is_up
+
+    @property
+    def is_ready(self) -> bool:
+        return self.has_started and self.fitness.is_ready
 
     @property
     def has_succeeded(self) -> bool:
@@ -126,10 +150,14 @@ class Course(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What to do now, and when to ask again even if nothing happens."""
+    """What to do now, and when to ask again even if nothing happens.
+
+    Those in `await_turn` are to be stopped as soon as others have ended.
+    """
 
     start: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
+    await_turn: tuple[str, ...] = ()
     wake: dt.datetime | None = None
 
 
@@ -137,10 +165,13 @@ class Orders:
 class _Plan:
     now: dt.datetime
     start: list[str] = field(default_factory=list)
+    stop: list[str] = field(default_factory=list)
     wake: list[dt.datetime] = field(default_factory=list)
 
     def consider(self, container: Container, life: Life, policy: str) -> None:
-        """Start it, or wait until it may be started, or leave it as it is."""
+        """Start it, or wait until it may be started, or stop what is unfit, or leave it as it is."""
+        if life.is_alive and life.fitness.unfit:
+            self.stop.append(container.name)
         if life.is_alive or (life.run and not restarts(policy, life)):
             return
         due = max(life.back_at() or self.now, life.trouble.until if life.trouble else self.now)
@@ -150,43 +181,65 @@ class _Plan:
             self.wake.append(due)
 
     def orders(self) -> Orders:
-        return Orders(start=tuple(self.start), wake=min(self.wake, default=None))
+        return Orders(start=tuple(self.start), stop=tuple(self.stop), wake=min(self.wake, default=None))
 
 
 def restarts(policy: str, life: Life) -> bool:
-    """Whether an ended container is started again."""
-    return policy == "Always" or (policy == "OnFailure" and life.has_failed)
+    """Whether an ended container is started again. One that was killed as unfit has not ended by itself."""
+    return policy == "Always" or (policy == "OnFailure" and (life.has_failed or bool(life.fitness.unfit)))
 
 
 def decide(spec: PodSpec, lives: Lives, course: Course, now: dt.datetime) -> Orders:
     if course is Course.HALT or is_over(spec, lives):
-        return Orders(stop=tuple(name for name, life in lives.items() if life.is_alive))
+        return _ending(spec, lives)
     plan = _Plan(now)
     if _initialize(spec, lives, plan):
         for container in spec.containers:
-            plan.consider(container, lives[container.name], spec.restart_policy)
+            life = lives[container.name]
+            plan.consider(container, life, spec.restart_policy)
+            is_new = container.name in plan.start
+            if container.post_start and (is_new or (life.is_alive and not life.fitness.is_hooked)):
+                break  # as with a kubelet, which does nothing else for a pod while it waits for a postStart hook
     return plan.orders()
+
+
+def _ending(spec: PodSpec, lives: Lives) -> Orders:
+    """All at once, but the sidecars: they serve the others to the end, and go in the reverse order of their start."""
+    sidecars = [each.name for each in spec.init_containers if each.is_sidecar and lives[each.name].is_alive]
+    others = tuple(name for name, life in lives.items() if life.is_alive and name not in sidecars)
+    if others or not sidecars:
+        return Orders(stop=others, await_turn=tuple(sidecars))
+    return Orders(stop=(sidecars[-1],), await_turn=tuple(sidecars[:-1]))
 
 
 def _initialize(spec: PodSpec, lives: Lives, plan: _Plan) -> bool:
     """Whether all init containers are through; if not, the first that is not has been seen to. Sidecars always are."""
+    late = uninitialized(spec, lives)
     for container in spec.init_containers:
         life = lives[container.name]
         if container.is_sidecar:
             plan.consider(container, life, "Always")
-            if not is_initialized(container, life):
-                return False
-        elif not life.has_succeeded:
+        elif container.name in late:
             plan.consider(container, life, "OnFailure" if spec.restart_policy != "Never" else "Never")
+        if container.name in late:
             return False
     return True
 
 
-def is_initialized(container: Container, life: Life) -> bool:
-    """Whether the next container may start: a sidecar has to run, or to have run, anybody else to have succeeded."""
-    if container.is_sidecar:
-        return life.is_running or life.before is not None or (life.run is not None and not life.run.is_alive)
-    return life.has_succeeded
+def uninitialized(spec: PodSpec, lives: Lives) -> tuple[str, ...]:
+    """The init containers for which those after them still wait: till a sidecar has started, anybody else succeeded.
+
+    Once somebody after it has run, a sidecar has had its turn, whatever becomes of it.
+    """
+    late: list[str] = []
+    has_gone_on = any(lives[container.name].run for container in spec.containers)
+    for container in reversed(spec.init_containers):
+        life = lives[container.name]
+        is_through = has_gone_on or life.has_started if container.is_sidecar else life.has_succeeded
+        if not is_through:
+            late.append(container.name)
+        has_gone_on = has_gone_on or life.run is not None
+    return tuple(reversed(late))
 
 
 def is_over(spec: PodSpec, lives: Lives) -> bool:
@@ -210,7 +263,7 @@ def phase(spec: PodSpec, lives: Lives, course: Course) -> str:
     mains = [lives[container.name] for container in spec.containers]
     if course is Course.HALT or is_over(spec, lives):
         return _final_phase(mains, lives)
-    if not all(is_initialized(container, lives[container.name]) for container in spec.init_containers):
+    if uninitialized(spec, lives):
         return "Pending"
     if any(life.run is None or (life.run.number == 0 and life.run.is_alive and not life.is_running) for life in mains):
         return "Pending"

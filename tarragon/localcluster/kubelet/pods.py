@@ -15,13 +15,17 @@ from tarragon.base.errors import TarragonError
 from tarragon.cluster.errors import ApiError, Conflict, NotFound
 from tarragon.cluster.port import Cluster, DeleteOptions
 from tarragon.localcluster.kubelet.admission import Ledger, requests
+from tarragon.localcluster.kubelet.attendant import POST_START, Attendant
+from tarragon.localcluster.kubelet.ending import Ending
 from tarragon.localcluster.kubelet.errors import CannotMount, CannotStart
+from tarragon.localcluster.kubelet.handlers import Handlers
 from tarragon.localcluster.kubelet.ignored import ignored
 from tarragon.localcluster.kubelet.launch import Launcher, Order, wished_gpus
 from tarragon.localcluster.kubelet.layout import NodeFolder
-from tarragon.localcluster.kubelet.life import Course, Trouble, decide
+from tarragon.localcluster.kubelet.life import Course, Lives, Orders, Trouble, decide
 from tarragon.localcluster.kubelet.node import NodeSettings
 from tarragon.localcluster.kubelet.ports import PortBook
+from tarragon.localcluster.kubelet.probing import grace_of
 from tarragon.localcluster.kubelet.recorder import Recorder
 from tarragon.localcluster.kubelet.records import moment
 from tarragon.localcluster.kubelet.reporter import Reporter
@@ -32,8 +36,6 @@ from tarragon.localcluster.kubelet.track import Change, Track, identity_of
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Between two attempts at something that lacks something."""
-OVERTIME_SECONDS = 20.0
-"""Beyond its grace: a shim that has not ended its container by then is killed itself."""
 START_SECONDS = 1.0
 FULL_DISK_PAUSE = 5.0
 VANISHED_GRACE = 2.0
@@ -57,14 +59,7 @@ class Ground:
     ledger: Ledger
     launcher: Launcher
     recorder: Recorder
-
-
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    """A stop that was sent: with which grace, and when (monotonic) the shim should be through with it."""
-
-    grace: float
-    due: float
+    handlers: Handlers
 
 
 class PodWorker:
@@ -88,8 +83,9 @@ class PodWorker:
         self._settled = asyncio.Event()
         self._troubles: dict[str, Trouble] = {}
         self._pauses: dict[str, float] = {}
-        self._stops: dict[str, _Stop] = {}
         self._started: set[tuple[str, int]] = set()
+        self._attendant = Attendant(ground.handlers, ground.clock, self._tell, self.wake)
+        self._ending = Ending(ground.shims, ground.handlers, ground.clock, self._tell, self.wake)
 
     def update(self, pod: Pod) -> None:
         """The API has the pod like this now."""
@@ -136,6 +132,8 @@ class PodWorker:
             if self._vanished:
                 await self._persistently(self._leave)
         finally:
+            self._attendant.close()
+            self._ending.close()
             reporting.cancel()
             await asyncio.gather(reporting, return_exceptions=True)
             self._reporter.give_up()
@@ -181,11 +179,13 @@ class PodWorker:
         self._woken.clear()
         for change in self._track.observe():
             self._changed(change)
+        self._attend()
         if self._is_past_its_deadline():
+            self._tell("Normal", DEADLINE.reason, DEADLINE.message)
             self.end(DEADLINE)
         lives = self._track.lives(self._troubles)
         orders = decide(self.pod.spec, lives, self._course(), self._clock.now())
-        self._stop(orders.stop)
+        self._stop(orders, lives)
         for name in orders.start:
             await self._start(name)
         if orders.start:
@@ -229,10 +229,7 @@ class PodWorker:
     def _due(self) -> list[float]:
         """Seconds until something of ours is due."""
         deadline = self._deadline()
-        alive = self._track.alive()
-        late = [stop.due + OVERTIME_SECONDS for name, stop in self._stops.items() if name in alive]
-        overtime = [due - self._clock.monotonic() for due in late]
-        return ([] if deadline is None else [deadline]) + overtime
+        return ([] if deadline is None else [deadline]) + self._ending.dues(self._track.alive())
 
     async def _wait(self, seconds: list[float]) -> None:
         waking = asyncio.ensure_future(self._woken.wait())
@@ -271,7 +268,8 @@ class PodWorker:
             track.save(replace(track.record, volumes={name: str(place) for name, place in prepared.volumes.items()}))
         if self._is_halted():
             return
-        track.begin(container.name, identity)
+        folder = prepared.environment.folder
+        track.begin(container, identity, folder)
         try:
             self._ground.shims.start(track.folder.run(container.name, number), prepared.launch)
         except OSError:
@@ -280,9 +278,9 @@ class PodWorker:
         self._begun = self._clock.monotonic()
         self._troubles.pop(container.name, None)
         self._pauses.pop(container.name, None)
-        folder = prepared.environment.folder
-        self._tell("Normal", "Pulled", f'Container image "{container.image}" stands for the environment {folder}')
-        self._tell("Normal", "Created", f"Created container {container.name}")
+        words = f'Container image "{container.image}" already present on machine: it stands for {folder}'
+        self._tell("Normal", "Pulled", words)
+        self._tell("Normal", "Created", f"Created container: {container.name}")
 
     def _in_trouble(self, container: Container, reason: str, message: str, event: str = "Failed") -> None:
         pause = min(self._pauses.get(container.name, FIRST_PAUSE / 2) * 2, LONGEST_PAUSE)
@@ -298,7 +296,8 @@ class PodWorker:
             self._tell("Normal", "Started", f"Started container {name}")
         if outcome is None:
             return
-        self._stops.pop(name, None)
+        self._attendant.leave(name)
+        self._ending.ended(name)
         if outcome.started is None:
             self._tell("Warning", "Failed", f"Error: {outcome.message}")
         life = self._track.lives({})[name]
@@ -307,26 +306,41 @@ class PodWorker:
             words = f"Back-off restarting failed container {name} in pod {full_name(self.pod)}"
             self._tell("Warning", "BackOff", words)
 
+    # ----------------------------------------------------------------------------------------------- hooks and probes
+
+    def _attend(self) -> None:
+        """Go on to look after what runs, and write down what was found out."""
+        if self._is_halted():
+            self._attendant.halt()
+        for name, (number, fitness) in self._attendant.fitness.items():
+            self._track.note(name, number, fitness)
+        for place, run in self._track.places():
+            known = self._track.record.container(place.container.name)
+            self._attendant.attend(place, run, known.fitness_of(run.number))
+
     # ----------------------------------------------------------------------------------------------------------- ending
 
-    def _stop(self, names: tuple[str, ...]) -> None:
-        folders = self._track.alive()
-        grace = self._grace()
-        now = self._clock.monotonic()
-        for name in names:
-            sent = self._stops.get(name)
-            if sent is None:
-                self._tell("Normal", "Killing", f"Stopping container {name}")
-            if sent is None or grace < sent.grace:
-                self._stops[name] = _Stop(grace, now + grace)
-                self._ground.shims.stop(folders[name], grace)
-            elif now > sent.due + OVERTIME_SECONDS:
-                self._stops[name] = _Stop(grace, now)
-                self._ground.shims.abandon(folders[name])
+    def _stop(self, orders: Orders, lives: Lives) -> None:
+        for act, names in ((self._ending.prepare, orders.await_turn), (self._ending.stop, orders.stop)):
+            for name in names:
+                place, unfit = self._track.place(name), lives[name].fitness.unfit
+                act(place, self._grace(place.container, unfit), self._killing(place.container, unfit))
 
-    def _grace(self) -> float:
+    def _grace(self, container: Container, unfit: str) -> float:
         grace = float(self.pod.grace_seconds)
-        return min(grace, VANISHED_GRACE) if self._vanished else grace
+        if self._vanished:
+            return min(grace, VANISHED_GRACE)
+        own = None if self._is_halted() else grace_of(container, unfit)
+        return grace if own is None else float(own)
+
+    def _killing(self, container: Container, unfit: str) -> str:
+        """A kubelet's words."""
+        if not unfit or self._is_halted():
+            return f"Stopping container {container.name}"
+        if unfit == POST_START:
+            return POST_START
+        again = container.is_sidecar or self.pod.spec.restart_policy != "Never"
+        return f"Container {container.name} failed {unfit}{', will be restarted' if again else ''}"
 
     async def _settle(self) -> list[float]:
         """Nothing runs any more and nothing will: give everything back, and let the API have its way."""
@@ -367,6 +381,7 @@ class PodWorker:
             started=moment(record.started),
             host=self._ground.settings.address,
             address=self._ground.settings.pod_address,
+            environments={name: known.environment for name, known in record.containers.items()},
         )
 
         def render(pod: Pod) -> Json:

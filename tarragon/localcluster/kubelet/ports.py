@@ -87,6 +87,10 @@ class PortBook:
     def table(self) -> Mapping[Address, int]:
         return allotted(self._folder)
 
+    def used_by(self, user: str) -> Mapping[Address, int]:
+        """The addresses that this pod has somewhere in its environment, and what they have become there."""
+        return {entry.address: entry.local for entry in _read(self._folder).values() if user in entry.users}
+
     def release(self, user: str) -> None:
         """The pod mentions nothing any more."""
         self.keep_users(lambda other: other != user)

@@ -10,7 +10,7 @@ import msgspec
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.kubelet.files import read_json, write_bytes, write_json
 from tarragon.localcluster.kubelet.layout import PodFolder
-from tarragon.localcluster.kubelet.life import Backoff, Outcome, Run
+from tarragon.localcluster.kubelet.life import Backoff, Fitness, Outcome, Run
 from tarragon.localcluster.kubelet.shims import State
 from tarragon.localcluster.kubelet.spec import Pod
 from tarragon.localcluster.kubelet.status import Verdict
@@ -20,12 +20,21 @@ LOST_WORDS = "the process that supervised the container is gone and has left no 
 
 
 class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`ended` is when the kubelet saw the run `number` end. Times are seconds since 1970, 0 is none."""
+    """`ended` is when the kubelet saw the run `number` end. Times are seconds since 1970, 0 is none.
+
+    `fitness` is that of the run `attended`. `environment` is what the image stood for when it was last started.
+    """
 
     number: int = -1
     ended: float = 0.0
     delay: float = 0.0
     since: float = 0.0
+    attended: int = -1
+    fitness: Fitness = Fitness()
+    environment: str = ""
+
+    def fitness_of(self, number: int) -> Fitness:
+        return self.fitness if number == self.attended else Fitness()
 
     def ended_at(self, number: int) -> dt.datetime | None:
         return moment(self.ended) if self.ended and number == self.number else None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tarragon.kube.core import PODS, ResourceRequirements
+from msgspec import field
+
+from tarragon.kube.core import PODS, ContainerPort, ResourceRequirements
 from tarragon.kube.meta import ObjectMeta, Struct
 
 
@@ -60,9 +62,72 @@ class VolumeMount(Struct, frozen=True):
     read_only: bool = False
 
 
+class Header(Struct, frozen=True):
+    name: str = ""
+    value: str = ""
+
+
+class ExecAction(Struct, frozen=True):
+    command: list[str] = []
+
+
+class HttpGet(Struct, frozen=True):
+    """`port` is a number or the name of one of the container's ports; an empty `host` is the pod's own."""
+
+    path: str = "/"
+    port: int | str = 0
+    host: str = ""
+    scheme: str = "HTTP"
+    http_headers: list[Header] = []
+
+
+class TcpSocket(Struct, frozen=True):
+    port: int | str = 0
+    host: str = ""
+
+
+class GrpcAction(Struct, frozen=True):
+    port: int = 0
+    service: str = ""
+
+
+class SleepAction(Struct, frozen=True):
+    seconds: int = 0
+
+
+class Handler(Struct, frozen=True):
+    """What a probe or a hook does: one of these."""
+
+    exec: ExecAction | None = None
+    http_get: HttpGet | None = None
+    tcp_socket: TcpSocket | None = None
+    grpc: GrpcAction | None = None
+    sleep: SleepAction | None = None
+
+
+class Probe(Handler, frozen=True):
+    initial_delay_seconds: int = 0
+    timeout_seconds: int = 1
+    period_seconds: int = 10
+    success_threshold: int = 1
+    failure_threshold: int = 3
+    termination_grace_period_seconds: int | None = None
+
+
+class Lifecycle(Struct, frozen=True):
+    post_start: Handler | None = None
+    pre_stop: Handler | None = None
+    stop_signal: str = ""
+
+
+class ReadinessGate(Struct, frozen=True):
+    condition_type: str = ""
+
+
 class Container(Struct, frozen=True):
     name: str = ""
     image: str = ""
+    image_pull_policy: str = ""
     command: list[str] = []
     args: list[str] = []
     env: list[EnvVar] = []
@@ -77,10 +142,20 @@ class Container(Struct, frozen=True):
     restart_policy: str = ""
     termination_message_path: str = "/dev/termination-log"
     termination_message_policy: str = "File"
-    liveness_probe: Any = None
-    readiness_probe: Any = None
-    startup_probe: Any = None
-    lifecycle: Any = None
+    ports: list[ContainerPort] = []
+    liveness_probe: Probe | None = None
+    readiness_probe: Probe | None = None
+    startup_probe: Probe | None = None
+    lifecycle: Lifecycle | None = None
+    security_context: dict[str, Any] = {}
+
+    @property
+    def post_start(self) -> Handler | None:
+        return self.lifecycle.post_start if self.lifecycle else None
+
+    @property
+    def pre_stop(self) -> Handler | None:
+        return self.lifecycle.pre_stop if self.lifecycle else None
 
     @property
     def is_sidecar(self) -> bool:
@@ -98,6 +173,15 @@ class PodSpec(Struct, frozen=True):
     active_deadline_seconds: int | None = None
     service_account_name: str = ""
     hostname: str = ""
+    subdomain: str = ""
+    readiness_gates: list[ReadinessGate] = []
+    security_context: dict[str, Any] = {}
+    dns_config: dict[str, Any] = {}
+    host_aliases: list[Any] = []
+    host_pid: bool = field(default=False, name="hostPID")
+    host_ipc: bool = field(default=False, name="hostIPC")
+    share_process_namespace: bool = False
+    runtime_class_name: str = ""
     node_selector: dict[str, str] = {}
     overhead: dict[str, str | int | float] = {}
 

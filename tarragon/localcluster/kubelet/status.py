@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tarragon.kube.codec import timestamp
@@ -16,6 +16,7 @@ from tarragon.localcluster.kubelet.spec import Container, Pod
 EPOCH = "1970-01-01T00:00:00Z"
 """What a runtime reports as the start of what has never started."""
 
+_FINAL = frozenset({"Succeeded", "Failed"})
 _ORDER = {"Pending": 0, "Running": 1, "Succeeded": 2, "Failed": 2}
 
 Json = dict[str, Any]
@@ -33,7 +34,8 @@ class Verdict:
 class Standing:
     """Where the pod is: what its containers do, where it goes, since when it is on the node, at which address.
 
-    An empty `address` is not told: Kubernetes' controllers refuse loopback addresses as endpoints.
+    An empty `address` is not told: Kubernetes' controllers refuse loopback addresses as endpoints. `environments` are
+    what the images of its containers stand for.
     """
 
     lives: Lives
@@ -42,6 +44,7 @@ class Standing:
     started: dt.datetime
     host: str = HOST
     address: str = HOST
+    environments: Mapping[str, str] = field(default_factory=dict)
 
 
 def pod_status(pod: Pod, standing: Standing, now: dt.datetime) -> Json:
@@ -77,10 +80,12 @@ def _phase(pod: Pod, standing: Standing) -> str:
 
 def _conditions(pod: Pod, standing: Standing, phase: str, now: dt.datetime) -> list[Json]:
     found = {condition.get("type"): condition for condition in pod.status.get("conditions") or []}
+    containers_ready = _containers_ready(pod, standing.lives, phase)
     own = {
+        "PodReadyToStartContainers": ("False" if phase in _FINAL else "True", "", ""),
         "Initialized": _initialized(pod, standing.lives, phase),
-        "Ready": _ready(pod, standing.lives, phase),
-        "ContainersReady": _ready(pod, standing.lives, phase),
+        "Ready": _ready(pod, containers_ready, found),
+        "ContainersReady": containers_ready,
         "PodScheduled": ("True", "", ""),
     }
     told = [_condition(kind, said, found.get(kind), now) for kind, said in own.items()]
@@ -103,19 +108,33 @@ def _condition(kind: str, said: tuple[str, str, str], before: Json | None, now: 
 def _initialized(pod: Pod, lives: Lives, phase: str) -> tuple[str, str, str]:
     if phase == "Succeeded":
         return "True", "PodCompleted", ""
-    late = [each.name for each in pod.spec.init_containers if not lives_of.is_initialized(each, lives[each.name])]
-    if late:
+    if late := lives_of.uninitialized(pod.spec, lives):
         return "False", "ContainersNotInitialized", f"containers with incomplete status: {_listed(late)}"
     return "True", "", ""
 
 
-def _ready(pod: Pod, lives: Lives, phase: str) -> tuple[str, str, str]:
-    if phase in {"Succeeded", "Failed"}:
+def _containers_ready(pod: Pod, lives: Lives, phase: str) -> tuple[str, str, str]:
+    if phase in _FINAL:
         return "False", "PodCompleted" if phase == "Succeeded" else "PodFailed", ""
-    unready = [each.name for each in pod.spec.containers if not lives[each.name].is_running]
+    lasting = [*(each for each in pod.spec.init_containers if each.is_sidecar), *pod.spec.containers]
+    unready = [each.name for each in lasting if not lives[each.name].is_ready]
     if unready:
         return "False", "ContainersNotReady", f"containers with unready status: {_listed(unready)}"
     return "True", "", ""
+
+
+def _ready(pod: Pod, containers: tuple[str, str, str], found: Mapping[str, Json]) -> tuple[str, str, str]:
+    """Where all containers are ready, others may have a say, too: spec.readinessGates."""
+    if containers[0] != "True":
+        return containers
+    words = []
+    for gate in pod.spec.readiness_gates:
+        condition = found.get(gate.condition_type)
+        if condition is None:
+            words.append(f'corresponding condition of pod readiness gate "{gate.condition_type}" does not exist.')
+        elif (state := condition.get("status")) != "True":
+            words.append(f'the status of pod readiness gate "{gate.condition_type}" is not "True", but {state}')
+    return ("False", "ReadinessGatesNotReady", ", ".join(words)) if words else ("True", "", "")
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -133,10 +152,10 @@ def _container(pod: Pod, container: Container, standing: Standing) -> Json:
     status: Json = {
         "name": container.name,
         "image": container.image,
-        "imageID": "",
+        "imageID": standing.environments.get(container.name, ""),
         "restartCount": run.number if run else 0,
         "ready": _is_ready(pod, container, life),
-        "started": life.is_running,
+        "started": life.has_started,
         "state": state,
         "lastState": {"terminated": _terminated(last.outcome, last.identity)} if last and last.outcome else {},
     }
@@ -153,20 +172,20 @@ def _is_ready(pod: Pod, container: Container, life: Life) -> bool:
     """An init container is ready when it is through."""
     if container in pod.spec.init_containers and not container.is_sidecar:
         return life.has_succeeded
-    return life.is_running
+    return life.is_ready
 
 
 def _state(pod: Pod, container: Container, standing: Standing) -> Json:
     life = standing.lives[container.name]
     run = life.run
     if run is not None and run.is_alive:
-        if run.started is not None:
+        if run.started is not None and life.is_running:
             return {"running": {"startedAt": timestamp(run.started)}}
-        return {"waiting": {"reason": "ContainerCreating"}}
+        return {"waiting": {"reason": _before_the_start(pod)}}
     waiting = _waiting(pod, container, standing)
     if run is not None and run.outcome is not None and not waiting:
         return {"terminated": _terminated(run.outcome, run.identity)}
-    return {"waiting": waiting or {"reason": _before_the_start(pod, container, standing)}}
+    return {"waiting": waiting or {"reason": _before_the_start(pod)}}
 
 
 def _waiting(pod: Pod, container: Container, standing: Standing) -> Json | None:
@@ -182,13 +201,8 @@ def _waiting(pod: Pod, container: Container, standing: Standing) -> Json | None:
     return {"reason": "CrashLoopBackOff", "message": backing_off(pod, container.name, life.backoff.delay)}
 
 
-def _before_the_start(pod: Pod, container: Container, standing: Standing) -> str:
-    inits = pod.spec.init_containers
-    is_main = container not in inits
-    if inits and (is_main or container is not inits[0]):
-        done = all(lives_of.is_initialized(each, standing.lives[each.name]) for each in inits)
-        return "ContainerCreating" if done and is_main else "PodInitializing"
-    return "PodInitializing" if inits and is_main else "ContainerCreating"
+def _before_the_start(pod: Pod) -> str:
+    return "PodInitializing" if pod.spec.init_containers else "ContainerCreating"
 
 
 def backing_off(pod: Pod, container: str, delay: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +17,10 @@ from tarragon.localcluster.kubelet import mounts, records
 from tarragon.localcluster.kubelet.files import read_json, write_json
 from tarragon.localcluster.kubelet.kept import PodFacts, RunFacts
 from tarragon.localcluster.kubelet.layout import NodeFolder
-from tarragon.localcluster.kubelet.life import Life, Run, Trouble, next_backoff
+from tarragon.localcluster.kubelet.life import Fitness, Life, Run, Trouble, next_backoff
 from tarragon.localcluster.kubelet.logs import last_words
+from tarragon.localcluster.kubelet.probing import is_attended, newborn
+from tarragon.localcluster.kubelet.reach import Place
 from tarragon.localcluster.kubelet.records import PodRecord
 from tarragon.localcluster.kubelet.shims import LOST_CODE, Shims, State
 from tarragon.localcluster.kubelet.spec import Container, Pod
@@ -132,17 +134,19 @@ class Track:
         runs = self._runs[name]
         return runs[-1].number + 1 if runs else 0
 
-    def begin(self, name: str, identity: str) -> None:
+    def begin(self, container: Container, identity: str, environment: Path) -> None:
         """A run is about to be started: the back-off that it earns is written down before, so that it is never lost."""
-        now = self._clock.now()
-        life = self._life(name, {})
-        backoff = next_backoff(life, now)
-        known = self.record.container(name)
+        now, name = self._clock.now(), container.name
+        runs, number = self._runs[name], self.next_number(name)
+        backoff = next_backoff(self._life(name, {}), now)
+        known = replace(self.record.container(name), environment=str(environment))
         if backoff:
             known = replace(known, delay=backoff.delay, since=backoff.since.timestamp())
+        if is_attended(container):
+            known = replace(known, attended=number, fitness=newborn(container))
+        if known != self.record.container(name):
             self.save(self.record.with_container(name, known))
-        runs = self._runs[name]
-        runs.append(Run(number=self.next_number(name), identity=identity))
+        runs.append(Run(number=number, identity=identity))
         for old in runs[:-KEPT_RUNS]:
             discard(self.folder.run(name, old.number))
             self._logs.forget(name, old.number)
@@ -168,7 +172,28 @@ class Track:
             ended=known.ended_at(run.number) if run and run.outcome else None,
             backoff=known.backoff,
             trouble=troubles.get(name),
+            fitness=known.fitness_of(run.number) if run else Fitness(),
         )
+
+    def places(self) -> Iterator[tuple[Place, Run]]:
+        """The runs that go on and that somebody has to look after."""
+        for container in self.pod.spec.all_containers:
+            runs = self._runs[container.name]
+            if runs and runs[-1].is_alive and runs[-1].started is not None and is_attended(container):
+                yield self.place(container.name), runs[-1]
+
+    def place(self, name: str) -> Place:
+        """The latest run of a container."""
+        container = next(each for each in self.pod.spec.all_containers if each.name == name)
+        number = self._runs[name][-1].number
+        return Place(pod=self.pod, container=container, number=number, folder=self.folder.run(name, number))
+
+    def note(self, name: str, number: int, fitness: Fitness) -> None:
+        """Something has been found out about a run; written down if it is news."""
+        known = self.record.container(name)
+        noted = replace(known, attended=number, fitness=fitness)
+        if noted != known:
+            self.save(self.record.with_container(name, noted))
 
     def _read(self, container: Container, number: int) -> Run:
         folder = self.folder.run(container.name, number)

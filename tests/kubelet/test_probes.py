@@ -1,0 +1,359 @@
+"""Probes and hooks of real processes: what a pod's conditions, restarts and events say of them."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import Any
+
+import pytest
+
+from tarragon.kube.core import SERVICES
+from tarragon.kube.meta import Key
+from tests.kubelet.builders import container_json
+from tests.kubelet.world import ANY_POD, Json, World, state
+
+FOREVER = "while :; do sleep 0.05; done"
+SERVER = """
+import http.server, os, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        print(self.path, self.headers.get("X-Who"), self.headers["User-Agent"], flush=True)
+        where = {"/moved": "/fine", "/away": "http://elsewhere.invalid/"}.get(self.path)
+        self.send_response(302 if where else 200 if self.path == "/fine" else 500)
+        if where:
+            self.send_header("Location", where)
+        self.end_headers()
+    def log_message(self, *_): pass
+port = int(sys.argv[1].rpartition(":")[2])
+http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+FAST = {"periodSeconds": 1}
+
+
+def condition(pod: Json, kind: str) -> str:
+    found = {each["type"]: each["status"] for each in pod.get("status", {}).get("conditions", [])}
+    return str(found.get(kind, ""))
+
+
+def is_ready(pod: Json) -> bool:
+    return condition(pod, "Ready") == "True"
+
+
+def first_state(pod: Json) -> Json:
+    """Of the first init container."""
+    statuses = pod["status"].get("initContainerStatuses") or [{"state": {}}]
+    told: Json = statuses[0]["state"]
+    return told
+
+
+def restarts(pod: Json) -> int:
+    statuses = pod["status"].get("containerStatuses") or [{"restartCount": 0}]
+    return int(statuses[0]["restartCount"])
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def server(world: World, port: int | str, **fields: Any) -> Json:
+    program = world.folder / "server.py"
+    program.write_text(SERVER)
+    return container_json(command=[sys.executable, str(program), str(port)], **fields)
+
+
+async def test_a_pod_is_ready_when_its_program_answers(world: World, free_port: int) -> None:
+    world.start_kubelet()
+    gate = world.folder / "gate"
+    probe = {"httpGet": {"path": "/fine", "port": "web", "httpHeaders": [{"name": "X-Who", "value": "me"}]}, **FAST}
+    body = server(world, free_port, readinessProbe=probe, ports=[{"name": "web", "containerPort": free_port}])
+    body["command"] = ["sh", "-c", f'until [ -e {gate} ]; do sleep 0.01; done; exec "$@"', "sh", *body["command"]]
+    await world.create("p", body)
+
+    pod = await world.phase("Running")
+    assert (is_ready(pod), condition(pod, "ContainersReady")) == (False, "False")
+    assert pod["status"]["containerStatuses"][0]["started"] is True
+    gate.touch()
+    pod = await world.until(is_ready)
+
+    assert pod["status"]["containerStatuses"][0]["ready"] is True
+    assert (await world.log()).split("\n")[0] == "/fine me kube-probe/1.32"
+    words = (
+        f'Readiness probe failed: Get "http://127.0.0.1:{free_port}/fine": dial tcp 127.0.0.1:{free_port}: connect: '
+    )
+    assert ("Unhealthy", f"{words}connection refused") in await world.events()
+
+
+@pytest.mark.parametrize(
+    ("path", "ready", "event"),
+    [
+        ("/moved", True, None),
+        ("/away", True, ("ProbeWarning", "Readiness probe warning: Probe terminated redirects, Response body: ")),
+        ("/ill", False, ("Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 500")),
+    ],
+)
+async def test_an_answer_counts_as_a_kubelet_counts_it(
+    world: World,
+    free_port: int,
+    path: str,
+    ready: bool,  # noqa: FBT001 - a table
+    event: tuple[str, str] | None,
+) -> None:
+    world.start_kubelet()
+    probe = {"httpGet": {"path": path, "port": free_port}, **FAST}
+    await world.create("p", server(world, free_port, readinessProbe=probe))
+
+    if event:
+        assert await world.event(event[0], event[1].partition(":")[2]) == event[1]
+    if ready:
+        await world.until(is_ready)
+    assert is_ready(await world.get()) is ready
+
+
+async def test_a_probe_asks_where_a_translated_name_has_sent_the_program(world: World) -> None:
+    """As a replica does, the program listens where its environment says that it is reached."""
+    world.start_kubelet()
+    service = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}
+    service["spec"]["ports"] = [{"port": 80, "targetPort": 2222}]  # type: ignore[index]
+    await world.cluster.create(SERVICES, service)
+    probe = {"tcpSocket": {"port": 2222}, **FAST}
+    body = server(world, "web.default.svc:80", readinessProbe=probe)
+
+    await world.create("p", body, metadata={"labels": {"app": "web"}})
+
+    await world.until(is_ready)
+
+
+async def test_a_command_inside_the_container_can_be_a_probe(world: World) -> None:
+    world.start_kubelet()
+    await world.config_map("code", check="test -e $FLAG || { echo not there; exit 1; }")
+    probe = {"exec": {"command": ["sh", "/code/check"]}, **FAST}
+    flag = world.folder / "flag"
+    fields = {
+        "readinessProbe": probe,
+        "env": [{"name": "FLAG", "value": str(flag)}],
+        "volumeMounts": [{"name": "code", "mountPath": "/code"}],
+    }
+    await world.run(FOREVER, container=fields, volumes=[{"name": "code", "configMap": {"name": "code"}}])
+    assert await world.event("Unhealthy") == "Readiness probe failed: not there\n"
+    assert not is_ready(await world.get())
+
+    flag.touch()
+
+    await world.until(is_ready)
+
+
+async def test_a_container_that_fails_its_liveness_probe_is_killed_and_starts_again(world: World) -> None:
+    world.start_kubelet()
+    once = world.folder / "once"
+    probe = {"exec": {"command": ["test", "!", "-e", str(once)]}, "failureThreshold": 1, **FAST}
+    script = f"[ -e {once} ] && rm {once} && {FOREVER}; touch {once}; trap 'exit 0' TERM; {FOREVER}"
+
+    await world.run(script, container={"livenessProbe": probe}, restartPolicy="OnFailure")
+    pod = await world.until(lambda pod: restarts(pod) == 1 and "running" in state(pod))
+
+    assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 0
+    told = await world.events()
+    assert ("Killing", "Container main failed liveness probe, will be restarted") in told
+    assert ("Unhealthy", "Liveness probe failed: ") in told
+
+
+async def test_a_pod_that_never_restarts_ends_with_its_liveness_and_the_probes_own_grace(world: World) -> None:
+    world.start_kubelet()
+    probe = {"exec": {"command": ["false"]}, "failureThreshold": 1, "terminationGracePeriodSeconds": 1, **FAST}
+
+    await world.run(f"trap '' TERM; {FOREVER}", container={"livenessProbe": probe}, restartPolicy="Never")
+    pod = await world.phase("Failed")
+
+    assert state(pod)["terminated"]["exitCode"] == 137
+    assert ("Killing", "Container main failed liveness probe") in await world.events()
+
+
+async def test_a_command_that_takes_too_long_is_ended_and_counts_as_a_failure(world: World) -> None:
+    world.start_kubelet()
+    await world.run(FOREVER, container={"readinessProbe": {"exec": {"command": ["sleep", "1000"]}, **FAST}})
+
+    assert await world.event("Unhealthy") == (
+        'Readiness probe failed: command timed out: "sleep 1000" timed out after 1s'
+    )
+
+
+async def test_the_next_container_waits_for_a_sidecars_startup_probe(world: World) -> None:
+    world.start_kubelet()
+    up = world.folder / "up"
+    probe = {"exec": {"command": ["test", "-e", str(up)]}, **FAST}
+    sidecar = container_json(name="side", command=["sh", "-c", FOREVER], restartPolicy="Always", startupProbe=probe)
+    await world.run("echo main", initContainers=[sidecar], restartPolicy="Never")
+
+    pod = await world.until(
+        lambda pod: "running" in (pod["status"].get("initContainerStatuses") or [{"state": {}}])[0]["state"]
+    )
+    told = pod["status"]["initContainerStatuses"][0]
+    assert (told["started"], told["ready"], condition(pod, "Initialized")) == (False, False, "False")
+    up.touch()
+    await world.phase("Succeeded")
+
+
+async def test_a_readiness_gate_waits_for_whoever_has_it(world: World) -> None:
+    world.start_kubelet()
+    await world.run(FOREVER, readinessGates=[{"conditionType": "acme.dev/open"}])
+    pod = await world.until(lambda pod: condition(pod, "ContainersReady") == "True")
+    told = next(each for each in pod["status"]["conditions"] if each["type"] == "Ready")
+    assert (told["status"], told["reason"]) == ("False", "ReadinessGatesNotReady")
+    assert told["message"] == 'corresponding condition of pod readiness gate "acme.dev/open" does not exist.'
+
+    gate = {"status": {"conditions": [{"type": "acme.dev/open", "status": "True"}]}}
+    await world.cluster.patch(ANY_POD, Key("default", "p"), gate, subresource="status")
+
+    await world.until(is_ready)
+
+
+# Hooks
+
+
+async def test_the_hook_after_the_start_comes_before_running_and_before_the_next_container(world: World) -> None:
+    world.start_kubelet()
+    gate = world.folder / "gate"
+    hook = {"postStart": {"exec": {"command": ["sh", "-c", f"until [ -e {gate} ]; do sleep 0.01; done"]}}}
+    first = container_json(name="a", command=["sh", "-c", "echo up; sleep 1000"], lifecycle=hook)
+    await world.create("p", first, container_json(name="b", command=["sh", "-c", "sleep 1000"]))
+
+    pod = await world.until(lambda pod: pod.get("status", {}).get("containerStatuses"))
+    assert [state(pod, number) for number in (0, 1)] == [{"waiting": {"reason": "ContainerCreating"}}] * 2
+    gate.touch()
+
+    await world.phase("Running")
+
+
+async def test_a_container_whose_hook_fails_is_killed_and_its_policy_decides(world: World) -> None:
+    world.start_kubelet()
+    hook = {"postStart": {"exec": {"command": ["false"]}}}
+
+    await world.run(f"trap '' TERM; {FOREVER}", container={"lifecycle": hook}, restartPolicy="Never",
+                    terminationGracePeriodSeconds=0)  # fmt: skip
+    await world.phase("Failed")
+
+    told = await world.events()
+    assert ("FailedPostStartHook", "PostStartHook failed") in told
+    assert ("Killing", "FailedPostStartHook") in told
+
+
+async def test_the_hook_before_the_end_comes_before_sigterm(world: World) -> None:
+    world.start_kubelet()
+    said = world.folder / "said"
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", f"echo hook >> {said}"]}}}
+    script = f"trap 'echo term >> {said}; exit' TERM; echo ready; {FOREVER}"
+    await world.run(script, container={"lifecycle": hook})
+    await world.says("ready")
+
+    await world.delete()
+    await world.vanished()
+
+    assert said.read_text().split() == ["hook", "term"]
+
+
+async def test_a_hook_that_hangs_has_the_grace_and_no_more(world: World) -> None:
+    world.start_kubelet()
+    hook = {"preStop": {"exec": {"command": ["sleep", "1000"]}}}
+    await world.run(f"echo ready; {FOREVER}", container={"lifecycle": hook}, terminationGracePeriodSeconds=1)
+    await world.says("ready")
+
+    await world.delete()
+    await world.vanished()
+
+    assert ("FailedPreStopHook", "PreStopHook not completed in grace period") in await world.events()
+    assert world.processes() == set()
+
+
+async def test_a_hook_that_fails_is_told_and_the_container_ends_nevertheless(world: World) -> None:
+    world.start_kubelet()
+    hook = {"preStop": {"httpGet": {"path": "/", "port": 1}}}
+    await world.run(f"echo ready; {FOREVER}", container={"lifecycle": hook})
+    await world.says("ready")
+
+    await world.delete()
+    await world.vanished()
+
+    assert ("FailedPreStopHook", "PreStopHook failed") in await world.events()
+
+
+async def test_a_delete_by_force_runs_no_hook(world: World) -> None:
+    world.start_kubelet()
+    said = world.folder / "said"
+    hook = {"preStop": {"exec": {"command": ["touch", str(said)]}}}
+    await world.run(f"echo ready; {FOREVER}", container={"lifecycle": hook})
+    await world.says("ready")
+
+    await world.delete(grace=0)
+    await world.vanished()
+
+    assert not said.exists()
+
+
+async def test_sidecars_end_after_the_others_the_last_first(world: World) -> None:
+    world.start_kubelet()
+    said = world.folder / "said"
+    parting = f"trap 'sleep 0.1; echo NAME >> {said}; exit' TERM; echo ready; {FOREVER}"
+    sidecars = [
+        container_json(name=name, command=["sh", "-c", parting.replace("NAME", name)], restartPolicy="Always")
+        for name in ("first", "second")
+    ]
+    await world.run(parting.replace("NAME", "main"), initContainers=sidecars)
+    await world.says("ready")
+
+    await world.delete()
+    await world.vanished()
+
+    assert said.read_text().split() == ["main", "second", "first"]
+
+
+# Across kubelets
+
+
+async def test_another_kubelet_goes_on_probing_and_does_no_hook_twice(world: World) -> None:
+    world.start_kubelet()
+    said, ill = world.folder / "said", world.folder / "ill"
+    fields = {
+        "lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", f"echo hook >> {said}"]}}},
+        "readinessProbe": {"exec": {"command": ["test", "!", "-e", str(ill)]}, "failureThreshold": 1, **FAST},
+    }
+    await world.run(FOREVER, container=fields)
+    await world.until(is_ready)
+
+    await world.stop_kubelet()
+    world.start_kubelet()
+    ill.touch()
+    await world.until(lambda pod: not is_ready(pod))
+
+    assert said.read_text().split() == ["hook"]
+
+
+async def test_a_probe_of_grpc_asks_a_real_server(world: World, free_port: int) -> None:
+    pytest.importorskip("grpc")
+    world.start_kubelet()
+    program = world.folder / "server.py"
+    program.write_text(
+        "import grpc, sys, concurrent.futures as futures\n"
+        "answers = {b'': b'\\x08\\x01', b'\\x0a\\x03bad': b'\\x08\\x02'}\n"
+        "method = grpc.unary_unary_rpc_method_handler(lambda asked, _: answers[asked])\n"
+        "service = grpc.method_handlers_generic_handler('grpc.health.v1.Health', {'Check': method})\n"
+        "server = grpc.server(futures.ThreadPoolExecutor(1), handlers=[service])\n"
+        "server.add_insecure_port('127.0.0.1:' + sys.argv[1])\n"
+        "server.start(); server.wait_for_termination()\n"
+    )
+    command = [sys.executable, str(program), str(free_port)]
+    good = {"readinessProbe": {"grpc": {"port": free_port}, **FAST}}
+    bad = {"readinessProbe": {"grpc": {"port": free_port, "service": "bad"}, **FAST}}
+    await world.create(
+        "p", container_json(command=command, **good), container_json(name="x", command=["sleep", "99"], **bad)
+    )
+
+    pod = await world.until(lambda pod: state(pod) and pod["status"]["containerStatuses"][0]["ready"])
+
+    assert pod["status"]["containerStatuses"][1]["ready"] is False
+    assert await world.event("Unhealthy", "NOT_SERVING") == (
+        'Readiness probe failed: service unhealthy (responded with "NOT_SERVING")'
+    )
