@@ -25,7 +25,7 @@ settings.load_profile("any machine")
 ROOT = Path(__file__).parent.parent
 OLDEST_KUBECTL = 27
 REAL = ("cluster", "real")
-API_TESTS = frozenset({"cluster", "contract", "controllers", "helm"})
+API_TESTS = frozenset({"access", "cluster", "contract", "controllers", "helm"})
 
 
 def lacks_tensorflow() -> str | None:
