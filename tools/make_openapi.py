@@ -25,6 +25,9 @@ TARGET = Path(__file__).parent.parent / "tarragon" / "localcluster" / "openapi.j
 ALWAYS = ("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",)
 """Custom kinds refer to it, whatever else is served."""
 
+FROM_ELSEWHERE = frozenset({"metrics.k8s.io"})
+"""Groups that other projects define."""
+
 REFERENCE = "#/components/schemas/"
 
 # What the package's JSON Schema dialect spells differently from the API's own OpenAPI.
@@ -56,8 +59,9 @@ def source() -> dict[str, Any]:
 
 
 def served() -> set[tuple[str, str, str]]:
-    """(group, version, kind) of everything built in."""
-    return {(kind.group, kind.version, kind.kind) for kind in Registry() if not kind.is_custom}
+    """(group, version, kind) of everything built in, but for what is not of Kubernetes itself."""
+    kinds = {(kind.group, kind.version, kind.kind) for kind in Registry() if not kind.is_custom}
+    return {kind for kind in kinds if kind[0] not in FROM_ELSEWHERE}
 
 
 def document(definitions: dict[str, Any], kinds: set[tuple[str, str, str]]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tarragon.localcluster.further_kinds import further_core, further_groups
 from tarragon.localcluster.served import ALL_VERBS, Served
 from tarragon.localcluster.workload_kinds import core_workloads, group_workloads
 
@@ -20,6 +21,7 @@ def built_in_kinds() -> Sequence[Served]:
     return (
         *_core(),
         *core_workloads(),
+        *further_core(),
         *_of_group("apiextensions.k8s.io", _definitions()),
         *group_workloads(),
         *_of_group("coordination.k8s.io", (_kind("leases", "Lease"),)),
@@ -28,6 +30,7 @@ def built_in_kinds() -> Sequence[Served]:
         *_of_group("rbac.authorization.k8s.io", _rbac()),
         *_of_group("scheduling.k8s.io", (_kind("priorityclasses", "PriorityClass", short="pc", namespaced=False),)),
         *_of_group("storage.k8s.io", (_kind("storageclasses", "StorageClass", short="sc", namespaced=False),)),
+        *further_groups(),
     )
 
 

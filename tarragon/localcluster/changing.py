@@ -91,7 +91,7 @@ class Changes:
         return [self._writes.change(served, result, stored, options)]
 
     def _is_missing(self, target: Target) -> bool:
-        return self._writes.store.latest(target.served.full_name, (target.namespace, target.name)) is None
+        return self._writes.store.latest(target.served.shelf, (target.namespace, target.name)) is None
 
 
 def _refuse_other_name(target: Target, thing: Json) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from tarragon.localcluster.cells import NONE, Object, at, joined, number, pairs, size, text, wide
+from tarragon.localcluster.further_columns import FURTHER_COLUMNS, of_events
 from tarragon.localcluster.pod_columns import POD_COLUMNS
 from tarragon.localcluster.registry import Served
 from tarragon.localcluster.tables import AGE, NAME, WIDE, Cell, Column, custom_columns, since
@@ -17,6 +18,8 @@ def columns_of(served: Served) -> Sequence[Column]:
     """What a table of this kind shows. A kind that nobody wrote columns for shows its name and age."""
     if served.is_custom:
         return custom_columns(served.printer_columns)
+    if served.view is not None:
+        return of_events(_BUILT_IN[served.shelf])
     return _BUILT_IN.get(served.full_name, (NAME, AGE))
 
 
@@ -153,6 +156,7 @@ _BINDING = (NAME, Column("Role", _bound_role), AGE)
 _BUILT_IN: Mapping[str, Sequence[Column]] = MappingProxyType(
     {
         **WORKLOAD_COLUMNS,
+        **FURTHER_COLUMNS,
         "pods": POD_COLUMNS,
         "services": (
             NAME,

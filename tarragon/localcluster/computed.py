@@ -40,6 +40,10 @@ class ComputedKinds:
 
     by_name: Mapping[FullName, Computed] = field(default_factory=dict)
 
+    def beside(self, others: Mapping[FullName, Computed]) -> ComputedKinds:
+        """These and others."""
+        return ComputedKinds({**others, **self.by_name})
+
     def of(self, target: Target) -> Computed:
         """Raises ServiceUnavailable for a kind that is served, but not by this process."""
         answering = self.by_name.get(_full_name(target))

@@ -46,7 +46,7 @@ class Creates:
         prepare_create(served, thing, self._writes.author(options), new_uid())
         if served.full_name == DEFINITIONS:
             self._custom_kinds.accept(thing)
-        if self._store.latest(served.full_name, (metadata.get("namespace", ""), metadata["name"])) is not None:
+        if self._store.latest(served.shelf, (metadata.get("namespace", ""), metadata["name"])) is not None:
             raise refusals.already_exists(served, metadata["name"])
         change = self._writes.change(served, thing, None, options)
         return Decision([change], Written(in_version(change.state.body, served), created=True, warnings=warnings))
@@ -73,7 +73,7 @@ class Creates:
             metadata.pop("name", None)
             name_for(metadata)
             key = (metadata.get("namespace", ""), metadata.get("name", ""))
-            if self._store.latest(served.full_name, key) is None:
+            if self._store.latest(served.shelf, key) is None:
                 return
 
     def _set_priority(self, served: Served, pod: Json) -> None:

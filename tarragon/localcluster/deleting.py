@@ -40,7 +40,7 @@ class Deletes:
         """Delete those of them that are still there, all in one commit."""
 
         def decide() -> Decision[None]:
-            found = (self._writes.store.latest(served.full_name, key) for key in keys)
+            found = (self._writes.store.latest(served.shelf, key) for key in keys)
             decisions = [self.decided(served, stored, options, writing) for stored in found if stored is not None]
             return Decision([change for decision in decisions for change in decision.changes], None)
 
@@ -57,7 +57,7 @@ class Deletes:
             changes = self._going(served, thing, stored, writing)
         else:
             changes = self.ending(served, ended, stored, writing)
-        own = next((change for change in changes if (change.kind, change.key) == (served.full_name, stored.key)), None)
+        own = next((change for change in changes if (change.kind, change.key) == (served.shelf, stored.key)), None)
         if own is not None and own.is_gone and not rules_of(served).tells_deleted:
             status = refusals.success(served, stored.key[1], str(thing["metadata"]["uid"]))
             return Decision(changes, Deleted(encode(status), is_gone=True))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tarragon.kube.codec import encode
+from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.served import Served
 
 Json = dict[str, Any]
@@ -37,7 +37,9 @@ def encoded(served: Served, thing: Mapping[str, Any], revision: int) -> bytes:
 
 
 def in_version(body: bytes, served: Served) -> bytes:
-    """The bytes as a served version answers them: only apiVersion is rewritten (conversion None)."""
+    """The bytes as a served version answers them: only apiVersion is rewritten (conversion None), but of a view all."""
+    if served.view is not None:
+        return encode(served.view.shown(decode(body, dict)))
     if not served.is_custom:
         return body
     end = body.index(b'"', len(_OPENING))
@@ -47,7 +49,8 @@ def in_version(body: bytes, served: Served) -> bytes:
 
 def in_list(body: bytes, served: Served) -> bytes:
     """The bytes as an item of a list. Of built-in kinds an item does not say what it is, the list does: as in Go."""
-    return in_version(body, served) if served.is_custom else b"{" + body[body.index(_AFTER_KIND) + 1 :]
+    whole = in_version(body, served)
+    return whole if served.is_custom else b"{" + whole[whole.index(_AFTER_KIND) + 1 :]
 
 
 def moved(body: bytes, old: int, new: int) -> bytes:

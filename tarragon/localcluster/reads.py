@@ -17,7 +17,8 @@ from tarragon.localcluster.faults import Fault, forbidden_value, unsupported
 from tarragon.localcluster.history import ObjectKey, Shelf, Stored
 from tarragon.localcluster.objects import in_list
 from tarragon.localcluster.requests import ListOptions, Page, Target, WatchOptions
-from tarragon.localcluster.selection import matcher
+from tarragon.localcluster.selection import Matcher, matcher
+from tarragon.localcluster.served import Served
 from tarragon.localcluster.store import Store
 from tarragon.localcluster.watching import Sight, Watch
 
@@ -52,15 +53,15 @@ class Reads:
 
     def get(self, target: Target) -> Stored:
         """Raises NotFound."""
-        stored = self._store.shelf(target.served.full_name).objects.get((target.namespace, target.name))
+        stored = self._store.shelf(target.served.shelf).objects.get((target.namespace, target.name))
         if stored is None:
             raise refusals.not_found(target.served, target.name)
         return stored
 
     def list(self, target: Target, options: ListOptions) -> Page:
         place = self._place(options)
-        matches = matcher(target.served.full_name, options.labels, options.fields)
-        shelf = self._as_of(target.served.full_name, place.revision)
+        matches = _matcher(target.served, options.labels, options.fields)
+        shelf = self._as_of(target.served.shelf, place.revision)
         wanted = max(0, options.limit)
         found: list[Stored] = []
         remaining = 0
@@ -88,7 +89,7 @@ class Reads:
         sight = Sight(
             served=target.served,
             namespace=target.namespace,
-            matches=matcher(target.served.full_name, options.labels, fields),
+            matches=_matcher(target.served, options.labels, fields),
             has_bookmarks=options.allow_bookmarks,
         )
         asked = _revision(options.resource_version)
@@ -138,6 +139,10 @@ class Reads:
             if len(self._snapshots) > _SNAPSHOTS:
                 self._snapshots.popitem(last=False)
         return known
+
+
+def _matcher(served: Served, labels: str, fields: str) -> Matcher:
+    return matcher(served.shelf, labels, served.view.old_fields(fields) if served.view is not None else fields)
 
 
 def _candidates(shelf: Shelf, target: Target, options: ListOptions, after: ObjectKey | None) -> Iterable[Stored]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,12 +34,26 @@ class ScalePaths:
     label_selector: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Another form in which the objects of a stored kind are served, by a group of its own.
+
+    `shown` and `kept` turn objects from the stored form and into it; `old_fields` does it for a field selector.
+    """
+
+    of: Served
+    shown: Callable[[dict[str, Any]], dict[str, Any]]
+    kept: Callable[[dict[str, Any]], dict[str, Any]]
+    old_fields: Callable[[str], str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Served:
     """One kind in one of the versions it is served in.
 
     `subresources` are plain names (`status`, `scale`, `log`). `openapi` is the schema as its CRD wrote it, None for
-    built-in kinds, and `schema` the same compiled. Of a kind that is not `is_stored`, `computed` answers.
+    built-in kinds, and `schema` the same compiled. Of a kind that is not `is_stored`, `computed` answers; the objects
+    of one that is a `view` are those of another kind.
     Equal only to itself: a CRD that changes makes new ones.
     """
 
@@ -61,6 +75,7 @@ class Served:
     schema: Schema | None = None
     is_custom: bool = False
     is_stored: bool = True
+    view: View | None = None
 
     @property
     def api_version(self) -> str:
@@ -69,8 +84,13 @@ class Served:
 
     @property
     def full_name(self) -> str:
-        """As messages name it, and as the store files it: `pods`, `tfjobs.kubeflow.org`."""
+        """As messages name it: `pods`, `tfjobs.kubeflow.org`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def shelf(self) -> str:
+        """As the store files its objects: by its name, or by that of the kind of which it is a view."""
+        return self.view.of.full_name if self.view is not None else self.full_name
 
     def in_group(self, group: str) -> Served:
         """The same kind in another group."""

@@ -49,7 +49,7 @@ class Watch:
     def __init__(self, store: Store, sight: Sight, since: int) -> None:
         self._store = store
         self._sight = sight
-        self._shelf = store.shelf(sight.served.full_name)
+        self._shelf = store.shelf(sight.served.shelf)
         self._life = self._shelf.life
         self._ticks = self._shelf.ticks
         self._revision = since

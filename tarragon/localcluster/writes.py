@@ -78,7 +78,7 @@ class Writes:
 
     def latest(self, served: Served, key: ObjectKey) -> Stored:
         """Raises NotFound."""
-        stored = self.store.latest(served.full_name, key)
+        stored = self.store.latest(served.shelf, key)
         if stored is None:
             raise refusals.not_found(served, key[1])
         return stored
@@ -96,6 +96,8 @@ class Writes:
     def _change(
         self, served: Served, thing: Json, before: Stored | None, options: WriteOptions, *, is_gone: bool
     ) -> Change:
+        if (view := served.view) is not None:
+            served, thing = view.of, view.kept(thing)
         metadata = thing["metadata"]
         key = (str(metadata.get("namespace") or ""), str(metadata["name"]))
         unchanged = before.revision if before is not None else 0

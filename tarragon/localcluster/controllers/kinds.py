@@ -29,10 +29,15 @@ def kind_of(definition: CustomObject) -> Resource[AnyObject] | None:
 
 
 def listable(kinds: Iterable[Served]) -> list[Resource[AnyObject]]:
-    """The built-in kinds that have objects, each once."""
+    """The built-in kinds that have objects of their own, each once."""
     found: dict[tuple[str, str], Resource[AnyObject]] = {}
     for kind in kinds:
-        if kind.is_stored and not kind.is_custom and {"list", "watch", "delete"} <= set(kind.verbs):
+        if (
+            kind.is_stored
+            and kind.view is None
+            and not kind.is_custom
+            and {"list", "watch", "delete"} <= set(kind.verbs)
+        ):
             resource = Resource(
                 group=kind.group,
                 version=kind.version,

@@ -8,7 +8,7 @@ from typing import Any
 
 from tarragon.localcluster import definitions
 from tarragon.localcluster.faults import Fault
-from tarragon.localcluster.rules import core, jobs, names, pods, workloads
+from tarragon.localcluster.rules import core, events, jobs, names, network, pods, workloads
 from tarragon.localcluster.served import Served
 
 Json = dict[str, Any]
@@ -42,6 +42,7 @@ class Rules:
     prepare_create: Callable[[Json], None] = _nothing
     prepare_update: Callable[[Json, Mapping[str, Any]], None] = _no_change
     faults: Callable[[Mapping[str, Any]], Iterable[Fault]] = _no_faults
+    create_faults: Callable[[Mapping[str, Any]], Iterable[Fault]] = _no_faults
     update_faults: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterable[Fault]] = _no_update_faults
     keeps_status: bool = False
     counts_generation: bool = False
@@ -115,7 +116,32 @@ _BUILT_IN: Mapping[str, Rules] = {
         tells_deleted=True,
     ),
     "endpoints": Rules(is_made_by_update=True),
+    "csidrivers.storage.k8s.io": Rules(
+        prepare_create=network.prepare_driver,
+        prepare_update=network.default_driver,
+        counts_generation=True,
+        needs_version=True,
+        tells_deleted=True,
+    ),
+    "csinodes.storage.k8s.io": Rules(needs_version=True, tells_deleted=True),
+    "endpointslices.discovery.k8s.io": Rules(
+        prepare_create=network.prepare_slice,
+        prepare_update=network.default_slice,
+        faults=network.slice_faults,
+        update_faults=network.slice_update_faults,
+        counts_generation=True,
+    ),
+    "events.events.k8s.io": Rules(
+        prepare_create=events.prepare,
+        faults=events.faults,
+        create_faults=events.creation_faults,
+        is_made_by_update=True,
+    ),
     "events": Rules(prepare_create=core.prepare_event, faults=core.event_faults, is_made_by_update=True),
+    "ingressclasses.networking.k8s.io": Rules(faults=network.ingress_class_faults, counts_generation=True),
+    "ingresses.networking.k8s.io": Rules(
+        prepare_create=network.prepare_ingress, faults=network.ingress_faults, counts_generation=True
+    ),
     "leases.coordination.k8s.io": Rules(faults=core.lease_faults, needs_version=True, is_made_by_update=True),
     "limitranges": Rules(tells_deleted=True),
     "namespaces": Rules(
@@ -123,6 +149,11 @@ _BUILT_IN: Mapping[str, Rules] = {
         prepare_create=core.prepare_namespace,
         prepare_update=core.update_namespace,
         tells_deleted=True,
+    ),
+    "networkpolicies.networking.k8s.io": Rules(
+        prepare_create=network.prepare_network_policy,
+        prepare_update=network.default_network_policy,
+        counts_generation=True,
     ),
     "nodes": Rules(prepare_create=core.prepare_node, faults=core.node_faults, keeps_status=True),
     "persistentvolumeclaims": Rules(
@@ -134,6 +165,7 @@ _BUILT_IN: Mapping[str, Rules] = {
     ),
     "persistentvolumes": Rules(prepare_create=core.prepare_volume, tells_deleted=True),
     "poddisruptionbudgets.policy": Rules(counts_generation=True, needs_version=True),
+    "podtemplates": Rules(counts_generation=True, tells_deleted=True),
     "pods": Rules(
         prepare_create=pods.prepare_create,
         prepare_update=pods.prepare_update,
@@ -146,6 +178,13 @@ _BUILT_IN: Mapping[str, Rules] = {
         update_faults=core.priority_class_update_faults,
         counts_generation=True,
     ),
+    "runtimeclasses.node.k8s.io": Rules(
+        faults=network.runtime_class_faults, update_faults=network.runtime_class_update_faults
+    ),
+    "storageclasses.storage.k8s.io": Rules(
+        prepare_create=network.prepare_storage_class, faults=network.storage_class_faults, tells_deleted=True
+    ),
+    "volumeattachments.storage.k8s.io": Rules(needs_version=True, tells_deleted=True),
     "resourcequotas": Rules(tells_deleted=True),
     "secrets": Rules(
         prepare_create=core.prepare_secret,

@@ -19,6 +19,7 @@ from tarragon.localcluster.computed import ComputedKinds, listing
 from tarragon.localcluster.identity import User
 from tarragon.localcluster.registry import Served
 from tarragon.localcluster.requests import Event, Json, Target, WriteOptions, Written
+from tarragon.localcluster.self_told import self_told
 from tarragon.localcluster.tables import Column, Shape, metadata_only, table
 from tarragon.localcluster.web import bodies, query, streams
 from tarragon.localcluster.web.accept import JSON, PLAIN, Form, chosen
@@ -76,7 +77,7 @@ class Resources:
     ) -> None:
         self._api = api
         self._entrance = entrance
-        self._computed = computed
+        self._computed = computed.beside(self_told(api.registry))
         self._clock = clock
         self._streams = open_streams
 
