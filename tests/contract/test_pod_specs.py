@@ -121,6 +121,30 @@ REFUSED = {
         _with({"startupProbe": {"exec": {"command": ["a"]}, "periodSeconds": -1}}),
         ("spec.containers[0].startupProbe.periodSeconds", "must be greater than or equal to 0"),
     ),
+    "a probe of two kinds": (
+        _with({"livenessProbe": {"tcpSocket": {"port": 1}, "exec": {"command": ["a"]}}}),
+        ("spec.containers[0].livenessProbe.tcpSocket", "may not specify more than 1 handler type"),
+    ),
+    "to be alive twice": (
+        _with({"livenessProbe": {"tcpSocket": {"port": 1}, "successThreshold": 2}}),
+        ("spec.containers[0].livenessProbe.successThreshold", "must be 1"),
+    ),
+    "a command without words": (
+        _with({"startupProbe": {"exec": {}}}),
+        ("spec.containers[0].startupProbe.exec.command", "Required value"),
+    ),
+    "a request in no language": (
+        _with({"lifecycle": {"preStop": {"httpGet": {"port": 1, "scheme": "FTP"}}}}),
+        ("spec.containers[0].lifecycle.preStop.httpGet.scheme", 'supported values: "HTTP", "HTTPS"'),
+    ),
+    "a header of blanks": (
+        _with({"readinessProbe": {"httpGet": {"port": 1, "httpHeaders": [{"name": "a b", "value": "c"}]}}}),
+        ("spec.containers[0].readinessProbe.httpGet.httpHeaders", "a valid HTTP header must consist of"),
+    ),
+    "a hook that does nothing": (
+        _with({"lifecycle": {"postStart": {}}}),
+        ("spec.containers[0].lifecycle.postStart", "must specify a handler type"),
+    ),
     "an init container of a main one's name": (
         _with({}, initContainers=[{"name": "main", "image": "i"}]),
         ("spec.initContainers[0].name", 'Duplicate value: "main"'),

@@ -147,6 +147,16 @@ def test_the_quality_of_service_follows_cpu_and_memory(resources: list[Json], ex
         ({"nodeSelector": {"a b": "c"}}, "spec.nodeSelector", "name part must consist of"),
         ({"hostname": "Not_A_Label"}, "spec.hostname", "a lowercase RFC 1123 label"),
         ({"volumes": [{"name": "v"}, {"name": "v"}]}, "spec.volumes[1].name", 'Duplicate value: "v"'),
+        (
+            {"initContainers": [{"name": "i", "image": "i", "restartPolicy": "Never"}]},
+            "spec.initContainers[0].restartPolicy",
+            'supported values: "Always"',
+        ),
+        (
+            {"initContainers": [{"name": "i", "image": "i", "readinessProbe": {"tcpSocket": {"port": 1}}}]},
+            "spec.initContainers[0].readinessProbe",
+            "may not be set for init containers without restartPolicy=Always",
+        ),
     ],
 )
 async def test_a_bad_pod_is_told_where(asking: Asking, spec: Json, field: str, message: str) -> None:
@@ -169,6 +179,17 @@ async def test_a_bad_pod_is_told_where(asking: Asking, spec: Json, field: str, m
             {"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}},
             "resources.requests",
             "must be less than or equal to cpu limit",
+        ),
+        ({"restartPolicy": "Always"}, "restartPolicy", "may not be set for non-init containers"),
+        (
+            {"lifecycle": {"preStop": {"sleep": {"seconds": 31}}}},
+            "lifecycle.preStop.sleep",
+            "must be greater than 0 and less than terminationGracePeriodSeconds (30)",
+        ),
+        (
+            {"readinessProbe": {"grpc": {"port": 1}, "terminationGracePeriodSeconds": 1}},
+            "readinessProbe.terminationGracePeriodSeconds",
+            "must not be set for readinessProbes",
         ),
     ],
 )

@@ -62,6 +62,7 @@ def faults(pod: Mapping[str, Any]) -> Iterator[Fault]:
     yield from _container_faults("spec.containers", containers, set(known))
     first = spec.get("initContainers") or []
     yield from _container_faults("spec.initContainers", first, set(known))
+    yield from _handler_faults(spec, containers, first)
     yield from _shared_name_faults("spec.initContainers", first, containers)
     if spec["restartPolicy"] not in _RESTART_POLICIES:
         yield unsupported("spec.restartPolicy", spec["restartPolicy"], _RESTART_POLICIES)
@@ -159,8 +160,19 @@ def _container_faults(path: str, containers: list[Json], known: set[str]) -> Ite
         yield from _port_faults(f"{place}.ports", container.get("ports") or ())
         yield from _env_faults(f"{place}.env", container.get("env") or ())
         yield from _mount_faults(f"{place}.volumeMounts", container.get("volumeMounts") or (), known)
-        yield from probes.faults(place, container)
         yield from resources.faults(f"{place}.resources", container["resources"])
+
+
+def _handler_faults(spec: Mapping[str, Any], containers: list[Json], first: list[Json]) -> Iterator[Fault]:
+    grace = spec["terminationGracePeriodSeconds"]
+    for index, container in enumerate(containers):
+        yield from probes.faults(f"spec.containers[{index}]", container, grace)
+        if container.get("restartPolicy") is not None:
+            yield forbidden_value(f"spec.containers[{index}].restartPolicy", "may not be set for non-init containers")
+    for index, container in enumerate(first):
+        yield from probes.start_faults(f"spec.initContainers[{index}]", container)
+        if container.get("restartPolicy") == "Always":
+            yield from probes.faults(f"spec.initContainers[{index}]", container, grace)
 
 
 def _name_faults(path: str, found: list[str]) -> Iterator[Fault]:
