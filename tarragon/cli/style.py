@@ -10,7 +10,17 @@ Paint = Callable[[str, str], str]
 """`paint(text, color)`: the text in that colour, or as it is."""
 
 _CODES = MappingProxyType(
-    {"red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36", "bold": "1", "dim": "2"}
+    {
+        "red": "31",
+        "green": "32",
+        "yellow": "33",
+        "blue": "34",
+        "magenta": "35",
+        "cyan": "36",
+        "bold": "1",
+        "dim": "2",
+        "reverse": "7",
+    }
 )
 
 STATES = MappingProxyType(

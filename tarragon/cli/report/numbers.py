@@ -17,8 +17,14 @@ def numbers(lines: Sequence[str]) -> list[tuple[str, str]]:
     return _chosen(_PAIR.findall(_DONE.split(done, maxsplit=1)[-1]) if done else [])
 
 
-def _chosen(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def pairs(line: str) -> list[tuple[str, str]]:
+    """At most three of the pairs of a line that tell how well it goes: accuracies, losses."""
+    found = _PAIR.findall(line)
+    return _chosen((name, value) for name, value in found if any(word in name.lower() for word in _FIRST))
+
+
+def _chosen(found: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     def rank(pair: tuple[str, str]) -> int:
         return next((place for place, word in enumerate(_FIRST) if word in pair[0].lower()), len(_FIRST))
 
-    return sorted(pairs, key=rank)[:_MOST]
+    return sorted(found, key=rank)[:_MOST]

@@ -1,0 +1,29 @@
+"""Where in the queue a job stands, as far as it can be seen from the jobs themselves. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+
+from tarragon.cli.jobs import Known
+from tarragon.kube.meta import Key
+
+_LATEST = dt.datetime.max.replace(tzinfo=dt.UTC)
+
+
+def positions(jobs: Iterable[Known]) -> Mapping[tuple[str, Key], int]:
+    """From 1, of those that wait for their places, by kind and key: in the order in which the queue is served."""
+    waiting = [job for job in jobs if waits(job)]
+    ordered = sorted(waiting, key=lambda job: (_since(job), str(job.key)))
+    return {(job.framework.kind, job.key): place for place, job in enumerate(ordered, start=1)}
+
+
+def waits(job: Known) -> bool:
+    """Whether the operator has put it into its queue, and has not let it out yet."""
+    admission = job.status.admission
+    return admission is not None and admission.admitted is None and not job.status.phase.is_final
+
+
+def _since(job: Known) -> dt.datetime:
+    admission = job.status.admission
+    return admission.queued if admission is not None else _LATEST

@@ -1,0 +1,56 @@
+"""Other commands of ours, called from the page: what they say there is what they say at a prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from subprocess import DEVNULL, PIPE, STDOUT
+
+from tarragon.cli.follow.lines import Lines
+from tarragon.cli.settings import Settings
+from tarragon.cli.top.entries import Entry
+
+_AS_COMMAND = ("-m", "tarragon")
+_AS_PLUGIN = ("-c", "from tarragon.cli.main import plugin; plugin()")
+_CHUNK = 65536
+_PATIENCE = 2.0
+"""Seconds that a command may take to end when nobody reads it any more."""
+
+
+def words(settings: Settings, command: str, each: Entry, *options: str) -> Sequence[str]:
+    """As it is written at a prompt, without the name of the program."""
+    given = (("--kubeconfig", settings.kubeconfig), ("--context", settings.context))
+    target = [part for flag, value in given if value for part in (flag, value)]
+    return [*target, command, each.job.name, "-n", each.namespace, *options]
+
+
+async def heard(settings: Settings, line: Sequence[str], said: Callable[[Sequence[str]], None]) -> int:
+    """Tell the lines of its stdout and stderr as they come; its exit code. Cancelled, it ends the command, too."""
+    colors = "always" if settings.terminal().colors_out else "never"
+    program = [sys.executable, *(_AS_PLUGIN if settings.is_plugin else _AS_COMMAND)]
+    process = await asyncio.create_subprocess_exec(
+        *program,
+        *line,
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=STDOUT,
+        # Of its own group: Ctrl-C at the page is about the page.
+        start_new_session=True,
+        env={**os.environ, "TARRAGON_COLOR": colors},
+    )
+    lines = Lines()
+    try:
+        while process.stdout is not None and (chunk := await process.stdout.read(_CHUNK)):
+            said(lines.feed(chunk))
+        said(lines.finish())
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.terminate()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await process.wait()

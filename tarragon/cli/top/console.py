@@ -1,0 +1,84 @@
+"""A whole terminal for a while: its other page, its keys one by one, and everything as it was before in the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import termios
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
+_LEAVE = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
+
+Attributes = list[Any]  # type: ignore[explicit-any] # as termios has it: numbers, and a list of characters
+
+
+class Console:
+    """Draws rows, and only those that have changed. The other page has no history: what was there comes back."""
+
+    def __init__(self, keyboard: TextIO, screen: TextIO) -> None:
+        self._keyboard = keyboard
+        self._screen = screen
+        self._shown: list[str] = []
+        self._before: Attributes | None = None
+
+    def __enter__(self) -> Self:
+        self.enter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()
+
+    def enter(self) -> None:
+        """Keys come at once and are not shown. Ctrl-C and Ctrl-Z stay signals."""
+        if self._before is None:
+            self._before = termios.tcgetattr(self._keyboard.fileno())
+        inputs, outputs, control, local, *speeds, characters = self._before
+        inputs &= ~(termios.IXON | termios.ICRNL)
+        local &= ~(termios.ICANON | termios.ECHO)
+        characters = [*characters]
+        characters[termios.VMIN], characters[termios.VTIME] = 1, 0
+        mode = [inputs, outputs, control, local, *speeds, characters]
+        termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, mode)
+        self._write(_ENTER)
+        self.forget()
+
+    def leave(self) -> None:
+        """Harmless when it is done twice."""
+        if self._before is not None:
+            self._write(_LEAVE)
+            termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, self._before)
+            self._before = None
+
+    def stop(self) -> None:
+        """Ctrl-Z: give the terminal back, stop, and take it again when somebody says `fg`."""
+        self.leave()
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        self.enter()
+
+    def forget(self) -> None:
+        """What is on the screen is not known any more: the next rows are all drawn."""
+        self._shown = []
+
+    def show(self, rows: Sequence[str]) -> None:
+        """Each row is cut to the width already."""
+        if not self._shown:
+            self._write("\x1b[2J")
+        before = [*self._shown, *[""] * (len(rows) - len(self._shown))]
+        changed = [
+            f"\x1b[{place};1H{row}\x1b[0m\x1b[K"
+            for place, (row, old) in enumerate(zip(rows, before, strict=False), start=1)
+            if row != old
+        ]
+        self._shown = list(rows)
+        if changed:
+            self._write("".join(changed))
+
+    def _write(self, text: str) -> None:
+        self._screen.write(text)
+        self._screen.flush()

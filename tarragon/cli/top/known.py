@@ -1,0 +1,82 @@
+"""What is known of the cluster at this moment, taken in change by change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+from tarragon.base.resources import Resources
+from tarragon.cli.follow.progress import Progress, newest, read
+from tarragon.cli.jobs import known, pods_of, sighting
+from tarragon.cli.top.entries import Entry, JobKey, entry
+from tarragon.cli.top.machines import Requests
+from tarragon.frameworks.plugin import Framework
+from tarragon.kube.core import Node, Pod
+from tarragon.kube.meta import CustomObject, Key
+
+
+@dataclass(slots=True)
+class Scene:
+    """`version` grows with every change, so that nothing is drawn anew for nothing.
+
+    Jobs are read when there is time for it: of ten thousand that come at once, `unread` are left.
+    """
+
+    jobs: dict[JobKey, Entry] = field(default_factory=dict)
+    unread: dict[JobKey, tuple[Framework, CustomObject]] = field(default_factory=dict)
+    pods: dict[str, dict[Key, Pod]] = field(default_factory=dict)
+    """By the uid of the job that controls them."""
+    nodes: dict[Key, Node] = field(default_factory=dict)
+    requests: Requests = field(default_factory=Requests)
+    usage: Mapping[str, Resources] = field(default_factory=dict)
+    """Of nodes and of pods (`namespace/name`); empty where nobody measures."""
+    refusals: dict[str, str] = field(default_factory=dict)
+    """What may not be seen, in words, by the plural of its kind."""
+    version: int = 0
+
+    def job_changed(self, framework: Framework, old: CustomObject | None, new: CustomObject | None) -> None:
+        self.version += 1
+        found = new or old
+        if found is None:
+            return
+        key = framework.kind, found.metadata.key
+        if new is not None:
+            self.unread[key] = framework, new
+        else:
+            self.unread.pop(key, None)
+            self.jobs.pop(key, None)
+
+    def read_some(self, number: int) -> None:
+        """At most so many of the jobs that have changed."""
+        for key in list(islice(self.unread, number)):
+            framework, found = self.unread.pop(key)
+            self.jobs[key] = entry(known(framework, found))
+            self.version += 1
+
+    def pod_changed(self, key: Key, old: Pod | None, new: Pod | None) -> None:
+        for pod in (old, new):
+            owner = pod.metadata.controller if pod is not None else None
+            if owner is not None:
+                self.pods.setdefault(owner.uid, {}).pop(key, None)
+                if new is not None and pod is new:
+                    self.pods[owner.uid][key] = new
+                if not self.pods[owner.uid]:
+                    del self.pods[owner.uid]
+        self.version += 1
+
+    def node_changed(self, key: Key, _: Node | None, new: Node | None) -> None:
+        self.nodes.pop(key, None)
+        if new is not None:
+            self.nodes[key] = new
+        self.version += 1
+
+    def progress(self, each: Entry) -> Progress:
+        """Of its replicas, from the pods that are there."""
+        pods = self.pods.get(each.job.uid, {}).values()
+        return read(sighting(each.job, newest(pods_of(each.job, pods))))
+
+    def counts(self) -> Counter[str]:
+        """Jobs by their state."""
+        return Counter(each.state for each in self.jobs.values())

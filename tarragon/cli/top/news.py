@@ -1,0 +1,32 @@
+"""The events about a job, as lines. Asked for when somebody wants to read them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+from tarragon.cli.events import in_order, of_job, when
+from tarragon.cli.jobs import Known
+from tarragon.cli.words import age, table
+from tarragon.cluster.port import Cluster, Selection
+from tarragon.kube.core import EVENTS, Pod
+from tarragon.kube.meta import Json
+
+
+async def events(cluster: Cluster, job: Known, pods: Sequence[Pod], now: dt.datetime) -> Sequence[str]:
+    """About the job and its pods, the oldest first."""
+    listing = await cluster.list(EVENTS.reading(dict), Selection(namespace=job.key.namespace))
+    rows = []
+    for event in in_order(of_job(listing.items, job, {pod.metadata.uid for pod in pods})):
+        about: Json = event.get("involvedObject") or {}
+        times = int(event.get("count") or 1)
+        rows.append(
+            (
+                age(when(event), now) + (f" ({times} times)" if times > 1 else ""),
+                str(event.get("type", "")),
+                str(event.get("reason", "")),
+                str(about.get("name", "")),
+                str(event.get("message", "")).replace("\n", " "),
+            )
+        )
+    return table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), rows) if rows else ["There are no events about it."]

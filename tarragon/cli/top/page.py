@@ -1,0 +1,88 @@
+"""The page: jobs above, the replicas of the chosen one below them, the nodes below those. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from tarragon.cli.style import STATES, Paint
+from tarragon.cli.top.grid import fitted
+from tarragon.cli.top.panels import jobs, nodes, replicas
+from tarragon.cli.top.state import Place
+from tarragon.cli.top.view import HEAD, Frame, View, heights
+from tarragon.cli.words import count
+
+
+def page(view: View, place: Place, frame: Frame, paint: Paint) -> list[str]:
+    """Exactly as many rows as the terminal has."""
+    room = heights(view, frame.height)
+    rows = [*_head(view, place, frame, paint), *jobs(view, place, frame, paint, room.jobs)]
+    rows += [""] * (HEAD + room.jobs - len(rows))
+    if room.replicas:
+        rows += replicas(view, place, frame, paint, room.replicas)
+    if room.nodes:
+        rows += nodes(view, place, frame, paint, room.nodes)
+    return [*rows[: frame.height - 1], _foot(view, place, frame, paint)]
+
+
+def _head(view: View, place: Place, frame: Frame, paint: Paint) -> Iterator[str]:
+    where = f"namespace {view.namespace}" if view.namespace else "all namespaces"
+    order = f"by {place.sort}{', reversed' if place.is_reversed else ''}"
+    right = f"{order}  {frame.now:%H:%M:%S}Z"
+    left = f"{view.target}  {where}"
+    room = frame.width - len(right) - 2
+    yield f"{paint(fitted(left, room), 'bold')}  {right}" if room > 0 else fitted(left, frame.width)
+    if view.trouble:
+        yield paint(fitted(f"! {view.trouble}", frame.width).rstrip(), "red")
+        return
+    yield from _counts(view, place, frame, paint)
+
+
+def _counts(view: View, place: Place, frame: Frame, paint: Paint) -> Iterator[str]:
+    if not view.is_complete:
+        yield "Reading what is there …"
+        return
+    total = sum(view.counts.values())
+    parts = [(count(total, "job"), "")]
+    parts += [(f"{number} {state}", STATES.get(state, "")) for state, number in Counter(view.counts).most_common()]
+    if view.unread:
+        parts.append((f"{view.unread} more are being read", "dim"))
+    if place.wanted:
+        parts.append((f"{len(view.entries)} with “{place.wanted}”", "bold"))
+    line, left = "", frame.width
+    for text, color in parts:
+        if len(text) > left:
+            break
+        line += paint(text, color) + "  "
+        left -= len(text) + 2
+    yield line.rstrip()
+
+
+def _foot(view: View, place: Place, frame: Frame, paint: Paint) -> str:
+    if place.typed is not None:
+        return fitted(f"/{place.typed}_  Enter keeps the filter, Esc takes it away", frame.width).rstrip()
+    if view.note:
+        return paint(fitted(view.note, frame.width).rstrip(), "bold")
+    keys = (
+        ("enter", "logs"),
+        ("e", "events"),
+        ("d", "describe"),
+        ("w", "why"),
+        ("/", "filter"),
+        ("s", "sort"),
+        ("n", "namespaces"),
+        ("?", "help"),
+        ("q", "quit"),
+    )
+    return keys_row(keys, frame.width, paint)
+
+
+def keys_row(keys: Sequence[tuple[str, str]], width: int, paint: Paint) -> str:
+    """As many of the keys as there is room for, the last one, which ends it, always."""
+    line, left = "", width - len(" ".join(keys[-1]))
+    for key, what in keys[:-1]:
+        needed = len(key) + len(what) + 3
+        if needed <= left:
+            line += f"{paint(key, 'bold')} {what}  "
+            left -= needed
+    return line + f"{paint(keys[-1][0], 'bold')} {keys[-1][1]}"

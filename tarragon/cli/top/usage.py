@@ -1,0 +1,54 @@
+"""What nodes and pods use, from metrics.k8s.io where a cluster has that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tarragon.base.quantity import milli
+from tarragon.base.resources import Resources, total
+from tarragon.cluster.errors import ApiError, Unavailable
+from tarragon.cluster.port import Cluster, Selection
+from tarragon.kube.meta import Json, JsonObject, Resource
+
+_GROUP, _VERSION = "metrics.k8s.io", "v1beta1"
+NODE_METRICS = Resource(
+    group=_GROUP, version=_VERSION, plural="nodes", kind="NodeMetrics", model=dict, namespaced=False
+)
+POD_METRICS = Resource(group=_GROUP, version=_VERSION, plural="pods", kind="PodMetrics", model=dict)
+
+
+async def measured(cluster: Cluster, namespace: str) -> Mapping[str, Resources] | None:
+    """By the name of the node, and by `namespace/name` of the pod. None where nobody measures, or may be asked."""
+    try:
+        pods = await cluster.list(POD_METRICS, Selection(namespace=namespace))
+    except Unavailable:
+        raise
+    except ApiError:
+        return None
+    try:
+        nodes = (await cluster.list(NODE_METRICS)).items
+    except ApiError:
+        nodes = []
+    return {**dict(map(_node, nodes)), **dict(map(_pod, pods.items))}
+
+
+def _node(found: JsonObject) -> tuple[str, Resources]:
+    return str(found["metadata"]["name"]), _amounts(found.get("usage") or {})
+
+
+def _pod(found: JsonObject) -> tuple[str, Resources]:
+    metadata: Json = found["metadata"]
+    containers: Json = found.get("containers") or []
+    return f"{metadata['namespace']}/{metadata['name']}", total(_amounts(each["usage"]) for each in containers)
+
+
+def _amounts(usage: Mapping[str, str]) -> dict[str, int]:
+    return dict(_readable(usage))
+
+
+def _readable(usage: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    for name, quantity in usage.items():
+        try:
+            yield name, milli(quantity)
+        except ValueError:
+            continue

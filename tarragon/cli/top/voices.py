@@ -1,0 +1,76 @@
+"""The last lines of some replicas, heard as they come: of those that can be seen on the page, and of no others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
+
+from tarragon.base.clock import Clock
+from tarragon.cli.follow.book import Instance
+from tarragon.cli.follow.lines import Lines, shown
+from tarragon.cli.follow.listening import has_begun
+from tarragon.cluster.errors import ApiError
+from tarragon.cluster.port import Cluster, LogOptions
+from tarragon.job.member import main_status
+from tarragon.job.model import Replica
+from tarragon.job.spoken import spoken
+from tarragon.kube.core import Pod
+
+KEPT = 12
+"""Lines: the newest of them that has numbers says how far a training is."""
+MOST = 24
+"""Logs that are read at the same time."""
+PAUSE = 2.0
+
+Speaker = tuple[Replica, Pod, str]
+"""A replica, its pod, and the name of the container that trains."""
+
+
+class Voices:
+    """What was heard stays when nobody listens any more."""
+
+    def __init__(self, clock: Clock, changed: Callable[[], None]) -> None:
+        self._clock = clock
+        self._changed = changed
+        self._lines: dict[str, deque[str]] = {}
+        self._tasks: dict[Instance, asyncio.Task[None]] = {}
+
+    def lines(self, pod: Pod) -> Sequence[str]:
+        return list(self._lines.get(pod.metadata.uid, ()))
+
+    def listen(self, cluster: Cluster, speakers: Iterable[Speaker]) -> None:
+        """To these and no others from now on. The log of a container that has ended is read once."""
+        wanted: dict[Instance, Pod] = {}
+        for replica, pod, container in speakers:
+            status = main_status(pod, container)
+            if status is not None and has_begun(status) and len(wanted) < MOST:
+                wanted[Instance(replica, pod.metadata.uid, status.name, status.restart_count)] = pod
+        for instance in self._tasks.keys() - wanted.keys():
+            self._tasks.pop(instance).cancel()
+        for instance in wanted.keys() - self._tasks.keys():
+            self._tasks[instance] = asyncio.create_task(self._read(cluster, wanted[instance], instance))
+
+    async def stop(self) -> None:
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self, cluster: Cluster, pod: Pod, instance: Instance) -> None:
+        options = LogOptions(container=instance.container, follow=True, tail_lines=KEPT)
+        with suppress(ApiError):
+            lines = Lines()
+            said: deque[str] = deque(maxlen=KEPT)
+            async with aclosing(cluster.pod_log(pod.metadata.key, options)) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    for line in lines.feed(chunk):
+                        said.extend(shown(part, colors=False) for part in spoken(line).split("\n"))
+                    self._lines[instance.uid] = said
+                    self._changed()
+            return
+        # It may be readable again; whoever still wants to hear it asks anew after a while.
+        await self._clock.sleep(PAUSE)
+        self._tasks.pop(instance, None)

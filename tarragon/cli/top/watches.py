@@ -1,0 +1,219 @@
+"""Keeps a scene up to date by watches, and comes back when the cluster does."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tarragon.base.clock import Clock
+from tarragon.base.errors import TarragonError
+from tarragon.cli.jobs import NotInstalled, is_indispensable
+from tarragon.cli.refusals import is_kind_missing, worded
+from tarragon.cli.target import Target
+from tarragon.cli.top.known import Scene
+from tarragon.cli.top.usage import measured
+from tarragon.cluster.errors import ApiError, Forbidden, NotFound, Unauthorized, Unavailable
+from tarragon.cluster.port import Cluster, Selection
+from tarragon.cluster.reflector import Cache, Trouble
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.plugin import Framework
+from tarragon.kube.core import NODES, PODS, Pod
+from tarragon.kube.meta import CustomObject, Key, Resource
+
+T = TypeVar("T")
+
+PAUSES = (0.5, 1.0, 2.0)
+"""Seconds between attempts to reach it again; the last one again and again."""
+MEASURED_EVERY = 15.0
+"""Seconds. What is measured can't be watched, and nobody measures more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose jobs are shown: of one namespace, or of all (empty)."""
+
+    namespace: str
+
+
+class Watches:
+    """`scene` is what was known last: it stays while the cluster is gone. `trouble` says why nothing changes."""
+
+    def __init__(self, where: Target, clock: Clock, scope: Scope, changed: Callable[[], None]) -> None:
+        self.scene = Scene()
+        self.trouble = ""
+        self.is_complete = False
+        self.cluster: Cluster | None = None
+        self._where = where
+        self._clock = clock
+        self._scope = scope
+        self._changed = changed
+
+    async def run(self) -> None:
+        """For ever, until cancelled."""
+        attempts = 0
+        while True:
+            try:
+                async with self._where.watching() as cluster:
+                    session = _Session(cluster, self._clock, self._scope, self._changed)
+                    await self._attend(session)
+                    attempts = 0 if session.is_complete else attempts
+                    lost = session.lost
+            except TarragonError as error:
+                lost = error
+            self.cluster = None
+            self._tell(_words(self._where, lost))
+            await self._clock.sleep(PAUSES[min(attempts, len(PAUSES) - 1)])
+            attempts += 1
+
+    async def _attend(self, session: _Session) -> None:
+        """Until it is lost. The scene of the last one goes when this one has been read whole."""
+        running = asyncio.create_task(session.run())
+        try:
+            reading = asyncio.create_task(session.complete())
+            await asyncio.wait((running, reading), return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                self.scene, self.cluster = session.scene, session.cluster
+                self.is_complete = True
+                self._tell("")
+            reading.cancel()
+            await asyncio.wait((running,))
+            running.result()
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    def _tell(self, words: str) -> None:
+        self.trouble = words
+        self._changed()
+
+
+class _Session:
+    """All watches over one connection; `lost` is what ended it."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, scope: Scope, changed: Callable[[], None]) -> None:
+        self.scene = Scene()
+        self.cluster = cluster
+        self.lost: TarragonError | None = None
+        self._clock = clock
+        self._scope = scope
+        self._changed = changed
+        self._ended = asyncio.Event()
+        self._jitter = random.Random()
+        self._missing: set[str] = set()
+        here = Selection(namespace=scope.namespace)
+        self._jobs = [self._cache(framework.resource, here) for framework in FRAMEWORKS]
+        self._nodes = self._cache(NODES, Selection())
+        self._pods = self._cache(PODS, Selection())
+        self._own_pods: Cache[Pod] | None = None
+        for framework, cache in zip(FRAMEWORKS, self._jobs, strict=True):
+            cache.subscribe(self._job_handler(framework))
+        self._nodes.subscribe(self.scene.node_changed)
+        self._nodes.subscribe(lambda *_: self._changed())
+        self._follow_pods(self._pods)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all kinds of jobs that can be had have been read."""
+        told = [cache.is_synced or cache.resource.full_name in self._missing for cache in self._jobs]
+        return all(told) and any(cache.is_synced for cache in self._jobs)
+
+    async def complete(self) -> None:
+        """Return when `is_complete` and every job of the first lists can be shown."""
+        for cache, framework in zip(self._jobs, FRAMEWORKS, strict=True):
+            if is_indispensable(framework.resource):
+                await cache.synced()
+
+    async def run(self) -> None:
+        """Return when the cluster does not answer any more."""
+        self._tasks += [asyncio.create_task(cache.run()) for cache in self._jobs]
+        self._tasks += [asyncio.create_task(self._nodes.run()), asyncio.create_task(self._pods.run())]
+        self._tasks.append(asyncio.create_task(self._measure()))
+        ended = asyncio.create_task(self._ended.wait())
+        try:
+            while not ended.done():
+                done, _ = await asyncio.wait((*self._tasks, ended), return_when=asyncio.FIRST_COMPLETED)
+                for task in done - {ended}:
+                    task.result()
+        finally:
+            for task in (*self._tasks, ended):
+                task.cancel()
+            await asyncio.gather(*self._tasks, ended, return_exceptions=True)
+
+    def _cache(self, resource: Resource[T], selection: Selection) -> Cache[T]:
+        cache = Cache(self.cluster, resource, self._clock, selection, jitter=self._jitter)
+        cache.on_trouble(lambda trouble: self._troubled(resource, trouble))
+        return cache
+
+    def _job_handler(self, framework: Framework) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
+        def changed(_: Key, old: CustomObject | None, new: CustomObject | None) -> None:
+            self.scene.job_changed(framework, old, new)
+            self._changed()
+
+        return changed
+
+    def _follow_pods(self, cache: Cache[Pod]) -> None:
+        def changed(key: Key, old: Pod | None, new: Pod | None) -> None:
+            self.scene.requests.changed(old, new)
+            if self._scope.namespace in {"", key.namespace}:
+                self.scene.pod_changed(key, old, new)
+            self._changed()
+
+        cache.subscribe(changed)
+
+    def _troubled(self, resource: Resource[T], trouble: Trouble) -> None:
+        error = trouble.error
+        if isinstance(error, Unavailable):
+            self._lose(error)
+        elif isinstance(error, Forbidden):
+            self._refused(resource, error)
+        elif isinstance(error, Unauthorized) or (isinstance(error, NotFound) and not is_kind_missing(error)):
+            self._lose(error)
+        elif isinstance(error, NotFound):
+            self._missing.add(resource.full_name)
+            if all(cache.resource.full_name in self._missing for cache in self._jobs):
+                self._lose(NotInstalled())
+
+    def _refused(self, resource: Resource[T], error: ApiError) -> None:
+        if resource.kind == PODS.kind and self._own_pods is None and self._scope.namespace:
+            self._own_pods = self._cache(PODS, Selection(namespace=self._scope.namespace))
+            self._follow_pods(self._own_pods)
+            self._tasks.append(asyncio.create_task(self._own_pods.run()))
+            self.scene.refusals["requests"] = f"requests: of pods in namespace {self._scope.namespace} only"
+        elif resource.kind in {framework.resource.kind for framework in FRAMEWORKS}:
+            self._missing.add(resource.full_name)
+            if is_indispensable(resource):
+                self._lose(error)
+        else:
+            self.scene.refusals[resource.plural] = f"you may not list {resource.plural} here"
+        self.scene.version += 1
+        self._changed()
+
+    def _lose(self, error: TarragonError) -> None:
+        self.lost = self.lost or error
+        self._ended.set()
+
+    async def _measure(self) -> None:
+        """Where nobody measures, nobody is asked again."""
+        while True:
+            with suppress(Unavailable):
+                found = await measured(self.cluster, self._scope.namespace)
+                if found is None:
+                    await asyncio.Event().wait()
+                self.scene.usage = found or {}
+                self.scene.version += 1
+                self._changed()
+            await self._clock.sleep(MEASURED_EVERY)
+
+
+def _words(where: Target, error: TarragonError | None) -> str:
+    if error is None:
+        return f"{where.name} does not answer; trying again"
+    if isinstance(error, Unavailable):
+        return f"{where.name} does not answer ({error.what}); trying again"
+    told = worded(error, where.name, where.prompt)
+    return ": ".join(filter(None, (told.what, told.remedy)))
