@@ -6,7 +6,7 @@ import zoneinfo
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tarragon.localcluster.faults import Fault, invalid_value, required, unsupported
+from tarragon.localcluster.faults import Fault, forbidden_value, invalid_value, required, unsupported
 from tarragon.localcluster.rules import names
 from tarragon.localcluster.rules.templates import (
     count_faults,
@@ -25,7 +25,7 @@ NAME_LABEL = "batch.kubernetes.io/job-name"
 _OLD_UID_LABEL, _OLD_NAME_LABEL = "controller-uid", "job-name"
 _POLICIES = ("OnFailure", "Never")
 _BACKOFF_LIMIT = 6
-_NO_LIMIT = 2**31 - 1
+_ACTIONS = ("Count", "FailJob", "Ignore")
 _LONGEST_CRON_NAME = 52
 _INDEXED_ONLY = "requires indexed completion mode"
 _HISTORY = {"successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1}
@@ -49,7 +49,7 @@ def _default_spec(spec: Json) -> None:
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
-    spec.setdefault("backoffLimit", _NO_LIMIT if spec.get("backoffLimitPerIndex") is not None else _BACKOFF_LIMIT)
+    spec.setdefault("backoffLimit", _BACKOFF_LIMIT)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
     spec.setdefault("manualSelector", False)
@@ -82,17 +82,13 @@ def _spec_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
     yield from count_faults(
         spec,
         *("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"),
-        *("backoffLimitPerIndex", "maxFailedIndexes"),
     )
     mode = spec["completionMode"]
     if mode not in {"NonIndexed", "Indexed"}:
         yield unsupported("spec.completionMode", mode, ("NonIndexed", "Indexed"))
     if mode == "Indexed" and spec.get("completions") is None:
         yield required("spec.completions", "when completion mode is Indexed")
-    if spec.get("backoffLimitPerIndex") is not None and mode != "Indexed":
-        yield invalid_value(
-            "spec.backoffLimitPerIndex", spec["backoffLimitPerIndex"], "requires indexed completion mode"
-        )
+    yield from _unsupported_faults(spec)
     if spec.get("successPolicy") and mode != "Indexed":
         yield invalid_value("spec.successPolicy", spec["successPolicy"], "requires indexed completion mode")
     policy = spec["template"]["spec"]["restartPolicy"]
@@ -102,6 +98,16 @@ def _spec_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
         words = 'only "Never" is supported when podFailurePolicy is specified'
         yield invalid_value("spec.template.spec.restartPolicy", policy, words)
     yield from template_faults("spec.template", spec["template"], ("Always", *_POLICIES))
+
+
+def _unsupported_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+    """What the controller of jobs here does not do is better refused than ignored."""
+    for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
+        if spec.get(field) is not None:
+            yield forbidden_value(f"spec.{field}", "is not supported by the embedded cluster: leave it out")
+    for index, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or ()):
+        if rule.get("action") not in _ACTIONS:
+            yield unsupported(f"spec.podFailurePolicy.rules[{index}].action", rule.get("action", ""), _ACTIONS)
 
 
 def job_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:

@@ -13,6 +13,7 @@ from tarragon.cluster.errors import ApiError, Conflict, NotFound
 from tarragon.cluster.port import DeleteOptions
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import OwnerReference, Resource
+from tarragon.kube.patch import merged
 from tarragon.localcluster.controllers.workloads.ground import Ground, Unseen, selects
 from tarragon.localcluster.controllers.workloads.model import PODS, Json, Owner, Pod
 from tarragon.localcluster.events import Recorder
@@ -111,7 +112,7 @@ class Hands(Generic[T]):
 
     async def write_status(self, owner: T, known: Json, status: Json) -> None:
         """What it says of fields that it does not name stays. None takes a field away."""
-        if all(known.get(field) == value for field, value in status.items()):
+        if merged(known, status) == known:
             return
         metadata = {"uid": owner.metadata.uid, "resourceVersion": owner.metadata.resource_version}
         with suppress(NotFound):

@@ -9,6 +9,7 @@ from tarragon.base.clock import Clock
 from tarragon.cluster.port import Cluster
 from tarragon.localcluster.controllers.workloads.deployments import DeploymentController
 from tarragon.localcluster.controllers.workloads.ground import Ground
+from tarragon.localcluster.controllers.workloads.jobs import JobController
 from tarragon.localcluster.controllers.workloads.model import REPLICA_SETS, REPLICATION_CONTROLLERS
 from tarragon.localcluster.controllers.workloads.replica_sets import ReplicaSetController
 
@@ -21,7 +22,8 @@ class WorkloadControllers:
         self._replica_sets = ReplicaSetController(ground, REPLICA_SETS, "replicaset-controller")
         self._replication = ReplicaSetController(ground, REPLICATION_CONTROLLERS, "replication-controller")
         self._deployments = DeploymentController(ground, self._replica_sets.kept.cache)
-        self._controllers = (self._replica_sets, self._replication, self._deployments)
+        self._jobs = JobController(ground)
+        self._controllers = (self._replica_sets, self._replication, self._deployments, self._jobs)
         self._caches = (ground.pods, *(each.kept.cache for each in self._controllers))
 
     async def run(self) -> None:

@@ -1,0 +1,30 @@
+"""Indexes of an indexed job, as its status writes them: `1,3-5,7`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def parsed(text: str) -> frozenset[int]:
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def written(indexes: Iterable[int]) -> str:
+    runs: list[tuple[int, int]] = []
+    for index in sorted(indexes):
+        if runs and runs[-1][1] == index - 1:
+            runs[-1] = (runs[-1][0], index)
+        else:
+            runs.append((index, index))
+    # Two neighbours are written as two: only from three on is a run shorter.
+    return ",".join(_run(first, last) for first, last in runs)
+
+
+def _run(first: int, last: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first},{last}" if last == first + 1 else f"{first}-{last}"

@@ -1,0 +1,137 @@
+"""How a job counts its pods, so that each is counted once, whoever is killed or deleted meanwhile. Pure.
+
+A pod keeps a finalizer until it is counted. Counting takes three writes, any of which may be the last of a controller:
+the uid of an ended pod goes into the status as uncounted, the pod loses its finalizer, and with the next look at the
+status the uid becomes part of a number. Of an indexed job a success is its index, which is a set and needs no uid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tarragon.localcluster.controllers.workloads import indexes
+from tarragon.localcluster.controllers.workloads.job_failure import judged
+from tarragon.localcluster.controllers.workloads.model import Job, Json, Pod
+
+TRACKING = "batch.kubernetes.io/job-tracking"
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """`new_succeeded` and `new_failed` are uids; `release`: pods that are counted already, or never will be."""
+
+    succeeded: int
+    failed: int
+    new_succeeded: Sequence[str]
+    new_failed: Sequence[str]
+    completed: frozenset[int]
+    release: Sequence[Pod]
+
+    @property
+    def all_succeeded(self) -> int:
+        return self.succeeded + len(self.new_succeeded)
+
+    @property
+    def all_failed(self) -> int:
+        return self.failed + len(self.new_failed)
+
+    @property
+    def is_settled(self) -> bool:
+        return not (self.new_succeeded or self.new_failed or self.release)
+
+    def status(self, job: Job) -> Json:
+        uncounted = {"succeeded": list(self.new_succeeded) or None, "failed": list(self.new_failed) or None}
+        return {
+            "succeeded": self.succeeded or None,
+            "failed": self.failed or None,
+            "completedIndexes": (indexes.written(self.completed) or None) if job.spec.is_indexed else None,
+            "uncountedTerminatedPods": uncounted,
+        }
+
+
+def count(job: Job, pods: Sequence[Pod]) -> Count:
+    uncounted: Json = job.status.get("uncountedTerminatedPods") or {}
+    waiting = {pod.uid: pod for pod in pods if is_tracked(pod)}
+    counting = _Counting(job)
+    for field in ("succeeded", "failed"):
+        for uid in uncounted.get(field) or ():
+            counting.take_up(field, uid, waiting.pop(uid, None))
+    for pod in waiting.values():
+        counting.look_at(pod)
+    return counting.result()
+
+
+def is_tracked(pod: Pod) -> bool:
+    return TRACKING in pod.metadata.finalizers
+
+
+def index_of(pod: Pod) -> int | None:
+    text = pod.metadata.annotations.get(INDEX, "")
+    return int(text) if text.isdigit() else None
+
+
+class _Counting:
+    """One pass over the pods."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._numbers = {field: int(job.status.get(field) or 0) for field in ("succeeded", "failed")}
+        self._uids: dict[str, list[str]] = {"succeeded": [], "failed": []}
+        self._known = indexes.parsed(job.status.get("completedIndexes") or "")
+        self._completed = set(self._known)
+        self._release: list[Pod] = []
+
+    def take_up(self, field: str, uid: str, pod: Pod | None) -> None:
+        """One that the status names already."""
+        if pod is None:
+            self._numbers[field] += 1
+        else:
+            self._uids[field].append(uid)
+            self._release.append(pod)
+
+    def look_at(self, pod: Pod) -> None:
+        if pod.status.phase == "Succeeded":
+            self._succeed(pod)
+        elif has_failed(self._job, pod):
+            if judged(self._job, pod).action == "Ignore":
+                self._release.append(pod)
+            else:
+                self._uids["failed"].append(pod.uid)
+
+    def _succeed(self, pod: Pod) -> None:
+        if not self._job.spec.is_indexed:
+            self._uids["succeeded"].append(pod.uid)
+            return
+        index = index_of(pod)
+        if index is None or index in self._known:
+            self._release.append(pod)
+        elif index < (self._job.spec.completions or 0):
+            self._completed.add(index)
+        else:
+            self._release.append(pod)
+
+    def result(self) -> Count:
+        is_indexed = self._job.spec.is_indexed
+        return Count(
+            succeeded=len(self._completed) if is_indexed else self._numbers["succeeded"],
+            failed=self._numbers["failed"],
+            new_succeeded=self._uids["succeeded"],
+            new_failed=self._uids["failed"],
+            completed=frozenset(self._completed),
+            release=self._release,
+        )
+
+
+def has_failed(job: Job, pod: Pod) -> bool:
+    """A pod that is being deleted counts as failed, unless its job wants to know how it ends; if the job has ended,
+    whatever still runs has failed.
+    """
+    if pod.status.phase == "Failed":
+        return True
+    if pod.status.phase == "Succeeded":
+        return False
+    # Without any grace left its kubelet has ended it, and only the finalizer keeps it.
+    is_over = job.spec.pod_replacement_policy != "Failed" or not pod.metadata.deletion_grace_period_seconds
+    return job.is_finished or (pod.metadata.is_ending and is_over)

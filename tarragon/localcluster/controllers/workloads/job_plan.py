@@ -1,0 +1,258 @@
+"""What a job does next: end, be suspended, or have more or fewer pods. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tarragon.kube.codec import moment, timestamp
+from tarragon.localcluster.controllers.workloads import indexes
+from tarragon.localcluster.controllers.workloads.conditions import found, with_condition
+from tarragon.localcluster.controllers.workloads.job_count import Count, has_failed, index_of, is_tracked
+from tarragon.localcluster.controllers.workloads.job_failure import judged
+from tarragon.localcluster.controllers.workloads.model import Job, Json, Pod
+
+FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0
+"""Seconds after a pod has failed; twice as long for each that failed before it without a success."""
+MOST_AT_ONCE = 500
+
+_FAILING, _SUCCEEDING = "FailureTarget", "SuccessCriteriaMet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How a job ends: the reason and the words of its conditions."""
+
+    fails: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`make`: an index for each pod, None in a job without. `drop`: pods that are not wanted any more and don't count;
+    `stop`: pods that the job's end leaves without a purpose. `again`: seconds.
+    """
+
+    make: Sequence[int | None] = ()
+    drop: Sequence[Pod] = ()
+    stop: Sequence[Pod] = ()
+    again: float | None = None
+
+
+# ---------------------------------------------------------------------------------------------------------- its verdict
+
+
+def verdict(job: Job, pods: Sequence[Pod], count: Count, now: dt.datetime) -> Verdict | None:
+    """None while it goes on. What a condition says already stays said."""
+    for kind in (_FAILING, _SUCCEEDING):
+        told = job.condition(kind)
+        if told is not None:
+            return Verdict(fails=kind == _FAILING, reason=told.get("reason", ""), message=told.get("message", ""))
+    return _failure(job, pods, count, now) or _success(job, pods, count)
+
+
+def _failure(job: Job, pods: Sequence[Pod], count: Count, now: dt.datetime) -> Verdict | None:
+    for pod in pods:
+        if is_tracked(pod) and (judgement := judged(job, pod)).action == "FailJob":
+            return Verdict(fails=True, reason="PodFailurePolicy", message=judgement.message)
+    if count.all_failed > job.spec.backoff_limit or _restarts_too_often(job, pods):
+        words = "Job has reached the specified backoff limit"
+        return Verdict(fails=True, reason="BackoffLimitExceeded", message=words)
+    left = seconds_left(job, now)
+    if left is not None and left <= 0:
+        words = "Job was active longer than specified deadline"
+        return Verdict(fails=True, reason="DeadlineExceeded", message=words)
+    return None
+
+
+def _restarts_too_often(job: Job, pods: Sequence[Pod]) -> bool:
+    if (job.spec.template.get("spec") or {}).get("restartPolicy") != "OnFailure":
+        return False
+    restarts = sum(pod.restarts for pod in pods if pod.is_active)
+    return restarts > 0 if job.spec.backoff_limit == 0 else restarts >= job.spec.backoff_limit
+
+
+def seconds_left(job: Job, now: dt.datetime) -> float | None:
+    """Until its deadline."""
+    began = job.status.get("startTime")
+    if job.spec.active_deadline_seconds is None or not began or job.spec.suspend:
+        return None
+    return (moment(began) + dt.timedelta(seconds=job.spec.active_deadline_seconds) - now).total_seconds()
+
+
+def _success(job: Job, pods: Sequence[Pod], count: Count) -> Verdict | None:
+    rule = _rule_that_holds(job, count)
+    if rule is not None:
+        words = f"Matched rules at index {rule}"
+        return Verdict(fails=False, reason="SuccessPolicy", message=words)
+    if job.spec.completions is None:
+        is_done = count.all_succeeded > 0 and not any(pod.is_active for pod in pods)
+    else:
+        is_done = count.all_succeeded >= job.spec.completions
+    words = "Reached expected number of succeeded pods"
+    return Verdict(fails=False, reason="CompletionsReached", message=words) if is_done else None
+
+
+def _rule_that_holds(job: Job, count: Count) -> int | None:
+    for number, rule in enumerate((job.spec.success_policy or {}).get("rules") or ()):
+        wanted = indexes.parsed(rule["succeededIndexes"]) if rule.get("succeededIndexes") else None
+        done = count.completed if wanted is None else count.completed & wanted
+        enough = rule.get("succeededCount") or (len(wanted) if wanted is not None else job.spec.completions or 0)
+        if len(done) >= enough:
+            return number
+    return None
+
+
+# ----------------------------------------------------------------------------------------------------------- its status
+
+
+def status(job: Job, pods: Sequence[Pod], count: Count, ends: Verdict | None, now: dt.datetime) -> Json:
+    conditions: list[Json] = list(job.status.get("conditions") or [])
+    whole: Json = {
+        **count.status(job),
+        "active": sum(pod.is_active for pod in pods) or None,
+        "ready": sum(pod.is_active and pod.is_ready for pod in pods),
+        "terminating": sum(_is_terminating(pod) for pod in pods),
+    }
+    if ends is None:
+        whole["startTime"], conditions = _suspension(job, conditions, now)
+    else:
+        conditions = _ended(ends, conditions, now, is_over=_is_over(pods, count))
+        whole["startTime"] = job.status.get("startTime") or timestamp(now)
+        if found(conditions, "Complete") is not None:
+            whole["completionTime"] = job.status.get("completionTime") or timestamp(now)
+    return {**whole, "conditions": conditions or None}
+
+
+def _is_over(pods: Sequence[Pod], count: Count) -> bool:
+    """Nothing runs any more, and everything is counted."""
+    return count.is_settled and all(pod.is_finished and not is_tracked(pod) for pod in pods)
+
+
+def _ended(ends: Verdict, conditions: list[Json], now: dt.datetime, *, is_over: bool) -> list[Json]:
+    said = {"status": "True", "reason": ends.reason, "message": ends.message}
+    first, last = (_FAILING, "Failed") if ends.fails else (_SUCCEEDING, "Complete")
+    for kind in (first, last) if is_over else (first,):
+        conditions = with_condition(conditions, {"type": kind, **said}, now, "lastProbeTime")
+    return conditions
+
+
+def _suspension(job: Job, conditions: list[Json], now: dt.datetime) -> tuple[str | None, list[Json]]:
+    """The start is anew when a job goes on: its deadline counts from there."""
+    began: str | None = job.status.get("startTime")
+    before = found(conditions, "Suspended")
+    was_suspended = before is not None and before["status"] == "True"
+    if job.spec.suspend:
+        said = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+        return None, with_condition(conditions, said, now, "lastProbeTime")
+    if was_suspended:
+        said = {"type": "Suspended", "status": "False", "reason": "JobResumed", "message": "Job resumed"}
+        return timestamp(now), with_condition(conditions, said, now, "lastProbeTime")
+    return began or timestamp(now), conditions
+
+
+def _is_terminating(pod: Pod) -> bool:
+    return pod.metadata.is_ending and not pod.is_finished
+
+
+# ------------------------------------------------------------------------------------------------------------- its pods
+
+
+def plan(job: Job, pods: Sequence[Pod], count: Count, ends: Verdict | None, now: dt.datetime) -> Plan:
+    active = [pod for pod in pods if pod.is_active]
+    if ends is not None:
+        return Plan(stop=active)
+    if job.spec.suspend:
+        return Plan(drop=active)
+    wanted = _wanted(job, len(active), count)
+    surplus, kept = _surplus(job, active, wanted, count)
+    if surplus:
+        return Plan(drop=surplus, again=seconds_left(job, now))
+    taken = len(kept)
+    if job.spec.pod_replacement_policy == "Failed":
+        taken += sum(_is_terminating(pod) for pod in pods)
+    missing = max(0, min(wanted - taken, MOST_AT_ONCE))
+    pause = pause_after_failures(job, pods, now) if missing else 0.0
+    left = seconds_left(job, now)
+    if pause > 0:
+        return Plan(again=pause if left is None else min(pause, left))
+    return Plan(make=_to_make(job, kept, pods, missing, count), again=left)
+
+
+def _wanted(job: Job, active: int, count: Count) -> int:
+    if job.spec.completions is None:
+        return active if count.all_succeeded > 0 else job.spec.parallelism
+    return max(0, min(job.spec.completions - count.all_succeeded, job.spec.parallelism))
+
+
+def _surplus(job: Job, active: Sequence[Pod], wanted: int, count: Count) -> tuple[list[Pod], list[Pod]]:
+    """The pods that are too many, young ones first, with those whose index another has, and the others."""
+    ordered = sorted(active, key=lambda pod: (not pod.is_ready, pod.status.phase != "Running", _born(pod)))
+    if not job.spec.is_indexed:
+        return ordered[wanted:], ordered[:wanted]
+    kept: list[Pod] = []
+    seen = set(count.completed)
+    for pod in ordered:
+        index = index_of(pod)
+        if index is not None and index not in seen and index < (job.spec.completions or 0) and len(kept) < wanted:
+            seen.add(index)
+            kept.append(pod)
+    return [pod for pod in ordered if pod not in kept], kept
+
+
+def _to_make(job: Job, kept: Sequence[Pod], pods: Sequence[Pod], missing: int, count: Count) -> list[int | None]:
+    if not job.spec.is_indexed:
+        return [None] * missing
+    taken = {*count.completed, *_indexes(kept)}
+    if job.spec.pod_replacement_policy == "Failed":
+        taken |= {*_indexes(pod for pod in pods if _is_terminating(pod))}
+    free = (index for index in range(job.spec.completions or 0) if index not in taken)
+    return [index for index, _ in zip(free, range(missing), strict=False)]
+
+
+def _indexes(pods: Iterable[Pod]) -> set[int]:
+    return {index for pod in pods if (index := index_of(pod)) is not None}
+
+
+def pause_after_failures(job: Job, pods: Sequence[Pod], now: dt.datetime) -> float:
+    """Seconds until a pod may be made: failures since the last success count."""
+    succeeded = max((ended_at(pod, now) for pod in pods if pod.status.phase == "Succeeded"), default=None)
+    failed = [
+        at
+        for pod in pods
+        if has_failed(job, pod) and ((at := ended_at(pod, now)) > succeeded if succeeded is not None else True)
+    ]
+    if not failed:
+        return 0.0
+    step = min(FIRST_PAUSE * 2.0 ** min(len(failed) - 1, 10), LONGEST_PAUSE)
+    last = max(ended_at(pod, now) for pod in pods if has_failed(job, pod))
+    return max(0.0, step - (now - last).total_seconds())
+
+
+def ended_at(pod: Pod, now: dt.datetime) -> dt.datetime:
+    """When its last container ended, or it was told to end."""
+    ends = [
+        each.state.terminated.finished_at
+        for each in pod.status.container_statuses
+        if each.state.terminated is not None and each.state.terminated.finished_at is not None
+    ]
+    return min(now, max(ends, default=pod.metadata.deletion_timestamp or now))
+
+
+def _born(pod: Pod) -> tuple[str, str]:
+    created = pod.metadata.creation_timestamp
+    return (created.isoformat() if created else "", pod.metadata.name)
+
+
+# ------------------------------------------------------------------------------------------------------------ its grave
+
+
+def seconds_to_live(job: Job, now: dt.datetime) -> float | None:
+    """Until a job that has ended is deleted; None if nobody wants that."""
+    over = job.condition("Complete") or job.condition("Failed")
+    if over is None or job.spec.ttl_seconds_after_finished is None:
+        return None
+    ended = moment(over["lastTransitionTime"])
+    return (ended + dt.timedelta(seconds=job.spec.ttl_seconds_after_finished) - now).total_seconds()

@@ -1,0 +1,144 @@
+"""Jobs: pods that run to their end, made until enough have succeeded or too many have failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+from tarragon.cluster.errors import Conflict, NotFound
+from tarragon.cluster.port import DeleteOptions
+from tarragon.cluster.reflector import Index
+from tarragon.kube.meta import Key
+from tarragon.localcluster.controllers.workloads import job_plan
+from tarragon.localcluster.controllers.workloads.ground import LOOK_AGAIN_SECONDS, Ground, Kept
+from tarragon.localcluster.controllers.workloads.hands import Hands, pod_from
+from tarragon.localcluster.controllers.workloads.job_count import INDEX, TRACKING, Count, count, is_tracked
+from tarragon.localcluster.controllers.workloads.model import JOBS, PODS, Job, Json, Pod
+
+_MANAGER = "kubernetes.io/job-controller"
+_INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+
+
+class JobController:
+    """Its pods keep a finalizer until they are counted: also those whose job has gone must lose it."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._cluster = ground.cluster
+        self._clock = ground.clock
+        self.kept: Kept[Job] = Kept(ground, JOBS)
+        self.kept.follow(ground.pods)
+        self._hands: Hands[Job] = Hands(ground, JOBS, "job-controller")
+        self._by_name = Index(ground.pods, lambda pod: [str(key)] if (key := _job_of(pod)) else [])
+        ground.pods.subscribe(self._follow_pod)
+
+    async def run(self) -> None:
+        await self.kept.worklist.run(self._look)
+
+    def _follow_pod(self, _key: Key, _old: Pod | None, new: Pod | None) -> None:
+        if new is not None and is_tracked(new) and (key := _job_of(new)) is not None:
+            self.kept.worklist.add(key)
+
+    async def _look(self, key: Key) -> float | None:
+        job = self.kept.get(key)
+        await self._let_go_of_strays(key, job)
+        if job is None or job.spec.managed_by not in {"", _MANAGER}:
+            return None
+        if job.is_finished and (left := job_plan.seconds_to_live(job, self._clock.now())) is not None and left <= 0:
+            await self._bury(job)
+            return None
+        pods = await self._hands.claimed(job)
+        if not self._hands.unseen.is_settled(job.metadata.uid):
+            return LOOK_AGAIN_SECONDS
+        if job.metadata.is_ending:
+            await self._release([pod for pod in pods if is_tracked(pod)])
+            return None
+        return await self._keep(job, pods)
+
+    async def _keep(self, job: Job, pods: Sequence[Pod]) -> float | None:
+        now = self._clock.now()
+        counted = count(job, pods)
+        ends = job_plan.verdict(job, pods, counted, now)
+        status = job_plan.status(job, pods, counted, ends, now)
+        await self._hands.write_status(job, job.status, status)
+        await self._tell(job, status)
+        await self._release(counted.release)
+        return await self._act(job, pods, counted, ends)
+
+    async def _act(self, job: Job, pods: Sequence[Pod], counted: Count, ends: job_plan.Verdict | None) -> float | None:
+        if job.is_finished:
+            return job_plan.seconds_to_live(job, self._clock.now())
+        plan = job_plan.plan(job, pods, counted, ends, self._clock.now())
+        if plan.drop:
+            await self._release([pod for pod in plan.drop if is_tracked(pod)])
+        await self._hands.delete(job, [*plan.drop, *plan.stop])
+        trouble = await self._hands.make(job, [self._pod(job, index) for index in plan.make])
+        return LOOK_AGAIN_SECONDS if trouble is not None else plan.again
+
+    def _pod(self, job: Job, index: int | None) -> Json:
+        body = pod_from(job.spec.template, job, self._hands.reference(job))
+        metadata = body["metadata"]
+        metadata["finalizers"] = [*metadata.get("finalizers", ()), TRACKING]
+        if index is not None:
+            text = str(index)
+            metadata["generateName"] = f"{job.metadata.name}-{index}-"
+            metadata["annotations"] = {**metadata.get("annotations", {}), INDEX: text}
+            metadata["labels"] = {**metadata.get("labels", {}), INDEX: text}
+            body["spec"] = {"hostname": f"{job.metadata.name}-{index}", **_with_index(body["spec"])}
+        return body
+
+    async def _release(self, pods: Sequence[Pod]) -> None:
+        await asyncio.gather(*(self._release_one(pod) for pod in pods))
+
+    async def _release_one(self, pod: Pod) -> None:
+        rest = [each for each in pod.metadata.finalizers if each != TRACKING]
+        metadata = {"uid": pod.uid, "resourceVersion": pod.metadata.resource_version, "finalizers": rest or None}
+        with suppress(NotFound, Conflict):  # the watch shows what it is now, and there is another look
+            await self._cluster.patch(PODS, pod.metadata.key, {"metadata": metadata})
+
+    async def _let_go_of_strays(self, key: Key, job: Job | None) -> None:
+        """Pods of a job of this name that has gone."""
+        pods = (self._ground.pods.objects[each] for each in sorted(self._by_name.keys(str(key))))
+        uid = job.metadata.uid if job is not None else ""
+        await self._release([pod for pod in pods if pod.owner != uid and is_tracked(pod)])
+
+    async def _bury(self, job: Job) -> None:
+        with suppress(NotFound, Conflict):
+            options = DeleteOptions(uid=job.metadata.uid, propagation="Background")
+            await self._cluster.delete(JOBS, job.metadata.key, options)
+
+    async def _tell(self, job: Job, status: Json) -> None:
+        for condition in status["conditions"] or ():
+            if job.has(condition["type"]) or condition["status"] != "True":
+                continue
+            match condition["type"]:
+                case "Complete":
+                    await self._hands.tell(job, "Normal", "Completed", "Job completed")
+                case "Failed":
+                    await self._hands.tell(job, "Warning", condition["reason"], condition["message"])
+                case "Suspended":
+                    await self._hands.tell(job, "Normal", "Suspended", "Job suspended")
+                case _:
+                    pass
+
+
+def _job_of(pod: Pod) -> Key | None:
+    controller = pod.metadata.controller
+    if controller is None or controller.kind != "Job" or not controller.api_version.startswith("batch/"):
+        return None
+    return Key(pod.metadata.namespace, controller.name)
+
+
+def _with_index(spec: Json) -> Json:
+    """Every container is told which index it is, unless it has such a variable already."""
+    variable = {"name": _INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}}}
+
+    def told(container: Json) -> Json:
+        known = container.get("env") or []
+        if any(each.get("name") == _INDEX_VARIABLE for each in known):
+            return container
+        return {**container, "env": [*known, variable]}
+
+    fields = [field for field in ("initContainers", "containers") if spec.get(field)]
+    return {**spec, **{field: [told(each) for each in spec[field]] for field in fields}}
