@@ -7,7 +7,7 @@ All methods belong to the thread of the event loop.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from tarragon.base.clock import Clock
@@ -21,9 +21,10 @@ from tarragon.localcluster.custom_kinds import CustomKinds
 from tarragon.localcluster.deleting import Deletes
 from tarragon.localcluster.evicting import PodActions
 from tarragon.localcluster.history import ObjectKey, Shelf
+from tarragon.localcluster.kubelet.door import Door, Doors
 from tarragon.localcluster.objects import in_version
 from tarragon.localcluster.reads import Reads
-from tarragon.localcluster.registry import Registry
+from tarragon.localcluster.registry import Registry, Served
 from tarragon.localcluster.requests import (
     Deleted,
     Json,
@@ -61,6 +62,7 @@ class Api:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.registry = Registry()
         self.pod_logs: PodLogs | None = None
+        self.pod_doors: Doors | None = None
         self._store = store
         self._clock = clock
         self._writes = Writes(store, clock)
@@ -94,6 +96,10 @@ class Api:
         if served is None or (subresource and subresource not in served.subresources):
             raise refusals.no_such_resource()
         return Target(served, namespace, name, subresource)
+
+    def admit_pods(self, admit: Callable[[Served, Json], None]) -> None:
+        """From now on each new pod is shown to `admit`, which may change it, or raise an ApiError."""
+        self._creates.admit_pod = admit
 
     def shelf(self, full_name: str) -> Shelf:
         """The committed objects of a kind, for what looks at them with every request."""
@@ -188,6 +194,19 @@ class Api:
         if self.pod_logs is None:
             raise refusals.failure(503, "ServiceUnavailable", "no kubelet runs in this server: it keeps no logs")
         return self.pod_logs.read(pod, options)
+
+    def pod(self, target: Target) -> Json:
+        """The pod that a subresource is about."""
+        return decode(self._reads.get(target).body, dict)
+
+    def pod_door(self, target: Target) -> tuple[Json, Door]:
+        """The pod, and the way into it. Raises NotFound without it, BadRequest when no node has it yet, Unavailable."""
+        pod = self.pod(target)
+        if not pod["spec"].get("nodeName"):
+            raise refusals.bad_request(f"pod {target.name} does not have a host assigned")
+        if self.pod_doors is None:
+            raise refusals.failure(503, "ServiceUnavailable", "no kubelet runs in this server: it runs no containers")
+        return pod, self.pod_doors(pod)
 
     async def maintain(self) -> None:
         """Run for ever: compact the history, expire old events, send bookmarks. Cancel it to end it."""

@@ -13,6 +13,7 @@ from tarragon.localcluster.further_kinds import further_core, further_groups
 from tarragon.localcluster.served import ALL_VERBS, Served
 from tarragon.localcluster.workload_kinds import core_workloads, group_workloads
 
+_OF_PODS = "attach binding eviction exec log portforward status"
 _NOT_IN_BULK = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
 
@@ -44,7 +45,7 @@ def _core() -> tuple[Served, ...]:
         _kind("nodes", "Node", short="no", sub="status", namespaced=False),
         _kind("persistentvolumeclaims", "PersistentVolumeClaim", short="pvc", sub="status"),
         _kind("persistentvolumes", "PersistentVolume", short="pv", sub="status", namespaced=False),
-        _kind("pods", "Pod", short="po", sub="binding eviction log status", categories=("all",)),
+        _kind("pods", "Pod", short="po", sub=_OF_PODS, categories=("all",)),
         _kind("resourcequotas", "ResourceQuota", short="quota", sub="status"),
         _kind("secrets", "Secret"),
         _kind("serviceaccounts", "ServiceAccount", short="sa"),

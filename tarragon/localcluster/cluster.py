@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -22,6 +23,8 @@ from tarragon.localcluster import metrics
 from tarragon.localcluster.access.access import Access, access_to
 from tarragon.localcluster.access.authorizers import Authorization
 from tarragon.localcluster.access.founding import found_roles
+from tarragon.localcluster.access.pod_accounts import PodAccounts
+from tarragon.localcluster.access.pod_tokens import PodTokens
 from tarragon.localcluster.access.reviews import reviews
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.apiserver import ApiServer, Front
@@ -45,6 +48,7 @@ from tarragon.localcluster.kubelet.node import NodeSettings
 from tarragon.localcluster.kubelet.ports import allotted
 from tarragon.localcluster.kubelet.sampler import Sampler
 from tarragon.localcluster.kubelet.spec import PODS_TO_RUN
+from tarragon.localcluster.kubelet.tokens import PodApi
 from tarragon.localcluster.kubelet.translate import Address
 from tarragon.localcluster.nodes import Nodes, Part
 from tarragon.localcluster.requests import ListOptions
@@ -182,13 +186,14 @@ class LocalCluster:
     def _parts(self) -> Iterator[Part]:
         """Each is made anew whenever it is started again: what a dead one knew may be wrong."""
         client, clock, jitter = self._client, self._clock, self._jitter
+        authority = _authority(self._settings.home)
         yield "upkeep of the store", self._api.maintain
         yield "end of former nodes", self._retire_nodes
         yield "garbage collector", lambda: GarbageCollector(client, self._kinds, clock, jitter).run()
         yield "namespaces", lambda: NamespaceController(client, self._kinds, clock, jitter).run()
         yield "service accounts", lambda: ServiceAccountController(client, clock, jitter).run()
         yield "roles made of others", lambda: AggregationController(client, clock, jitter).run()
-        yield "root certificates", lambda: RootCertificateController(client, self._authority(), clock, jitter).run()
+        yield "root certificates", lambda: RootCertificateController(client, authority, clock, jitter).run()
         yield "secrets of service accounts", lambda: self._account_secrets().run()
         yield "claims", lambda: ClaimController(client, clock, jitter).run()
         yield "endpoints", lambda: EndpointsController(client, self._local_port, clock, jitter).run()
@@ -197,12 +202,7 @@ class LocalCluster:
 
     def _account_secrets(self) -> AccountSecretController:
         sign = self._access.accounts.lasting
-        return AccountSecretController(self._client, sign, self._authority(), self._clock, self._jitter)
-
-    def _authority(self) -> str:
-        """In PEM, without what stands above it."""
-        text = self._settings.home.ca.read_text()
-        return text[text.index("-----BEGIN") :]
+        return AccountSecretController(self._client, sign, _authority(self._settings.home), self._clock, self._jitter)
 
     async def _retire_nodes(self) -> None:
         await self._nodes.retire()
@@ -216,10 +216,27 @@ class LocalCluster:
 async def _built(settings: Settings, clock: Clock, api: Api) -> _Built:
     access = access_to(api, settings.authorization, settings.home.account_key, clock)
     await found_roles(api)
+    is_strict = settings.authorization is Authorization.RBAC
+    api.admit_pods(PodAccounts(api.shelf, is_strict=is_strict).admit)
     nodes = Nodes(InProcess(api), settings.home.nodes, settings.nodes, clock)
     api.pod_logs = nodes
+    api.pod_doors = nodes.door
     computed = _computed(api, access, nodes, clock)
-    return _Built(api, access, nodes, await _listen(settings, clock, api, access, computed))
+    server = await _listen(settings, clock, api, access, computed)
+    place = urlsplit(server.url)
+    nodes.pod_api = PodApi(
+        host=place.hostname or "",
+        port=place.port or 0,
+        authority=_authority(settings.home).encode(),
+        tokens=PodTokens(access.accounts),
+    )
+    return _Built(api, access, nodes, server)
+
+
+def _authority(home: Home) -> str:
+    """In PEM, without what stands above it."""
+    text = home.ca.read_text()
+    return text[text.index("-----BEGIN") :]
 
 
 def _computed(api: Api, access: Access, nodes: Nodes, clock: Clock) -> ComputedKinds:

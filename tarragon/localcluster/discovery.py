@@ -19,6 +19,7 @@ _SUBRESOURCE_VERBS = {
     "binding": ("create",),
     "eviction": ("create",),
     "log": ("get",),
+    **dict.fromkeys(("attach", "exec", "portforward"), ("create", "get")),
     "token": ("create",),
 }
 # The kinds that a subresource speaks where that is not the kind of the object itself: group, version, kind.
@@ -26,6 +27,9 @@ _SUBRESOURCE_KINDS = {
     "scale": ("autoscaling", "v1", "Scale"),
     "binding": ("", "v1", "Binding"),
     "eviction": ("policy", "v1", "Eviction"),
+    "attach": ("", "v1", "PodAttachOptions"),
+    "exec": ("", "v1", "PodExecOptions"),
+    "portforward": ("", "v1", "PodPortForwardOptions"),
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
 }
 

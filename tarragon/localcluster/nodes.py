@@ -18,10 +18,12 @@ from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import AnyObject, Key
 from tarragon.localcluster import refusals
 from tarragon.localcluster.home import Home
+from tarragon.localcluster.kubelet.door import Door
 from tarragon.localcluster.kubelet.kubelet import Kubelet, end_everything
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.node import NodeSettings
 from tarragon.localcluster.kubelet.pod_logs import NodeLogs
+from tarragon.localcluster.kubelet.tokens import PodApi
 from tarragon.localcluster.presence import occupied
 
 log = structlog.get_logger(__name__)
@@ -39,6 +41,8 @@ class Nodes:
         self._wanted = wanted
         self._clock = clock
         self._kubelets: dict[str, Kubelet] = {}
+        self.pod_api: PodApi | None = None
+        """How containers reach the API; to be set before the parts run."""
 
     def parts(self) -> Iterator[Part]:
         for node in self._wanted:
@@ -66,6 +70,14 @@ class Nodes:
         async for chunk in NodeLogs(NodeFolder(folder), self._clock).read(pod, options):
             yield chunk
 
+    def door(self, pod: Mapping[str, Any]) -> Door:
+        """The way into a pod that has a node; for `Api.pod_doors`."""
+        node = str(pod["spec"].get("nodeName") or "")
+        folder = self._place(node)
+        if folder is None:
+            raise refusals.failure(503, "ServiceUnavailable", f"the node {node} is not one of this server")
+        return Door(NodeFolder(folder), self._cluster)
+
     async def retire(self) -> None:
         """End what still runs on nodes that an earlier server had and this one has not, and say that they are gone.
 
@@ -78,7 +90,7 @@ class Nodes:
                 await self._remove(folder.name)
 
     async def _run(self, node: NodeSettings) -> None:
-        kubelet = self._kubelets[node.name] = Kubelet(self._cluster, node, self._clock)
+        kubelet = self._kubelets[node.name] = Kubelet(self._cluster, node, self._clock, self.pod_api)
         await kubelet.run()
 
     def _place(self, node: str) -> Path | None:

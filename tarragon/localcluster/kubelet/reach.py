@@ -58,7 +58,7 @@ class Reach:
         user = f"{self._node}/{pod.metadata.uid}"
         for address, local in self._ports.used_by(user).items():
             service = self._services.get(Key(address.namespace, address.name.rpartition(".")[2]))
-            if service is not None and _leads_to(service, address, pod, number):
+            if service is not None and leads_to(service, address, pod, number):
                 yield local
 
 
@@ -73,7 +73,7 @@ def _number(container: Container, wanted: int | str) -> int:
     raise NoSuchPort(f"couldn't find port: {wanted}")
 
 
-def _leads_to(service: Service, address: Address, pod: Pod, number: int) -> bool:
+def leads_to(service: Service, address: Address, pod: Pod, number: int) -> bool:
     selector, host = service.spec.selector, address.name.rpartition(".")[0]
     if address.namespace != pod.metadata.namespace or not selector:
         return False

@@ -25,6 +25,7 @@ from tarragon.localcluster.web import bodies, query, streams
 from tarragon.localcluster.web.accept import JSON, PLAIN, Form, chosen
 from tarragon.localcluster.web.answers import json_bytes, json_value, list_bytes, list_metadata, with_warnings
 from tarragon.localcluster.web.paths import ResourcePath
+from tarragon.localcluster.web.pod_connects import CONNECTED, PodConnects
 
 _VERSIONS = ("v1", "v1beta1")
 _OBJECT_FORMS = frozenset(Form(kind, v) for kind in ("Table", "PartialObjectMetadata") for v in _VERSIONS)
@@ -80,6 +81,7 @@ class Resources:
         self._computed = computed.beside(self_told(api.registry))
         self._clock = clock
         self._streams = open_streams
+        self._connects = PodConnects(api, open_streams)
 
     async def answer(self, request: web.BaseRequest, user: User, path: ResourcePath) -> web.StreamResponse:
         target = self._api.target((path.group, path.version, path.plural), path.namespace, path.name, path.subresource)
@@ -87,6 +89,8 @@ class Resources:
         _refuse_scope(target, request.method)
         if not target.served.is_stored or self._computed.has(target):
             return await self._compute(asked)
+        if target.subresource in CONNECTED:
+            return await self._connects.answer(request, target)
         match request.method:
             case "GET":
                 return await self._read(asked)

@@ -77,6 +77,10 @@ class Streams:
         await _farewell(request, response, b"")
         return response
 
+    async def hold(self, request: web.BaseRequest, work: Coroutine[object, object, None]) -> None:
+        """Talk with a client in another protocol, until the work is done, the client has gone or the server stops."""
+        await self._run(request, work, None)
+
     async def _run(
         self, request: web.BaseRequest, work: Coroutine[object, object, None], seconds: float | None
     ) -> None:
