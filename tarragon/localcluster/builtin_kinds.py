@@ -1,7 +1,7 @@
 """The kinds that every cluster has, as rows of one table.
 
-`resourcequotas` and `limitranges` are stored only: nothing counts or fills in by them. The same holds for RBAC, as
-whoever has the token may do everything, for `storageclasses`, and for volumes beyond their claim's phase.
+`resourcequotas` and `limitranges` are stored only: nothing counts or fills in by them. The same holds for
+`storageclasses`, and for volumes beyond their claim's phase.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ def built_in_kinds() -> Sequence[Served]:
         *further_core(),
         *_of_group("apiextensions.k8s.io", _definitions()),
         *group_workloads(),
+        *_of_group("authentication.k8s.io", _of_authentication()),
+        *_of_group("authorization.k8s.io", _of_authorization()),
         *_of_group("coordination.k8s.io", (_kind("leases", "Lease"),)),
         *_metrics(),
         *_of_group("policy", (_kind("poddisruptionbudgets", "PodDisruptionBudget", short="pdb", sub="status"),)),
@@ -48,7 +50,7 @@ def _core() -> tuple[Served, ...]:
         _kind("pods", "Pod", short="po", sub=_OF_PODS, categories=("all",)),
         _kind("resourcequotas", "ResourceQuota", short="quota", sub="status"),
         _kind("secrets", "Secret"),
-        _kind("serviceaccounts", "ServiceAccount", short="sa"),
+        _kind("serviceaccounts", "ServiceAccount", short="sa", sub="token"),
         _kind("services", "Service", short="svc", sub="status", categories=("all",)),
     )
 
@@ -76,6 +78,24 @@ def _definitions() -> tuple[Served, ...]:
             categories=("api-extensions",),
         ),
     )
+
+
+def _of_authentication() -> tuple[Served, ...]:
+    return (_review("selfsubjectreviews", "SelfSubjectReview"), _review("tokenreviews", "TokenReview"))
+
+
+def _of_authorization() -> tuple[Served, ...]:
+    local = _kind("localsubjectaccessreviews", "LocalSubjectAccessReview", verbs=("create",))
+    return (
+        replace(local, is_stored=False),
+        _review("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+        _review("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
+        _review("subjectaccessreviews", "SubjectAccessReview"),
+    )
+
+
+def _review(plural: str, kind: str) -> Served:
+    return replace(_kind(plural, kind, namespaced=False, verbs=("create",)), is_stored=False)
 
 
 def _rbac() -> tuple[Served, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tarragon.kube.codec import decode
@@ -27,6 +28,8 @@ class Creates:
         self._writes = writes
         self._store = writes.store
         self._custom_kinds = custom_kinds
+        self.admit_pod: Callable[[Served, Json], None] | None = None
+        """What a cluster with service accounts adds to each new pod, or refuses of it."""
 
     async def create(self, target: Target, body: Json, options: WriteOptions) -> Written:
         return await self._writes.run(lambda: self.decided(target, body, options), options)
@@ -43,9 +46,13 @@ class Creates:
         self._custom_kinds.refuse_creation(served)
         if served.full_name == "pods":
             self._set_priority(served, thing)
+            if self.admit_pod is not None:
+                self.admit_pod(served, thing)
         prepare_create(served, thing, self._writes.author(options), new_uid())
         if served.full_name == DEFINITIONS:
             self._custom_kinds.accept(thing)
+        if options.check is not None:
+            options.check(served, thing, None)
         if self._store.latest(served.shelf, (metadata.get("namespace", ""), metadata["name"])) is not None:
             raise refusals.already_exists(served, metadata["name"])
         change = self._writes.change(served, thing, None, options)

@@ -34,6 +34,7 @@ from tarragon.localcluster.kubelet.recorder import Recorder
 from tarragon.localcluster.kubelet.shims import Shims
 from tarragon.localcluster.kubelet.spec import PODS_TO_RUN, Pod
 from tarragon.localcluster.kubelet.status import Verdict
+from tarragon.localcluster.kubelet.tokens import PodApi, TokenKeeper
 from tarragon.localcluster.kubelet.track import RUBBISH, discard
 
 UPKEEP_SECONDS = 12 * 3600.0
@@ -49,9 +50,10 @@ class Kubelet:
     takes them up. `end_all` is for a node that is to be no more: it ends the containers, too.
     """
 
-    def __init__(self, cluster: Cluster, node: NodeSettings, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, node: NodeSettings, clock: Clock, pod_api: PodApi | None = None) -> None:
         self._cluster = cluster
         self._settings = node
+        self._pod_api = pod_api
         self._clock = clock
         self._folder = NodeFolder(node.folder)
         self.recorder = Recorder(cluster, clock)
@@ -116,6 +118,7 @@ class Kubelet:
                 group.create_task(pods.run()),
                 group.create_task(services.run()),
                 group.create_task(self._tend_ports(ports, services)),
+                group.create_task(self._renew_tokens()),
                 group.create_task(self._follow(ground, pods, group)),
             ]
             await self._stopped.wait()
@@ -133,7 +136,7 @@ class Kubelet:
             shims=containers,
             ports=ports,
             ledger=Ledger(settings.capacity, settings.shared, settings.gpus),
-            launcher=Launcher(self._cluster, settings, self._folder, ports),
+            launcher=Launcher(self._cluster, settings, self._folder, ports, self._pod_api),
             recorder=self.recorder,
             handlers=handlers,
         )
@@ -219,6 +222,11 @@ class Kubelet:
         """A container has started or ended: `<node>/pods/<uid>/runs/<container>/<n>`."""
         if worker := self._workers.get(run.parents[2].name):
             worker.wake()
+
+    async def _renew_tokens(self) -> None:
+        if self._pod_api is not None:
+            keeper = TokenKeeper(self._pod_api.tokens, self._folder, self._clock)
+            await keeper.run(lambda: [worker.pod for worker in self._workers.values() if not worker.pod.is_finished])
 
     async def _tend_ports(self, ports: PortBook, services: Cache[Service]) -> None:
         """Free ports whose Service is gone, when something goes; renew the claims now and then; bound the logs."""

@@ -10,7 +10,7 @@ Annotations of a pod that count here, all optional:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -31,6 +31,7 @@ from tarragon.localcluster.kubelet.records import PodRecord
 from tarragon.localcluster.kubelet.shims import Launch, Stdin
 from tarragon.localcluster.kubelet.sources import Sources
 from tarragon.localcluster.kubelet.spec import Container, Pod
+from tarragon.localcluster.kubelet.tokens import ROOT_BUNDLE, PodApi, tokens_for
 from tarragon.localcluster.kubelet.translate import Address, Lookup, addresses, with_local_paths, with_local_ports
 
 WORKDIR = "tarragon.dev/workdir"
@@ -62,8 +63,16 @@ class Prepared:
 class Launcher:
     """Reads what a pod refers to, makes its volumes, allots its ports."""
 
-    def __init__(self, cluster: Cluster, settings: NodeSettings, folder: NodeFolder, ports: PortBook) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: NodeSettings,
+        folder: NodeFolder,
+        ports: PortBook,
+        pod_api: PodApi | None = None,
+    ) -> None:
         self._cluster = cluster
+        self._pod_api = pod_api
         self._settings = settings
         self._folder = folder
         self._ports = ports
@@ -74,7 +83,7 @@ class Launcher:
         pod, container = order.pod, order.container
         refuse_for_real_nodes(pod)
         image = self._image(order)
-        found = await sources.read(self._cluster, pod.metadata.namespace, sources.referred_to(pod))
+        found = await self._sources(order)
         declared = environment.declared(pod, container, found, self._settings.capacity)
         argv = environment.command_line(container, image, declared)
         is_first = order.record.volumes is None
@@ -92,6 +101,7 @@ class Launcher:
         variables = (
             environment.base(self._machine, image)
             | dict(image.env)
+            | (self._pod_api.variables() if self._pod_api else {})
             | environment.training(container, self._machine, order.record.gpus.get(container.name, ()))
             | environment.of_the_pod(pod, workdir)
             | {name: local(value) for name, value in declared.items()}
@@ -108,6 +118,14 @@ class Launcher:
             stdin=Stdin(is_open=container.stdin, once=container.stdin_once, tty=container.tty),
         )
         return Prepared(launch, image, made)
+
+    async def _sources(self, order: Order) -> Sources:
+        pod, api = order.pod, self._pod_api
+        found = await sources.read(self._cluster, pod.metadata.namespace, sources.referred_to(pod))
+        if api is None or order.record.volumes is not None:
+            return found
+        config_maps = {ROOT_BUNDLE: {"ca.crt": api.authority}, **found.config_maps}
+        return replace(found, config_maps=config_maps, tokens=await tokens_for(pod, api.tokens))
 
     def _image(self, order: Order) -> Environment:
         pod, container = order.pod, order.container

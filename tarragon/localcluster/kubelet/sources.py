@@ -13,6 +13,7 @@ from tarragon.cluster.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from tarragon.kube.meta import Key, Struct
 from tarragon.localcluster.kubelet.spec import Container, Pod
+from tarragon.localcluster.kubelet.tokens import Wish
 
 Files = Mapping[str, bytes]
 """By key."""
@@ -54,12 +55,14 @@ class References:
 class Sources:
     """What exists of the things referred to: whoever needs one that is not here decides what that means.
 
-    `claims`: what of a claim's volume is said, nothing where it has none.
+    `claims`: what of a claim's volume is said, nothing where it has none. `tokens` are those of the pod's account; none
+    where containers are not to reach the API.
     """
 
     config_maps: Mapping[str, Files] = field(default_factory=dict)
     secrets: Mapping[str, Files] = field(default_factory=dict)
     claims: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tokens: Mapping[Wish, bytes] = field(default_factory=dict)
 
 
 def referred_to(pod: Pod) -> References:

@@ -19,11 +19,14 @@ from tarragon.localcluster.kubelet.errors import CannotMount, CannotStart
 from tarragon.localcluster.kubelet.mounts import OutOfBounds, within
 from tarragon.localcluster.kubelet.sources import Files, Sources
 from tarragon.localcluster.kubelet.spec import Container, Pod, ResourceFieldSelector
+from tarragon.localcluster.kubelet.tokens import wish_of
 
 Source: TypeAlias = dict[str, Any]
 """What stands under the type's name in a volume."""
 
 FILE_MODE = 0o644
+TOKEN_MODE = 0o600
+"""Whatever the volume says: all containers are the same user here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,9 +187,10 @@ def _projection(part: Source, around: Surroundings, mode: int) -> dict[str, _Fil
         return _of_secret(secret, str(secret.get("name") or ""), around, mode)
     if (downward_api := part.get("downwardAPI")) is not None:
         return _of_downward(downward_api, around, mode)
-    if "serviceAccountToken" in part:
-        # API servers put one into every pod. Processes here are no strangers that would need one of their own.
-        return {}
+    if (token := part.get("serviceAccountToken")) is not None:
+        # None on a node of somebody else's cluster: only a kubelet of its own may ask for another's token there.
+        found = around.sources.tokens.get(wish_of(token))
+        return {} if found is None else {str(token.get("path") or ""): _File(found, TOKEN_MODE)}
     raise _Missing(f"{next(iter(part), 'an empty source')} cannot be projected on a process node")
 
 
