@@ -223,9 +223,15 @@ class CronJobSpec(Struct, frozen=True):
 
 
 class CronJob(Struct, frozen=True):
+    """Its jobs are those that name it: it takes in no others."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: CronJobSpec = CronJobSpec()
     status: Json = {}
+
+    @property
+    def selector(self) -> Json:
+        return {}
 
 
 # ---------------------------------------------------------------------------------------------------------------- pods
