@@ -23,22 +23,21 @@ class Output:
         self._ended = ended
 
     async def read(self) -> bytes:
-        """Empty at the end."""
+        """Empty at the end. It waits in any case, so that others have their turn while much is said."""
         lingering = os.isatty(self._descriptor)
         while True:
             is_over = self._ended.is_set()
+            if is_over:
+                await _ready_within(self._descriptor, LAST_WORDS_SECONDS if lingering else 0)
+            else:
+                await self._more_or_over()
             try:
                 return os.read(self._descriptor, READ)
             except BlockingIOError:
-                if is_over and not lingering:
+                if is_over:
                     return b""
             except OSError:  # a terminal that nobody has open any more
                 return b""
-            if is_over:
-                lingering = False
-                await _ready_within(self._descriptor, LAST_WORDS_SECONDS)
-            else:
-                await self._more_or_over()
 
     async def _more_or_over(self) -> None:
         more, over = asyncio.ensure_future(readable(self._descriptor)), asyncio.ensure_future(self._ended.wait())

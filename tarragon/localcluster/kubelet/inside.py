@@ -28,6 +28,7 @@ import msgspec
 
 from tarragon.base.errors import TarragonError
 from tarragon.localcluster.kubelet import guests
+from tarragon.localcluster.kubelet.archiving import with_names_of_the_container
 from tarragon.localcluster.kubelet.descriptors import Input, Output, readable
 from tarragon.localcluster.kubelet.files import read_json
 from tarragon.localcluster.kubelet.translate import with_local_paths
@@ -183,7 +184,7 @@ def translated(run: Path, words: Sequence[str]) -> list[str]:
     """With the places of the container's paths on this machine, as its own command had them."""
     spec = read_json(run / "spec.json", _Spec) or _Spec()
     places = {path: Path(place) for path, place in spec.places.items()}
-    return [with_local_paths(word, places) for word in words]
+    return with_names_of_the_container(words, [with_local_paths(word, places) for word in words], places)
 
 
 @dataclass(frozen=True, slots=True)
