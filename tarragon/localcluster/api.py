@@ -14,6 +14,7 @@ from tarragon.base.clock import Clock
 from tarragon.cluster.port import DeleteOptions, LogOptions
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster import refusals
+from tarragon.localcluster.admission.quota import Quotas
 from tarragon.localcluster.changing import Changes
 from tarragon.localcluster.containers import container_asked
 from tarragon.localcluster.creating import Creates
@@ -66,6 +67,7 @@ class Api:
         self._store = store
         self._clock = clock
         self._writes = Writes(store, clock)
+        self._writes.followers = (Quotas(store, self.registry),)
         self._reads = Reads(store)
         custom_kinds = CustomKinds(self._writes, self.registry)
         self._creates = Creates(self._writes, custom_kinds)

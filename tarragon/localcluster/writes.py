@@ -14,6 +14,7 @@ from tarragon.cluster.errors import ApiError
 from tarragon.cluster.port import DeleteOptions
 from tarragon.kube.codec import decode, timestamp
 from tarragon.localcluster import refusals
+from tarragon.localcluster.admission.following import Follower
 from tarragon.localcluster.database import WriteFailedError
 from tarragon.localcluster.history import Change, ObjectKey, Stored
 from tarragon.localcluster.objects import encoded, in_version
@@ -46,16 +47,19 @@ class Writes:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
+        self.followers: Sequence[Follower] = ()
         self._clock = clock
 
     async def run(self, decide: Callable[[], Decision[T]], options: WriteOptions) -> T:
-        """Decide, store, answer. Raises what `decide` raises, and 507 when the disk does not take it.
+        """Decide, store with all that follows from it, answer. Raises what `decide` and the followers raise, and 507
+        when the disk does not take it.
 
         An answer that stores nothing waits for what it rests on: a conflict with a write that then fails would be
         a lie.
         """
         try:
             decision = decide()
+            more = [change for one in self.followers for change in one.following(decision.changes)]
         except ApiError:
             await self._settle()
             raise
@@ -65,7 +69,7 @@ class Writes:
             await self._settle()
         else:
             try:
-                await self.store.commit(decision.changes)
+                await self.store.commit([*decision.changes, *more] if more else decision.changes)
             except WriteFailedError as error:
                 raise refusals.insufficient_storage(str(error)) from error
         return decision.answer

@@ -268,10 +268,7 @@ async def _created_once_known(cluster: Cluster, body: Json) -> Pod:
     return pod
 
 
-@pytest.mark.parametrize("cluster", ["real"], indirect=True)
-@pytest.mark.real
 async def test_what_a_quota_does_not_allow_is_forbidden_and_says_which(cluster: Cluster, namespace: str) -> None:
-    """The embedded server keeps quotas and does not count by them."""
     quotas = Resource(group="", version="v1", plural="resourcequotas", kind="ResourceQuota", model=dict)
     chosen = Selection(namespace, fields="metadata.name=small")
     body = {"metadata": {"name": "small", "namespace": namespace}, "spec": {"hard": {"pods": "1"}}}
@@ -283,6 +280,29 @@ async def test_what_a_quota_does_not_allow_is_forbidden_and_says_which(cluster: 
 
     with pytest.raises(Forbidden, match="exceeded quota: small, requested: pods=1, used: pods=1, limited: pods=1"):
         await cluster.create(PODS, pod(namespace, "two", schedulerName="nobody"))
+
+
+async def test_a_range_of_limits_fills_in_and_refuses(cluster: Cluster, namespace: str) -> None:
+    ranges = Resource(group="", version="v1", plural="limitranges", kind="LimitRange", model=dict)
+    item = {"type": "Container", "min": {"cpu": "200m"}, "default": {"cpu": "1", "memory": "1Gi"}}
+    await cluster.create(ranges, {"metadata": {"name": "r", "namespace": namespace}, "spec": {"limits": [item]}})
+    stored = await cluster.get(ranges, Key(namespace, "r"))
+
+    made = await cluster.create(PODS.reading(dict), pod(namespace, "a", schedulerName="nobody"))
+    little = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "100m"}}}
+    with pytest.raises(Forbidden) as caught:
+        await cluster.create(PODS, pod(namespace, "b", schedulerName="nobody", containers=[little]))
+
+    assert stored["spec"]["limits"][0]["defaultRequest"] == {"cpu": "1", "memory": "1Gi"}
+    assert made["spec"]["containers"][0]["resources"] == {
+        "limits": {"cpu": "1", "memory": "1Gi"},
+        "requests": {"cpu": "1", "memory": "1Gi"},
+    }
+    assert made["metadata"]["annotations"]["kubernetes.io/limit-ranger"] == (
+        "LimitRanger plugin set: cpu, memory request for container main; cpu, memory limit for container main"
+    )
+    words = 'pods "b" is forbidden: minimum cpu usage per Container is 200m, but request is 100m'
+    assert str(caught.value).startswith(words)
 
 
 async def test_a_pod_has_the_priority_of_its_class_and_no_class_that_is_not_there(

@@ -8,7 +8,7 @@ from typing import Any
 
 from tarragon.localcluster import definitions
 from tarragon.localcluster.faults import Fault
-from tarragon.localcluster.rules import core, events, jobs, names, network, pods, workloads
+from tarragon.localcluster.rules import core, events, jobs, names, network, pods, ranges, workloads
 from tarragon.localcluster.served import Served
 
 Json = dict[str, Any]
@@ -143,7 +143,9 @@ _BUILT_IN: Mapping[str, Rules] = {
         prepare_create=network.prepare_ingress, faults=network.ingress_faults, counts_generation=True
     ),
     "leases.coordination.k8s.io": Rules(faults=core.lease_faults, needs_version=True, is_made_by_update=True),
-    "limitranges": Rules(tells_deleted=True),
+    "limitranges": Rules(
+        prepare_create=ranges.prepare_range, prepare_update=ranges.default_range, tells_deleted=True
+    ),
     "namespaces": Rules(
         name_fault=names.label,
         prepare_create=core.prepare_namespace,

@@ -1,0 +1,70 @@
+"""Further changes that belong to a write: they are stored with it or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from tarragon.kube.codec import decode
+from tarragon.localcluster.history import Change, ObjectKey, Stored
+from tarragon.localcluster.objects import encoded
+from tarragon.localcluster.served import Served
+from tarragon.localcluster.store import Store
+
+Json = dict[str, Any]
+
+
+class Follower(Protocol):
+    """Keeps one kind's status true, and may refuse a write."""
+
+    def following(self, changes: Sequence[Change]) -> Sequence[Change]:
+        """What must be stored besides. Raises an ApiError for what may not be."""
+        ...
+
+
+def with_status(store: Store, served: Served, stored: Stored, status: Mapping[str, Any]) -> Change:
+    """The object with another status."""
+    thing: Json = {**decode(stored.body, dict), "status": status}
+    revision = store.next_revision()
+    state = store.stored(served.full_name, stored.key, revision, thing, encoded(served, thing, revision))
+    return Change(served.full_name, stored.key, stored, state, is_gone=False)
+
+
+class Known:
+    """The names of a kind's objects by namespace, also of those that are queued: it sees every write."""
+
+    def __init__(self, store: Store, kind: str) -> None:
+        self._store = store
+        self._kind = kind
+        self._names: dict[str, set[str]] = {}
+        for namespace, name in store.shelf(kind).objects:
+            self._names.setdefault(namespace, set()).add(name)
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def see(self, change: Change) -> None:
+        namespace, name = change.key
+        names = self._names.setdefault(namespace, set())
+        (names.discard if change.is_gone else names.add)(name)
+        if not names:
+            del self._names[namespace]
+
+    def of(self, namespace: str) -> Iterator[Stored]:
+        """As they will be. A name whose write has failed has no object."""
+        for name in sorted(self._names.get(namespace, ())):
+            stored = self._store.latest(self._kind, (namespace, name))
+            if stored is not None:
+                yield stored
+
+
+def newest(store: Store, kind: str, namespace: str, changes: Sequence[Change]) -> dict[ObjectKey, Stored]:
+    """All objects of a kind in a namespace once the changes have happened."""
+    found = {one.key: one for one in store.latest_of(kind) if one.key[0] == namespace}
+    for change in changes:
+        if change.kind == kind and change.key[0] == namespace:
+            if change.is_gone:
+                found.pop(change.key, None)
+            else:
+                found[change.key] = change.state
+    return found

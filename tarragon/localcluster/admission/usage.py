@@ -1,0 +1,137 @@
+"""What an object uses of each resource that a quota can name, in thousandths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tarragon.base import quantity
+from tarragon.base.quantity import milli
+from tarragon.localcluster.amounts import canonical
+
+Usage = dict[str, int]
+
+ONE = 1000
+"""One object, in thousandths."""
+
+COMPUTE = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
+"""What every container of a pod must say when a quota names it."""
+
+_OLD_NAMES = frozenset(
+    {"configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas", "secrets", "services"}
+)
+_FINISHED = frozenset({"Failed", "Succeeded"})
+_IN_BYTES = ("memory", "storage", "hugepages-")
+_PLAIN = ("cpu", "memory", "ephemeral-storage")
+
+
+def usage_of(kind: str, thing: Mapping[str, Any]) -> Usage:
+    """`kind` as the store files it: `pods`, `deployments.apps`."""
+    used = {f"count/{kind}": ONE}
+    if kind in _OLD_NAMES:
+        used[kind] = ONE
+    match kind:
+        case "pods":
+            used.update(_of_pod(thing))
+        case "services":
+            used.update(_of_service(thing))
+        case "persistentvolumeclaims":
+            used.update(_of_claim(thing))
+        case _:
+            pass
+    return used
+
+
+def plus(one: Usage, other: Mapping[str, int], sign: int = 1) -> Usage:
+    return {name: one.get(name, 0) + sign * other.get(name, 0) for name in {**one, **other}}
+
+
+def told(amounts: Mapping[str, int]) -> dict[str, str]:
+    """As a status has it."""
+    return {name: _text(name, amount) for name, amount in sorted(amounts.items())}
+
+
+def one_line(amounts: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={amount}" for name, amount in sorted(amounts.items()))
+
+
+def is_finished(pod: Mapping[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") in _FINISHED
+
+
+def containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The ordinary ones first."""
+    spec = pod.get("spec") or {}
+    return [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+
+
+def totals(pod: Mapping[str, Any], which: str) -> Usage:
+    """The `requests` or `limits` of a pod: of its containers together, or of its hungriest init container."""
+    spec = pod.get("spec") or {}
+    whole = _sum(amounts(one, which) for one in spec.get("containers") or ())
+    running: Usage = {}
+    for one in spec.get("initContainers") or ():
+        own = amounts(one, which)
+        if one.get("restartPolicy") == "Always":  # it goes on beside all that come after it
+            running = plus(running, own)
+            whole = plus(whole, own)
+            own = {}
+        peak = plus(running, own)
+        whole = {name: max(whole.get(name, 0), peak.get(name, 0)) for name in {**whole, **peak}}
+    overhead = {name: milli(value) for name, value in (spec.get("overhead") or {}).items()}
+    return plus(whole, overhead) if overhead else whole
+
+
+def amounts(container: Mapping[str, Any], which: str) -> Usage:
+    given = (container.get("resources") or {}).get(which) or {}
+    return {name: milli(value) for name, value in given.items()}
+
+
+def _of_pod(pod: Mapping[str, Any]) -> Usage:
+    if is_finished(pod):
+        return {}
+    used = {"pods": ONE}
+    for name, amount in totals(pod, "requests").items():
+        used[f"requests.{name}"] = amount
+        if name in _PLAIN or name.startswith("hugepages-"):
+            used[name] = amount
+    for name, amount in totals(pod, "limits").items():
+        used[f"limits.{name}"] = amount
+    return used
+
+
+def _of_service(service: Mapping[str, Any]) -> Usage:
+    spec = service.get("spec") or {}
+    ports = ONE * len(spec.get("ports") or ())
+    match spec.get("type"):
+        case "NodePort":
+            return {"services.nodeports": ports}
+        case "LoadBalancer":
+            own = ports if spec.get("allocateLoadBalancerNodePorts", True) else 0
+            return {"services.nodeports": own, "services.loadbalancers": ONE}
+        case _:
+            return {}
+
+
+def _of_claim(claim: Mapping[str, Any]) -> Usage:
+    spec = claim.get("spec") or {}
+    storage = milli(((spec.get("resources") or {}).get("requests") or {}).get("storage") or 0)
+    used = {"requests.storage": storage}
+    if name := spec.get("storageClassName"):
+        prefix = f"{name}.storageclass.storage.k8s.io/"
+        used |= {f"{prefix}requests.storage": storage, f"{prefix}persistentvolumeclaims": ONE}
+    return used
+
+
+def _sum(parts: Iterable[Usage]) -> Usage:
+    whole: Usage = {}
+    for part in parts:
+        whole = plus(whole, part)
+    return whole
+
+
+def _text(name: str, amount: int) -> str:
+    last = name.rpartition(".")[2] if name.startswith(("requests.", "limits.")) else name
+    if any(word in last for word in _IN_BYTES) and not name.endswith("persistentvolumeclaims"):
+        return quantity.text(amount)
+    return canonical(f"{amount}m")
