@@ -16,6 +16,7 @@ from tarragon.cluster.errors import ApiError
 from tarragon.localcluster import discovery, refusals
 from tarragon.localcluster.access.access import Access
 from tarragon.localcluster.access.attributes import of_request
+from tarragon.localcluster.access.discovery import configuration, published_keys
 from tarragon.localcluster.access.entrance import Entrance
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.builtin_kinds import built_in_kinds
@@ -161,7 +162,7 @@ class ApiServer:
             case []:
                 return answers.json_value({"paths": sorted(discovery.paths(self._api.registry))})
             case _:
-                raise refusals.no_such_resource()
+                return _about_tokens(self._front.access, self._url, parts)
 
     def _groups(self, request: web.BaseRequest, root: str) -> web.StreamResponse:
         """/api or /apis: the aggregated form for those who ask for it, so that one request tells them everything."""
@@ -190,6 +191,17 @@ class ApiServer:
         if document is None:
             raise refusals.no_such_resource()
         return _openapi_document(request, document)
+
+
+def _about_tokens(access: Access | None, url: str, parts: Sequence[str]) -> web.StreamResponse:
+    """For whoever checks tokens of service accounts without asking us."""
+    match parts:
+        case [".well-known", "openid-configuration"] if access is not None:
+            return answers.json_value(configuration(url))
+        case ["openid", "v1", "jwks"] if access is not None:
+            return answers.json_value(published_keys(access.accounts), "application/jwk-set+json")
+        case _:
+            raise refusals.no_such_resource()
 
 
 def _openapi_document(request: web.BaseRequest, document: Document) -> web.StreamResponse:

@@ -1,6 +1,6 @@
 """The key of a home that signs the tokens of its service accounts: ES256, made when it is first needed.
 
-Its library takes a tenth of a second to import, so nothing imports it before a token is signed or looked at.
+Nothing imports its library before a token is signed or looked at: starting is to be quick.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _AFFINITY_SECONDS = 10_800
 _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _LARGEST_PORT = 65535
+_TOKEN_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 - the name of a type
+_ACCOUNT = "kubernetes.io/service-account.name"
 _DATA_LIMIT = 1024 * 1024
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
@@ -79,6 +81,8 @@ def update_secret(secret: Json, _: Mapping[str, Any]) -> None:
 
 
 def secret_faults(secret: Mapping[str, Any]) -> Iterator[Fault]:
+    if secret.get("type") == _TOKEN_TYPE and not (secret["metadata"].get("annotations") or {}).get(_ACCOUNT):
+        yield required(f"metadata.annotations[{_ACCOUNT}]")
     yield from _key_faults("data", secret.get("data") or {})
     yield from _size_faults("data", secret.get("data") or {})
 

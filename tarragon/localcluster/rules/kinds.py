@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tarragon.localcluster import definitions
@@ -60,7 +60,14 @@ _OF_A_REPLICA_SET = Rules(
     update_faults=workloads.selector_update_faults,
     counts_generation=True,
 )
-_RBAC = Rules(name_fault=names.path_segment, is_made_by_update=True)
+_ROLE = Rules(name_fault=names.path_segment, is_made_by_update=True, faults=rbac.role_faults)
+_BINDING = replace(
+    _ROLE,
+    prepare_create=rbac.prepare_binding,
+    prepare_update=rbac.default_binding,
+    faults=rbac.binding_faults,
+    update_faults=rbac.binding_update_faults,
+)
 _BUILT_IN: Mapping[str, Rules] = {
     "controllerrevisions.apps": Rules(faults=workloads.revision_faults, update_faults=workloads.revision_update_faults),
     "cronjobs.batch": Rules(
@@ -203,10 +210,10 @@ _BUILT_IN: Mapping[str, Rules] = {
         update_faults=core.service_update_faults,
         tells_deleted=True,
     ),
-    "clusterrolebindings.rbac.authorization.k8s.io": _RBAC,
-    "clusterroles.rbac.authorization.k8s.io": _RBAC,
-    "rolebindings.rbac.authorization.k8s.io": _RBAC,
-    "roles.rbac.authorization.k8s.io": _RBAC,
+    "clusterrolebindings.rbac.authorization.k8s.io": replace(_BINDING, faults=rbac.cluster_binding_faults),
+    "clusterroles.rbac.authorization.k8s.io": replace(_ROLE, faults=rbac.cluster_role_faults),
+    "rolebindings.rbac.authorization.k8s.io": _BINDING,
+    "roles.rbac.authorization.k8s.io": _ROLE,
 }
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tarragon.localcluster.faults import Fault, forbidden_value, required
+from tarragon.localcluster.faults import Fault, forbidden_value, invalid_value, required
 
 Json = dict[str, Any]
 
 _TOKEN_SECONDS = 3600
+_LEAST_TOKEN_SECONDS = 600
+_MOST_TOKEN_SECONDS = 2**32
 _NAMED_BY = (("secret", "secretName"), ("configMap", "name"), ("persistentVolumeClaim", "claimName"))
 
 
@@ -37,8 +39,21 @@ def faults(path: str, volumes: Sequence[Json]) -> Iterator[Fault]:
         for source, field in _NAMED_BY:
             if volume.get(source) is not None and not volume[source].get(field):
                 yield required(f"{place}.{source}.{field}")
+        for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+            if source.get("serviceAccountToken") is not None:
+                yield from _token_faults(f"{place}.projected.sources[{number}]", source["serviceAccountToken"])
         if volume.get("hostPath") is not None and not volume["hostPath"].get("path"):
             yield required(f"{place}.hostPath.path")
+
+
+def _token_faults(path: str, token: Json) -> Iterator[Fault]:
+    field, seconds = f"{path}.expirationSeconds", token["expirationSeconds"]
+    if seconds < _LEAST_TOKEN_SECONDS:
+        yield invalid_value(field, seconds, "may not specify a duration less than 10 minutes")
+    elif seconds > _MOST_TOKEN_SECONDS:
+        yield invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds")
+    if not token.get("path"):
+        yield required(f"{path}.path")
 
 
 def _default_fields(source: Json | None) -> None:
