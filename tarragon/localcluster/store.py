@@ -77,6 +77,10 @@ class Store:
             raise
 
     @property
+    def path(self) -> Path:
+        return self._database.path
+
+    @property
     def revision(self) -> int:
         """The newest committed revision."""
         return self._committed

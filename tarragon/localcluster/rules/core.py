@@ -12,59 +12,10 @@ from tarragon.localcluster.rules import names
 
 Json = dict[str, Any]
 
-_PROTOCOLS = ("SCTP", "TCP", "UDP")
-_AFFINITY_SECONDS = 10_800
-_SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-_LARGEST_PORT = 65535
 _TOKEN_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 - the name of a type
 _ACCOUNT = "kubernetes.io/service-account.name"
 _DATA_LIMIT = 1024 * 1024
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-
-
-def prepare_service(service: Json) -> None:
-    """`clusterIP: None` is kept; no other address is ever allotted, as nothing here forwards packets."""
-    service["status"] = {"loadBalancer": {}}
-    default_service(service, {})
-
-
-def default_service(service: Json, _: Mapping[str, Any]) -> None:
-    spec = service.setdefault("spec", {})
-    spec.setdefault("type", "ClusterIP")
-    if spec.setdefault("sessionAffinity", "None") == "ClientIP":
-        affinity = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
-        affinity.setdefault("timeoutSeconds", _AFFINITY_SECONDS)
-    if spec.get("clusterIP"):
-        spec.setdefault("clusterIPs", [spec["clusterIP"]])
-    for port in spec.get("ports") or ():
-        port.setdefault("protocol", "TCP")
-        port.setdefault("targetPort", port.get("port", 0))
-
-
-def service_faults(service: Mapping[str, Any]) -> Iterator[Fault]:
-    spec = service["spec"]
-    ports = spec.get("ports") or []
-    if not ports and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
-        yield required("spec.ports")
-    if spec["type"] not in _SERVICE_TYPES:
-        yield unsupported("spec.type", spec["type"], _SERVICE_TYPES)
-    if spec["type"] == "ExternalName" and not spec.get("externalName"):
-        yield required("spec.externalName")
-    yield from _selector_faults(spec.get("selector") or {})
-    taken: set[Any] = set()
-    for index, port in enumerate(ports):
-        place = f"spec.ports[{index}]"
-        yield from _service_port_faults(place, port, is_alone=len(ports) == 1)
-        for field, mark in ((f"{place}.name", port.get("name")), (place, (port["protocol"], port.get("port")))):
-            if mark and mark in taken:
-                yield duplicate(field, mark if isinstance(mark, str) else port)
-            taken.add(mark)
-
-
-def service_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
-    before, after = old["spec"].get("clusterIP", ""), new["spec"].get("clusterIP", "")
-    if before and before != after:
-        yield invalid_value("spec.clusterIPs[0]", [after], "may not change once set")
 
 
 def prepare_secret(secret: Json) -> None:
@@ -228,29 +179,6 @@ def node_faults(node: Mapping[str, Any]) -> Iterator[Fault]:
 def _label_namespace(namespace: Json) -> None:
     metadata = namespace["metadata"]
     metadata["labels"] = {**(metadata.get("labels") or {}), "kubernetes.io/metadata.name": metadata.get("name", "")}
-
-
-def _service_port_faults(place: str, port: Mapping[str, Any], *, is_alone: bool) -> Iterator[Fault]:
-    if not port.get("name"):
-        if not is_alone:
-            yield required(f"{place}.name")
-    elif words := names.label(port["name"]):
-        yield invalid_value(f"{place}.name", port["name"], words)
-    for field in ("port", "targetPort"):
-        number = port.get(field, 0)
-        if isinstance(number, str):
-            yield from (invalid_value(f"{place}.{field}", number, words) for words in names.port_name(number))
-        elif not 0 < number <= _LARGEST_PORT:
-            yield invalid_value(f"{place}.{field}", number, f"must be between 1 and {_LARGEST_PORT}, inclusive")
-    if port["protocol"] not in _PROTOCOLS:
-        yield unsupported(f"{place}.protocol", port["protocol"], _PROTOCOLS)
-
-
-def _selector_faults(selector: Mapping[str, str]) -> Iterator[Fault]:
-    for key, value in selector.items():
-        for text, words in ((key, names.qualified(key)), (value, names.label_value(value))):
-            if words:
-                yield invalid_value("spec.selector", text, words)
 
 
 def _key_faults(path: str, data: Mapping[str, str]) -> Iterator[Fault]:

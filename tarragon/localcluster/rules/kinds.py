@@ -8,7 +8,7 @@ from typing import Any
 
 from tarragon.localcluster import definitions
 from tarragon.localcluster.faults import Fault
-from tarragon.localcluster.rules import core, events, jobs, names, network, pods, ranges, workloads
+from tarragon.localcluster.rules import core, events, jobs, names, network, pods, ranges, rbac, services, workloads
 from tarragon.localcluster.served import Served
 
 Json = dict[str, Any]
@@ -150,9 +150,7 @@ _BUILT_IN: Mapping[str, Rules] = {
         prepare_create=network.prepare_ingress, faults=network.ingress_faults, counts_generation=True
     ),
     "leases.coordination.k8s.io": Rules(faults=core.lease_faults, needs_version=True, is_made_by_update=True),
-    "limitranges": Rules(
-        prepare_create=ranges.prepare_range, prepare_update=ranges.default_range, tells_deleted=True
-    ),
+    "limitranges": Rules(prepare_create=ranges.prepare_range, prepare_update=ranges.default_range, tells_deleted=True),
     "namespaces": Rules(
         name_fault=names.label,
         prepare_create=core.prepare_namespace,
@@ -204,10 +202,10 @@ _BUILT_IN: Mapping[str, Rules] = {
     "serviceaccounts": Rules(tells_deleted=True),
     "services": Rules(
         name_fault=names.label_1035,
-        prepare_create=core.prepare_service,
-        prepare_update=core.default_service,
-        faults=core.service_faults,
-        update_faults=core.service_update_faults,
+        prepare_create=services.prepare_service,
+        prepare_update=services.default_service,
+        faults=services.service_faults,
+        update_faults=services.service_update_faults,
         tells_deleted=True,
     ),
     "clusterrolebindings.rbac.authorization.k8s.io": replace(_BINDING, faults=rbac.cluster_binding_faults),
