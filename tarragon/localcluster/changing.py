@@ -6,6 +6,7 @@ from typing import Any
 
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster import refusals
+from tarragon.localcluster.addresses import Addresses
 from tarragon.localcluster.creating import Creates, may_be_made_by_update
 from tarragon.localcluster.custom_kinds import DEFINITIONS, CustomKinds
 from tarragon.localcluster.deleting import Deletes
@@ -29,6 +30,7 @@ class Changes:
         self._creates = creates
         self._deletes = deletes
         self._custom_kinds = custom_kinds
+        self._addresses = Addresses(writes.store)
 
     async def update(self, target: Target, body: Json, options: WriteOptions) -> Written:
         def decide() -> Decision[Written]:
@@ -76,6 +78,8 @@ class Changes:
         served = target.served
         _refuse_other_version(served, wanted, stored)
         old = opened(stored, served)
+        if not target.subresource:
+            self._addresses.settle(served, wanted, old)
         result = prepare_update(served, wanted, old, self._writes.author(options, target.subresource))
         if served.full_name == DEFINITIONS and not target.subresource:
             self._custom_kinds.accept(result)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tarragon.kube.codec import decode
 from tarragon.localcluster import refusals
+from tarragon.localcluster.addresses import Addresses
 from tarragon.localcluster.admission.limits import Limits
 from tarragon.localcluster.custom_kinds import DEFINITIONS, CustomKinds
 from tarragon.localcluster.objects import in_version
@@ -29,6 +30,7 @@ class Creates:
         self._writes = writes
         self._store = writes.store
         self._custom_kinds = custom_kinds
+        self._addresses = Addresses(writes.store)
         self._limits = Limits(writes.store)
         self.admit_pod: Callable[[Served, Json], None] | None = None
         """What a cluster with service accounts adds to each new pod, or refuses of it."""
@@ -51,6 +53,7 @@ class Creates:
             if self.admit_pod is not None:
                 self.admit_pod(served, thing)
         self._limits.fill_in(served, thing, target.namespace)
+        self._addresses.settle(served, thing)
         prepare_create(served, thing, self._writes.author(options), new_uid())
         if served.full_name == DEFINITIONS:
             self._custom_kinds.accept(thing)
