@@ -101,10 +101,7 @@ class Addresses:
             taken.add(port["nodePort"])
 
     def _free_port(self, service: Json, port: Json, taken: set[int]) -> int:
-        key = (
-            f"{self._path}|{service['metadata'].get('namespace')}/{service['metadata'].get('name')}|{port.get('port')}"
-        )
-        start = _number(key)
+        start = _number(f"{self._store.path.resolve()}|{_key(service)}|{port.get('port')}")
         around = (NODE_PORTS[(start + step) % len(NODE_PORTS)] for step in range(len(NODE_PORTS)))
         found = next((number for number in around if number not in taken), None)
         if found is None:
