@@ -107,6 +107,16 @@ def _bare(body: JsonObject) -> JsonObject:
     return {**{name: value for name, value in body.items() if name != "status"}, "metadata": metadata}
 
 
+def hidden(body: JsonObject) -> JsonObject:
+    """As a screen may have it: without the values of a secret, also those that kubectl has applied last."""
+    metadata = dict(body["metadata"])
+    kept = {name: text for name, text in (metadata.pop("annotations", None) or {}).items() if name != LAST_APPLIED}
+    if kept:
+        metadata["annotations"] = kept
+    metadata.pop("managedFields", None)
+    return _shown({**body, "metadata": metadata}, body)
+
+
 def _shown(body: JsonObject, before: JsonObject) -> JsonObject:
     """Of a secret only which of its values differ from those before."""
     if body.get("kind") != "Secret":

@@ -26,9 +26,24 @@ class FileCommand(Command):
         own = [
             click.Option(["-f", "--file", "option"], metavar="FILE", help="the same FILE, as kubectl has it"),
             _pairs("--set", assignment, "PATH=VALUE", "change a value: spec.tfReplicaSpecs.Worker.replicas=3", _set),
+            _pairs(
+                "--set-string",
+                assignment,
+                "PATH=TEXT",
+                "the same for what is a text, whatever it looks like",
+                _texts,
+            ),
+            _pairs("--set-json", assignment, "PATH=JSON", 'the same for lists and maps: spec.x=["a","b"]', _jsons),
             _pairs("--env", folder, "IMAGE=FOLDER", "the environment that stands for an image here", _env),
             _pairs("--volume", folder, "NAME=FOLDER", "the folder that stands for a volume here", _volume),
             _flag("--cpu-only", "take the requests for GPUs out of the job", _cpu_only),
+            click.Option(
+                ["--idempotency-key"],
+                metavar="KEY",
+                help="submitting again with the same KEY changes nothing, whatever became of the job",
+                expose_value=False,
+                callback=_key,
+            ),
             _flag("--replace", "on a cluster: delete a job of that name that has ended", _replace),
         ]
         for option in own:
@@ -68,6 +83,18 @@ def _flag(name: str, text: str, callback: Callable[[click.Context, click.Paramet
 
 def _set(ctx: click.Context, _: click.Parameter, value: Pairs) -> None:
     ctx.meta[_KEY] = replace(changes(ctx), values=value)
+
+
+def _texts(ctx: click.Context, _: click.Parameter, value: Pairs) -> None:
+    ctx.meta[_KEY] = replace(changes(ctx), texts=value)
+
+
+def _jsons(ctx: click.Context, _: click.Parameter, value: Pairs) -> None:
+    ctx.meta[_KEY] = replace(changes(ctx), jsons=value)
+
+
+def _key(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    ctx.meta[_KEY] = replace(changes(ctx), idempotency_key=value or "")
 
 
 def _env(ctx: click.Context, _: click.Parameter, value: Folders) -> None:

@@ -6,7 +6,8 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 
 import yaml
@@ -22,6 +23,8 @@ from tarragon.cli.target import Target
 from tarragon.cli.words import count, listed
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
+from tarragon.frameworks.recognition import LAST_APPLIED
+from tarragon.job.annotations import IDEMPOTENCY_KEY
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from tarragon.kube.meta import CustomObject, JsonObject, Resource
 from tarragon.plan.intake import Intake, intake
@@ -44,6 +47,10 @@ class Changes:
     """What the command line says beside FILE."""
 
     values: Sequence[tuple[str, str]] = ()
+    texts: Sequence[tuple[str, str]] = ()
+    """Values that are texts, whatever they look like."""
+    jsons: Sequence[tuple[str, str]] = ()
+    idempotency_key: str = ""
     is_cpu_only: bool = False
     environments: Mapping[str, Path] = field(default_factory=dict)
     volumes: Mapping[str, Path] = field(default_factory=dict)
@@ -71,6 +78,29 @@ def load(where: Target, settings: Settings, name: str, changes: Changes) -> Load
     document = only_job(documents)
     if isinstance(document, Problem):
         raise refused(name, [document])
+    return _loaded(where, settings, _File(name, documents), document, changes)
+
+
+def load_all(where: Target, settings: Settings, name: str, changes: Changes) -> Sequence[Loaded]:
+    """The same for a FILE that may hold several jobs; what stands beside them goes with the first."""
+    documents = parse(name)
+    file = _File(name, documents)
+    made = [_loaded(where, settings, file, document, changes) for document in documents.jobs]
+    if not made:
+        raise refused(name, [Problem("", "there is no job in the manifest", "add one")])
+    if len(made) > 1 and changes.idempotency_key:
+        raise Refused("--idempotency-key is for a FILE with one job", why=f"there are {len(made)} in {named(name)}")
+    return [made[0], *(replace(each, others=()) for each in made[1:])]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    name: str
+    documents: Documents
+
+
+def _loaded(where: Target, settings: Settings, file: _File, document: Document, changes: Changes) -> Loaded:
+    name, documents = file.name, file.documents
     framework = document.framework or FRAMEWORKS[0]
     job, notes = changed(document.manifest, changes)
     taken = intake(framework, job)
@@ -86,7 +116,7 @@ def load(where: Target, settings: Settings, name: str, changes: Changes) -> Load
     namespace = str(_metadata(job).get("namespace") or next(iter(_stated(documents)), where.namespace))
     return Loaded(
         framework=framework,
-        job=_in_namespace(fitted.job, namespace),
+        job=_keyed(_in_namespace(_as_applied(fitted.job, job, namespace), namespace), changes.idempotency_key),
         others=[_companion(other, namespace) for other in documents.others],
         notes=[*notes, *_warnings(document, taken), *fitted.notes],
         is_replacing=changes.is_replacing,
@@ -162,11 +192,16 @@ def _line(told: str) -> float:
 
 def changed(job: JsonObject, changes: Changes) -> tuple[JsonObject, list[str]]:
     """The job with --set and --cpu-only, and what to say about that. Raises Refused for a path that leads nowhere."""
-    for path, text in changes.values:
-        try:
-            job = assigned(job, path, yaml.safe_load(text))
-        except (ValueError, yaml.YAMLError) as error:
-            raise Refused(f"--set {path}={text} can't be done", why=str(error)) from error
+    for flag, pairs, meaning in (
+        ("--set-json", changes.jsons, json.loads),
+        ("--set", changes.values, yaml.safe_load),
+        ("--set-string", changes.texts, str),
+    ):
+        for path, text in pairs:
+            try:
+                job = assigned(job, path, meaning(text))
+            except (ValueError, yaml.YAMLError) as error:
+                raise Refused(f"{flag} {path}={text} can't be done", why=str(error)) from error
     if not changes.is_cpu_only:
         return job, []
     job, taken = without_gpus(job)
@@ -202,8 +237,41 @@ def _metadata(body: JsonObject) -> JsonObject:
     return found if isinstance(found, Mapping) else {}
 
 
+def _as_applied(job: JsonObject, written: JsonObject, namespace: str) -> JsonObject:
+    """With what was submitted beside it, as `kubectl apply` keeps it: so that applying the same file later knows what
+    was ours to take away, and warns of nothing. What this machine added is not in it, and stays.
+    """
+    metadata = _metadata(job)
+    if not metadata.get("name"):
+        return job
+    told = dict(metadata.get("annotations") or {})
+    return {**job, "metadata": {**metadata, "annotations": {**told, LAST_APPLIED: applied(written, namespace)}}}
+
+
+def applied(written: JsonObject, namespace: str) -> str:
+    """In kubectl's form: one line, sorted, with a newline behind it."""
+    bare = {name: value for name, value in written.items() if name != "status"}
+    annotations = {
+        name: text for name, text in (_metadata(bare).get("annotations") or {}).items() if name != LAST_APPLIED
+    }
+    bare["metadata"] = {**_metadata(bare), "annotations": annotations, "namespace": namespace}
+    return json.dumps(bare, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
+
+
+def _keyed(job: JsonObject, key: str) -> JsonObject:
+    """A name that a server would make up is made from the key: the second try meets the job of the first."""
+    if not key:
+        return job
+    metadata = dict(_metadata(job))
+    if not metadata.get("name"):
+        metadata["name"] = f"{metadata.pop('generateName', 'job-')}{sha256(key.encode()).hexdigest()[:10]}"
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), IDEMPOTENCY_KEY: key}
+    return {**job, "metadata": metadata}
+
+
 def _companion(document: Document, namespace: str) -> tuple[Resource[CustomObject], JsonObject]:
-    return _COMPANIONS[str(document.manifest["kind"])], _in_namespace(companion_anew(document.manifest), namespace)
+    body = companion_anew(document.manifest)
+    return _COMPANIONS[str(body["kind"])], _in_namespace(_as_applied(body, body, namespace), namespace)
 
 
 def _in_namespace(body: JsonObject, namespace: str) -> JsonObject:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
+from tarragon.cli.comparison import companion
+from tarragon.cli.comparison import job as compared
 from tarragon.cli.ending import delete
 from tarragon.cli.follow.progress import wait
 from tarragon.cli.hints import spelled
@@ -17,6 +19,7 @@ from tarragon.cli.target import Note, Target
 from tarragon.cli.words import age
 from tarragon.cluster.errors import AlreadyExists, Forbidden, NotFound
 from tarragon.cluster.port import Cluster
+from tarragon.job.annotations import IDEMPOTENCY_KEY
 from tarragon.job.phase import Phase
 from tarragon.kube.core import NAMESPACES
 from tarragon.kube.meta import CustomObject, JsonObject, Key, Resource
@@ -31,6 +34,38 @@ class Submission:
     where: Target
     clock: Clock
     note: Note
+
+    async def submit_once(self, loaded: Loaded) -> Known:
+        """The same, but one that is there already as the FILE has it is what was wanted, and nothing is changed."""
+        same = await self._same(loaded)
+        if same is None:
+            return await self.submit(loaded)
+        self.note(
+            f"{same.name} unchanged: it is there already in {same.key.namespace} on {self.where.name} ({same.state})"
+        )
+        return same
+
+    async def _same(self, loaded: Loaded) -> Known | None:
+        """By its idempotency key, or else by its manifest. One that has ended here is run again, as nothing is lost."""
+        key = Key(loaded.namespace, loaded.job["metadata"].get("name", ""))
+        if not key.name or loaded.is_replacing:
+            return None
+        try:
+            former = known(loaded.framework, await self.cluster.get(loaded.framework.resource, key))
+        except (NotFound, Forbidden):
+            return None
+        wanted = loaded.job["metadata"].get("annotations", {}).get(IDEMPOTENCY_KEY)
+        if wanted is not None and former.object.metadata.annotations.get(IDEMPOTENCY_KEY) == wanted:
+            return former
+        if former.object.metadata.is_ending or (self.where.is_local and self._is_over(former)):
+            return None
+        found = [await compared(self.cluster, loaded)]
+        found += [await companion(self.cluster, resource, body) for resource, body in loaded.others]
+        if not any(each.differs for each in found):
+            return former
+        if not self._is_over(former):
+            raise other(former, self.where)
+        return None
 
     async def submit(self, loaded: Loaded) -> Known:
         """Everything of a FILE, the job last: what it needs is there when it begins."""
@@ -121,6 +156,15 @@ class Submission:
         waits = wait(former.status)
         can_never_start = self.where.is_local and waits is not None and waits.code == NEVER_FITS
         return former.status.phase.is_final or can_never_start
+
+
+def other(job: Known, where: Target) -> TarragonError:
+    """The words for somebody who submits something else under the name of a job that has not ended."""
+    return TarragonError(
+        f"{job.name} is there already in {job.key.namespace} on {where.name} ({job.state}), and FILE differs from it",
+        remedy="`diff FILE` shows how; give this one another name, change that one (`scale`, kubectl apply),\n"
+        f"or end it first: {spelled(where.prompt, job.address, 'delete')}",
+    )
 
 
 def still_there(job: Known, where: Target) -> TarragonError:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tarragon.cli.follow.follower import Follower
+    from tarragon.cluster.http import Http
     from tarragon.cluster.port import Cluster
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ class Target(Protocol):
     @property
     def prompt(self) -> Prompt: ...
 
-    def changing(self, clock: Clock) -> AbstractAsyncContextManager[Cluster]:
+    def changing(self, clock: Clock) -> AbstractAsyncContextManager[Http]:
         """For whoever changes something: the embedded cluster is started if it does not run."""
         ...
 

@@ -137,6 +137,13 @@ class Http:
         request = Request(method="POST", path=_collection(resource, namespace), body=encode(body))
         return self._read(await self._transport.call(request), resource.model)
 
+    async def tried(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
+        """What `create` would answer, admission included; nothing is made. Raises as `create` does."""
+        namespace = str((body.get("metadata") or {}).get("namespace") or "")
+        path = _collection(resource, namespace)
+        request = Request(method="POST", path=path, query={"dryRun": "All"}, body=encode(body))
+        return self._read(await self._transport.call(request), resource.model)
+
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
         request = Request(
             method="PATCH",

@@ -23,6 +23,8 @@ RETRYABLE = "tarragon.dev/retryable-exit-codes"
 """`1,42`: what the restart policy ExitCode tries again besides the codes of its table."""
 LOGS = "tarragon.dev/logs"
 """`json` or `text`: how its replicas log, whatever is usual for the installation."""
+IDEMPOTENCY_KEY = "tarragon.dev/idempotency-key"
+"""What `submit --idempotency-key` was given: who submits with the same key again means this very job."""
 
 OURS = "tarragon.dev/"
 KNOWN = frozenset(
@@ -31,6 +33,7 @@ KNOWN = frozenset(
         RESIZE,
         RETRYABLE,
         LOGS,
+        IDEMPOTENCY_KEY,
         FOLDER,
         IMAGE,
         ENDS_WITH_JOB,

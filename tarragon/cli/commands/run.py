@@ -17,6 +17,7 @@ from tarragon.cli.settings import Settings
 from tarragon.cli.style import painter
 from tarragon.cli.target import Target, target
 from tarragon.cli.terminal import Terminal
+from tarragon.cli.trialoptions import require_trial, show_trial, trial_options
 from tarragon.cli.verdict import verdict
 
 
@@ -24,8 +25,18 @@ from tarragon.cli.verdict import verdict
 @click.argument("file", metavar="FILE", required=False)
 @click.option("-d", "--detach", is_flag=True, help="only submit it")
 @click.option("--timeout", "limit", type=duration, metavar="DURATION", help="follow it no longer than this: 90, 5m, 2h")
+@trial_options
 @click.pass_context
-def command(ctx: click.Context, *, file: str | None, option: str | None, detach: bool, limit: float | None) -> int:
+def command(
+    ctx: click.Context,
+    *,
+    file: str | None,
+    option: str | None,
+    detach: bool,
+    limit: float | None,
+    dry_run: str | None,
+    form: str | None,
+) -> int:
     """Train the job of FILE, with all it needs, and exit with its result. FILE may be - or a URL.
 
     \b
@@ -35,20 +46,27 @@ def command(ctx: click.Context, *, file: str | None, option: str | None, detach:
     101 not finished in time, or left alone, 103 deleted or suspended, 104 evicted,
     130 killed by a second Ctrl-C, 141 nobody reads the logs any more (run | head)
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
+    require_trial(dry_run, form)
     settings = ctx.ensure_object(Settings)
     where = target(settings)
     loaded = load(where, settings, one_file(file, option), changes(ctx))
+    if dry_run is not None:
+        show_trial(where, [loaded], dry_run, form)
+        return 0
     if not detach:
-        return asyncio.run(_run(where, settings.terminal(), loaded, limit))
-    job = asyncio.run(submitted(where, loaded, SystemClock()))
+        return asyncio.run(attended(where, settings.terminal(), loaded, limit))
+    job = asyncio.run(submitted(where, loaded, SystemClock(), is_once=True))
     click.echo(job.name)
     click.echo("\n".join(hints(where.prompt, job.address, MEANWHILE)), err=True)
     return 0
 
 
-async def _run(where: Target, terminal: Terminal, loaded: Loaded, limit: float | None) -> int:
+async def attended(
+    where: Target, terminal: Terminal, loaded: Loaded, limit: float | None, *, is_once: bool = False
+) -> int:
+    """Its result as exit code. `is_once`: one that is there already is followed, not refused."""
     clock = SystemClock()
-    job = await submitted(where, loaded, clock)
+    job = await submitted(where, loaded, clock, is_once=is_once)
     attendance = Attendance(job, where, terminal, clock)
     how = await attendance.attend(limit)
     return verdict(attendance, how, limit, painter(colors=terminal.colors_out))

@@ -1,35 +1,113 @@
-"""`tarragon submit`: hands a FILE to the cluster and returns."""
+"""`tarragon submit`: hands a FILE to the cluster and returns, or stays until its job has ended."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import Sequence
 
 import click
 
 from tarragon.base.clock import Clock, SystemClock
+from tarragon.cli.arguments import duration
 from tarragon.cli.filecommand import FileCommand, changes, one_file
 from tarragon.cli.hints import MEANWHILE, hints
 from tarragon.cli.jobs import Known
-from tarragon.cli.loading import Loaded, load
+from tarragon.cli.loading import Loaded, load_all
 from tarragon.cli.settings import Settings
 from tarragon.cli.submission import Submission
 from tarragon.cli.target import Target, target
+from tarragon.cli.trialoptions import require_trial, show_trial, trial_options
+
+FEW_GPUS = 8
+"""More are worth a question: a node of the largest machines that one can rent."""
 
 
 @click.command("submit", cls=FileCommand)
 @click.argument("file", metavar="FILE", required=False)
+@click.option("--wait", "waits", is_flag=True, help="return when the job has ended, with its result as exit code")
+@click.option("--watch", "watches", is_flag=True, help="the same, with a line for every change")
+@click.option("--logs", "reads", is_flag=True, help="the same, with its logs, as `run`")
+@click.option("--timeout", "limit", type=duration, metavar="DURATION", help="wait no longer than this: 90, 5m, 2h")
+@click.option("-y", "--yes", is_flag=True, help="ask nothing, however large the job is")
+@click.option(
+    "--confirm-above",
+    type=click.IntRange(0),
+    default=FEW_GPUS,
+    show_default=True,
+    metavar="GPUS",
+    help="on a cluster: show what is asked for, and ask back on a terminal",
+)
+@trial_options
 @click.pass_context
-def command(ctx: click.Context, *, file: str | None, option: str | None) -> None:
-    """Hand the job of FILE to the cluster, with all it needs, and print its name. FILE may be - or a URL."""
+def command(
+    ctx: click.Context,
+    *,
+    file: str | None,
+    option: str | None,
+    waits: bool,
+    watches: bool,
+    reads: bool,
+    limit: float | None,
+    yes: bool,
+    confirm_above: int,
+    dry_run: str | None,
+    form: str | None,
+) -> int:
+    """Hand the jobs of FILE to the cluster, with all they need, and print their names. FILE may be - or a URL.
+
+    A job that is there already as FILE has it is left alone: submitting twice is submitting once. One that has ended
+    is run again on this machine, where its logs stay; on a cluster with --replace.
+
+    \b
+    Exit codes: 0 it is there; 1 an error, or another job has its name; 2 problems in FILE;
+                with --wait, --watch or --logs those of `run`
+    """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
+    require_trial(dry_run, form)
+    stays = waits or watches or reads
+    if limit is not None and not stays:
+        raise click.UsageError("--timeout limits --wait, --watch or --logs: give one of them")
     settings = ctx.ensure_object(Settings)
     where = target(settings)
-    loaded = load(where, settings, one_file(file, option), changes(ctx))
-    job = asyncio.run(submitted(where, loaded, SystemClock()))
-    click.echo(job.name)
-    click.echo("\n".join(hints(where.prompt, job.address, MEANWHILE)), err=True)
+    loaded = load_all(where, settings, one_file(file, option), changes(ctx))
+    if dry_run is not None:
+        show_trial(where, loaded, dry_run, form)
+        return 0
+    if stays and len(loaded) > 1:
+        raise click.UsageError(f"one job can be waited for, and FILE has {len(loaded)}")
+    agree(where, loaded, confirm_above, is_agreed=yes)
+    clock = SystemClock()
+    if reads:
+        from tarragon.cli.commands.run import attended
+
+        return asyncio.run(attended(where, settings.terminal(), loaded[0], limit, is_once=True))
+    jobs = [asyncio.run(submitted(where, each, clock, is_once=True)) for each in loaded]
+    for job in jobs:
+        click.echo(job.name)
+    if stays:
+        from tarragon.cli.commands.wait import waited_for
+
+        return asyncio.run(waited_for(where, settings, jobs[0], (), limit, watches=watches))
+    click.echo("\n".join(hint for job in jobs for hint in hints(where.prompt, job.address, MEANWHILE)), err=True)
+    return 0
 
 
-async def submitted(where: Target, loaded: Loaded, clock: Clock) -> Known:
+def agree(where: Target, loaded: Sequence[Loaded], most_gpus: int, *, is_agreed: bool) -> None:
+    """Shows what a large job asks for. Raises Abort when somebody at a terminal says no."""
+    if where.is_local:
+        return  # this machine has what it has, and costs nothing
+    from tarragon.cli.sizing import is_large, read, told
+
+    jobs = read(loaded)
+    if not is_large(jobs, most_gpus):
+        return
+    for line in told(jobs):
+        click.echo(line, err=True)
+    if not is_agreed and sys.stdin.isatty() and sys.stderr.isatty():
+        click.confirm(f"Submit this to {where.name}?", abort=True, err=True)
+
+
+async def submitted(where: Target, loaded: Loaded, clock: Clock, *, is_once: bool = False) -> Known:
     """The job as it is stored; everything that was done for it is told on stderr."""
 
     def note(text: str) -> None:
@@ -38,4 +116,5 @@ async def submitted(where: Target, loaded: Loaded, clock: Clock) -> Known:
     for text in loaded.notes:
         note(text)
     async with where.changing(clock) as cluster:
-        return await Submission(cluster, where, clock, note).submit(loaded)
+        submission = Submission(cluster, where, clock, note)
+        return await (submission.submit_once(loaded) if is_once else submission.submit(loaded))

@@ -1,0 +1,100 @@
+"""Waiting for a job without its logs: until it has ended, or is in a state that is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Collection, Coroutine
+from dataclasses import dataclass
+
+import click
+
+from tarragon.base.clock import Clock
+from tarragon.cli.follow.follower import Follower
+from tarragon.cli.follow.progress import Progress
+from tarragon.cli.follow.teller import Plain, Stage
+from tarragon.cli.interrupts import interrupts
+from tarragon.cli.jobs import Known
+from tarragon.cli.report.outcome import UNFINISHED, exit_code
+from tarragon.cli.target import Target
+from tarragon.cli.terminal import Terminal
+from tarragon.cli.words import elapsed
+
+STATES = ("created", "waiting", "starting", "running", "restarting", "suspended", "succeeded", "failed", "deleted")
+"""What may be waited for, each in the word that `list` shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """`states` none: its end, however it comes. `limit` in seconds, None for ever."""
+
+    states: Collection[str] = ()
+    limit: float | None = None
+    watches: bool = False
+    """Whether each change is told meanwhile, on stderr."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Met:
+    """How it ended. `is_left`: by Ctrl-C."""
+
+    follower: Follower
+    code: int
+    is_left: bool = False
+
+    @property
+    def state(self) -> str:
+        return "Deleted" if self.follower.is_gone else self.follower.progress.state
+
+
+async def await_job(where: Target, job: Known, wanted: Awaited, clock: Clock, terminal: Terminal) -> Met:
+    """Return when it is there, when it never will be, when time has run out, or at the first Ctrl-C."""
+    reached = asyncio.Event()
+    teller = Plain(Stage(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now))
+
+    def progressed(progress: Progress) -> None:
+        if wanted.watches:
+            teller.progressed(progress)
+        if progress.state.lower() in wanted.states:
+            reached.set()
+
+    follower = Follower(job, clock, progressed)
+    if follower.is_over or follower.progress.state.lower() in wanted.states:
+        return _met(follower, wanted)
+    if wanted.limit is None:
+        _note(f"Waiting for {job.name} without a limit; --timeout sets one.")
+    is_left = await _until(where.follow(follower, clock, _note), reached, wanted.limit)
+    if reached.is_set() or follower.is_over:
+        return Met(follower=follower, code=0) if reached.is_set() else _met(follower, wanted)
+    if not is_left:
+        _note(f"{job.name} has not {'come to that' if wanted.states else 'ended'} within {elapsed(wanted.limit or 0)}.")
+    return Met(follower=follower, code=UNFINISHED, is_left=is_left)
+
+
+async def _until(following: Coroutine[None, None, None], reached: asyncio.Event, limit: float | None) -> bool:
+    """Whether Ctrl-C has ended it. Raises what the following has met."""
+    with interrupts() as counted:
+        follows, reaches = asyncio.create_task(following), asyncio.create_task(reached.wait())
+        try:
+            wanted = (follows, reaches, counted.first)
+            await asyncio.wait(wanted, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            if follows.done():
+                follows.result()
+            return counted.first.done()
+        finally:
+            follows.cancel()
+            reaches.cancel()
+            await asyncio.gather(follows, reaches, return_exceptions=True)
+
+
+def _note(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _met(follower: Follower, wanted: Awaited) -> Met:
+    """Over: with its own result, unless that is what was waited for."""
+    code = exit_code(follower.progress, follower.job.status, is_gone=follower.is_gone)
+    met = Met(follower=follower, code=code)
+    if met.state.lower() in wanted.states:
+        return Met(follower=follower, code=0)
+    return met if not wanted.states or code else Met(follower=follower, code=UNFINISHED)

@@ -1,0 +1,122 @@
+"""`--dry-run`: every object that a FILE would make, by the operator's own rules, and made nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tarragon.base.clock import Clock
+from tarragon.cli.comparison import hidden
+from tarragon.cli.loading import Loaded
+from tarragon.cli.target import Note, Target
+from tarragon.cluster.errors import AlreadyExists, ApiError, Forbidden
+from tarragon.frameworks.plugin import Framework
+from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES
+from tarragon.kube.meta import Json, JsonObject, Resource
+from tarragon.plan import desired
+from tarragon.plan.desired import Blueprint
+from tarragon.plan.intake import intake
+from tarragon.plan.logs import Form
+from tarragon.plan.step import Settings
+
+if TYPE_CHECKING:
+    from tarragon.cluster.http import Http
+
+UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
+"""Of a job that is not there yet. Names of v1alpha1 and mlkube.io are made of it."""
+Whole = dict[str, Json]
+
+_KINDS: Mapping[str, Resource[Whole]] = {
+    resource.kind: resource.reading(dict) for resource in (CONFIG_MAPS, SERVICES, PODS)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Of one FILE's job: the objects in the order in which they would be made."""
+
+    framework: Framework
+    objects: Sequence[JsonObject]
+
+
+def by_client(loaded: Loaded, logs: Form = Form.TEXT) -> Trial:
+    """Nothing is asked of any cluster: defaults and names that one would give are missing."""
+    job = {"apiVersion": loaded.framework.resource.api_version, "kind": loaded.framework.kind, **loaded.job}
+    others = [body for _, body in loaded.others]
+    return Trial(loaded.framework, [*others, job, *children(loaded.framework, job, logs)])
+
+
+def children(framework: Framework, job: JsonObject, logs: Form) -> Iterator[JsonObject]:
+    """ConfigMaps, Services and pods of a gang of the size that it wishes for."""
+    metadata = job["metadata"]
+    named = {**metadata, "uid": metadata.get("uid") or UNKNOWN_UID}
+    if not named.get("name"):
+        named["name"] = f"{named.get('generateName', '')}xxxxx"
+    taken = intake(framework, {**job, "metadata": named})
+    if taken.job is None or taken.dialect is None:
+        return
+    plan = Blueprint(
+        framework=framework,
+        dialect=taken.dialect,
+        job=taken.job,
+        size=taken.job.wished(),
+        settings=Settings(logs=logs),
+    )
+    replicas = list(desired.in_start_order(framework, taken.job, plan.size))
+    for resource, bodies in (
+        (CONFIG_MAPS, [*desired.config_maps(plan), *desired.scripts_of_logs(plan)]),
+        (SERVICES, desired.services(plan, (replica for _, replica in desired.service_names(plan)))),
+        (PODS, desired.pods(plan, replicas)),
+    ):
+        yield from ({"apiVersion": "v1", "kind": resource.kind, **body} for body in bodies)
+
+
+async def by_server(where: Target, loaded: Loaded, clock: Clock, note: Note, logs: Form = Form.TEXT) -> Trial:
+    """The same, as the API server's admission would let it be. Raises what it refuses of the FILE itself."""
+    framework = loaded.framework
+    async with where.changing(clock) as http:
+        made = [await _tried(http, resource.reading(dict), body, note) for resource, body in loaded.others]
+        kind = replace(framework.resource, version=str(loaded.job["apiVersion"]).rpartition("/")[2]).reading(dict)
+        job = await _tried(http, kind, loaded.job, note)
+        below = [await _child(http, body, note) for body in children(framework, job, logs)]
+    return Trial(framework, [*made, job, *below])
+
+
+async def _tried(http: Http, resource: Resource[Whole], body: JsonObject, note: Note) -> JsonObject:
+    label = f"{resource.kind.lower()}/{body['metadata'].get('name') or body['metadata'].get('generateName')}"
+    try:
+        found = await http.tried(resource, body)
+    except AlreadyExists:
+        note(f"{label} is there already: this is what FILE says of it; `diff` tells what submitting would change")
+        found = dict(body)
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **found}
+
+
+async def _child(http: Http, body: JsonObject, note: Note) -> JsonObject:
+    """What the operator would make. Whoever submits jobs need not be allowed to make pods."""
+    resource = _KINDS[body["kind"]]
+    label = f"{resource.kind.lower()}/{body['metadata']['name']}"
+    try:
+        found = await http.tried(resource, body)
+        return {"apiVersion": "v1", "kind": resource.kind, **found}
+    except AlreadyExists:
+        note(f"{label} is there already")
+    except Forbidden as error:
+        note(f"warning: {label} is refused, if you made it yourself: {error.what}")
+    except ApiError as error:
+        note(f"warning: {label} is refused: {error.what}")
+    return body
+
+
+def shown(trial: Trial) -> Sequence[JsonObject]:
+    """Without the values of secrets, and without what only kubectl reads."""
+    return [hidden(body) for body in trial.objects]
+
+
+def names(trial: Trial) -> Iterator[str]:
+    """As kubectl has them: `service/digits-worker-0`."""
+    for body in trial.objects:
+        group = str(body["apiVersion"]).rpartition("/")[0]
+        kind = f"{body['kind'].lower()}{'.' + group if group else ''}"
+        yield f"{kind}/{body['metadata'].get('name') or body['metadata'].get('generateName')}"

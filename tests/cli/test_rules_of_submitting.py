@@ -1,0 +1,273 @@
+"""The command line's rules where jobs are submitted: numbers are those of the rules in docs/cli.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from tarragon.cli import trial
+from tarragon.cli.commands import submit
+from tarragon.cli.foreign import Foreign
+from tarragon.cli.loading import Loaded
+from tarragon.cli.settings import Settings
+from tarragon.cli.sizing import is_large, read, told
+from tarragon.cluster.access import kubeconfig as access
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tests.cli.conftest import Shell
+from tests.cli.manifests import group, job, python, worker
+from tests.cli.test_clusters import kubeconfig
+
+SLEEPS = "import time; time.sleep(600)"
+
+
+def loaded(**groups: Any) -> Loaded:
+    manifest = json.loads(job("digits", **groups))
+    manifest["metadata"]["namespace"] = "default"
+    return Loaded(framework=FRAMEWORKS[0], job=manifest, others=(), notes=())
+
+
+def asking(gpus: int, replicas: int) -> Any:
+    resources = {"limits": {"nvidia.com/gpu": gpus, "cpu": "2", "memory": "4Gi"}}
+    return group(python("", resources=resources), replicas)
+
+
+def test_rule_10_a_dry_run_by_the_client_prints_pods_services_and_tf_config_and_starts_nothing(shell: Shell) -> None:
+    file = shell.file("job.yaml", job("digits", PS=group(python("1")), Worker=group(python("1"), replicas=2)))
+
+    for name in ("run", "submit"):
+        ended = shell(name, file, "--dry-run=client")
+
+        found = list(yaml.safe_load_all(ended.out))
+        pods = [body for body in found if body["kind"] == "Pod"]
+        assert [body["kind"] for body in found] == ["TFJob", "Service", "Service", "Service", "Pod", "Pod", "Pod"]
+        environment = pods[2]["spec"]["containers"][0]["env"]
+        config = json.loads(next(each["value"] for each in environment if each["name"] == "TF_CONFIG"))
+        assert config["task"] == {"type": "worker", "index": 1}
+        assert len(config["cluster"]["worker"]) == 2
+        assert "Nothing was made" in ended.err
+    assert not shell.home.exists()
+    assert shell("submit", file, "--dry-run=client", "-o", "name").out.splitlines()[:2] == [
+        "tfjob.kubeflow.org/digits",
+        "service/digits-ps-0",
+    ]
+    assert json.loads(shell("submit", file, "--dry-run=client", "-o", "json").out)["kind"] == "List"
+    assert "-o is the form of what --dry-run prints" in shell("submit", file, "-o", "json").err
+
+
+def test_a_dry_run_shows_no_secrets(shell: Shell) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"password": "hunter2"}}
+    file = shell.file("job.yaml", f"{json.dumps(secret)}\n---\n{worker('digits', 'print(1)')}")
+
+    for how in ("client", "server"):
+        ended = shell("submit", file, f"--dry-run={how}")
+        assert ended.code == 0
+        assert "hunter2" not in ended.out
+        assert "aHVudGVyMg" not in ended.out
+
+
+def test_rule_10_a_dry_run_by_the_server_shows_what_admission_made_of_it_and_makes_nothing(shell: Shell) -> None:
+    file = shell.file("job.yaml", worker("digits", "print(1)"))
+
+    ended = shell("submit", file, "--dry-run=server")
+
+    job_, service, pod = yaml.safe_load_all(ended.out)
+    assert re.fullmatch(r"[0-9a-f-]{36}", job_["metadata"]["uid"])
+    assert service["kind"] == "Service"
+    assert pod["spec"]["serviceAccountName"] == "default"
+    assert pod["metadata"]["ownerReferences"][0]["uid"] == job_["metadata"]["uid"]
+    assert shell("list").out == ""
+
+
+def test_a_job_of_every_generation_can_be_tried(shell: Shell) -> None:
+    body = {"containers": [python("1")], "restartPolicy": "OnFailure"}
+    spec = {"replicaSpecs": [{"tfReplicaType": "MASTER", "template": {"spec": body}}]}
+    manifest = {"metadata": {"generateName": "old-"}, "spec": spec}
+    for version, kind in (("kubeflow.org/v1alpha1", "TFJob"), ("mlkube.io/v1beta1", "TfJob")):
+        found = trial.by_client(
+            Loaded(
+                framework=next(each for each in FRAMEWORKS if each.kind == kind),
+                job={"apiVersion": version, "kind": kind, **manifest},
+                others=(),
+                notes=(),
+            )
+        )
+        assert [body["kind"] for body in found.objects] == [kind, "Service", "Pod"]
+
+
+def test_rule_12_a_large_job_is_shown_with_what_it_asks_for_and_its_gpu_hours() -> None:
+    small, large = loaded(Worker=asking(4, 2)), loaded(Worker=asking(8, 4), PS=asking(0, 2))
+
+    assert not is_large(read([small]), 8)
+    assert is_large(read([large]), 8)
+    lines = [re.split(r" {2,}", line) for line in told(read([large]))]
+    assert lines[:4] == [
+        ["JOB", "TYPE", "REPLICAS", "CPUS", "MEMORY", "GPUS"],
+        ["digits", "ps", "2", "2", "4.0 GiB", "0"],
+        ["digits", "worker", "4", "2", "4.0 GiB", "8"],
+        ["all", "6", "12", "24.0 GiB", "32"],
+    ]
+    assert lines[4][0].startswith("32 GPUs: 32 GPU-hours in every hour; nothing limits how many")
+    limited = {**large.job, "spec": {**large.job["spec"], "runPolicy": {"activeDeadlineSeconds": 5400}}}
+    last = list(told(read([Loaded(framework=FRAMEWORKS[0], job=limited, others=(), notes=())])))[-1]
+    assert last == "32 GPUs: at most 48 GPU-hours, by activeDeadlineSeconds"
+
+
+@pytest.mark.parametrize(("said", "refused"), [("y\n", None), ("n\n", click.Abort)])
+def test_rule_12_somebody_at_a_terminal_is_asked_and_can_say_no(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, refused: type[Exception] | None
+) -> None:
+    where = Foreign(access({}, path=Path(kubeconfig(tmp_path / "k", "http://x", "prod", current="prod"))), Settings())
+    ours, theirs = pty.openpty()
+    os.write(ours, said.encode())
+    with open(theirs) as stdin, open(os.dup(theirs), "w") as stderr:  # noqa: PTH123 - a terminal has no path here
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr("sys.stderr", stderr)
+        with nullcontext() if refused is None else pytest.raises(refused):
+            submit.agree(where, [loaded(Worker=asking(8, 4))], 8, is_agreed=False)
+        submit.agree(where, [loaded(Worker=asking(8, 4))], 8, is_agreed=True)
+        submit.agree(where, [loaded(Worker=asking(1, 4))], 8, is_agreed=False)
+        asked = os.read(ours, 4096).decode()
+    os.close(ours)
+
+    assert "Submit this to context prod (http://x)? [y/N]" in asked
+    assert "32 GPUs: 32 GPU-hours in every hour" in asked
+
+
+def test_rule_19_submitting_twice_is_submitting_once_and_another_one_is_refused(shell: Shell) -> None:
+    file = shell.file("job.yaml", worker("digits", SLEEPS))
+    assert shell("submit", file).code == 0
+
+    again = shell("submit", file)
+    changed = shell("submit", file, "--set", "spec.tfReplicaSpecs.Worker.replicas=2")
+
+    assert (again.code, again.out) == (0, "tfjob/digits\n")
+    assert "tfjob/digits unchanged: it is there already" in again.err
+    assert changed.code == 1
+    assert "and FILE differs from it" in changed.err
+    assert "`diff FILE` shows how" in changed.err
+
+
+def test_rule_19_a_key_makes_retries_safe_also_where_the_name_is_made_up_and_names_are_echoed(shell: Shell) -> None:
+    manifest = json.loads(worker("digits", SLEEPS))
+    manifest["metadata"] = {"generateName": "digits-"}
+    file = shell.file("job.yaml", json.dumps(manifest))
+
+    first, second = (shell("submit", file, "--idempotency-key", "build-7") for _ in range(2))
+    other = shell("submit", file, "--idempotency-key", "build-8")
+    without = shell("submit", file)
+
+    assert first.out == second.out
+    assert re.fullmatch(r"tfjob/digits-[0-9a-f]{10}\n", first.out)
+    assert "unchanged" in second.err
+    assert len({first.out, other.out, without.out}) == 3
+    assert len(shell("list", "-o", "name").out.splitlines()) == 3
+    ended = shell("delete", "--all")
+    assert ended.code == 0
+
+
+@pytest.mark.kubectl
+def test_who_submits_and_then_applies_with_kubectl_is_warned_of_nothing(shell: Shell) -> None:
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "1"}}
+    file = shell.file("job.yaml", yaml.dump_all([settings, json.loads(worker("digits", SLEEPS))]))
+    shell("submit", file)
+    apply = ["kubectl", "--kubeconfig", str(shell.home / "kubeconfig"), "apply", "-f", file]
+
+    first = subprocess.run(apply, cwd=shell.folder, capture_output=True, text=True, check=False, timeout=60)
+    shell.file("job.yaml", yaml.dump({**settings, "data": {"b": "2"}}))
+    second = subprocess.run(apply, cwd=shell.folder, capture_output=True, text=True, check=False, timeout=60)
+
+    assert (first.stdout, first.stderr) == ("configmap/settings unchanged\ntfjob.kubeflow.org/digits unchanged\n", "")
+    assert (second.stdout, second.stderr) == ("configmap/settings configured\n", "")
+    get = ["kubectl", "--kubeconfig", str(shell.home / "kubeconfig"), "get", "configmap", "settings", "-o", "json"]
+    found = subprocess.run(get, capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(found.stdout)["data"] == {"b": "2"}
+
+
+def test_several_jobs_of_a_file_are_submitted_together_and_one_is_run(shell: Shell) -> None:
+    file = shell.file("jobs.yaml", f"{worker('one', 'print(1)')}\n---\n{worker('two', 'print(2)')}")
+
+    ended = shell("submit", "-", stdin=(shell.folder / file).read_text())
+
+    assert (ended.code, ended.out) == (0, "tfjob/one\ntfjob/two\n")
+    assert shell("run", file).code == 2
+    assert "one job can be waited for" in shell("submit", file, "--wait").err
+    assert "is for a FILE with one job" in shell("submit", file, "--idempotency-key", "k").err
+
+
+@pytest.mark.parametrize(("program", "code"), [("print('hello')", 0), ("raise SystemExit(3)", 100)])
+def test_rule_1_submit_may_stay_until_the_job_has_ended(shell: Shell, program: str, code: int) -> None:
+    waited = shell("submit", shell.file("a.yaml", worker("a", program)), "--wait", "--timeout", "60")
+    watched = shell("submit", shell.file("b.yaml", worker("b", program)), "--watch")
+    read_ = shell("submit", shell.file("c.yaml", worker("c", program)), "--logs")
+
+    assert [ended.code for ended in (waited, watched, read_)] == [code] * 3
+    assert waited.out.startswith("tfjob/a\n")
+    assert re.search(r"^\d\d:\d\d:\d\dZ  worker-0: ", watched.err, re.MULTILINE)
+    assert ("[worker-0] hello" in read_.out) is (code == 0)
+
+
+def test_rule_3_wait_ends_with_any_end_and_may_be_for_several_states(shell: Shell) -> None:
+    shell("submit", shell.file("a.yaml", worker("a", SLEEPS)))
+
+    running = shell("wait", "a", "--for", "Running", "--for", "failed", "--timeout", "60")
+    late = shell("wait", "a", "--for", "failed", "--timeout", "0.1", "-o", "json")
+    going = shell.start("wait", "a")
+    while "without a limit" not in going.err:
+        assert going.is_going
+    shell("delete", "a")
+    gone = going.ended()
+
+    assert (running.code, running.out[:7]) == (0, "Running")
+    assert (late.code, json.loads(late.out)["exitCode"]) == (101, 101)
+    assert "has not come to that within" in late.err
+    assert (gone.code, gone.out) == (103, "Deleted  a\n")
+    assert "without a limit; --timeout sets one" in gone.err
+
+
+def test_rule_4_ctrl_c_while_waiting_leaves_the_job_alone_and_tells_the_next_commands(shell: Shell) -> None:
+    shell("submit", shell.file("a.yaml", worker("a", SLEEPS)))
+    shell("wait", "a", "--for", "running", "--timeout", "60")
+    going = shell.start("submit", "a.yaml", "--watch")
+    going.until("tfjob/a")
+    told_of = re.compile(r"worker-0: Running")
+    while not told_of.search(going.err):
+        assert going.is_going
+
+    going.signal(signal.SIGINT)
+    ended = going.ended()
+
+    assert ended.code == 101
+    assert "Left tfjob/a alone: it goes on" in ended.err
+    assert re.search(r"end it +\S.* delete a$", ended.err, re.MULTILINE)
+    assert "Running" in shell("get", "a").out
+
+
+def test_rule_22_values_are_set_as_what_they_look_like_as_texts_and_as_json(shell: Shell) -> None:
+    file = shell.file("job.yaml", worker("digits", "print(1)"))
+    container = "spec.tfReplicaSpecs.Worker.template.spec.containers[tensorflow]"
+
+    ended = shell(
+        *("submit", file, "--dry-run=client", "-o", "json", "--set", "spec.tfReplicaSpecs.Worker.replicas=2"),
+        *("--set-string", "metadata.labels.build=7", "--set-json", f'{container}.args=["a", "b"]'),
+        *("--set", f"{container}.args[1]=c"),
+    )
+
+    made = json.loads(ended.out)["items"][0]
+    assert made["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] == 2
+    assert made["metadata"]["labels"] == {"build": "7"}
+    assert made["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["args"] == ["a", "c"]
+    wrong = shell("submit", file, "--set", "spec.tfReplicaSpecs.Worekr.replicas=2")
+    assert wrong.code == 2
+    assert "did you mean Worker?" in wrong.err
+    assert "--set-json spec.x={ can't be done" in shell("submit", file, "--set-json", "spec.x={").err
