@@ -7,16 +7,17 @@ from typing import Any
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster import refusals
 from tarragon.localcluster.addresses import Addresses
+from tarragon.localcluster.applying import applied, as_parent
 from tarragon.localcluster.creating import Creates, may_be_made_by_update
 from tarragon.localcluster.custom_kinds import DEFINITIONS, CustomKinds
 from tarragon.localcluster.deleting import Deletes
 from tarragon.localcluster.history import Change, Stored
 from tarragon.localcluster.objects import in_version, is_same
-from tarragon.localcluster.patching import patched, refuse_apply
-from tarragon.localcluster.requests import Json, Patch, Target, WriteOptions, Written
+from tarragon.localcluster.patching import patched
+from tarragon.localcluster.requests import Json, Patch, PatchType, Target, WriteOptions, Written
 from tarragon.localcluster.rules.deleting import is_gone
 from tarragon.localcluster.rules.kinds import rules_of
-from tarragon.localcluster.rules.writing import decoded, prepare_update
+from tarragon.localcluster.rules.writing import Author, decoded, prepare_update
 from tarragon.localcluster.scaling import rescaled, scale_of, scale_patched
 from tarragon.localcluster.served import Served
 from tarragon.localcluster.writes import Decision, Writes, opened, warnings_for
@@ -49,7 +50,8 @@ class Changes:
     async def patch(self, target: Target, patch: Patch, options: WriteOptions) -> Written:
         def decide() -> Decision[Written]:
             served = target.served
-            refuse_apply(served, patch)
+            if patch.type is PatchType.APPLY:
+                return self._applied(target, patch.body, options)
             stored = self._writes.latest(served, (target.namespace, target.name))
             wanted, unknown = decoded(served, patched(served, opened(stored, served), patch))
             _refuse_other_name(target, wanted)
@@ -64,6 +66,8 @@ class Changes:
         def decide() -> Decision[Written]:
             stored = self._writes.latest(served, (target.namespace, target.name))
             thing = opened(stored, served)
+            if isinstance(wanted, Patch) and wanted.type is PatchType.APPLY:
+                return self._applied(target, as_parent(served, wanted.body), options)
             scale = scale_patched(served, thing, wanted) if isinstance(wanted, Patch) else wanted
             changed, _ = decoded(served, rescaled(served, thing, scale))
             return self._decided(target, changed, stored, options, ())
@@ -71,16 +75,38 @@ class Changes:
         written = await self._writes.run(decide, options)
         return Written(encode(scale_of(served, decode(written.object, dict))))
 
-    def _decided(
-        self, target: Target, wanted: Json, stored: Stored, options: WriteOptions, warnings: tuple[str, ...]
+    def _applied(self, target: Target, body: Json, options: WriteOptions) -> Decision[Written]:
+        """An apply, which makes what is not there."""
+        served, key = target.served, (target.namespace, target.name)
+        author = self._writes.author(options, target.subresource).applying()
+        if not target.subresource and self._is_missing(target):
+            made = applied(target, None, body, author, force=options.force)
+            _refuse_nameless(target, made)
+            _refuse_other_name(target, made)
+            return self._creates.decided(target, made, options, author)
+        stored = self._writes.latest(served, key)
+        made = applied(target, opened(stored, served), body, author, force=options.force)
+        wanted, unknown = decoded(served, made)
+        _refuse_other_name(target, wanted)
+        return self._decided(target, wanted, stored, options, warnings_for(served, unknown, options), author)
+
+    def _decided(  # noqa: PLR0913, PLR0917 - `author` where it is not plainly who asks
+        self,
+        target: Target,
+        wanted: Json,
+        stored: Stored,
+        options: WriteOptions,
+        warnings: tuple[str, ...],
+        author: Author | None = None,
     ) -> Decision[Written]:
         """The decision about an object in shape that is to take the place of a stored one."""
         served = target.served
         _refuse_other_version(served, wanted, stored)
         old = opened(stored, served)
+        author = author or self._writes.author(options, target.subresource)
         if not target.subresource:
             self._addresses.settle(served, wanted, old)
-        result = prepare_update(served, wanted, old, self._writes.author(options, target.subresource))
+        result = prepare_update(served, wanted, old, author)
         if served.full_name == DEFINITIONS and not target.subresource:
             self._custom_kinds.accept(result)
         if options.check is not None:
@@ -98,6 +124,12 @@ class Changes:
 
     def _is_missing(self, target: Target) -> bool:
         return self._writes.store.latest(target.served.shelf, (target.namespace, target.name)) is None
+
+
+def _refuse_nameless(target: Target, thing: Json) -> None:
+    if not thing["metadata"].get("name"):
+        words = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        raise refusals.bad_request(words)
 
 
 def _refuse_other_name(target: Target, thing: Json) -> None:

@@ -13,7 +13,7 @@ from tarragon.localcluster.custom_kinds import DEFINITIONS, CustomKinds
 from tarragon.localcluster.objects import in_version
 from tarragon.localcluster.requests import Json, Target, WriteOptions, Written
 from tarragon.localcluster.rules.kinds import rules_of
-from tarragon.localcluster.rules.writing import decoded, prepare_create
+from tarragon.localcluster.rules.writing import Author, decoded, prepare_create
 from tarragon.localcluster.served import Served
 from tarragon.localcluster.writes import Decision, Writes, name_for, new_uid, warnings_for
 
@@ -38,7 +38,10 @@ class Creates:
     async def create(self, target: Target, body: Json, options: WriteOptions) -> Written:
         return await self._writes.run(lambda: self.decided(target, body, options), options)
 
-    def decided(self, target: Target, body: Json, options: WriteOptions) -> Decision[Written]:
+    def decided(
+        self, target: Target, body: Json, options: WriteOptions, author: Author | None = None
+    ) -> Decision[Written]:
+        """`author` is given where it is not plainly who asks."""
         served = target.served
         thing, unknown = decoded(served, body)
         warnings = warnings_for(served, unknown, options)
@@ -54,7 +57,7 @@ class Creates:
                 self.admit_pod(served, thing)
         self._limits.fill_in(served, thing, target.namespace)
         self._addresses.settle(served, thing)
-        prepare_create(served, thing, self._writes.author(options), new_uid())
+        prepare_create(served, thing, author or self._writes.author(options), new_uid())
         if served.full_name == DEFINITIONS:
             self._custom_kinds.accept(thing)
         self._limits.refuse(served, thing, target.namespace)

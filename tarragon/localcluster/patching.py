@@ -1,4 +1,4 @@
-"""Applying a patch to an object: JSON patch, merge patch and strategic merge patch."""
+"""What a patch makes of an object: JSON patch, merge patch and strategic merge patch. Apply is in applying.py."""
 
 from __future__ import annotations
 
@@ -44,21 +44,7 @@ def patched(served: Served, thing: Json, patch: Patch) -> Json:
         case PatchType.STRATEGIC:
             return _strategic(served, thing, patch.body)
         case PatchType.APPLY:
-            raise _no_apply(served)
-
-
-def refuse_apply(served: Served, patch: Patch) -> None:
-    """Before the object is looked for: to be told that it is not there helps nobody who wants to create it."""
-    if patch.type is PatchType.APPLY:
-        raise _no_apply(served)
-
-
-def _no_apply(served: Served) -> Exception:
-    return refusals.unsupported_media_type(
-        _accepted(served),
-        why="this server does not know server-side apply (application/apply-patch+yaml) yet; "
-        "use `kubectl apply` without --server-side",
-    )
+            raise refusals.unsupported_media_type(_accepted(served))
 
 
 def _json_patched(thing: Json, operations: Any) -> Json:
@@ -104,5 +90,5 @@ def _bad_patch(served: Served, patch: Any, why: str) -> Exception:
 
 
 def _accepted(served: Served) -> list[str]:
-    kinds = [PatchType.JSON, PatchType.MERGE, *([] if served.is_custom else [PatchType.STRATEGIC])]
+    kinds = [PatchType.JSON, PatchType.MERGE, *([] if served.is_custom else [PatchType.STRATEGIC]), PatchType.APPLY]
     return [kind.value for kind in kinds]

@@ -76,12 +76,14 @@ Check = Callable[[Served, Mapping[str, Any], Mapping[str, Any] | None], None]
 class WriteOptions:
     """The query of a write. An empty `field_manager` is written as `unknown`; fronts default it from the User-Agent.
 
-    `check` is what whoever writes may not write, whatever the verbs allow them; in process, nothing.
+    `force` lets an apply take what others own. `check` is what whoever writes may not write, whatever the verbs allow
+    them; in process, nothing.
     """
 
     dry_run: bool = False
     field_validation: FieldValidation = FieldValidation.WARN
     field_manager: str = ""
+    force: bool = False
     check: Check | None = None
 
 

@@ -173,15 +173,6 @@ async def test_a_custom_kind_takes_no_strategic_patch(asking: Asking) -> None:
     assert (caught.value.code, caught.value.reason) == (415, "UnsupportedMediaType")
 
 
-async def test_server_side_apply_is_refused_with_what_to_do_instead(asking: Asking) -> None:
-    await asking.create(PODS, pod("a"))
-
-    with pytest.raises(ApiError, match="use `kubectl apply` without --server-side") as caught:
-        await asking.patch(PODS, "a", {}, PatchType.APPLY)
-
-    assert caught.value.code == 415
-
-
 async def test_a_json_patch_replaces_also_what_is_not_there(asking: Asking) -> None:
     await asking.create(CONFIG_MAPS, config_map("a"))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from tarragon.localcluster import managed_fields, refusals
+from tarragon.localcluster import refusals
 from tarragon.localcluster.faults import Fault, invalid_value
+from tarragon.localcluster.fields import recording
+from tarragon.localcluster.fields.reset import filled_in_later
 from tarragon.localcluster.rules import metadata as metadata_rules
 from tarragon.localcluster.rules.kinds import Rules, rules_of
 from tarragon.localcluster.rules.scale import scale_faults
@@ -21,11 +23,15 @@ _OTHER_PARTS = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """Who writes, when and how. `now` is a metav1.Time."""
+    """Who writes, when and how. `now` is a metav1.Time. What comes by an apply says itself who owns what."""
 
     manager: str
     now: str
     subresource: str = ""
+    operation: Literal["Apply", "Update"] = "Update"
+
+    def applying(self) -> Author:
+        return replace(self, operation="Apply")
 
 
 def decoded(served: Served, body: Any) -> tuple[Json, list[str]]:
@@ -54,7 +60,8 @@ def prepare_create(served: Served, thing: Json, author: Author, uid: str) -> Non
     """
     rules = rules_of(served)
     metadata = thing["metadata"]
-    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "managedFields"):
+    given, later = metadata.pop("managedFields", None), filled_in_later(served, thing)
+    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
         metadata.pop(field, None)
     metadata["uid"], metadata["creationTimestamp"] = uid, author.now
     if rules.counts_generation:
@@ -63,7 +70,10 @@ def prepare_create(served: Served, thing: Json, author: Author, uid: str) -> Non
         thing.pop("status", None)
     rules.prepare_create(thing)
     _refuse(served, thing, [*_faults(served, rules, thing), *rules.create_faults(thing)])
-    managed_fields.record(thing, None, _entry(served, author))
+    if author.operation == "Apply":
+        recording.applied(thing, None, given)
+    else:
+        recording.created(served, thing, given, recording.Writing(title(served, author), later))
 
 
 def prepare_update(served: Served, thing: Json, old: Json, author: Author) -> Json:
@@ -72,7 +82,7 @@ def prepare_update(served: Served, thing: Json, old: Json, author: Author) -> Js
     Equal to `old` when the update changes nothing.
     """
     rules = rules_of(served)
-    own_fields = thing["metadata"].pop("managedFields", None)
+    given = thing["metadata"].pop("managedFields", None)
     wanted = _taken(served, thing, old, author.subresource)
     metadata_rules.carried_over(wanted["metadata"], old["metadata"])
     if author.subresource in {"", "scale"}:
@@ -83,8 +93,11 @@ def prepare_update(served: Served, thing: Json, old: Json, author: Author) -> Js
     _refuse(served, old, faults)
     if rules.counts_generation and _is_new_generation(served, wanted, old):
         wanted["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
-    is_reset = own_fields is not None and not any(own_fields)
-    managed_fields.record(wanted, _without_managers(old) if is_reset else old, _entry(served, author))
+    if author.operation == "Apply":
+        recording.applied(wanted, old, given)
+    else:
+        known = None if author.subresource else given
+        recording.updated(served, wanted, old, known, recording.Writing(title(served, author)))
     return wanted
 
 
@@ -163,18 +176,15 @@ def _is_new_generation(served: Served, thing: Mapping[str, Any], old: Mapping[st
     return any(thing.get(part) != old.get(part) for part in {*thing, *old} - outside)
 
 
-def _entry(served: Served, author: Author) -> Json:
+def title(served: Served, author: Author) -> Json:
+    """The author's entry among the managedFields, without the fields."""
     entry = {
         "manager": author.manager or "unknown",
-        "operation": "Update",
+        "operation": author.operation,
         "apiVersion": served.api_version,
         "time": author.now,
     }
     return {**entry, "subresource": author.subresource} if author.subresource else entry
-
-
-def _without_managers(old: Json) -> Json:
-    return {**old, "metadata": {name: value for name, value in old["metadata"].items() if name != "managedFields"}}
 
 
 def _copy_part(target: Json, source: Mapping[str, Any], part: str) -> None:

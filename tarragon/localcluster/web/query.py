@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from tarragon.cluster.port import DeleteOptions, LogOptions
 from tarragon.kube.codec import moment
 from tarragon.localcluster import faults, refusals
-from tarragon.localcluster.requests import FieldValidation, ListOptions, WatchOptions, WriteOptions
+from tarragon.localcluster.requests import FieldValidation, ListOptions, PatchType, WatchOptions, WriteOptions
 
 Query = Mapping[str, str]
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -69,6 +69,19 @@ def write_options(query: Query, user_agent: str, kind: str) -> WriteOptions:
         field_validation=validation,
         field_manager=_manager(query.get("fieldManager", ""), user_agent, kind),
     )
+
+
+def of_patch(query: Query, options: WriteOptions, patch: PatchType) -> WriteOptions:
+    """The options of a write that is a patch: an apply says in whose name, and only an apply may be forced."""
+    if patch is PatchType.APPLY:
+        if not query.get("fieldManager"):
+            wrong = faults.required("fieldManager", "is required for apply patch")
+            raise refusals.invalid_options("PatchOptions", [wrong])
+        return replace(options, force=flag(query, "force"))
+    if query.get("force"):
+        wrong = faults.forbidden_value("force", "may not be specified for non-apply patch")
+        raise refusals.invalid_options("PatchOptions", [wrong])
+    return options
 
 
 def _dry_run(query: Query, kind: str) -> bool:

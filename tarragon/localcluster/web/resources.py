@@ -188,8 +188,8 @@ class Resources:
 
     async def _patch(self, asked: Asked) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "patch")
-        options = self._writing(asked, "PatchOptions")
         patch = bodies.decoded_patch(await bodies.read(asked.request), asked.request.content_type)
+        options = query.of_patch(asked.query, self._writing(asked, "PatchOptions"), patch.type)
         return self._written(asked, await self._api.patch(asked.target, patch, options))
 
     async def _delete(self, asked: Asked) -> web.StreamResponse:

@@ -1,0 +1,1 @@
+"""Who owns which field of an object: metadata.managedFields, and server-side apply, which rests on it."""

@@ -1,0 +1,72 @@
+"""Fields that a write never owns: through some doors they are not written, and some nobody writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from tarragon.localcluster.fields import sets
+from tarragon.localcluster.fields.sets import Fields
+from tarragon.localcluster.served import Served
+
+_SERVERS = ("name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields")
+_METADATA_STEPS = tuple(f"f:{name}" for name in (*_SERVERS, "resourceVersion"))
+NOBODYS: Fields = sets.of(
+    [("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", step) for step in _METADATA_STEPS)]
+)
+"""They say which object it is, or are the server's own."""
+
+_STATUS_KEEPS: Mapping[str, Fields] = {
+    "pods": sets.of([("f:spec",), ("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")]),
+    "deployments.apps": sets.of([("f:spec",), ("f:metadata", "f:labels")]),
+    "customresourcedefinitions.apiextensions.k8s.io": sets.of([("f:spec",), ("f:metadata",)]),
+}
+_SPEC = sets.of([("f:spec",)])
+_STATUS = sets.of([("f:status",)])
+_ALL_BUT_STATUS = sets.of([("f:spec",), ("f:metadata",)])
+
+_POD_ACCOUNT = ("serviceAccountName", "serviceAccount")
+_LATE: Mapping[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
+    "pods": (
+        ("spec", "priority", ()),
+        ("spec", "preemptionPolicy", ()),
+        ("spec", "tolerations", ("tolerations",)),
+        ("spec", "serviceAccountName", _POD_ACCOUNT),
+        ("spec", "serviceAccount", _POD_ACCOUNT),
+    ),
+    "services": (
+        ("spec", "clusterIP", ("clusterIP",)),
+        ("spec", "clusterIPs", ("clusterIPs",)),
+        ("spec", "ipFamilies", ("ipFamilies",)),
+        ("spec", "ipFamilyPolicy", ("ipFamilyPolicy",)),
+    ),
+    "jobs.batch": (("spec", "selector", ("selector",)),),
+    "namespaces": (("spec", "finalizers", ("finalizers",)),),
+    "persistentvolumeclaims": (
+        ("spec", "storageClassName", ("storageClassName",)),
+        ("metadata", "finalizers", ("finalizers",)),
+    ),
+}
+"""What a server fills in after it has noted who wrote what: part, field, and fields which show that it was written."""
+
+
+@lru_cache(maxsize=2048)
+def reset_by(served: Served, subresource: str) -> Fields:
+    """What a write through this door does not reach."""
+    if subresource == "status":
+        return _ALL_BUT_STATUS if served.is_custom else _STATUS_KEEPS.get(served.full_name, _SPEC)
+    return _STATUS if "status" in served.subresources else {}
+
+
+def filled_in_later(served: Served, thing: Mapping[str, Any]) -> Fields:
+    """Of an object as its creator has sent it: the fields that are not in it, and will be nobody's."""
+    rows = _LATE.get(served.full_name)
+    if not rows or served.is_custom:
+        return {}
+    found: Fields = {}
+    for part, field, witnesses in rows:
+        sent = thing.get(part) or {}
+        if not any(witness in sent for witness in witnesses):
+            found.setdefault(f"f:{part}", {})[f"f:{field}"] = sets.MEMBER
+    return found

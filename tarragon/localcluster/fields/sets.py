@@ -1,0 +1,121 @@
+"""Sets of fields, in the form in which FieldsV1 writes them: nested maps by the label of each step.
+
+A label is `f:NAME`, `k:{"KEY":…}`, `v:VALUE` or `i:INDEX`. What stands under a label is a node: empty for a path that
+is in the set, with `.` beside its children for one that is and has some, without `.` for one that only leads to
+others. A set is the children of the root; the empty one is empty. Sets share their parts and are never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+Fields = dict[str, Any]
+Path = tuple[str, ...]
+
+SELF: Final = "."
+MEMBER: Final[Fields] = {}
+"""The node of a path that is in the set and has nothing below. One for all; whoever changes it changes them all."""
+
+
+def union(left: Fields, right: Fields) -> Fields:
+    if not left:
+        return right
+    return _united(left, right) if right else left
+
+
+def difference(left: Fields, right: Fields) -> Fields:
+    """What is in the left one only: a path that goes takes nothing along that is below it."""
+    return left if left.keys().isdisjoint(right) else _left_over(left, right) or {}
+
+
+def intersection(left: Fields, right: Fields) -> Fields:
+    return (_common(left, right) or {}) if left and right else {}
+
+
+def without(fields: Fields, tops: Fields) -> Fields:
+    """The left one without the paths of the other, and without what is below these."""
+    return fields if fields.keys().isdisjoint(tops) else _cut(fields, tops) or {}
+
+
+def has(node: Fields) -> bool:
+    """Whether the path of a node is itself in the set."""
+    return not node or SELF in node
+
+
+def paths(fields: Fields, before: Path = ()) -> Iterator[Path]:
+    """All of them: those of one level before those of the next below."""
+    steps = [(label, node) for label, node in fields.items() if label != SELF]
+    for label, node in steps:
+        if has(node):
+            yield (*before, label)
+    for label, node in steps:
+        yield from paths(node, (*before, label))
+
+
+def at(path: Path) -> Fields:
+    """The set of one path."""
+    fields: Fields = MEMBER
+    for label in reversed(path):
+        fields = {label: fields}
+    return fields
+
+
+def of(all_paths: Iterator[Path] | list[Path] | tuple[Path, ...]) -> Fields:
+    fields: Fields = {}
+    for path in all_paths:
+        fields = union(fields, at(path))
+    return fields
+
+
+def _united(left: Fields, right: Fields) -> Fields:
+    if left is right:
+        return left
+    if not left or not right:
+        one = left or right
+        return one if not one or SELF in one else {SELF: MEMBER, **one}
+    result = dict(left)
+    for label, node in right.items():
+        mine = result.get(label)
+        result[label] = node if mine is None else _united(mine, node)
+    return result if len(result) == len(left) else dict(sorted(result.items()))
+
+
+def _left_over(left: Fields, right: Fields) -> Fields | None:
+    """None where nothing is left."""
+    if not left:
+        return None if has(right) else left
+    if not right:
+        return _children(left) or None
+    result: Fields = {}
+    is_whole = True
+    for label, node in left.items():
+        other = right.get(label)
+        rest = node if other is None else _left_over(node, other)
+        is_whole = is_whole and rest is node
+        if rest is not None:
+            result[label] = rest
+    return left if is_whole else _tidy(result)
+
+
+def _common(left: Fields, right: Fields) -> Fields | None:
+    if not left or not right:
+        return MEMBER if has(left) and has(right) else None
+    small, large = (left, right) if len(left) < len(right) else (right, left)
+    found = ((label, _common(node, large[label])) for label, node in small.items() if label in large)
+    return _tidy({label: node for label, node in found if node is not None})
+
+
+def _cut(node: Fields, tops: Fields) -> Fields | None:
+    if has(tops):
+        return None
+    kept = ((label, _cut(child, tops[label]) if label in tops else child) for label, child in node.items())
+    return _tidy({label: child for label, child in kept if child is not None}) if node else node
+
+
+def _children(node: Fields) -> Fields:
+    return {label: child for label, child in node.items() if label != SELF}
+
+
+def _tidy(node: Fields) -> Fields | None:
+    return MEMBER if len(node) == 1 and SELF in node else node or None
