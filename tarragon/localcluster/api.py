@@ -14,6 +14,7 @@ from tarragon.base.clock import Clock
 from tarragon.cluster.port import DeleteOptions, LogOptions
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster import refusals
+from tarragon.localcluster.admission.budgets import Budgets
 from tarragon.localcluster.admission.quota import Quotas
 from tarragon.localcluster.changing import Changes
 from tarragon.localcluster.containers import container_asked
@@ -67,13 +68,14 @@ class Api:
         self._store = store
         self._clock = clock
         self._writes = Writes(store, clock)
-        self._writes.followers = (Quotas(store, self.registry),)
+        budgets = Budgets(store, self.registry, clock)
+        self._writes.followers = (Quotas(store, self.registry), budgets)
         self._reads = Reads(store)
         custom_kinds = CustomKinds(self._writes, self.registry)
         self._creates = Creates(self._writes, custom_kinds)
         self._deletes = Deletes(self._writes, custom_kinds)
         self._changes = Changes(self._writes, self._creates, self._deletes, custom_kinds)
-        self._pod_actions = PodActions(self._writes, self._deletes)
+        self._pod_actions = PodActions(self._writes, self._deletes, budgets)
         self._upkeep = Upkeep(self._writes, self._creates, self.registry)
 
     @classmethod
@@ -152,7 +154,7 @@ class Api:
                 raise refusals.method_not_allowed()
 
     async def patch(self, target: Target, patch: Patch, options: WriteOptions = PLAIN_WRITE) -> Written:
-        """PATCH of what `update` takes. An apply patch is refused with 415 as yet."""
+        """PATCH of what `update` takes. An apply patch of what is not there makes it."""
         match target.subresource:
             case "" | "status" | "finalize":
                 return await self._changes.patch(target, patch, options)

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tarragon.cluster.port import DeleteOptions
-from tarragon.kube.codec import decode, encode, timestamp
-from tarragon.kube.selectors import from_match_labels
+from tarragon.kube.codec import encode, timestamp
 from tarragon.localcluster import refusals
+from tarragon.localcluster.admission.budgets import Budgets, Standing, is_healthy
 from tarragon.localcluster.deleting import Deletes
 from tarragon.localcluster.faults import required
 from tarragon.localcluster.history import Stored
 from tarragon.localcluster.requests import Json, Target, WriteOptions, Written
 from tarragon.localcluster.writes import Decision, Writes, opened
 
-BUDGETS = "poddisruptionbudgets.policy"
-PODS = "pods"
-
 
 class PodActions:
     """Binding a pod to a node, and evicting one if its disruption budgets allow."""
 
-    def __init__(self, writes: Writes, deletes: Deletes) -> None:
+    def __init__(self, writes: Writes, deletes: Deletes, budgets: Budgets) -> None:
         self._writes = writes
         self._deletes = deletes
+        self._budgets = budgets
 
     async def bind(self, target: Target, body: Json, options: WriteOptions) -> Written:
         def decide() -> Decision[Written]:
@@ -41,33 +38,28 @@ class PodActions:
             stored = self._writes.latest(target.served, (target.namespace, target.name))
             pod = opened(stored, target.served)
             if not _needs_no_permission(pod):
-                self._refuse_beyond_budget(target, stored)
+                self._refuse_beyond_budget(pod, stored)
             ended = self._deletes.decided(target.served, stored, _delete_options(body), options)
             return Decision(ended.changes, _done())
 
         return await self._writes.run(decide, options)
 
-    def _refuse_beyond_budget(self, target: Target, stored: Stored) -> None:
-        """No controller keeps count of budgets here: the pods are counted when one is to go."""
-        for name, spec in self._budgets(target.namespace):
-            selects = from_match_labels(spec.get("selector") or {})
-            if not selects(stored.labels):
+    def _refuse_beyond_budget(self, pod: Json, stored: Stored) -> None:
+        holding = list(self._budgets.selecting(stored))
+        if len(holding) > 1:
+            words = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            raise refusals.failure(500, "InternalError", words)
+        for budget, standing in holding:
+            if not is_healthy(pod) and _lets_the_unhealthy_go(budget, standing):
                 continue
-            pods = [one for one in self._pods(target.namespace) if selects(one[0].labels)]
-            healthy = sum(_is_ready(pod) for _, pod in pods)
-            needed = _needed(spec, len(pods))
-            if healthy - 1 < needed:
-                raise refusals.over_budget(name, needed, healthy)
+            if not standing.may_go:
+                raise refusals.over_budget(budget["metadata"]["name"], standing.needed, standing.healthy)
 
-    def _budgets(self, namespace: str) -> Iterator[tuple[str, Json]]:
-        for stored in self._writes.store.latest_of(BUDGETS):
-            if stored.key[0] == namespace:
-                yield stored.key[1], decode(stored.body, dict).get("spec") or {}
 
-    def _pods(self, namespace: str) -> Iterator[tuple[Stored, Json]]:
-        for stored in self._writes.store.latest_of(PODS):
-            if stored.key[0] == namespace:
-                yield stored, decode(stored.body, dict)
+def _lets_the_unhealthy_go(budget: Mapping[str, Any], standing: Standing) -> bool:
+    """A pod that is not ready is missed by nobody, if enough others are or the budget says so."""
+    policy = (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy")
+    return policy == "AlwaysAllow" or 0 < standing.needed <= standing.healthy
 
 
 def _done() -> Written:
@@ -115,26 +107,3 @@ def _needs_no_permission(pod: Mapping[str, Any]) -> bool:
     """It has ended, has not begun, or is on its way out."""
     phase = (pod.get("status") or {}).get("phase")
     return phase in {"Succeeded", "Failed", "Pending"} or bool(pod["metadata"].get("deletionTimestamp"))
-
-
-def _is_ready(pod: Mapping[str, Any]) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    is_ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
-    return is_ready and not pod["metadata"].get("deletionTimestamp")
-
-
-def _needed(spec: Mapping[str, Any], expected: int) -> int:
-    """How many pods must be healthy."""
-    if spec.get("minAvailable") is not None:
-        return _share(spec["minAvailable"], expected)
-    if spec.get("maxUnavailable") is not None:
-        return max(0, expected - _share(spec["maxUnavailable"], expected))
-    return 0
-
-
-def _share(amount: int | str, whole: int) -> int:
-    """A number, or a percentage of the whole rounded up."""
-    if isinstance(amount, int):
-        return amount
-    digits = amount.removesuffix("%")
-    return math.ceil(int(digits) * whole / 100) if digits.isdigit() else 0

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.errors import ApiError, Forbidden
 from tests.localcluster.things import CONFIG_MAPS, PODS, Asking, config_map, opened, pod
 
 QUOTAS = ("", "v1", "resourcequotas")
 RANGES = ("", "v1", "limitranges")
 CLAIMS = ("", "v1", "persistentvolumeclaims")
+BUDGETS = ("policy", "v1", "poddisruptionbudgets")
+REPLICA_SETS = ("apps", "v1", "replicasets")
 
 Json = dict[str, Any]
 
@@ -209,3 +211,76 @@ async def test_limits_may_not_be_too_far_above_requests(asking: Asking) -> None:
     words = "cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000"
     with pytest.raises(Forbidden, match=words):
         await asking.create(PODS, wanting("a", {"cpu": "1"}, {"cpu": "3"}))
+
+
+async def running(asking: Asking, name: str, ready: str = "True", **metadata: Any) -> None:
+    body = pod(name, nodeName="one")
+    body["metadata"] |= {"labels": {"app": "x"}, **metadata}
+    await asking.create(PODS, body)
+    await standing(asking, name, ready)
+
+
+async def standing(asking: Asking, name: str, ready: str) -> None:
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}
+    await asking.patch(PODS, name, {"status": status}, subresource="status")
+
+
+def budget(**spec: Any) -> Json:
+    return {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"app": "x"}}, **spec}}
+
+
+async def kept(asking: Asking) -> tuple[int, int, int, int, str]:
+    status = asking.get(BUDGETS, "b")["status"]
+    [condition] = status["conditions"]
+    numbers = [status[name] for name in ("expectedPods", "desiredHealthy", "currentHealthy", "disruptionsAllowed")]
+    return (*numbers, condition["reason"])
+
+
+async def test_a_budget_tells_how_many_pods_may_go(asking: Asking) -> None:
+    await running(asking, "a")
+    await asking.create(BUDGETS, budget(minAvailable=1))
+    assert await kept(asking) == (1, 1, 1, 0, "InsufficientPods")
+
+    await running(asking, "b")
+    assert await kept(asking) == (2, 1, 2, 1, "SufficientPods")
+
+    await standing(asking, "b", "False")
+    assert await kept(asking) == (2, 1, 1, 0, "InsufficientPods")
+
+    await asking.delete(PODS, "b")
+    assert (await kept(asking))[2] == 1
+
+
+async def test_a_share_is_of_what_the_controller_wants_not_of_what_is_there(asking: Asking) -> None:
+    metadata = {"labels": {"app": "x"}}
+    template = {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+    spec = {"replicas": 4, "selector": {"matchLabels": {"app": "x"}}, "template": template}
+    made = await asking.create(REPLICA_SETS, {"metadata": {"name": "rs"}, "spec": spec})
+    owner = {
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": made["metadata"]["uid"], "controller": True,
+    }  # fmt: skip
+    await asking.create(BUDGETS, budget(maxUnavailable="50%"))
+
+    for name in ("a", "b", "c"):
+        await running(asking, name, ownerReferences=[owner])
+
+    assert await kept(asking) == (4, 2, 3, 1, "SufficientPods")
+
+
+async def test_a_pod_that_is_not_ready_may_be_evicted_while_enough_others_are(asking: Asking) -> None:
+    await running(asking, "a")
+    await running(asking, "sick", ready="False")
+    await asking.create(BUDGETS, budget(minAvailable=1))
+
+    await asking.api.create(asking.target(PODS, "sick", "eviction"), {})
+
+    assert "deletionTimestamp" in asking.get(PODS, "sick")["metadata"]
+
+
+async def test_a_pod_of_two_budgets_is_not_evicted(asking: Asking) -> None:
+    await running(asking, "a")
+    await asking.create(BUDGETS, budget(minAvailable=0))
+    await asking.create(BUDGETS, {**budget(minAvailable=0), "metadata": {"name": "c"}})
+
+    with pytest.raises(ApiError, match="more than one PodDisruptionBudget"):
+        await asking.api.create(asking.target(PODS, "a", "eviction"), {})
