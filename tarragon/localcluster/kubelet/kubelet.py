@@ -26,21 +26,20 @@ from tarragon.localcluster.kubelet.handlers import LocalHandlers
 from tarragon.localcluster.kubelet.launch import Launcher
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.node import NodeSettings, Registration
+from tarragon.localcluster.kubelet.overuse import Overuse
 from tarragon.localcluster.kubelet.pod_logs import NodeLogs
-from tarragon.localcluster.kubelet.pods import Ground, PodWorker
+from tarragon.localcluster.kubelet.pods import SHUTDOWN, Ground, PodWorker
 from tarragon.localcluster.kubelet.ports import PortBook
 from tarragon.localcluster.kubelet.reach import Reach
 from tarragon.localcluster.kubelet.recorder import Recorder
 from tarragon.localcluster.kubelet.shims import Shims
 from tarragon.localcluster.kubelet.spec import PODS_TO_RUN, Pod
-from tarragon.localcluster.kubelet.status import Verdict
 from tarragon.localcluster.kubelet.tokens import PodApi, TokenKeeper
 from tarragon.localcluster.kubelet.track import RUBBISH, discard
 
 UPKEEP_SECONDS = 12 * 3600.0
 PRUNE_EVERY = 50
 """Pods removed between two looks at how many logs have gathered."""
-SHUTDOWN = Verdict(reason="Terminated", message="Pod was terminated in response to imminent node shutdown.")
 
 _log = structlog.get_logger()
 
@@ -58,6 +57,7 @@ class Kubelet:
         self._folder = NodeFolder(node.folder)
         self.recorder = Recorder(cluster, clock)
         self.registration = Registration(cluster, node, clock)
+        self.overuse = Overuse(self._folder, clock, self.recorder.tell)
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._uid_of: dict[Key, str] = {}
@@ -115,6 +115,7 @@ class Kubelet:
             everything = [
                 group.create_task(self.recorder.run()),
                 group.create_task(self.registration.run()),
+                group.create_task(self.overuse.run()),
                 group.create_task(pods.run()),
                 group.create_task(services.run()),
                 group.create_task(self._tend_ports(ports, services)),
@@ -182,6 +183,7 @@ class Kubelet:
         worker = PodWorker(nursery.ground, pod)
         self._workers[uid] = worker
         self._uid_of[pod.metadata.key] = uid
+        self.overuse.begins(worker)
         task = nursery.group.create_task(worker.run(before), name=f"pod {pod.metadata.key}")
         self._tasks[uid] = task
         task.add_done_callback(lambda task: self._ended(nursery, worker, task))
@@ -205,6 +207,7 @@ class Kubelet:
         pod = worker.pod
         uid, key = pod.metadata.uid, pod.metadata.key
         self._workers.pop(uid, None)
+        self.overuse.ends(worker)
         self._tasks.pop(uid, None)
         if self._uid_of.get(key) == uid:
             del self._uid_of[key]

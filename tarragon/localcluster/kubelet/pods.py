@@ -22,7 +22,7 @@ from tarragon.localcluster.kubelet.handlers import Handlers
 from tarragon.localcluster.kubelet.ignored import ignored
 from tarragon.localcluster.kubelet.launch import Launcher, Order, wished_gpus
 from tarragon.localcluster.kubelet.layout import NodeFolder
-from tarragon.localcluster.kubelet.life import Course, Lives, Orders, Trouble, decide
+from tarragon.localcluster.kubelet.life import Course, Lives, Orders, Trouble, decide, is_over
 from tarragon.localcluster.kubelet.node import NodeSettings
 from tarragon.localcluster.kubelet.ports import PortBook
 from tarragon.localcluster.kubelet.probing import grace_of
@@ -40,6 +40,7 @@ START_SECONDS = 1.0
 FULL_DISK_PAUSE = 5.0
 VANISHED_GRACE = 2.0
 """A pod that is gone from the API was deleted by force: somebody wants it away, and another may want its name."""
+SHUTDOWN = Verdict(reason="Terminated", message="Pod was terminated in response to imminent node shutdown.")
 DEADLINE = Verdict(reason="DeadlineExceeded", message="Pod was active on the node longer than the specified deadline")
 
 _log = structlog.get_logger()
@@ -177,8 +178,7 @@ class PodWorker:
 
     async def _step(self) -> None:
         self._woken.clear()
-        for change in self._track.observe():
-            self._changed(change)
+        self._observe()
         self._attend()
         if self._is_past_its_deadline():
             self._tell("Normal", DEADLINE.reason, DEADLINE.message)
@@ -199,6 +199,13 @@ class PodWorker:
                 return
         if not self._is_over():
             await self._wait([*wait, *self._due()])
+
+    def _observe(self) -> None:
+        changes = self._track.observe()
+        if any(map(self._is_ended_by_the_machine, changes)):
+            self.end(SHUTDOWN)
+        for change in changes:
+            self._changed(change)
 
     def _is_over(self) -> bool:
         if self._track.alive():
@@ -319,6 +326,19 @@ class PodWorker:
             self._attendant.attend(place, run, known.fitness_of(run.number))
 
     # ----------------------------------------------------------------------------------------------------------- ending
+
+    def _is_ended_by_the_machine(self, change: Change) -> bool:
+        """It was told to end, by nobody here; or it went down with the machine, and somebody can make it anew."""
+        outcome = change.run.outcome
+        if outcome is None or self._is_halted():
+            return False
+        lives = self._track.lives({})
+        if lives[change.container.name].fitness.unfit:
+            return False
+        if change.container.is_sidecar and is_over(self.pod.spec, lives):
+            return False
+        is_left = change.is_late and outcome.was_lost and self.pod.metadata.controller is not None
+        return outcome.was_told or is_left
 
     def _stop(self, orders: Orders, lives: Lives) -> None:
         for act, names in ((self._ending.prepare, orders.await_turn), (self._ending.stop, orders.stop)):

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon.base.clock import ManualClock
+from tarragon.localcluster.kubelet.bounds import Bounds, Used, bounds, eviction, too_much_memory
+from tarragon.localcluster.kubelet.layout import NodeFolder
+from tarragon.localcluster.kubelet.overuse import LOOK_SECONDS, Overuse, size
+from tarragon.localcluster.kubelet.sampler import Reading
+from tarragon.localcluster.kubelet.spec import Pod
+from tarragon.localcluster.kubelet.status import Verdict
+from tests.kubelet.builders import container_json, pod
+from tests.kubelet.world import Json, World
+
+MEBIBYTE = 2**20
+
+
+def limited(name: str = "main", **limits: str) -> Json:
+    spelt = {key.replace("_", "-"): value for key, value in limits.items()}
+    return container_json(name=name, resources={"limits": spelt})
+
+
+def said(found: Verdict | None) -> tuple[str, str]:
+    assert found
+    return found.reason, found.message
+
+
+def test_a_pod_that_says_nothing_is_not_looked_at() -> None:
+    assert not bounds(pod("p", container_json(), volumes=[{"name": "scratch", "emptyDir": {}}]))
+
+
+def test_a_volume_over_its_size_evicts_the_pod() -> None:
+    scratch = pod("p", volumes=[{"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}])
+    allowed = bounds(scratch)
+
+    assert eviction(scratch, allowed, Used(empty_dirs={"scratch": MEBIBYTE})) is None
+    found = eviction(scratch, allowed, Used(empty_dirs={"scratch": MEBIBYTE + 1}))
+    assert said(found) == ("Evicted", 'Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". ')
+
+
+def test_the_limits_of_all_containers_are_the_pods() -> None:
+    two = pod("p", limited("a", ephemeral_storage="1Mi"), limited("b", ephemeral_storage="2Mi"))
+    used = Used(logs={"a": MEBIBYTE // 2, "b": MEBIBYTE // 2}, rest=2 * MEBIBYTE)
+
+    assert eviction(two, bounds(two), used) is None
+    over = Used(logs=used.logs, rest=2 * MEBIBYTE + 1)
+    words = f"Pod ephemeral local storage usage exceeds the total limit of containers {3 * MEBIBYTE}. "
+    assert said(eviction(two, bounds(two), over)) == ("Evicted", words)
+
+
+def test_a_container_without_a_limit_leaves_the_pod_without_one() -> None:
+    half = pod("p", limited("a", ephemeral_storage="1Mi"), container_json(name="b"))
+
+    assert eviction(half, bounds(half), Used(rest=10 * MEBIBYTE, logs={"a": 1, "b": 1})) is None
+    found = eviction(half, bounds(half), Used(logs={"a": MEBIBYTE + 1}))
+    assert said(found) == ("Evicted", 'Container a exceeded its local ephemeral storage limit "1Mi". ')
+
+
+def test_memory_is_told_and_the_container_goes_on() -> None:
+    told = too_much_memory(
+        Bounds(memory={"main": "1Mi", "other": "1Gi"}), Used(memory={"main": 3 * MEBIBYTE, "other": 7})
+    )
+
+    assert list(told) == ["main"]
+    assert told["main"].startswith("Container main uses 3Mi, more than its limit of 1Mi: a cluster would kill it")
+
+
+class Worker:
+    """A pod of which nothing runs but the record of what is done to it."""
+
+    def __init__(self, wanted: Pod) -> None:
+        self.pod = wanted
+        self.verdicts: list[Verdict] = []
+
+    def running(self) -> Mapping[str, Path]:
+        return {} if self.verdicts else {each.name: Path("/runs") / each.name for each in self.pod.spec.containers}
+
+    def end(self, verdict: Verdict) -> None:
+        self.verdicts.append(verdict)
+
+
+class Scene:
+    """One node on a clock that the test moves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = ManualClock()
+        self.folder = NodeFolder(folder)
+        self.told: list[tuple[str, str]] = []
+        self.looks = 0
+        self.overuse = Overuse(self.folder, self.clock, self._tell, self._read)
+
+    def _tell(self, _: Pod, __: str, reason: str, message: str) -> None:
+        self.told.append((reason, message))
+
+    def _read(self, runs: Mapping[str, Path]) -> Mapping[str, Reading]:
+        self.looks += 1
+        return {key: Reading(cpu=0, memory=5 * MEBIBYTE) for key in runs}
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+async def test_too_much_memory_is_told_once_a_run(scene: Scene) -> None:
+    scene.overuse.begins(Worker(pod("p", limited(memory="1Mi"))))
+
+    await scene.overuse.look()
+    await scene.overuse.look()
+
+    assert scene.looks == 2
+    assert [reason for reason, _ in scene.told] == ["MemoryLimitExceeded"]
+
+
+async def test_a_pod_that_is_gone_is_not_looked_at(scene: Scene) -> None:
+    worker = Worker(pod("p", limited(memory="1Mi")))
+    scene.overuse.begins(worker)
+    scene.overuse.ends(worker)
+
+    await scene.overuse.look()
+
+    assert (scene.looks, scene.told) == (0, [])
+
+
+async def test_nobody_looks_while_no_pod_has_bounds(scene: Scene) -> None:
+    running = asyncio.create_task(scene.overuse.run())
+    for _ in range(5):
+        await asyncio.sleep(0)  # noqa: TID251 - lets the task go on; no time passes
+        scene.clock.advance(LOOK_SECONDS)
+
+    assert scene.clock.next_due() is None
+    running.cancel()
+
+
+def test_what_lies_in_a_folder_is_counted_as_the_disk_does(tmp_path: Path) -> None:
+    (tmp_path / "deep/er").mkdir(parents=True)
+    (tmp_path / "deep/er/file").write_bytes(b"x" * MEBIBYTE)
+    (tmp_path / "link").symlink_to("/usr")
+
+    assert MEBIBYTE <= size(tmp_path) < 2 * MEBIBYTE
+    assert size(tmp_path / "none-such") == 0
+
+
+async def test_a_pod_that_fills_its_scratch_volume_is_evicted(world: World) -> None:
+    """Real: the file, the processes, the words in the status."""
+    kubelet = world.start_kubelet()
+    scratch: dict[str, Any] = {"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}
+    mounted = {"volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}
+    fills = "head -c 3000000 /dev/zero > /scratch/file; echo full; sleep 1000"
+    await world.run(fills, container=mounted, volumes=[scratch], restartPolicy="Never", terminationGracePeriodSeconds=1)
+    await world.phase("Running")
+
+    async with asyncio.timeout(30):
+        while (evicted := await world.get())["status"]["phase"] != "Failed":
+            await kubelet.overuse.look()
+            await asyncio.sleep(0.01)  # noqa: TID251 - a real process tells nobody here when its file has grown
+
+    assert evicted["status"]["reason"] == "Evicted"
+    assert evicted["status"]["message"] == 'Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". '
+    assert world.processes() == set()
