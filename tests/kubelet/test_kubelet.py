@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -784,6 +785,72 @@ async def test_a_node_that_is_shut_down_ends_its_containers_and_says_so(world: W
     assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "Terminated")
     assert terminated(pod)["exitCode"] == 7
     assert world.processes() == set()
+
+
+def told_to_end(world: World, *pods: Json) -> None:
+    """As init does when a machine shuts down: SIGTERM to everybody, in any order."""
+    pids = [pid for pod in pods for pid in (main_of(world, pod), shim_of(world, pod))]
+    random.Random().shuffle(pids)
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_who_is_told_to_end_by_the_machine_has_its_grace_and_was_disrupted(
+    world: World,
+    is_there: bool,  # noqa: FBT001 - a table
+) -> None:
+    world.start_kubelet()
+    scripts = {"sleeper": "echo ready; exec sleep 1000", "polite": POLITE, "fine": POLITE.replace("7", "0")}
+    for name, script in scripts.items():
+        await world.run(script, name, restartPolicy="OnFailure")
+        await world.says("ready", name)
+    pods = [await world.get(name) for name in scripts]
+    if not is_there:
+        await world.stop_kubelet()
+
+    told_to_end(world, *pods)
+    if not is_there:
+        await eventually(lambda: not world.processes())
+        world.start_kubelet()
+
+    for name, code in (("sleeper", 143), ("polite", 7), ("fine", 0)):
+        pod = await world.phase("Failed", name)
+        assert (pod["status"]["reason"], terminated(pod)["exitCode"]) == ("Terminated", code)
+        assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
+        told = {each["type"]: each for each in pod["status"]["conditions"]}["DisruptionTarget"]
+        assert (told["status"], told["reason"]) == ("True", "TerminationByKubelet")
+
+
+async def test_a_program_that_somebody_kills_has_failed(world: World) -> None:
+    world.start_kubelet()
+    await world.run("echo ready; exec sleep 1000", restartPolicy="Never")
+    await world.says("ready")
+
+    os.kill(main_of(world, await world.get()), signal.SIGTERM)
+    pod = await world.phase("Failed")
+
+    assert (pod["status"].get("reason"), terminated(pod)["exitCode"]) == (None, 143)
+
+
+async def test_what_went_down_with_the_machine_is_made_anew_by_its_controller_or_starts_again(world: World) -> None:
+    world.start_kubelet()
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "j", "uid": "1", "controller": True}
+    await world.run(STUBBORN, "owned", restartPolicy="OnFailure", metadata={"ownerReferences": [owner]})
+    await world.run(STUBBORN, "bare", restartPolicy="OnFailure")
+    for name in ("owned", "bare"):
+        await world.says("ready", name)
+    pods = [await world.get(name) for name in ("owned", "bare")]
+    await world.stop_kubelet()
+
+    for pod in pods:
+        os.kill(shim_of(world, pod), signal.SIGKILL)
+    await eventually(lambda: not world.processes())
+    world.start_kubelet()
+
+    owned = await world.phase("Failed", "owned")
+    assert (owned["status"]["reason"], terminated(owned)["reason"]) == ("Terminated", "ContainerStatusUnknown")
+    await world.until(lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] == 1, "bare")
 
 
 async def test_containers_without_a_kubelet_can_be_ended(world: World) -> None:

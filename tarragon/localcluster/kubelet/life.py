@@ -21,7 +21,10 @@ FORGOTTEN_AFTER = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a run ended. `started` is None when the command could not even be started."""
+    """How a run ended. `started` is None when the command could not even be started.
+
+    `was_told`: it was told to end, not necessarily by a kubelet. `was_lost`: nobody saw how it ended.
+    """
 
     code: int
     signal: int = 0
@@ -29,6 +32,8 @@ class Outcome:
     message: str = ""
     started: dt.datetime | None = None
     finished: dt.datetime
+    was_told: bool = False
+    was_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

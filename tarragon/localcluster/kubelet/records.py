@@ -112,6 +112,8 @@ def run_of(number: int, state: State | None, message: str = "") -> Run:
         message=state.error or message or (LOST_WORDS if state.lost else ""),
         started=started,
         finished=_moment_of(state.finished) or moment(0),
+        was_told=state.stopped,
+        was_lost=state.lost,
     )
     return Run(number=number, identity=state.id, started=started, outcome=outcome)
 

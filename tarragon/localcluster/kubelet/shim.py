@@ -36,6 +36,7 @@ CHUNK = 16 * 1024  # containerd cuts longer lines at this size, too
 READ = 64 * 1024
 FLUSH_SECONDS = 0.25  # how long a line without an end (a progress bar) may stay unseen
 LOOK_SECONDS = 5.0  # between two looks whether the folder is still there
+LISTEN_SECONDS = 0.25
 KILL_SECONDS = 10.0  # a process in uninterruptible sleep cannot be killed; do not wait for it for ever
 RECORD = 8 * 1024  # reserved at the start, so that the exit can be recorded on a full disk
 NOTE = 2 * 1024
@@ -520,17 +521,29 @@ class Supervisor(guests.House):
         tell_the_kubelet()
         while self.status is None:
             self._step()
+        self._hear_whether_all_are_told()
         self._end_the_tree()
         self._drain()
         self.record.exited(started=started, finished=self.finished, **self._outcome())
         self.guests.farewell()
+
+    def _hear_whether_all_are_told(self) -> None:
+        """A machine that shuts down sends SIGTERM to all, in any order: who dies of it may have heard it first."""
+        if os.WIFSIGNALED(self.status or 0) and os.WTERMSIG(self.status or 0) == signal.SIGTERM:
+            poll = select.poll()
+            poll.register(self.wake, select.POLLIN)
+            until = time.monotonic() + LISTEN_SECONDS
+            while not (self.was_stopped or self.stop_wanted) and (left := until - time.monotonic()) > 0:
+                poll.poll(left * 1000)
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self.wake, READ)
 
     def _outcome(self) -> dict[str, object]:
         code = os.waitstatus_to_exitcode(self.status or 0)
         return {
             "code": code if code >= 0 else 128 - code,
             "signal": max(0, -code),
-            "stopped": self.was_stopped,
+            "stopped": self.was_stopped or self.stop_wanted,
             "peak_rss": self.peak_kib * (1024 if LINUX else 1),
             "lost_lines": self.log.lost_in_all,
         }

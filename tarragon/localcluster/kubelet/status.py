@@ -88,6 +88,8 @@ def _conditions(pod: Pod, standing: Standing, phase: str, now: dt.datetime) -> l
         "ContainersReady": containers_ready,
         "PodScheduled": ("True", "", ""),
     }
+    if standing.verdict and standing.verdict.reason == "Terminated":
+        own["DisruptionTarget"] = ("True", "TerminationByKubelet", standing.verdict.message)
     told = [_condition(kind, said, found.get(kind), now) for kind, said in own.items()]
     return told + [condition for kind, condition in found.items() if kind not in own]
 

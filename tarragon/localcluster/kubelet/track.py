@@ -33,10 +33,11 @@ KEPT_RUNS = 2
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The latest run of a container has started or ended."""
+    """The latest run of a container has started or ended. `is_late`: that was before this kubelet came."""
 
     container: Container
     run: Run
+    is_late: bool = False
 
 
 class Track:
@@ -49,6 +50,7 @@ class Track:
         self._shims = shims
         self._clock = clock
         self._runs: dict[str, list[Run]] = {}
+        self._ended_before: set[str] = set()
         stored = records.load(self.folder)
         self.is_new = stored is None
         self.record = stored or PodRecord(started=clock.now().timestamp())
@@ -73,7 +75,10 @@ class Track:
         return self.is_new and self.pod.is_finished
 
     def _take_up(self, container: Container, number: int) -> None:
-        self._shims.find(self.folder.run(container.name, number))
+        folder = self.folder.run(container.name, number)
+        self._shims.find(folder)
+        if not self._shims.lives(folder):
+            self._ended_before.add(container.name)
         run = self._read(container, number)
         if (
             run.outcome
@@ -128,7 +133,9 @@ class Track:
             known = self.record.container(container.name)
             ended = replace(known, number=number, ended=self._clock.now().timestamp())
             self.save(self.record.with_container(container.name, ended))
-        return [Change(container, seen)]
+        is_late = container.name in self._ended_before
+        self._ended_before.discard(container.name)
+        return [Change(container, seen, is_late)]
 
     def next_number(self, name: str) -> int:
         runs = self._runs[name]
