@@ -71,7 +71,8 @@ class Console:
             self._write("\x1b[2J")
         before = [*self._shown, *[""] * (len(rows) - len(self._shown))]
         changed = [
-            f"\x1b[{place};1H{row}\x1b[0m\x1b[K"
+            # Erased first: behind a full row the cursor stands on its last character, which would go, too.
+            f"\x1b[{place};1H\x1b[2K{row}\x1b[0m"
             for place, (row, old) in enumerate(zip(rows, before, strict=False), start=1)
             if row != old
         ]

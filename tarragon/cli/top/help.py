@@ -22,7 +22,7 @@ TEXT: Sequence[str] = (
     "  Ctrl-L                 draw everything anew      Ctrl-Z  stop; `fg` comes back",
     "  q or Ctrl-C            quit",
     "",
-    "QUEUE is the place in the queue, of the jobs that are shown here.",
+    "QUEUE is the place in the queue, of the jobs that are shown; RST: restarts.",
     "PROGRESS is what the training itself says last: epochs, steps, losses,",
     "accuracies in the log of the replica that decides the job; else why it waits.",
     "CPU, memory and GPUs of nodes: requested/allocatable; used, where it is measured.",

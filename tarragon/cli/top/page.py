@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tarragon.cli.style import STATES, Paint
-from tarragon.cli.top.grid import fitted
+from tarragon.cli.top.grid import cell_width, fitted
 from tarragon.cli.top.panels import jobs, nodes, replicas
 from tarragon.cli.top.state import Place
 from tarragon.cli.top.view import HEAD, Frame, View, heights
@@ -29,9 +29,12 @@ def _head(view: View, place: Place, frame: Frame, paint: Paint) -> Iterator[str]
     where = f"namespace {view.namespace}" if view.namespace else "all namespaces"
     order = f"by {place.sort}{', reversed' if place.is_reversed else ''}"
     right = f"{order}  {frame.now:%H:%M:%S}Z"
-    left = f"{view.target}  {where}"
-    room = frame.width - len(right) - 2
-    yield f"{paint(fitted(left, room), 'bold')}  {right}" if room > 0 else fitted(left, frame.width)
+    room = frame.width - len(right) - len(where) - 4
+    if room < len(view.target) // 2:
+        yield paint(fitted(f"{where}  {view.target}", frame.width), "bold")
+    else:
+        target = fitted(view.target, min(room, cell_width(view.target)))
+        yield paint(target, "bold") + f"  {where}".ljust(frame.width - cell_width(target) - len(right)) + right
     if view.trouble:
         yield paint(fitted(f"! {view.trouble}", frame.width).rstrip(), "red")
         return

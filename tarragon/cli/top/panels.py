@@ -9,6 +9,7 @@ from tarragon.cli.top.entries import Entry
 from tarragon.cli.top.grid import Column, Line, drawn, fitted
 from tarragon.cli.top.state import Panel, Place
 from tarragon.cli.top.view import Frame, View, shown_jobs, window
+from tarragon.cli.top.wrapping import wrapped
 
 WIDE = 140
 """Columns from which on there is room for more than what everybody asks first."""
@@ -30,7 +31,11 @@ def jobs(view: View, place: Place, frame: Frame, paint: Paint, room: int) -> lis
 
 
 def _nothing(view: View, place: Place, frame: Frame) -> Iterator[str]:
-    if view.trouble or not view.is_complete or view.unread:
+    if view.trouble:
+        # Above, its end may be cut off; there is room for all of it here.
+        yield from (f"  {row}" for row in wrapped(view.trouble, frame.width - 2, colors=False))
+        return
+    if not view.is_complete or view.unread:
         return
     if place.wanted:
         yield fitted(f"  No job with “{place.wanted}”; Esc shows all again.", frame.width).rstrip()
@@ -52,7 +57,7 @@ def _columns(view: View, shown: Sequence[Entry], frame: Frame) -> list[Column]:
     if is_wide or any(each.key in view.queue for each in shown):
         columns.append(Column("QUEUE"))
     if is_wide or any(each.restarts for each in shown):
-        columns.append(Column("RESTARTS"))
+        columns.append(Column("RESTARTS" if is_wide else "RST"))
     columns.append(Column("AGE", least=4))
     if is_wide:
         columns += [Column("KIND", least=5), Column("REPLICAS", least=20, most=36)]
@@ -69,6 +74,7 @@ def _cells(each: Entry, view: View, frame: Frame, columns: Sequence[Column]) -> 
         "GPUS": str(each.gpus) if each.gpus else "-",
         "QUEUE": str(place) if place is not None else "-",
         "RESTARTS": str(each.restarts),
+        "RST": str(each.restarts),
         "AGE": each.age(frame.now),
         "KIND": each.job.framework.kind,
         "REPLICAS": each.replicas,

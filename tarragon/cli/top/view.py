@@ -80,7 +80,8 @@ def heights(view: View, height: int) -> Heights:
     room = height - HEAD - 1
     nodes = min(len(view.machines) + len(view.remarks), max(1, room // _NODES_SHARE)) if room > 2 * _FEW else 0
     room -= nodes + 1 if nodes else 0
-    replicas = min(len(view.replicas), max(2, room // _REPLICAS_SHARE)) if room > 2 * _FEW else 0
+    spare = room - len(view.entries) - 1
+    replicas = min(len(view.replicas), max(2, room // _REPLICAS_SHARE, spare)) if room > 2 * _FEW else 0
     room -= replicas + 1 if replicas else 0
     return Heights(max(1, room), replicas, nodes)
 

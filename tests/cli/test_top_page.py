@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
+from tarragon.cli.jobs import known
+from tarragon.cli.style import colorful, plain, without_colors
+from tarragon.cli.top.entries import Entry, chosen, entry
+from tarragon.cli.top.grid import Column, Line, cell_width, drawn
+from tarragon.cli.top.machines import Machine, Requests, machines, size
+from tarragon.cli.top.page import page
+from tarragon.cli.top.sayings import progress
+from tarragon.cli.top.state import Panel, Place
+from tarragon.cli.top.view import Frame, ReplicaRow, View, heights
+from tarragon.cli.top.wrapping import wrapped
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.kube.codec import decode, timestamp
+from tarragon.kube.core import Container, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceRequirements
+from tarragon.kube.meta import CustomObject, ObjectMeta
+from tests.cli import manifests
+from tests.cli.scenes import BEGIN, at
+
+NOW = at(300)
+SMALL = Frame(width=80, height=24, now=NOW)
+LARGE = Frame(width=200, height=50, now=NOW)
+LOCAL = Machine(name="local", state="Ready", has={CPU: 4000, MEMORY: 24 * 2**30 * 1000, PODS: 500_000}, asked={})
+
+
+def job(name: str, workers: int = 2, gpus: int = 0) -> Entry:
+    limits = {"resources": {"limits": {NVIDIA_GPU: gpus}}} if gpus else {}
+    manifest = json.loads(manifests.worker(name, "pass", workers, **limits))
+    manifest["metadata"] |= {"namespace": "default", "uid": name, "creationTimestamp": timestamp(BEGIN)}
+    return entry(known(FRAMEWORKS[0], decode(json.dumps(manifest), CustomObject)))
+
+
+def view(entries: Sequence[Entry], **facts: Any) -> View:
+    base = View(
+        target="local (/home/me/.tarragon)",
+        namespace="default",
+        entries=entries,
+        at={each.key: place for place, each in enumerate(entries)},
+        counts={"Waiting": len(entries)} if entries else {},
+        machines=[LOCAL],
+        hint="`tarragon run FILE` starts one.",
+    )
+    return replace(base, **facts)
+
+
+def rows(shown: View, place: Place | None = None, frame: Frame = SMALL) -> list[str]:
+    return page(shown, place or Place(job=shown.entries[0].key if shown.entries else None), frame, plain)
+
+
+def replica(index: int, **facts: Any) -> ReplicaRow:
+    row = ReplicaRow(name=f"worker-{index}", type="worker", state="Running", restarts=0, node="local")
+    return replace(row, **facts)
+
+
+@pytest.mark.parametrize(
+    "frame", [SMALL, LARGE, replace(SMALL, width=40, height=12), replace(SMALL, width=20, height=5)]
+)
+def test_the_page_fills_the_terminal_and_no_row_is_wider_than_it(frame: Frame) -> None:
+    many = [job(f"a-training-with-a-long-name-{number}", gpus=8) for number in range(60)]
+    crowded = view(many, replicas=[replica(index, says="x" * 300) for index in range(20)], remarks=["no " * 60])
+
+    drawing = rows(crowded, frame=frame)
+
+    assert len(drawing) == frame.height
+    assert max(map(cell_width, drawing)) <= frame.width
+
+
+def test_names_of_asia_are_cut_by_the_columns_that_they_take() -> None:
+    columns = [Column("NAME", least=4, most=10), Column("SAYS")]
+
+    _, row = drawn(columns, [Line(["訓練訓練訓練訓練", "損失" * 20])], 24, plain)
+
+    assert cell_width(row) <= 24
+
+
+def test_colours_change_nothing_but_colours() -> None:
+    shown = view([job("a"), job("b")], replicas=[replica(0), replica(1, state="Failed, exit code 1")])
+    place = Place(job=shown.entries[1].key)
+
+    assert [without_colors(row) for row in page(shown, place, SMALL, colorful)] == [
+        row.rstrip() if not row.startswith(">") else row for row in page(shown, place, SMALL, plain)
+    ]
+
+
+def test_the_chosen_job_is_marked_by_a_sign_and_is_always_among_the_rows() -> None:
+    many = [job(f"job-{number}") for number in range(100)]
+
+    for number in (0, 50, 99):
+        drawing = rows(view(many), Place(job=many[number].key))
+        assert [row.split()[1] for row in drawing if row.startswith("> ")] == [f"job-{number}"]
+
+
+def test_columns_that_say_nothing_leave_their_room_where_there_is_little() -> None:
+    small, large = rows(view([job("a")])), rows(view([job("a")]), frame=LARGE)
+
+    assert small[2].split() == ["NAME", "STATE", "READY", "AGE", "PROGRESS", "OR", "REASON"]
+    assert {"GPUS", "QUEUE", "RESTARTS", "KIND", "REPLICAS"} <= set(large[2].split())
+    assert "GPUS" in rows(view([job("a", gpus=2)]))[2]
+
+
+def test_how_far_a_training_is_stands_beside_it() -> None:
+    each = replace(job("a"), reason="")
+
+    assert "epoch 3/10  loss 0.2" in rows(view([each], said={each.key: "epoch 3/10  loss 0.2"}))[3]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("INFO:tensorflow:loss = 0.31, step = 100 (0.9 sec)", "step 100  loss 0.31"),
+        ("Epoch 3/10", "epoch 3/10"),
+        ("step 20 loss: 0.7 accuracy: 0.91", "step 20  accuracy 0.91  loss 0.7"),
+        ("done: loss=0.08 accuracy=0.97", "accuracy 0.97  loss 0.08"),
+        ("stepping down; 3 steps left, port=2222", ""),
+        ("version 2.3.1", ""),
+    ],
+)
+def test_the_numbers_of_a_line_are_how_far_a_training_is(line: str, told: str) -> None:
+    assert progress([line]) == told
+
+
+def test_the_newest_line_with_numbers_counts() -> None:
+    assert progress(["step 1", "step 2", "saving a checkpoint"]) == "step 2"
+
+
+def test_who_has_no_jobs_is_told_how_to_start_one_and_where_else_to_look() -> None:
+    text = "\n".join(rows(view([])))
+
+    assert "No jobs in namespace default; n shows all namespaces." in text
+    assert "`tarragon run FILE` starts one." in text
+
+
+def test_a_filter_that_nothing_fits_says_how_to_get_rid_of_it() -> None:
+    text = "\n".join(rows(view([]), Place(wanted="nosuch")))
+
+    assert "No job with “nosuch”; Esc shows all again." in text
+
+
+def test_a_cluster_that_is_gone_is_told_in_words_above_what_was_last_known() -> None:
+    drawing = rows(view([job("a")], trouble="context prod does not answer; trying again"))
+
+    assert drawing[1] == "! context prod does not answer; trying again"
+    assert "a" in drawing[3].split()
+
+
+def test_nodes_that_may_not_be_seen_are_told_in_their_place() -> None:
+    text = "\n".join(rows(view([job("a")], machines=[], remarks=["you may not list nodes here"])))
+
+    assert "you may not list nodes here" in text
+
+
+def test_jobs_keep_most_of_a_small_terminal_and_many_replicas_get_what_is_free() -> None:
+    many = [job(f"job-{number}") for number in range(60)]
+    replicas = [replica(index) for index in range(40)]
+
+    assert heights(view(many, replicas=replicas), 24).jobs >= 10
+    assert heights(view(many[:2], replicas=replicas), 50).replicas == 40
+
+
+def test_the_keys_of_other_panels_do_not_light_the_job() -> None:
+    shown = view([job("a")], replicas=[replica(0)])
+    place = Place(job=shown.entries[0].key, panel=Panel.REPLICAS)
+
+    lit = [row for row in page(shown, place, SMALL, colorful) if "\x1b[7m" in row]
+
+    assert len(lit) == 1
+    assert "worker-0" in lit[0]
+
+
+def test_jobs_are_found_by_words_and_sorted_by_trouble() -> None:
+    failed = replace(job("bad"), state="Failed")
+    others = [replace(job("good"), state="Succeeded"), replace(job("new"), state="Running")]
+
+    assert chosen([*others, failed], "", "state", is_reversed=False)[0] is failed
+    assert [each.name for each in chosen([*others, failed], "tfjob goo", "age", is_reversed=False)] == ["good"]
+
+
+def test_what_pods_ask_of_a_node_is_counted_until_they_end() -> None:
+    container = Container(resources=ResourceRequirements(requests={"cpu": "500m", NVIDIA_GPU: 2}))
+    running = Pod(spec=PodSpec(node_name="a", containers=[container]), status=PodStatus(phase="Running"))
+    over = Pod(spec=running.spec, status=PodStatus(phase="Succeeded"))
+    node = Node(metadata=ObjectMeta(name="a"), status=NodeStatus(allocatable={"cpu": "4", NVIDIA_GPU: 8, "pods": 10}))
+    requests = Requests()
+
+    requests.changed(None, running)
+    requests.changed(None, running)
+    requests.changed(running, over)
+
+    (machine,) = machines([node], requests, {})
+    assert (machine.cpu, machine.gpus, machine.pods, machine.cpu_used) == ("0.5/4", "2/8", "1/10", "-")
+
+
+@pytest.mark.parametrize(("bytes_", "text"), [(0, "0"), (3 * 2**20, "3Mi"), (3 * 2**29, "1.5Gi"), (64 * 2**30, "64Gi")])
+def test_memory_is_told_in_few_characters(bytes_: int, text: str) -> None:
+    assert size(bytes_ * 1000) == text
+
+
+def test_long_lines_break_between_words_and_go_on_in_their_colour() -> None:
+    line = "\x1b[31mone two three\x1b[0m four"
+
+    assert list(wrapped(line, 10, colors=False)) == ["one two", "    three", "    four"]
+    assert list(wrapped(line, 10, colors=True))[1].startswith("    \x1b[31m")
+
+
+def test_what_a_program_prints_can_not_move_the_cursor() -> None:
+    assert list(wrapped("a\x1b[2Jb\x07", 10, colors=True)) == ["ab"]
