@@ -49,6 +49,17 @@ Json = dict[str, Any]
 ANY_POD = PODS.reading(dict)
 ANY_NODE = NODES.reading(dict)
 NODE = "worker-1"
+SERVES = """\
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+print("port", server.getsockname()[1])
+line, _ = server.accept()
+said = b""
+while more := line.recv(1000):
+    said += more
+line.sendall(said.upper())
+line.close()
+"""
 
 
 def resource_of(document: Json) -> Resource[Json]:
@@ -293,10 +304,69 @@ async def test_who_has_no_certificate_or_no_right_reads_nothing_on_the_nodes_own
 
     assert ask(machine, node, path, None) == (401, "Unauthorized")
     assert ask(machine, node, path, stranger) == (403, "Forbidden (user=stranger, resource=nodes, subresource=proxy)")
+    assert ask(machine, node, f"/exec/{machine.namespace}/p/main?output=1", stranger)[0] == 403
     admin = certificate_of(machine.plane.kubeconfig, machine.folder)
     assert ask(machine, node, path, admin) == (200, "secret\n")
     assert ask(machine, node, f"/containerLogs/{machine.namespace}/q/main", admin)[0] == 404
-    assert ask(machine, node, f"/exec/{machine.namespace}/p/main", admin)[0] == 501
+    assert ask(machine, node, f"/exec/{machine.namespace}/p/main?output=1", admin) == (400, "Upgrade request required")
+    assert ask(machine, node, "/run/default/p/main", admin)[0] == 501
+
+
+async def kubectl(machine: Machine, *words: str, told: bytes = b"") -> tuple[int, str, str]:
+    """Exit code, stdout, stderr."""
+    flags = ("--kubeconfig", str(machine.plane.kubeconfig), "-n", machine.namespace)
+    process = await asyncio.create_subprocess_exec(
+        *("kubectl", *flags, *words),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        out, err = await process.communicate(told)
+    return int(process.returncode or 0), out.decode(), err.decode()
+
+
+async def test_kubectl_gets_into_its_containers_through_the_api_server(machine: Machine) -> None:
+    await machine.start()
+    await machine.run("echo up; mkdir -p sent; exec sleep 1000")
+    await machine.says("up")
+
+    assert await kubectl(machine, "exec", "-i", "p", "--", "tr", "a", "b", told=b"aha\n") == (0, "bhb\n", "")
+    code, out, err = await kubectl(machine, "exec", "p", "--", "sh", "-c", "echo $HOSTNAME; echo bad >&2; exit 7")
+    assert (code, out) == (7, "p\n")
+    assert err == "bad\ncommand terminated with exit code 7\n"
+    (machine.folder / "file").write_bytes(os.urandom(3_000_000))
+    assert (await kubectl(machine, "cp", str(machine.folder / "file"), "p:sent/file"))[0] == 0
+    assert (await kubectl(machine, "cp", "p:sent/file", str(machine.folder / "back")))[0] == 0
+    assert (machine.folder / "back").read_bytes() == (machine.folder / "file").read_bytes()
+    refused = 'error: unable to upgrade connection: container not found ("none")'
+    assert (await kubectl(machine, "exec", "p", "-c", "none", "--", "true"))[2].strip() in {
+        refused,
+        "Error from server (BadRequest): container none is not valid for pod p",
+    }
+
+
+async def test_kubectl_forwards_a_port_to_a_process_through_the_api_server(machine: Machine) -> None:
+    await machine.start()
+    await machine.run(f"exec {sys.executable} -u -c '{SERVES}'")
+    await machine.says("port ")
+    port = (await machine.log()).split()[1]
+    flags = ("--kubeconfig", str(machine.plane.kubeconfig), "-n", machine.namespace)
+    forwarding = await asyncio.create_subprocess_exec(
+        *("kubectl", *flags, "port-forward", "pod/p", f":{port}"), stdout=subprocess.PIPE
+    )
+    try:
+        assert forwarding.stdout
+        async with asyncio.timeout(60):
+            here = (await forwarding.stdout.readline()).decode().split()[2].rpartition(":")[2]
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(here))
+            writer.write(b"some words")
+            writer.write_eof()
+            assert await reader.read() == b"SOME WORDS"
+            writer.close()
+    finally:
+        forwarding.terminate()
+        await forwarding.wait()
 
 
 async def test_containers_outlive_a_killed_node_and_the_next_one_takes_them_up(machine: Machine) -> None:

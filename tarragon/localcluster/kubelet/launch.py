@@ -136,7 +136,7 @@ class Launcher:
                 f'image "{container.image}" stands for the environment {image.folder}, which does not exist',
                 reason="ErrImageNeverPull",
             )
-        if problem := lacks_command(container.image, container.command, images, container.name):
+        if problem := lacks_command(container.image, _named(container), images, container.name):
             raise CannotStart(str(problem))
         return image
 
@@ -214,6 +214,12 @@ def refuse_for_real_nodes(pod: Pod) -> None:
             f"pods of a DaemonSet, such as {owner.name}, serve real nodes and are not started on one of processes; "
             f"to keep them off, exclude the label {KIND} in their node affinity"
         )
+
+
+def _named(container: Container) -> list[str]:
+    """The program as far as the manifest names it. Most images have no entrypoint: then the arguments begin with it."""
+    begins_with_a_program = bool(container.args) and not container.args[0].startswith("-")
+    return container.command or (container.args if begins_with_a_program else [])
 
 
 def _configuration(pod: Pod, found: Sources) -> list[str]:

@@ -1,4 +1,4 @@
-"""A process kubelet as a node of a cluster that others run: with heartbeats that count, and a port for its logs."""
+"""A process kubelet as a node of a cluster that others run: heartbeats that count, a port for its logs and for exec."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.kubelet import Kubelet
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.node import NodeSettings
-from tarragon.localcluster.kubelet.pod_logs import NodeLogs
-from tarragon.localcluster.kubelet.server import Door, KubeletServer
+from tarragon.localcluster.kubelet.server import Address, KubeletServer
 from tarragon.localcluster.kubelet.sources import ConfigMap
 
 HEARTBEAT_SECONDS = 10.0
@@ -66,8 +65,7 @@ class RemoteNode:
         Raises TarragonError when another kubelet runs in the node's folder, or nobody can listen at the address.
         """
         self._folder.prepare()
-        logs = NodeLogs(self._folder, self._clock)
-        server = KubeletServer(self._cluster, self._settings.name, logs, self._clock)
+        server = KubeletServer(self._cluster, self._settings.name, self._folder, self._clock)
         port = await self._unless_stopped(self._open(server))
         if port is None:
             return
@@ -97,8 +95,8 @@ class RemoteNode:
         authority = self._place.client_authority or await self._authority()
         if not authority:
             return 0
-        door = Door(address=self._place.address, port=self._place.port, client_authority=authority)
-        return await server.start(door, self._folder.path)
+        address = Address(host=self._place.address, port=self._place.port, client_authority=authority)
+        return await server.start(address, self._folder.path)
 
     async def _authority(self) -> bytes:
         """Waits for an API server that is not there: without it no pod could be told or started, either."""
@@ -112,7 +110,7 @@ class RemoteNode:
                 pause = min(pause * 2, LONGEST_PAUSE)
             except ApiError as error:
                 _log.warning(
-                    "kubectl logs will not work for this node: it can't find out whose certificates to trust",
+                    "kubectl logs and exec will not work for this node: it can't find out whose certificates to trust",
                     why=error.what,
                     remedy="give it the cluster's authority with --client-ca-file",
                 )

@@ -1,4 +1,4 @@
-"""The kubelet's own HTTPS port, where an API server fetches what `kubectl logs` shows.
+"""The kubelet's own HTTPS port, where an API server fetches what `kubectl logs` shows, and passes on exec and its kin.
 
 Who comes must show a client certificate of the cluster's authority, and may read what the cluster says he may (by a
 SubjectAccessReview about nodes/proxy, as a kubelet asks). Bearer tokens are not taken: an API server has a certificate.
@@ -24,9 +24,13 @@ from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key, Resource, Struct
 from tarragon.localcluster import refusals
 from tarragon.localcluster.home import write_private
+from tarragon.localcluster.kubelet.door import Door
+from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.pod_logs import NodeLogs
 from tarragon.localcluster.web import answers, query
+from tarragon.localcluster.web.commands import Wanted
 from tarragon.localcluster.web.connection import Server
+from tarragon.localcluster.web.connects import Connects, ExecRequest
 from tarragon.localcluster.web.paths import segments
 from tarragon.localcluster.web.streams import Streams
 
@@ -36,7 +40,8 @@ MOST_ANSWERS = 1000
 _SHUTDOWN_SECONDS = 1.0
 _AUTHENTICATED = "system:authenticated"
 _VERBS: Mapping[str, str] = MappingProxyType({"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update"})
-_NOT_HERE = frozenset({"exec", "attach", "portForward", "run", "cri"})
+_CONNECTS = frozenset({"exec", "attach", "portForward"})
+_NOT_HERE = frozenset({"run", "cri"})
 
 
 class _ReviewStatus(Struct, frozen=True):
@@ -59,10 +64,10 @@ REVIEWS = Resource(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class Address:
     """Where to listen, and whose certificates count (PEM). Port 0 is any free one."""
 
-    address: str
+    host: str
     port: int
     client_authority: bytes
 
@@ -76,26 +81,28 @@ class Caller:
 class KubeletServer:
     """Serves the node's pods from `start` to `stop`. Its certificate is its own: an API server does not check it."""
 
-    def __init__(self, cluster: Cluster, node: str, logs: NodeLogs, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, node: str, folder: NodeFolder, clock: Clock) -> None:
         self._cluster = cluster
         self._node = node
-        self._logs = logs
+        self._logs = NodeLogs(folder, clock)
+        self._door = Door(folder, cluster)
         self._clock = clock
         self._streams = Streams(clock)
+        self._connects = Connects(self._streams)
         self._runner: web.ServerRunner | None = None
         self._rights: dict[tuple[Caller, str], tuple[bool, float]] = {}
 
-    async def start(self, door: Door, folder: Path) -> int:
+    async def start(self, address: Address, folder: Path) -> int:
         """The port. The certificate lies in `folder`. Raises TarragonError when it cannot listen there."""
-        tls = _context(door, folder, self._node, self._clock)
+        tls = _context(address, folder, self._node, self._clock)
         runner = web.ServerRunner(Server(self._answer, access_log=None), shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         try:
-            await web.TCPSite(runner, door.address, door.port, ssl_context=tls).start()
+            await web.TCPSite(runner, address.host, address.port, ssl_context=tls).start()
         except OSError as error:
             await runner.cleanup()
             raise TarragonError(
-                f"nobody can listen at {door.address}:{door.port}",
+                f"nobody can listen at {address.host}:{address.port}",
                 why=error.strerror or str(error),
                 remedy="choose another with --address and --port; port 0 is any free one",
             ) from error
@@ -131,17 +138,34 @@ class KubeletServer:
                 asked = dict(request.rel_url.query) | {"container": container}
                 options, limit = query.log_options(asked, self._clock.now())
                 return await self._streams.log(request, self._log(Key(namespace, name), options), limit)
+            case [what, namespace, name, *more] if what in _CONNECTS and request.method in {"GET", "POST"}:
+                return await self._connect(request, what, await self._pod(Key(namespace, name)), more)
             case [what, *_] if what in _NOT_HERE:
                 return answers.text(f"{what} is not available on a node of processes", status=501)
             case _:
                 return answers.text("404 page not found\n", status=404)
 
     async def _log(self, key: Key, options: LogOptions) -> AsyncIterator[bytes]:
+        async for chunk in self._logs.read(await self._pod(key), options):
+            yield chunk
+
+    async def _pod(self, key: Key) -> dict[str, Any]:
         pod: dict[str, Any] = await self._cluster.get(PODS.reading(dict), key)
         if pod["spec"].get("nodeName") != self._node:
             raise refusals.failure(404, "NotFound", f'pod "{key.name}" is not on node {self._node}')
-        async for chunk in self._logs.read(pod, options):
-            yield chunk
+        return pod
+
+    async def _connect(
+        self, request: web.BaseRequest, what: str, pod: dict[str, Any], more: Sequence[str]
+    ) -> web.StreamResponse:
+        """What follows the pod's name is its uid, which may be left out, and the container, which must not."""
+        if what == "portForward":
+            return await self._connects.forward(request, lambda port: self._door.dial(pod, port))
+        if not more:
+            raise refusals.failure(404, "NotFound", "404 page not found")
+        argv = request.query.getall("command", []) if what == "exec" else None
+        asked = ExecRequest(pod=pod, container=more[-1], argv=argv, wanted=_wanted(request.query))
+        return await self._connects.execute(request, self._door, asked)
 
     async def _may(self, caller: Caller, verb: str) -> bool:
         now = self._clock.monotonic()
@@ -158,6 +182,17 @@ class KubeletServer:
         return allowed
 
 
+def _wanted(asked: query.Query) -> Wanted:
+    """In a kubelet's own names."""
+    tty = query.flag(asked, "tty")
+    return Wanted(
+        stdin=query.flag(asked, "input"),
+        stdout=query.flag(asked, "output"),
+        stderr=query.flag(asked, "error") and not tty,
+        tty=tty,
+    )
+
+
 def _caller(request: web.BaseRequest) -> Caller | None:
     """By the certificate, which the handshake has checked."""
     shown = request.get_extra_info("peercert")
@@ -169,10 +204,10 @@ def _caller(request: web.BaseRequest) -> Caller | None:
     return Caller(names[-1], groups) if names and names[-1] else None
 
 
-def _context(door: Door, folder: Path, node: str, clock: Clock) -> ssl.SSLContext:
+def _context(address: Address, folder: Path, node: str, clock: Clock) -> ssl.SSLContext:
     from tarragon.localcluster import authority  # noqa: PLC0415 - a tenth of a second that others need not wait
 
-    made = authority.new_kubelet(node, door.address, clock.now())
+    made = authority.new_kubelet(node, address.host, clock.now())
     chain, key = folder / "kubelet.crt", folder / "kubelet.key"
     write_private(key, made.key)
     write_private(chain, made.certificate)
@@ -180,7 +215,7 @@ def _context(door: Door, folder: Path, node: str, clock: Clock) -> ssl.SSLContex
     tls.minimum_version = ssl.TLSVersion.TLSv1_2
     tls.load_cert_chain(chain, key)
     try:
-        tls.load_verify_locations(cadata=door.client_authority.decode())
+        tls.load_verify_locations(cadata=address.client_authority.decode())
     except (ssl.SSLError, ValueError) as error:
         raise TarragonError(
             "the authority of the cluster's client certificates cannot be read", why=str(error)
