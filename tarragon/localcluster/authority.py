@@ -51,8 +51,8 @@ def new_authority(now: dt.datetime) -> Made:
     return _made(certificate, key, end)
 
 
-def new_server(authority_certificate: bytes, authority_key: bytes, now: dt.datetime) -> Made:
-    """For the loopback addresses, under the names by which the API server of any Kubernetes is known."""
+def new_server(authority_certificate: bytes, authority_key: bytes, address: str, now: dt.datetime) -> Made:
+    """For the loopback addresses and `address`, under the names by which any Kubernetes' API server is known."""
     authority = x509.load_pem_x509_certificate(authority_certificate)
     signing = load_pem_private_key(authority_key, None)
     if not isinstance(signing, ec.EllipticCurvePrivateKey):
@@ -60,7 +60,7 @@ def new_server(authority_certificate: bytes, authority_key: bytes, now: dt.datet
     key = ec.generate_private_key(ec.SECP256R1())
     end = min(now + _SERVER_LIFE, authority.not_valid_after_utc)
     names: list[x509.GeneralName] = [x509.DNSName(name) for name in _NAMES]
-    names += [x509.IPAddress(ipaddress.ip_address(address)) for address in _ADDRESSES]
+    names += [x509.IPAddress(ipaddress.ip_address(each)) for each in (*_ADDRESSES, address)]
     certificate = (
         _draft(_name("Tarragon local API server"), key.public_key(), now, end)
         .issuer_name(authority.subject)

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tarragon.kube.codec import moment, timestamp
+from tarragon.localcluster.addresses import KUBERNETES, address_of
 from tarragon.localcluster.home import Home, write_private
 
 _RENEW_BEFORE = dt.timedelta(days=60)
 _MARK = "renew after "
+_PLACE = "also for "
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,9 @@ def certificates(home: Home, now: dt.datetime) -> Certificates:
     authority_key = home.folder / "ca.key"
     if not _is_good(files.authority, now) or not authority_key.exists():
         _make_authority(files, authority_key, now)
-    if not _is_good(files.chain, now) or not files.key.exists():
-        _make_server(files, authority_key, now)
+    address = address_of(home.store, KUBERNETES)
+    if not (_is_good(files.chain, now) and _names(files.chain, address) and files.key.exists()):
+        _make_server(files, authority_key, address, now)
     return files
 
 
@@ -40,6 +43,11 @@ def _is_good(certificate: Path, now: dt.datetime) -> bool:
         first, _, rest = certificate.read_text().partition("\n")
         return first.startswith(_MARK) and now < moment(first.removeprefix(_MARK)) and "END CERTIFICATE" in rest
     return False
+
+
+def _names(certificate: Path, address: str) -> bool:
+    """By the second note."""
+    return f"{_PLACE}{address}\n" in certificate.read_text()
 
 
 def _make_authority(files: Certificates, authority_key: Path, now: dt.datetime) -> None:
@@ -53,13 +61,13 @@ def _make_authority(files: Certificates, authority_key: Path, now: dt.datetime) 
     write_private(files.authority, _noted(made.certificate, made.end))
 
 
-def _make_server(files: Certificates, authority_key: Path, now: dt.datetime) -> None:
+def _make_server(files: Certificates, authority_key: Path, address: str, now: dt.datetime) -> None:
     from tarragon.localcluster import authority  # noqa: PLC0415 - as above
 
     files.chain.unlink(missing_ok=True)
-    made = authority.new_server(files.authority.read_bytes(), authority_key.read_bytes(), now)
+    made = authority.new_server(files.authority.read_bytes(), authority_key.read_bytes(), address, now)
     write_private(files.key, made.key)
-    write_private(files.chain, _noted(made.certificate, made.end))
+    write_private(files.chain, _noted(f"{_PLACE}{address}\n".encode() + made.certificate, made.end))
 
 
 def _noted(pem: bytes, end: dt.datetime) -> bytes:

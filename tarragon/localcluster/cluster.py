@@ -38,7 +38,9 @@ from tarragon.localcluster.controllers.claims import ClaimController
 from tarragon.localcluster.controllers.endpoints import EndpointsController
 from tarragon.localcluster.controllers.garbage import GarbageCollector
 from tarragon.localcluster.controllers.kinds import listable
+from tarragon.localcluster.controllers.kubernetes_service import KubernetesService
 from tarragon.localcluster.controllers.namespaces import NamespaceController
+from tarragon.localcluster.controllers.proxy import ServiceProxy
 from tarragon.localcluster.controllers.root_certificates import RootCertificateController
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
 from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
@@ -197,6 +199,8 @@ class LocalCluster:
         yield "secrets of service accounts", lambda: self._account_secrets().run()
         yield "claims", lambda: ClaimController(client, clock, jitter).run()
         yield "endpoints", lambda: EndpointsController(client, self._local_port, clock, jitter).run()
+        yield "kubernetes service", lambda: KubernetesService(client, self._port, clock, jitter).run()
+        yield "service proxy", lambda: ServiceProxy(client, clock, jitter).run()
         yield "workloads", lambda: WorkloadControllers(client, clock, jitter).run()
         yield "scheduler", lambda: Scheduler(client, Binder(self._api).bind, clock, jitter).run()
 
@@ -207,6 +211,10 @@ class LocalCluster:
     async def _retire_nodes(self) -> None:
         await self._nodes.retire()
         await asyncio.Event().wait()  # once is enough
+
+    @property
+    def _port(self) -> int:
+        return int(self.url.rpartition(":")[2])
 
     def _local_port(self, service: Key, port: int) -> int | None:
         address = Address(namespace=service.namespace, name=service.name, port=port)
