@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import unquote
 
 from multidict import CIMultiDictProxy
@@ -19,6 +20,7 @@ from tarragon.localcluster.access.escalation import Escalation
 from tarragon.localcluster.access.roles import ACCOUNT_PREFIX
 from tarragon.localcluster.identity import MASTERS, OWNER, User
 from tarragon.localcluster.requests import Check
+from tarragon.localcluster.served import Served
 
 ANONYMOUS = "system:anonymous"
 _BEARER = "Bearer "
@@ -57,6 +59,19 @@ class Entrance:
             return None
         return Escalation(user, self._access.roles, self._access.authorizer).check
 
+    def check_of_change(self, user: User) -> Check | None:
+        """The same of a PUT or a PATCH: one that makes what is not there needs what a create needs."""
+        check = self.check(user)
+        if check is None:
+            return None
+
+        def change(served: Served, new: Mapping[str, Any], old: Mapping[str, Any] | None) -> None:
+            if old is None:
+                self.authorize(user, _creation(served, new["metadata"]))
+            check(served, new, old)
+
+        return change
+
     def _known(self, given: str) -> User:
         """In constant time: an answer must not tell how much of a guess was right."""
         if hmac.compare_digest(given.encode(errors="surrogateescape"), self._expected):
@@ -75,6 +90,17 @@ class Entrance:
         for needed in _needed(wanted):
             self.authorize(user, needed)
         return _completed(wanted)
+
+
+def _creation(served: Served, metadata: Mapping[str, Any]) -> Attributes:
+    return Attributes(
+        verb="create",
+        group=served.group,
+        version=served.version,
+        resource=served.plural,
+        namespace=metadata.get("namespace", "") if served.namespaced else "",
+        name=metadata.get("name", ""),
+    )
 
 
 def _named(headers: Headers) -> User | None:

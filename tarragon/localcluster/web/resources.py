@@ -207,7 +207,8 @@ class Resources:
 
     def _writing(self, asked: Asked, kind: str) -> WriteOptions:
         options = query.write_options(asked.query, asked.agent, kind)
-        check = self._entrance.check(asked.user)
+        is_create = asked.request.method == "POST"
+        check = (self._entrance.check if is_create else self._entrance.check_of_change)(asked.user)
         return options if check is None else replace(options, check=check)
 
     async def _body(self, asked: Asked, kind: str) -> Json:
