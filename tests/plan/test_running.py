@@ -130,6 +130,21 @@ def test_g13_with_all_workers_wanted_one_alone_does_not_decide() -> None:
     assert world.tarragon["state"] == "Succeeded"
 
 
+def test_a_worker_0_that_is_through_is_not_said_to_be_started_again() -> None:
+    """Replicas that end at once may be through before others have begun."""
+    world = World(manifest({"Worker": 2}, successPolicy="AllWorkers"))
+    world.settle()
+    world.admit()
+    world.settle()
+    world.run("dist-worker-0")
+    world.settle()
+    world.exit("dist-worker-0", 0)
+    world.settle()
+
+    assert world.tarragon["state"] == "Running"
+    assert "Restarting" not in world.conditions()
+
+
 def test_workers_that_a_job_can_never_get_are_not_waited_for() -> None:
     """One that may not grow while it runs ends with those that it has, whatever is wished for later."""
     world = World(manifest({"Worker": 2}, successPolicy="AllWorkers"))

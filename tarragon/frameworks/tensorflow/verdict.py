@@ -79,8 +79,11 @@ def started(sight: Sight) -> Verdict | None:
 
 
 def stalled(sight: Sight) -> Verdict | None:
-    """Nobody who counts runs any more, and nobody has ended: a pod vanished, or is on its way out."""
-    if sight.status.phase is not Phase.RUNNING or sight.job.chief is None:
+    """Nobody who counts runs any more, and nobody has ended: a pod vanished, or is on its way out.
+
+    Where all workers decide, worker 0 may be through while others are yet to begin.
+    """
+    if sight.status.phase is not Phase.RUNNING or sight.job.chief is None or is_done(sight, sight.job.chief):
         return None
     return Verdict(signal=Signal.LOST, message=f"{sight.job.chief} is started again")
 
