@@ -13,7 +13,7 @@ from tarragon.localcluster.custom_kinds import DEFINITIONS, CustomKinds
 from tarragon.localcluster.deleting import Deletes
 from tarragon.localcluster.history import Change, Stored
 from tarragon.localcluster.objects import in_version, is_same
-from tarragon.localcluster.patching import patched
+from tarragon.localcluster.patching import patched, touched
 from tarragon.localcluster.requests import Json, Patch, PatchType, Target, WriteOptions, Written
 from tarragon.localcluster.rules.deleting import is_gone
 from tarragon.localcluster.rules.kinds import rules_of
@@ -53,7 +53,7 @@ class Changes:
             if patch.type is PatchType.APPLY:
                 return self._applied(target, patch.body, options)
             stored = self._writes.latest(served, (target.namespace, target.name))
-            wanted, unknown = decoded(served, patched(served, opened(stored, served), patch))
+            wanted, unknown = decoded(served, patched(served, opened(stored, served), patch), touched(patch))
             _refuse_other_name(target, wanted)
             return self._decided(target, wanted, stored, options, warnings_for(served, unknown, options))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from types import MappingProxyType
 from typing import Any
 
@@ -45,6 +46,12 @@ def patched(served: Served, thing: Json, patch: Patch) -> Json:
             return _strategic(served, thing, patch.body)
         case PatchType.APPLY:
             raise refusals.unsupported_media_type(_accepted(served))
+
+
+def touched(patch: Patch) -> Collection[str] | None:
+    """The parts of an object that a patch can have changed; None: any."""
+    is_by_part = patch.type in {PatchType.MERGE, PatchType.STRATEGIC} and isinstance(patch.body, dict)
+    return None if not is_by_part or any(name.startswith("$") for name in patch.body) else patch.body.keys()
 
 
 def _json_patched(thing: Json, operations: Any) -> Json:

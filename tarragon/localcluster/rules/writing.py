@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -34,9 +34,10 @@ class Author:
         return replace(self, operation="Apply")
 
 
-def decoded(served: Served, body: Any) -> tuple[Json, list[str]]:
+def decoded(served: Served, body: Any, touched: Collection[str] | None = None) -> tuple[Json, list[str]]:
     """The body as an object of the kind, in shape, and the paths of the fields that its kind does not know.
 
+    Of a built-in kind only the parts are looked at that are `touched`, if it is known that all others were in shape.
     Raises BadRequest for what is not an object of the kind, Invalid for another kind of the same group.
     """
     if not isinstance(body, dict):
@@ -45,8 +46,7 @@ def decoded(served: Served, body: Any) -> tuple[Json, list[str]]:
     try:
         if served.is_custom:
             return body, _in_custom_shape(served, body)
-        shape = shape_of(served.group, served.version, served.kind)
-        unknown = fit(shape, body) if shape is not None else []
+        unknown = _in_built_in_shape(served, body, touched)
     except MisfitError as error:
         raise refusals.not_handled(served, str(error)) from error
     body.setdefault("metadata", {})
@@ -119,6 +119,17 @@ def _check_type(served: Served, body: Mapping[str, Any]) -> None:
             f"the object provided ({version or served.api_version}, Kind={kind or served.kind}) does not match the "
             f"kind of the resource ({served.api_version}, Kind={served.kind})"
         )
+
+
+def _in_built_in_shape(served: Served, body: Json, touched: Collection[str] | None) -> list[str]:
+    shape = shape_of(served.group, served.version, served.kind)
+    if shape is None or touched is None:
+        return fit(shape, body) if shape is not None else []
+    parts = {name: body[name] for name in touched if name in body}
+    unknown = fit(shape, parts)
+    for name in touched:
+        _copy_part(body, parts, name)
+    return unknown
 
 
 def _in_custom_shape(served: Served, body: Json) -> list[str]:
