@@ -190,8 +190,7 @@ class Decoder:
             raise ProtocolError(f"the headers cannot be read: {error}") from error
         if self._inflate.unconsumed_tail:
             raise ProtocolError("the headers are too long")
-        texts = _texts(plain)
-        return {name.decode().lower(): value.rpartition(b"\0")[2].decode() for name, value in texts}
+        return {_word(name).lower(): _word(value.rpartition(b"\0")[2]) for name, value in _texts(plain)}
 
 
 class _Skipped:
@@ -212,6 +211,10 @@ def _texts(plain: bytes) -> Iterator[tuple[bytes, bytes]]:
         name, at = _text(plain, at)
         value, at = _text(plain, at)
         yield name, value
+
+
+def _word(text: bytes) -> str:
+    return text.decode(errors="replace")
 
 
 def _text(plain: bytes, at: int) -> tuple[bytes, int]:
