@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -59,6 +60,14 @@ def waited(*, waits: bool, limit: float | None) -> Patience:
     if limit is not None and not waits:
         raise click.UsageError("--timeout limits --wait: give both")
     return Patience(waits=waits, limit=limit)
+
+
+def instant(text: str) -> dt.datetime:
+    """`2026-11-21T12:00:00Z`; without a zone it is this machine's time."""
+    try:
+        return dt.datetime.fromisoformat(text.strip()).astimezone(dt.UTC)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no time; write for example 2026-11-21T12:00:00Z") from None
 
 
 def assignment(text: str) -> tuple[str, str]:

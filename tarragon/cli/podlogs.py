@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -21,6 +21,7 @@ from tarragon.cluster.port import Cluster, LogOptions, Selection
 from tarragon.job.model import CleanPodPolicy, Replica
 from tarragon.job.spoken import spoken
 from tarragon.kube.core import PODS, Pod
+from tarragon.plan.capacity import pod_spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +47,11 @@ async def pod_logs(cluster: Cluster, job: Known, wants: Callable[[Replica], bool
         (pods[replica], instance)
         for replica in wanted
         if replica in pods
-        for instance in instances(replica, pods[replica], job.framework.main_container)
+        for instance in instances(replica, pods[replica], job.framework.main_container, options.container)
         if not options.previous or instance.number
     ]
+    if options.container and wanted and not begun:
+        _require_container(options.container, job, pods.values())
     answers = await asyncio.gather(*(_log(cluster, pod, instance, options) for pod, instance in begun))
     streams = [answer for answer in answers if not isinstance(answer, ApiError)]
     refused = [
@@ -62,6 +65,20 @@ async def pod_logs(cluster: Cluster, job: Known, wants: Callable[[Replica], bool
     if not options.previous:
         notes = list(_missing(job, progress, missing))
     return Found(streams=streams, notes=[*(notes if missing else ()), *refused])
+
+
+def containers(job: Known) -> Sequence[str]:
+    """The names that the job's templates give to containers, of all its replicas."""
+    groups = job.job.groups if job.job is not None else ()
+    specs = [pod_spec(group.template) for group in groups]
+    return sorted({each.name for spec in specs for each in (*spec.containers, *spec.init_containers)})
+
+
+def _require_container(name: str, job: Known, pods: Iterable[Pod]) -> None:
+    there = {each.name for pod in pods for each in (*pod.spec.containers, *pod.spec.init_containers)}
+    known = sorted(there | set(containers(job)))
+    if name not in known:
+        raise NoSuchJob(f"no replica has a container {name}", why=f"there are {listed(known)}")
 
 
 def lines_of(found: Found, tail: int | None) -> Iterator[Said]:

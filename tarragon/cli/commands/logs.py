@@ -5,81 +5,28 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import re
-import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import click
 
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.arguments import complete_job, duration
+from tarragon.cli.arguments import complete_job, duration, instant
 from tarragon.cli.follow.follower import Follower
-from tarragon.cli.follow.lines import shown
 from tarragon.cli.follow.listening import Listener
 from tarragon.cli.jobs import JobName, Known, NoSuchJob, find, parse
 from tarragon.cli.kept import Run, Said, lines, runs_of_job, runs_of_name
-from tarragon.cli.podlogs import lines_of, pod_logs, unread
+from tarragon.cli.loglines import Filter, Printer
+from tarragon.cli.podlogs import containers, lines_of, pod_logs, unread
 from tarragon.cli.settings import Command, Settings
-from tarragon.cli.style import REPLICA_TYPES, painter
 from tarragon.cli.target import Target, target
-from tarragon.cli.terminal import Sink, sink
-from tarragon.cli.words import count
-from tarragon.cluster.port import Cluster, LogOptions
+from tarragon.cli.words import count, listed
+from tarragon.cluster.port import Cluster
 from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.kube.meta import Key
 
 _GONE = "{} keeps no logs of jobs that are deleted: there, a log goes with its pod"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """Which replicas and lines, and how they are printed."""
-
-    replica: str = ""
-    type: str = ""
-    tail: int | None = None
-    since: float | None = None
-    previous: bool = False
-    life: int | None = None
-    """Which of the jobs that had the name, from 1; from the newest if negative."""
-    timestamps: bool = False
-    prefix: bool = True
-    grep: re.Pattern[str] | None = None
-
-    def wants(self, replica: Replica) -> bool:
-        return self.replica in {"", str(replica)} and self.type in {"", replica.type.word}
-
-
-class Printer:
-    """Prints lines to stdout. On a terminal they can't move the cursor."""
-
-    def __init__(self, wanted: Filter, settings: Settings) -> None:
-        terminal = settings.terminal()
-        self._wanted = wanted
-        self._colors = terminal.colors_out
-        self._paint = painter(colors=terminal.colors_out)
-        self._is_terminal = sink(sys.stdout) is Sink.TERMINAL
-
-    def said(self, replica: Replica, said: Sequence[tuple[str, str]]) -> None:
-        if self._wanted.wants(replica):
-            sys.stdout.write("".join(self._line(replica, moment, text) for moment, text in said))
-            sys.stdout.flush()
-
-    def kept(self, said: Iterator[Said]) -> None:
-        for line in said:
-            sys.stdout.write(self._line(line.replica, line.moment, line.text))
-
-    def _line(self, replica: Replica, moment: str, text: str) -> str:
-        if self._wanted.grep is not None and not self._wanted.grep.search(text):
-            return ""
-        words = [shown(text, colors=self._colors) if self._is_terminal else text]
-        if self._wanted.timestamps:
-            words.insert(0, moment)
-        if self._wanted.prefix:
-            words.insert(0, self._paint(f"[{replica}]", REPLICA_TYPES.get(replica.type.word, "")))
-        return " ".join(words) + "\n"
 
 
 def pattern(text: str) -> re.Pattern[str]:
@@ -91,10 +38,12 @@ def pattern(text: str) -> re.Pattern[str]:
 
 @click.command("logs", cls=Command)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
-@click.option("--replica", default="", help="only this one: worker-1")
-@click.option("--type", default="", help="only replicas of this type: chief, ps, worker, evaluator")
+@click.option("--replica", "replicas", multiple=True, metavar="NAME", help="only this one: worker-1; may come again")
+@click.option("--type", "types", multiple=True, help="only replicas of this type: chief, ps, worker, evaluator")
+@click.option("-c", "--container", default="", metavar="NAME", help="of this container, not of the one that trains")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="only the last N lines of each replica")
 @click.option("--since", type=duration, metavar="DURATION", help="only what is newer than this: 30s, 5m, 2h")
+@click.option("--since-time", type=instant, metavar="TIME", help="only what is newer: 2026-11-21T12:00:00Z")
 @click.option("--grep", type=pattern, metavar="REGEX", help="only lines in which this is found")
 @click.option("-f", "--follow", "follows", is_flag=True, help="go on until the job has ended")
 @click.option("-p", "--previous", is_flag=True, help="of each replica the run before its last restart")
@@ -108,10 +57,12 @@ def command(
     settings: Settings,
     *,
     name: str,
-    replica: str,
-    type: str,  # noqa: A002 - the option's name
+    replicas: tuple[str, ...],
+    types: tuple[str, ...],
+    container: str,
     tail: int | None,
     since: float | None,
+    since_time: dt.datetime | None,
     grep: re.Pattern[str] | None,
     follows: bool,
     previous: bool,
@@ -124,18 +75,22 @@ def command(
         raise click.UsageError("the run before the last restart has ended: there is nothing to follow")
     if follows and life is not None:
         raise click.UsageError("--run reads what is kept: there is nothing to follow")
+    if since is not None and since_time is not None:
+        raise click.UsageError("--since and --since-time say the same thing twice; leave one of them out")
+    clock = SystemClock()
     wanted = Filter(
-        replica=replica.lower(),
-        type=type.lower(),
+        replicas=frozenset(map(str.lower, replicas)),
+        types=frozenset(map(str.lower, types)),
+        container=container,
         tail=tail,
-        since=since,
+        since=since_time if since is None else clock.now() - dt.timedelta(seconds=since),
         previous=previous,
         life=life,
         timestamps=timestamps,
         prefix=prefix,
         grep=grep,
     )
-    asyncio.run(_logs(settings, name, wanted, SystemClock() if follows else None))
+    asyncio.run(_logs(settings, name, wanted, clock if follows else None))
 
 
 async def _logs(settings: Settings, name: str, wanted: Filter, following: Clock | None) -> None:
@@ -172,16 +127,10 @@ async def _logs(settings: Settings, name: str, wanted: Filter, following: Clock 
 
 async def _asked(cluster: Cluster, job: Known, wanted: Filter, printer: Printer) -> None:
     """What the cluster's pods have said until now."""
-    found = await pod_logs(cluster, job, wanted.wants, log_options(wanted))
+    found = await pod_logs(cluster, job, wanted.wants, wanted.asked(SystemClock().now()))
     for text in found.notes:
         click.echo(text, err=True)
     printer.kept(lines_of(found, wanted.tail))
-
-
-def log_options(wanted: Filter) -> LogOptions:
-    """What the cluster can leave out for us."""
-    since = None if wanted.since is None else max(1, int(wanted.since))
-    return LogOptions(tail_lines=wanted.tail, since_seconds=since, previous=wanted.previous)
 
 
 def _named(job: Known) -> JobName:
@@ -221,7 +170,12 @@ async def _follow(where: Target, job: Known, clock: Clock, wanted: Filter, print
     def note(text: str) -> None:
         click.echo(text, err=True)
 
-    listener = Listener(job.framework.main_container, clock, printer.said, log_options(wanted))
+    listener = Listener(job.framework.main_container, clock, printer.said, wanted.asked(clock.now()))
+    listener.only(wanted.wants)
+    if wanted.container and wanted.container not in containers(job):
+        note(
+            f"No replica of {job.name} is to have a container {wanted.container}; there are {listed(containers(job))}."
+        )
     listener.on_unread(lambda replica, error: note(unread(replica, error)))
     if not where.is_local and job.status.phase is not Phase.RUNNING:
         note(f"{job.name} is {job.state}: its logs come when its replicas begin.")
@@ -229,17 +183,20 @@ async def _follow(where: Target, job: Known, clock: Clock, wanted: Filter, print
 
 
 def _said(runs: Sequence[Run], wanted: Filter) -> Iterator[Said]:
-    since = None if wanted.since is None else SystemClock().now() - dt.timedelta(seconds=wanted.since)
-    mine = [run for run in runs if wanted.wants(run.replica)]
-    if runs and not mine:
+    of_replicas = [run for run in runs if wanted.wants(run.replica)]
+    if runs and not of_replicas:
         known = ", ".join(sorted({str(run.replica) for run in runs}))
         raise NoSuchJob("no replica of the job fits --replica and --type", why=f"there are logs of {known}")
+    mine = [run for run in of_replicas if wanted.container in {"", run.container}]
+    if of_replicas and not mine:
+        known = ", ".join(sorted({run.container for run in of_replicas}))
+        raise NoSuchJob(f"no replica has a container {wanted.container}", why=f"there are logs of {known}")
     if not wanted.previous:
-        return lines(mine, wanted.tail, since)
+        return lines(mine, wanted.tail, wanted.since)
     before = _before_last(mine)
     if not before:
         click.echo("no replica has been restarted: there is no run before its last one to read", err=True)
-    return lines(before, wanted.tail, since)
+    return lines(before, wanted.tail, wanted.since)
 
 
 def _before_last(runs: Sequence[Run]) -> Sequence[Run]:

@@ -40,6 +40,7 @@ class Listener:
         self._beginning = beginning
         self._tasks: dict[Instance, asyncio.Task[None]] = {}
         self._failures: dict[Instance, int] = {}
+        self._wants: Callable[[Replica], bool] = lambda _replica: True
         self._unread: Callable[[Replica, ApiError], None] = lambda _replica, _error: None
         self.error: BaseException | None = None
         """Why nobody can be told any more: whoever reads our output has gone, or we have a bug."""
@@ -47,6 +48,10 @@ class Listener:
     def on_unread(self, tell: Callable[[Replica, ApiError], None]) -> None:
         """Call it when a log that should be there is refused. May come more than once."""
         self._unread = tell
+
+    def only(self, wants: Callable[[Replica], bool]) -> None:
+        """Nobody else's log is asked for."""
+        self._wants = wants
 
     def listen(self, cluster: Cluster, pods: Mapping[Replica, Pod], failed: Callable[[], None]) -> None:
         """Begin with every container that has begun since the last call; `failed` is called when `error` is set."""
@@ -57,8 +62,8 @@ class Listener:
                 failed()
 
         for replica, pod in pods.items():
-            for instance in instances(replica, pod, self._main_container):
-                if instance not in self._tasks and not self.book.is_complete(instance):
+            for instance in instances(replica, pod, self._main_container, self._beginning.container):
+                if self._wants(replica) and instance not in self._tasks and not self.book.is_complete(instance):
                     task = self._tasks[instance] = asyncio.create_task(self._read(cluster, pod, instance))
                     task.add_done_callback(ended)
 
@@ -136,12 +141,16 @@ class Listener:
             self._said(instance.replica, fresh)
 
 
-def instances(replica: Replica, pod: Pod, main_container: str) -> Iterator[Instance]:
-    """The newest run of the main container and of every init container, as far as they have begun. No sidecars."""
+def instances(replica: Replica, pod: Pod, main_container: str, only: str = "") -> Iterator[Instance]:
+    """The newest run of the main container and of every init container, as far as they have begun. No sidecars.
+
+    `only` is the name of a container that is meant instead of these.
+    """
     names = [container.name for container in pod.spec.containers]
     wanted = main_container if main_container in names else names[0] if names else ""
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        if (status.name == wanted or status.name not in names) and has_begun(status):
+        is_meant = status.name == only if only else status.name == wanted or status.name not in names
+        if is_meant and has_begun(status):
             yield Instance(replica, pod.metadata.uid, status.name, status.restart_count)
 
 

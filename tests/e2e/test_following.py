@@ -1,0 +1,83 @@
+"""`tarragon logs` of processes that really run, restart and outlive the server that is asked for what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+
+from tarragon.localcluster.home import Home
+from tarragon.localcluster.presence import read_server
+from tests.cli.manifests import group, job, python, worker
+from tests.e2e.user import User, eventually
+
+COUNTS = "import time\nfor number in range({}): print('line', number, flush=True); time.sleep(0.02)"
+
+
+def kill_server(user: User) -> int:
+    """As the kernel would when memory runs out. It is started again by whoever needs it."""
+    server = read_server(Home(user.home))
+    assert server is not None
+    os.kill(server.pid, signal.SIGKILL)
+    return server.pid
+
+
+def is_another(user: User, pid: int) -> bool:
+    server = read_server(Home(user.home))
+    return server is not None and server.pid != pid and server.lives()
+
+
+def test_a_server_that_is_killed_twice_repeats_no_line_and_loses_none(user: User) -> None:
+    user("submit", user.file("job.yaml", worker("counts", COUNTS.format(400), replicas=2)))
+
+    going = user.start("logs", "counts", "--follow")
+    for word in ("line 30", "line 150"):
+        going.until(word)
+        pid = kill_server(user)
+        eventually(lambda pid=pid: is_another(user, pid))  # type: ignore[misc]
+    ended = going.ended()
+
+    assert ended.code == 0, ended.err
+    for replica in ("worker-0", "worker-1"):
+        said = re.findall(rf"^\[{replica}\] line (\d+)$", ended.out, re.MULTILINE)
+        assert said == [str(number) for number in range(400)]
+    assert ended.err.count("it was started again") == 2
+
+
+def test_replicas_that_come_later_and_containers_that_restart_are_followed_too(user: User) -> None:
+    again = (
+        "import os, sys, time; first = not os.path.exists('ran'); open('ran', 'w')\n"
+        "print('first' if first else 'second', flush=True); time.sleep(1); sys.exit(first)"
+    )
+    waits = "import time; time.sleep(1); print('ready', flush=True); time.sleep(4)"
+    restarting = {**group(python(again)), "restartPolicy": "OnFailure"}
+    user("submit", user.file("job.yaml", job("digits", PS=group(python(waits)), Worker=restarting)))
+
+    ended = user("logs", "digits", "--follow")
+
+    assert ended.code == 0
+    assert [line for line in ended.out.splitlines() if "worker" in line] == ["[worker-0] first", "[worker-0] second"]
+    assert "[ps-0] ready" in ended.out
+
+
+def test_replicas_types_containers_and_moments_choose_among_the_lines_that_are_kept(user: User) -> None:
+    says = "import os; print(os.environ['HOSTNAME'])"
+    made = json.loads(job("digits", PS=group(python(says)), Worker=group(python(says), replicas=3)))
+    template = made["spec"]["tfReplicaSpecs"]["Worker"]["template"]
+    template["spec"]["containers"].append(dict(python("print('beside')"), name="sidecar"))
+    user.run(user.file("job.yaml", json.dumps(made)))
+    user("wait", "digits")
+
+    two = user("logs", "digits", "--replica", "worker-2", "--replica", "worker-0", "-c", "tensorflow")
+    beside = user("logs", "digits", "-c", "sidecar", "--no-prefix")
+    ps = user("logs", "digits", "--type", "ps", "--timestamps", "--no-prefix")
+    moment = ps.out.split()[0]
+
+    assert sorted(two.out.splitlines()) == ["[worker-0] digits-worker-0", "[worker-2] digits-worker-2"]
+    assert beside.out == "beside\n" * 3
+    assert "digits-ps-0" in user("logs", "digits", "--type", "ps", "--since-time", moment).out
+    assert user("logs", "digits", "--since-time", "2100-01-01T00:00:00Z").out == ""
+    assert "there are logs of sidecar, tensorflow" in user("logs", "digits", "-c", "nosuch", "--type", "worker").err
+    assert user("logs", "digits", "--since", "5m", "--since-time", moment).code == 2
+    assert user("logs", "digits", "--since-time", "yesterday").code == 2
