@@ -37,6 +37,7 @@ COMMANDS = MappingProxyType(
             ("node", "node"),
             ("convert", "convert"),
             ("diff", "diff"),
+            ("debug-dump", "debugdump"),
             ("config", "config"),
             ("version", "version"),
             ("completion", "completion"),
@@ -56,7 +57,7 @@ Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
            logs       of all replicas, also of finished jobs
            why        it waits, does not start, or failed
   Change   suspend  resume  scale  delete
-  Local    up  down  kubeconfig  check
+  Local    up  down  kubeconfig  check  debug-dump
   Cluster  operator  node          Files  convert  diff
   More     config  version  completion
 

@@ -131,7 +131,7 @@ def test_whoever_may_do_everything_is_told_so_a_line_for_each_kind() -> None:
     findings = list(user_findings(dict.fromkeys(of_user("research"), True)))
 
     assert {finding.level for finding in findings} == {"ok"}
-    assert findings[0].text == "may create, get, list, watch and delete tfjobs.kubeflow.org"
+    assert findings[0].text == "may create, get, list, watch, patch and delete tfjobs.kubeflow.org"
     assert all(question.namespace == "research" for question in of_user("research"))
 
 
@@ -141,7 +141,7 @@ def test_a_viewer_is_told_what_a_viewer_cannot_do_and_who_can_change_it() -> Non
     findings = list(user_findings(answers))
 
     assert [finding.level for finding in findings] == ["error", "warning", "ok", "ok", "ok"]
-    assert findings[0].text.startswith("may not create and delete tfjobs.kubeflow.org, only get, list and watch")
+    assert findings[0].text.startswith("may not create, patch and delete tfjobs.kubeflow.org, only get, list and watch")
     assert "edit" in findings[0].remedy
 
 

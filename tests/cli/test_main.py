@@ -23,7 +23,7 @@ def test_the_first_page_names_every_command_and_nothing_else() -> None:
     words = re.compile(r"(run|submit|validate|wait|logs|why|top) {2,}\S.*?(?= {4,}|$)", re.MULTILINE)
     explained = words.sub(r"\1", table)
 
-    assert set(re.findall(r"\w+", explained)) - titles == set(COMMANDS)
+    assert set(re.findall(r"[\w-]+", explained)) - titles == set(COMMANDS)
 
 
 def test_the_first_page_fits_a_small_terminal() -> None:

@@ -314,7 +314,7 @@ def test_check_finds_a_cluster_that_trains(shell: Shell, training: ControlPlane)
     assert ended.code == 0, ended.out
     assert f"ok       cluster     context test ({training.url}), Kubernetes v1.{training.minor}" in ended.out
     assert "ok       TFJob       Tarragon's, as this version has it: v1, v1beta2" in ended.out
-    assert "ok       you         may create, get, list, watch and delete tfjobs.kubeflow.org" in ended.out
+    assert "ok       you         may create, get, list, watch, patch and delete tfjobs.kubeflow.org" in ended.out
     assert re.search(r"^ok +operator +\S+ is at work, says the Lease in cli of \d+\.\d s ago$", ended.out, re.MULTILINE)
     assert "you may run it" in ended.out
     assert re.search(r"^ok +nodes +\d+ node", ended.out, re.MULTILINE)
@@ -333,7 +333,7 @@ def test_somebody_without_permissions_is_told_which_and_what_remains_impossible(
         f"Error: cli-nobody may not list tfjobs in namespace cli on context test ({training.url})"
     )
     assert checked.code == 1
-    assert "error    you         may not create, get, list, watch and delete tfjobs.kubeflow.org" in checked.out
+    assert "error    you         may not create, get, list, watch, patch and delete tfjobs.kubeflow.org" in checked.out
     assert "ok       TFJob       served as kubeflow.org/v1; whose it is you may not look at" in checked.out
     assert "you may not look at Leases" in checked.out
     assert "Traceback" not in checked.err

@@ -14,7 +14,7 @@ import msgspec
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.checks import kinds, nodes
+from tarragon.cli.checks import features, kinds, nodes
 from tarragon.cli.checks.finding import Finding
 from tarragon.cli.checks.operators import Seen, operators
 from tarragon.cli.checks.rights import Answers, of_operator, of_user, operator_findings, user_findings
@@ -24,7 +24,7 @@ from tarragon.cluster.port import Cluster, Selection
 from tarragon.cluster.transport import Request, Server, Transport
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
-from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, STORAGE_CLASSES
 from tarragon.kube.meta import Json, Key, Resource
 from tarragon.operator.permissions import LEASE_NAME, Question
 from tarragon.operator.rivals import DEPLOYMENTS, ENDPOINTS_LOCKS, LEASE_LOCKS, LOCKS, Found
@@ -64,6 +64,8 @@ async def of_cluster(where: Foreign, clock: Clock, *, for_operator: bool) -> Seq
             *([look.operators_rights()] if for_operator else []),
             look.at_work(),
             look.nodes(),
+            look.schedulers(),
+            look.volumes(),
         ]
         answers = await asyncio.gather(*map(_told, asked))
     return [_fit(where.name, version), *(finding for answer in answers for finding in answer)]
@@ -194,6 +196,14 @@ class _Look:
             return (await self.cluster.list(resource, Selection(fields=fields))).items
         except Forbidden:
             return None
+
+    async def schedulers(self) -> Sequence[Finding]:
+        """Discovery is open to everybody."""
+        found = await _get(self.server, self.clock, "/apis")
+        return [features.gangs({str(group["name"]) for group in found.get("groups") or ()})]
+
+    async def volumes(self) -> Sequence[Finding]:
+        return [features.volumes(await self._all(STORAGE_CLASSES.reading(dict), ""))]
 
     async def nodes(self) -> Sequence[Finding]:
         found = await self._all(NODES, "")

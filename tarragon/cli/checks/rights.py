@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from tarragon.cli.checks.finding import Finding
 from tarragon.cli.words import listed
@@ -17,9 +18,9 @@ USER = (
         Permission(
             group=framework.resource.group,
             resource=framework.resource.plural,
-            verbs=("create", "get", "list", "watch", "delete"),
+            verbs=("create", "get", "list", "watch", "patch", "delete"),
             scope=Scope.JOBS,
-            reason="run submit list get describe wait delete",
+            reason="run submit list get describe wait suspend resume scale delete",
         )
         for framework in FRAMEWORKS
     ),
@@ -28,6 +29,18 @@ USER = (
     Permission(group="", resource=EVENTS.plural, verbs=("list",), scope=Scope.JOBS, reason="describe"),
 )
 """What the command line asks for; the reasons are the commands that do without nothing of it."""
+
+_OF_JOBS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "create": ("run", "submit"),
+        "get": ("get", "describe", "why", "logs"),
+        "list": ("list", "top"),
+        "watch": ("run", "wait", "list -w"),
+        "patch": ("suspend", "resume", "scale"),
+        "delete": ("delete",),
+    }
+)
+"""Which commands need a verb on the jobs: who may only look is not to read that `list` is refused."""
 
 _NEEDED = frozenset(framework.resource.group for framework in FRAMEWORKS if not framework.is_optional)
 """Groups of the kinds that nobody trains without."""
@@ -53,9 +66,15 @@ def user_findings(answers: Answers) -> Iterator[Finding]:
             continue
         may = f", only {listed(allowed)}" if allowed else ""
         is_job = permission.group in _NEEDED
-        text = f"may not {listed(refused)} {kind}{may}: needed by {listed(permission.reason.split())}"
-        makes_impossible = is_job and set(refused) - {"delete"}
+        text = f"may not {listed(refused)} {kind}{may}: needed by {listed(_commands(permission, refused))}"
+        makes_impossible = is_job and set(refused) - {"delete", "patch"}
         yield Finding("error" if makes_impossible else "warning", "you", text, _BIND)
+
+
+def _commands(permission: Permission, refused: Sequence[str]) -> Sequence[str]:
+    if all(verb in _OF_JOBS for verb in permission.verbs) and "create" in permission.verbs:
+        return list(dict.fromkeys(command for verb in refused for command in _OF_JOBS[verb]))
+    return permission.reason.split()
 
 
 def operator_findings(answers: Answers) -> Iterator[Finding]:

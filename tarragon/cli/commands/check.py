@@ -14,22 +14,28 @@ from tarragon.cli.style import painter
 
 @click.command("check", cls=Command)
 @click.option("--operator", "for_operator", is_flag=True, help="also whether you may run the operator there")
+@click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]), help="for programs")
 @click.pass_obj
-def command(settings: Settings, *, for_operator: bool) -> int:
+def command(settings: Settings, *, for_operator: bool, form: str | None) -> int:
     """Whether this machine can train, and what is missing; with --context, whether that cluster can.
 
     \b
     Exit codes: 0 jobs can be trained, 1 they can't
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     paint = painter(colors=settings.terminal().colors_out)
-    findings = _findings(settings, for_operator=for_operator)
-    for finding in findings:
+    findings = found(settings, for_operator=for_operator)
+    if form is not None:
+        from tarragon.cli.output import TEXTS
+        from tarragon.cli.schema import check
+
+        click.echo(TEXTS[form](check(findings)))
+    for finding in findings if form is None else ():
         for line in told(finding, paint):
             click.echo(line, color=True)
     return 1 if any(finding.level == "error" for finding in findings) else 0
 
 
-def _findings(settings: Settings, *, for_operator: bool) -> Sequence[Finding]:
+def found(settings: Settings, *, for_operator: bool = False) -> Sequence[Finding]:
     if not settings.is_local:
         import os
 

@@ -9,17 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 import click
 
 from tarragon.base.clock import SystemClock
+from tarragon.cli import schema
 from tarragon.cli.arguments import complete_job
 from tarragon.cli.events import in_order, of_job, when
 from tarragon.cli.follow.progress import INTERRUPTED, Progress, newest, order, read
 from tarragon.cli.hints import spelled
 from tarragon.cli.jobs import Known, find, pods_of, sighting
 from tarragon.cli.kept import pods_of_job
+from tarragon.cli.output import TEXTS
 from tarragon.cli.places import addresses, folders, tensorboard
 from tarragon.cli.report.board import troubles
 from tarragon.cli.rows import reason, replicas
 from tarragon.cli.settings import Command, Settings
-from tarragon.cli.style import STATES, Paint, painter
+from tarragon.cli.style import STATES, Paint, painter, without_colors
 from tarragon.cli.target import Looker, Target, target
 from tarragon.cli.words import age, elapsed, listed, table
 from tarragon.cluster.port import Selection
@@ -34,13 +36,14 @@ MOST_ROWS = 40
 
 @click.command("describe", cls=Command)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
+@click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]), help="for programs")
 @click.pass_obj
-def command(settings: Settings, name: str) -> None:
+def command(settings: Settings, name: str, form: str | None) -> None:
     """A job with its conditions, replicas, addresses, folders and events."""
-    asyncio.run(_describe(settings, name))
+    asyncio.run(_describe(settings, name, form))
 
 
-async def _describe(settings: Settings, name: str) -> None:
+async def _describe(settings: Settings, name: str, form: str | None) -> None:
     where = target(settings)
     async with where.looking() as looker:
         job = await find(looker, name, where.namespace)
@@ -63,6 +66,10 @@ async def _describe(settings: Settings, name: str) -> None:
         _titled("Folders", [f"{what:<22} {path}" for what, path in folders(where.nodes, job, pods)]),
         _titled("Events", _told(events, now)),
     )
+    if form is not None:
+        plainly = [without_colors(line) for part in parts for line in part]
+        click.echo(TEXTS[form](schema.job(job, now, plainly)))
+        return
     for part in parts:
         for line in part:
             click.echo(line, color=True)

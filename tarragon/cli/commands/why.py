@@ -9,9 +9,11 @@ from collections.abc import Iterator
 import click
 
 from tarragon.base.clock import SystemClock
+from tarragon.cli import schema
 from tarragon.cli.arguments import complete_job
 from tarragon.cli.hints import spelled
 from tarragon.cli.jobs import Known, find
+from tarragon.cli.output import TEXTS
 from tarragon.cli.report.causes import End, causes
 from tarragon.cli.report.exits import ended, meaning
 from tarragon.cli.report.waits import other_scheduler
@@ -29,17 +31,23 @@ LAST_LINES = 20
 
 @click.command("why", cls=Command)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
+@click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]), help="for programs")
 @click.pass_obj
-def command(settings: Settings, name: str) -> None:
+def command(settings: Settings, name: str, form: str | None) -> None:
     """Why JOB waits, does not start, or failed; from its status, so also when its pods are gone."""
-    asyncio.run(_why(settings, name))
+    asyncio.run(_why(settings, name, form))
 
 
-async def _why(settings: Settings, name: str) -> None:
+async def _why(settings: Settings, name: str, form: str | None) -> None:
     where = target(settings)
     async with where.looking() as looker:
         job = await find(looker, name, where.namespace)
-    for line in explained(job, SystemClock().now(), where.prompt):
+    now = SystemClock().now()
+    lines = list(explained(job, now, where.prompt))
+    if form is not None:
+        click.echo(TEXTS[form](schema.job(job, now, lines)))
+        return
+    for line in lines:
         click.echo(line)
 
 
