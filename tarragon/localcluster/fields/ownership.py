@@ -47,7 +47,7 @@ def after_update(entries: Sequence[Entry], change: Comparison, door: Door) -> li
         elif (rest := _reduced(entry, change.written, change.removed)) is not None:
             result.append(rest)
     if taken:
-        own = _entry(door.title, sets.union(own["fieldsV1"], taken) if own is not None else taken)
+        own = entry_of(door.title, sets.union(own["fieldsV1"], taken) if own is not None else taken)
     return ordered(bounded([*result, own] if own is not None else result))
 
 
@@ -102,7 +102,7 @@ def _owned_by_apply(door: Door, before: Entry | None, wanted: Fields, *, is_same
         return []
     title = {name: value for name, value in door.title.items() if name != "time"}
     time = (before or {}).get("time") if is_same else door.title.get("time")
-    return [_entry({**title, "time": time} if time else title, wanted)]
+    return [entry_of({**title, "time": time} if time else title, wanted)]
 
 
 def _touched(entry: Entry, change: Comparison) -> Fields:
@@ -132,7 +132,7 @@ def _reduced(entry: Entry, *gone: Fields) -> Entry | None:
     return {**entry, "fieldsV1": fields} if fields else None
 
 
-def _entry(title: Entry, fields: Fields) -> Entry:
+def entry_of(title: Entry, fields: Fields) -> Entry:
     entry = {name: value for name, value in title.items() if name != "subresource"}
     entry["fieldsType"], entry["fieldsV1"] = "FieldsV1", fields
     return {**entry, "subresource": title["subresource"]} if title.get("subresource") else entry

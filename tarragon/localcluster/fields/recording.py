@@ -16,8 +16,8 @@ from tarragon.localcluster.fields.entries import (
     same_but_for_times,
     understood,
 )
-from tarragon.localcluster.fields.ownership import Door, after_update
-from tarragon.localcluster.fields.reset import reset_by
+from tarragon.localcluster.fields.ownership import Door, after_update, entry_of
+from tarragon.localcluster.fields.reset import ownable, reset_by
 from tarragon.localcluster.fields.sets import Fields, union
 from tarragon.localcluster.fields.types import type_of
 from tarragon.localcluster.fields.zero import zero
@@ -36,9 +36,14 @@ class Writing:
 
 def created(served: Served, thing: Json, given: list[Entry] | None, writing: Writing) -> None:
     """`given` is what the creator has said about ownership, which counts."""
-    entries = _of_client(served, thing, given) or []
-    change = compared(type_of(served), zero(served), thing)
-    _set(thing, after_update(entries, change, door_of(served, writing)))
+    entries = _of_client(served, thing, given)
+    door = door_of(served, writing)
+    if entries:
+        _set(thing, after_update(entries, compared(door.type, zero(served), thing), door))
+        return
+    owned = compared(door.type, zero(served), ownable(thing, door.reset)).written
+    if owned:
+        thing["metadata"]["managedFields"] = [entry_of(door.title, owned)]
 
 
 def updated(served: Served, thing: Json, old: Mapping[str, Any], given: list[Entry] | None, writing: Writing) -> None:
