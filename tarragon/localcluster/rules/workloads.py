@@ -165,6 +165,9 @@ def stateful_set_faults(stateful_set: Mapping[str, Any]) -> Iterator[Fault]:
     for field in ("whenDeleted", "whenScaled"):
         if (said := spec["persistentVolumeClaimRetentionPolicy"][field]) not in {"Retain", "Delete"}:
             yield unsupported(f"spec.persistentVolumeClaimRetentionPolicy.{field}", said, ("Retain", "Delete"))
+    if spec["persistentVolumeClaimRetentionPolicy"]["whenScaled"] == "Delete":
+        words = "Delete is not supported by the embedded cluster: delete the claims when you have scaled down"
+        yield forbidden_value("spec.persistentVolumeClaimRetentionPolicy.whenScaled", words)
 
 
 def stateful_set_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
@@ -214,6 +217,9 @@ def daemon_set_faults(daemon_set: Mapping[str, Any]) -> Iterator[Fault]:
         yield unsupported("spec.updateStrategy.type", strategy["type"], ("OnDelete", "RollingUpdate"))
     elif strategy["type"] == "RollingUpdate":
         yield from _rolling_faults("spec.updateStrategy.rollingUpdate", strategy["rollingUpdate"])
+        if str(strategy["rollingUpdate"].get("maxSurge")) not in {"0", "0%"}:
+            words = "is not supported by the embedded cluster, where two daemons of a node share its ports: leave it 0"
+            yield forbidden_value("spec.updateStrategy.rollingUpdate.maxSurge", words)
 
 
 # ----------------------------------------------------------------------------------------------------------- revisions
