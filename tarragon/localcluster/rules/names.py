@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -66,6 +67,7 @@ def path_segment(name: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=4096)
 def qualified(name: str) -> str:
     """Keys of labels and annotations, finalizers: `name` or `domain/name`."""
     prefix, slash, rest = name.rpartition("/")
@@ -84,6 +86,7 @@ def qualified(name: str) -> str:
     )
 
 
+@lru_cache(maxsize=4096)
 def label_value(value: str) -> str:
     if len(value) > _LONGEST_LABEL:
         return f"must be no more than {_LONGEST_LABEL} characters"
@@ -126,6 +129,7 @@ def config_key(key: str) -> str:
     )
 
 
+@lru_cache(maxsize=4096)
 def env_name(name: str) -> str:
     if _ENV_NAME.fullmatch(name):
         return ""
