@@ -46,7 +46,12 @@ def make(folder: Path, volume: dict[str, Any], **around: Any) -> Path:
 
 
 def contents(place: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    """By path, and only what is reached through the links that everybody sees."""
+    data = (place / "..data").resolve()
+    files = {str(path.relative_to(data)): path.read_bytes() for path in data.rglob("*") if path.is_file()}
+    assert all((place / name).read_bytes() == said for name, said in files.items())
+    assert {Path(name).parts[0] for name in files} == {path.name for path in place.iterdir() if path.name[:2] != ".."}
+    return files
 
 
 def test_an_empty_dir_is_an_empty_folder_that_is_kept_for_the_pod(folder: Path) -> None:

@@ -25,6 +25,7 @@ from tarragon.localcluster.kubelet.files import try_lock, unlock
 from tarragon.localcluster.kubelet.handlers import LocalHandlers
 from tarragon.localcluster.kubelet.launch import Launcher
 from tarragon.localcluster.kubelet.layout import NodeFolder
+from tarragon.localcluster.kubelet.live import VolumeKeeper
 from tarragon.localcluster.kubelet.node import NodeSettings, Registration
 from tarragon.localcluster.kubelet.overuse import Overuse
 from tarragon.localcluster.kubelet.pod_logs import NodeLogs
@@ -120,6 +121,7 @@ class Kubelet:
                 group.create_task(services.run()),
                 group.create_task(self._tend_ports(ports, services)),
                 group.create_task(self._renew_tokens()),
+                group.create_task(self._keep_volumes(ground)),
                 group.create_task(self._follow(ground, pods, group)),
             ]
             await self._stopped.wait()
@@ -228,8 +230,13 @@ class Kubelet:
 
     async def _renew_tokens(self) -> None:
         if self._pod_api is not None:
-            keeper = TokenKeeper(self._pod_api.tokens, self._folder, self._clock)
-            await keeper.run(lambda: [worker.pod for worker in self._workers.values() if not worker.pod.is_finished])
+            await TokenKeeper(self._pod_api.tokens, self._folder, self._clock).run(self._unfinished)
+
+    async def _keep_volumes(self, ground: Ground) -> None:
+        await VolumeKeeper(self._cluster, self._clock, ground.launcher.refresh).run(self._unfinished)
+
+    def _unfinished(self) -> list[Pod]:
+        return [worker.pod for worker in self._workers.values() if not worker.pod.is_finished]
 
     async def _tend_ports(self, ports: PortBook, services: Cache[Service]) -> None:
         """Free ports whose Service is gone, when something goes; renew the claims now and then; bound the logs."""

@@ -177,18 +177,26 @@ class Launcher:
     def _volumes(self, order: Order, found: Sources, lookup: Lookup) -> Mapping[str, Path]:
         if order.record.volumes is not None:
             return {name: Path(place) for name, place in order.record.volumes.items()}
-        pod = order.pod
-        return volumes.make(
-            volumes.Surroundings(
-                pod=pod,
-                folder=self._folder.pod(pod.metadata.uid).volumes,
-                claims=self._folder.claims,
-                given={**self._settings.volumes, **_folders(pod, VOLUMES)},
-                sources=found,
-                allocatable=self._settings.capacity,
-                local=lambda text: with_local_ports(text, lookup),
-            )
+        return volumes.make(self._surroundings(order.pod, found, lookup))
+
+    def _surroundings(self, pod: Pod, found: Sources, lookup: Lookup) -> volumes.Surroundings:
+        return volumes.Surroundings(
+            pod=pod,
+            folder=self._folder.pod(pod.metadata.uid).volumes,
+            claims=self._folder.claims,
+            given={**self._settings.volumes, **_folders(pod, VOLUMES)},
+            sources=found,
+            allocatable=self._settings.capacity,
+            local=lambda text: with_local_ports(text, lookup),
         )
+
+    async def refresh(self, pod: Pod) -> None:
+        """Bring the files of its volumes up to date. Raises ApiError, CannotStart, OSError."""
+        found = await sources.read(self._cluster, pod.metadata.namespace, sources.referred_to(pod))
+        if self._pod_api is not None:
+            found = replace(found, config_maps={ROOT_BUNDLE: {"ca.crt": self._pod_api.authority}, **found.config_maps})
+        around = self._surroundings(pod, found, await self._ports_for(pod, _configuration(pod, found)))
+        volumes.refresh(replace(around, sources=replace(found, tokens=volumes.token_files(around))))
 
     def _workdir(self, order: Order, named: str) -> Path:
         """The container's own, else the caller's, else one of the pod."""

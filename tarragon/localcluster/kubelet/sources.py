@@ -66,16 +66,19 @@ class Sources:
 
 
 def referred_to(pod: Pod) -> References:
-    secrets = {*_of_volumes(pod, "secret", "secretName"), *_of_projections(pod, "secret"), *_names(pod, "secret")}
     return References(
         config_maps=mounted_config_maps(pod).union(_names(pod, "config_map")),
-        secrets=frozenset(secrets),
+        secrets=mounted_secrets(pod).union(_names(pod, "secret")),
         claims=frozenset(_of_volumes(pod, "persistentVolumeClaim", "claimName")),
     )
 
 
 def mounted_config_maps(pod: Pod) -> frozenset[str]:
     return frozenset({*_of_volumes(pod, "configMap", "name"), *_of_projections(pod, "configMap")})
+
+
+def mounted_secrets(pod: Pod) -> frozenset[str]:
+    return frozenset({*_of_volumes(pod, "secret", "secretName"), *_of_projections(pod, "secret")})
 
 
 def _of_volumes(pod: Pod, kind: str, name: str) -> Iterator[str]:

@@ -111,7 +111,7 @@ class TokenKeeper:
     async def _renew(self, pod: Pod, wish: Wish, file: Path) -> float | None:
         try:
             token = await self._source.token(pod, wish)
-            await asyncio.to_thread(write_private, file, token.encode())
+            await asyncio.to_thread(_write, file, token.encode())
         except (ApiError, OSError) as error:
             _log.warning("a token of a pod could not be renewed", pod=str(pod.metadata.key), error=str(error))
             return None
@@ -124,6 +124,11 @@ def _files(pod: Pod) -> Iterator[tuple[str, str, Wish]]:
         for part in (volume.get("projected") or {}).get("sources") or []:
             if source := part.get("serviceAccountToken"):
                 yield str(volume["name"]), str(source.get("path") or ""), wish_of(source)
+
+
+def _write(file: Path, token: bytes) -> None:
+    """Where the links of the volume lead to: they stay."""
+    write_private(file.resolve(), token)
 
 
 def _due(file: Path) -> float | None:

@@ -6,20 +6,21 @@ stands for it. Whether a mount is read-only is not enforced: all processes are t
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from tarragon.base.resources import Resources
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.kubelet import downward
+from tarragon.localcluster.kubelet import downward, payload
 from tarragon.localcluster.kubelet.errors import CannotMount, CannotStart
-from tarragon.localcluster.kubelet.mounts import OutOfBounds, within
+from tarragon.localcluster.kubelet.mounts import OutOfBounds
+from tarragon.localcluster.kubelet.payload import File
 from tarragon.localcluster.kubelet.sources import Files, Sources
 from tarragon.localcluster.kubelet.spec import Container, Pod, ResourceFieldSelector
-from tarragon.localcluster.kubelet.tokens import wish_of
+from tarragon.localcluster.kubelet.tokens import Wish, wish_of
 
 Source: TypeAlias = dict[str, Any]
 """What stands under the type's name in a volume."""
@@ -48,6 +49,27 @@ class Surroundings:
 def make(around: Surroundings) -> dict[str, Path]:
     """The place of each volume, made. Raises CannotMount for the first that cannot be."""
     return {volume["name"]: _place(volume, around) for volume in around.pod.spec.volumes}
+
+
+def refresh(around: Surroundings) -> None:
+    """Write anew what the API says otherwise by now. What is gone stays as it was, as with any kubelet."""
+    for volume in around.pod.spec.volumes:
+        place = around.folder / str(volume["name"])
+        kind = next((kind for kind in _LIVE if volume.get(kind) is not None), None)
+        if kind is not None and payload.is_written(place):
+            with suppress(_Missing):
+                _MAKERS[kind](volume[kind], place, around)
+
+
+def token_files(around: Surroundings) -> dict[Wish, bytes]:
+    """The tokens that lie in the pod's volumes; somebody else renews them."""
+    found: dict[Wish, bytes] = {}
+    for volume in around.pod.spec.volumes:
+        for part in (volume.get("projected") or {}).get("sources") or []:
+            if token := part.get("serviceAccountToken"):
+                with suppress(OSError):
+                    found[wish_of(token)] = (around.folder / str(volume["name"]) / token["path"]).read_bytes()
+    return found
 
 
 def _place(volume: Source, around: Surroundings) -> Path:
@@ -155,12 +177,6 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    data: bytes
-    mode: int
-
-
 def _config_map(source: Source, place: Path, around: Surroundings) -> Path:
     return _written(place, _of_config_map(source, around, _mode(source)))
 
@@ -174,13 +190,13 @@ def _downward(source: Source, place: Path, around: Surroundings) -> Path:
 
 
 def _projected(source: Source, place: Path, around: Surroundings) -> Path:
-    files: dict[str, _File] = {}
+    files: dict[str, File] = {}
     for part in source.get("sources") or []:
         files |= _projection(part, around, _mode(source))
     return _written(place, files)
 
 
-def _projection(part: Source, around: Surroundings, mode: int) -> dict[str, _File]:
+def _projection(part: Source, around: Surroundings, mode: int) -> dict[str, File]:
     if (config_map := part.get("configMap")) is not None:
         return _of_config_map(config_map, around, mode)
     if (secret := part.get("secret")) is not None:
@@ -190,7 +206,7 @@ def _projection(part: Source, around: Surroundings, mode: int) -> dict[str, _Fil
     if (token := part.get("serviceAccountToken")) is not None:
         # None on a node of somebody else's cluster: only a kubelet of its own may ask for another's token there.
         found = around.sources.tokens.get(wish_of(token))
-        return {} if found is None else {str(token.get("path") or ""): _File(found, TOKEN_MODE)}
+        return {} if found is None else {str(token.get("path") or ""): File(found, TOKEN_MODE)}
     raise _Missing(f"{next(iter(part), 'an empty source')} cannot be projected on a process node")
 
 
@@ -199,13 +215,13 @@ def _mode(source: Source) -> int:
     return FILE_MODE if mode is None else int(mode)
 
 
-def _of_config_map(source: Source, around: Surroundings, mode: int) -> dict[str, _File]:
+def _of_config_map(source: Source, around: Surroundings, mode: int) -> dict[str, File]:
     name = str(source.get("name") or "")
     files = _found(around.sources.config_maps.get(name), source, f'configmap "{name}" not found')
     return _selected({key: _translated(data, around.local) for key, data in files.items()}, source, mode)
 
 
-def _of_secret(source: Source, name: str, around: Surroundings, mode: int) -> dict[str, _File]:
+def _of_secret(source: Source, name: str, around: Surroundings, mode: int) -> dict[str, File]:
     files = _found(around.sources.secrets.get(name), source, f'secret "{name}" not found')
     return _selected(files, source, mode)
 
@@ -223,43 +239,38 @@ def _translated(data: bytes, local: Callable[[str], str]) -> bytes:
         return data
 
 
-def _selected(files: Files, source: Source, mode: int) -> dict[str, _File]:
+def _selected(files: Files, source: Source, mode: int) -> dict[str, File]:
     items = source.get("items")
     if not items:
-        return {key: _File(data, mode) for key, data in files.items()}
-    chosen: dict[str, _File] = {}
+        return {key: File(data, mode) for key, data in files.items()}
+    chosen: dict[str, File] = {}
     for item in items:
         if item["key"] in files:
-            chosen[item["path"]] = _File(files[item["key"]], int(item.get("mode") or mode))
+            chosen[item["path"]] = File(files[item["key"]], int(item.get("mode") or mode))
         elif not source.get("optional"):
             raise _Missing(f"references non-existent config key: {item['key']}")
     return chosen
 
 
-def _of_downward(source: Source, around: Surroundings, mode: int) -> dict[str, _File]:
-    files: dict[str, _File] = {}
+def _of_downward(source: Source, around: Surroundings, mode: int) -> dict[str, File]:
+    files: dict[str, File] = {}
     for item in source.get("items") or []:
         if field := item.get("fieldRef"):
             text = downward.field(around.pod, str(field.get("fieldPath") or ""))
         else:
             selector = decode(encode(item.get("resourceFieldRef") or {}), ResourceFieldSelector)
             text = downward.resource(around.pod, Container(), selector, around.allocatable)
-        files[item["path"]] = _File(text.encode(), int(item.get("mode") or mode))
+        files[item["path"]] = File(text.encode(), int(item.get("mode") or mode))
     return files
 
 
-def _written(place: Path, files: Mapping[str, _File]) -> Path:
-    """A folder with exactly these files; one that an interrupted attempt has left is made anew."""
-    if place.exists():
-        shutil.rmtree(place)
-    place.mkdir(mode=0o755, parents=True)
-    for name, file in files.items():
-        target = within(place, name)
-        target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        target.write_bytes(file.data)
-        target.chmod(file.mode)
+def _written(place: Path, files: Mapping[str, File]) -> Path:
+    payload.write(place, files)
     return place
 
+
+_LIVE = ("configMap", "secret", "downwardAPI", "projected")
+"""Kinds of which the files follow what the API says."""
 
 _MAKERS: Mapping[str, Callable[[Source, Path, Surroundings], Path]] = {
     "emptyDir": _empty_dir,
