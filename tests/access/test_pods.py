@@ -1,0 +1,181 @@
+"""Pods and their service accounts: what is mounted into them, and that it works, in real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon.base.clock import SystemClock
+from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.port import Selection
+from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
+from tarragon.kube.meta import Key
+from tarragon.localcluster.access.authorizers import Authorization
+from tarragon.localcluster.cluster import LocalCluster, Settings
+from tarragon.localcluster.home import Home
+from tarragon.localcluster.kubelet.node import NodeSettings, this_machine
+from tests.access.both import BINDINGS, PODS, ROLES, binding, role, rule
+
+Json = dict[str, Any]
+PLACE = "/var/run/secrets/kubernetes.io/serviceaccount"
+ASK = """
+import json, os, ssl, urllib.request
+place = os.environ["PLACE"]
+server = "https://" + os.environ["KUBERNETES_SERVICE_HOST"] + ":" + os.environ["KUBERNETES_SERVICE_PORT"]
+trust = ssl.create_default_context(cafile=place + "/ca.crt")
+trust.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+token = open(place + "/token").read()
+url = server + "/api/v1/namespaces/" + open(place + "/namespace").read() + "/pods"
+asked = urllib.request.Request(url, headers={"Authorization": "Bearer " + token})
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
+names = [pod["metadata"]["name"] for pod in json.load(opener.open(asked))["items"]]
+assert names == ["asking"], names
+assert os.stat(place + "/token").st_mode & 0o777 == 0o600
+"""
+
+
+@asynccontextmanager
+async def running(folder: Path, authorization: Authorization, *, has_node: bool = False) -> AsyncIterator[LocalCluster]:
+    home = Home(folder / "home")
+    home.prepare()
+    node = NodeSettings(
+        name="n", folder=home.nodes / "n", capacity=this_machine(), registry=home.folder / "claimed-ports"
+    )
+    settings = Settings(home=home, authorization=authorization, nodes=[node] if has_node else [])
+    cluster = await LocalCluster.start(settings, SystemClock())
+    try:
+        yield cluster
+    finally:
+        if has_node:
+            await cluster.end_pods()
+        await cluster.stop()
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[LocalCluster]:
+    async with running(tmp_path, Authorization.RBAC) as made:
+        yield made
+
+
+async def created(cluster: LocalCluster, name: str = "p", **spec: Any) -> Json:
+    body: Json = {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"containers": [{"name": "m", "image": "x"}]},
+    }
+    return await cluster.client.create(PODS, {**body, "spec": {**body["spec"], **spec}})
+
+
+async def account(cluster: LocalCluster, name: str, **content: Any) -> None:
+    await cluster.client.create(SERVICE_ACCOUNTS, {"metadata": {"name": name, "namespace": "default"}, **content})
+
+
+async def test_every_pod_has_the_token_of_its_account_mounted(cluster: LocalCluster) -> None:
+    pod = await created(cluster, initContainers=[{"name": "first", "image": "x"}])
+
+    volume = pod["spec"]["volumes"][0]
+    assert volume["name"].startswith("kube-api-access-")
+    assert [next(iter(source)) for source in volume["projected"]["sources"]] == [
+        "serviceAccountToken",
+        "configMap",
+        "downwardAPI",
+    ]
+    mount = {"name": volume["name"], "readOnly": True, "mountPath": PLACE}
+    for container in (*pod["spec"]["containers"], *pod["spec"]["initContainers"]):
+        assert container["volumeMounts"] == [mount]
+
+
+async def test_a_pod_that_wants_no_token_has_none(cluster: LocalCluster) -> None:
+    pod = await created(cluster, automountServiceAccountToken=False)
+
+    assert "volumes" not in pod["spec"]
+    assert "volumeMounts" not in pod["spec"]["containers"][0]
+
+
+async def test_an_accounts_word_counts_where_the_pod_says_nothing(cluster: LocalCluster) -> None:
+    await account(cluster, "shy", automountServiceAccountToken=False, imagePullSecrets=[{"name": "pull"}])
+
+    silent = await created(cluster, "a", serviceAccountName="shy")
+    asking = await created(cluster, "b", serviceAccountName="shy", automountServiceAccountToken=True)
+
+    assert "volumes" not in silent["spec"]
+    assert asking["spec"]["volumes"]
+    assert silent["spec"]["imagePullSecrets"] == [{"name": "pull"}]
+
+
+async def test_a_container_that_mounts_something_there_keeps_it(cluster: LocalCluster) -> None:
+    own = {"name": "own", "mountPath": PLACE}
+    containers = [{"name": "m", "image": "x", "volumeMounts": [own]}]
+
+    pod = await created(cluster, containers=containers, volumes=[{"name": "own", "emptyDir": {}}])
+
+    assert [volume["name"] for volume in pod["spec"]["volumes"]] == ["own"]
+    assert pod["spec"]["containers"][0]["volumeMounts"] == [own]
+
+
+async def test_with_roles_in_force_a_pod_of_an_account_that_is_not_there_is_refused(cluster: LocalCluster) -> None:
+    with pytest.raises(Forbidden, match='error looking up service account default/nobody: serviceaccount "nobody"'):
+        await created(cluster, serviceAccountName="nobody")
+
+
+async def test_where_everything_is_allowed_such_a_pod_runs_without_a_token(tmp_path: Path) -> None:
+    async with running(tmp_path, Authorization.ALWAYS_ALLOW) as cluster:
+        pod = await created(cluster, serviceAccountName="nobody")
+
+        assert pod["spec"]["serviceAccountName"] == "nobody"
+        assert "volumes" not in pod["spec"]
+
+
+async def test_a_program_in_a_pod_may_ask_the_api_what_its_account_may(tmp_path: Path) -> None:
+    async with running(tmp_path, Authorization.RBAC, has_node=True) as cluster:
+        await account(cluster, "robot")
+        subject = {"kind": "ServiceAccount", "name": "robot", "namespace": "default"}
+        await cluster.client.create(ROLES, role("reader", rule("list", "pods"), namespace="default"))
+        await cluster.client.create(
+            BINDINGS, binding("reader", "reader", subject, namespace="default", is_of_cluster=False)
+        )
+        container = {
+            "name": "m",
+            "image": "python",
+            "command": [sys.executable, "-c", ASK],
+            "env": [{"name": "PLACE", "value": PLACE}],
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+        }
+        await created(cluster, "asking", containers=[container], serviceAccountName="robot", restartPolicy="Never")
+
+        ended = await until_ended(cluster, "asking")
+
+    assert ended["status"]["phase"] == "Succeeded", ended["status"]["containerStatuses"][0]["state"]
+
+
+async def until_ended(cluster: LocalCluster, name: str) -> Json:
+    selection = Selection(namespace="default", fields=f"metadata.name={name}")
+    async with asyncio.timeout(60):
+        async for event in cluster.client.watch(PODS, selection, "0"):
+            pod = event.object or {}
+            if pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
+                return pod
+    raise AssertionError("the watch has ended")
+
+
+async def test_every_namespace_has_the_certificate_by_which_pods_know_the_server(cluster: LocalCluster) -> None:
+    maps = CONFIG_MAPS.reading(dict)
+    await cluster.client.create(NAMESPACES, {"metadata": {"name": "team"}})
+    found: set[str] = set()
+    async with asyncio.timeout(20):
+        async for event in cluster.client.watch(maps, Selection(fields="metadata.name=kube-root-ca.crt"), "0"):
+            if event.object and event.object["data"]["ca.crt"].startswith("-----BEGIN CERTIFICATE-----"):
+                found.add(event.object["metadata"]["namespace"])
+            if {"default", "kube-system", "team"} <= found:
+                break
+    await cluster.client.patch(maps, Key("team", "kube-root-ca.crt"), {"data": {"ca.crt": "spoilt", "more": "x"}})
+    async with asyncio.timeout(20):
+        async for event in cluster.client.watch(maps, Selection("team"), "0"):
+            if event.object and event.object["data"].get("ca.crt", "").startswith("-----BEGIN"):
+                assert event.object["data"].keys() == {"ca.crt"}
+                break

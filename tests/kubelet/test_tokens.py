@@ -1,0 +1,102 @@
+"""Tokens in the volumes of pods are renewed before they expire."""
+
+from __future__ import annotations
+
+import base64
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon.base.clock import ManualClock
+from tarragon.cluster.errors import unavailable
+from tarragon.kube.codec import decode, encode
+from tarragon.localcluster.kubelet.layout import NodeFolder
+from tarragon.localcluster.kubelet.spec import Pod
+from tarragon.localcluster.kubelet.tokens import TokenKeeper, Wish
+
+Json = dict[str, Any]
+HOUR = 3600
+
+
+class Source:
+    """Gives tokens by the clock, and counts them; a server that does not answer while `is_away`."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.given = 0
+        self.is_away = False
+
+    async def token(self, pod: Pod, wish: Wish) -> str:
+        if self.is_away:
+            raise unavailable(f"nobody answers for {pod.metadata.name}")
+        self.given += 1
+        now = int(self.clock.now().timestamp())
+        claims = json.dumps({"iat": now, "exp": now + wish.seconds, "number": self.given})
+        return f"head.{base64.urlsafe_b64encode(claims.encode()).decode().rstrip('=')}.signature"
+
+
+class Stage:
+    """A pod whose volume was made a moment ago."""
+
+    def __init__(self, folder: Path, seconds: int) -> None:
+        self.clock = ManualClock()
+        self.source = Source(self.clock)
+        self.node = NodeFolder(folder)
+        self.keeper = TokenKeeper(self.source, self.node, self.clock)
+        token = {"serviceAccountToken": {"path": "token", "expirationSeconds": seconds}}
+        spec = {"volumes": [{"name": "v", "projected": {"sources": [token]}}]}
+        self.pod = decode(encode({"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": spec}), Pod)
+        self.file = self.node.pod("u").volumes / "v" / "token"
+        self.wish = Wish("", seconds)
+
+    async def write(self) -> None:
+        self.file.parent.mkdir(parents=True)
+        self.file.write_text(await self.source.token(self.pod, self.wish))
+
+    async def after(self, seconds: float) -> int:
+        """How many tokens were given until then."""
+        self.clock.advance(seconds)
+        await self.keeper.renew([self.pod])
+        return self.source.given
+
+
+@pytest.mark.parametrize(("seconds", "renewed"), [(HOUR, 0.8 * HOUR), (600, 480), (30 * 24 * HOUR, 24 * HOUR)])
+async def test_a_token_is_renewed_when_most_of_its_time_is_over(tmp_path: Path, seconds: int, renewed: float) -> None:
+    stage = Stage(tmp_path, seconds)
+    await stage.write()
+
+    before = await stage.after(renewed - 1)
+    then = await stage.after(1)
+    afterwards = await stage.after(renewed - 1)
+
+    assert (before, then, afterwards) == (1, 2, 2)
+    assert stat.S_IMODE(stage.file.stat().st_mode) == 0o600
+
+
+async def test_another_kubelet_knows_from_the_file_when_a_token_is_due(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, HOUR)
+    await stage.write()
+    await stage.after(HOUR / 2)
+    stage.keeper = TokenKeeper(stage.source, stage.node, stage.clock)
+
+    assert await stage.after(HOUR / 2) == 2
+
+
+async def test_a_server_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, HOUR)
+    await stage.write()
+    stage.source.is_away = True
+    meanwhile = await stage.after(HOUR)
+    stage.source.is_away = False
+
+    assert (meanwhile, await stage.after(60)) == (1, 2)
+
+
+async def test_a_volume_that_is_not_there_yet_is_left_alone(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, HOUR)
+
+    assert await stage.after(HOUR) == 0
+    assert not stage.file.exists()
