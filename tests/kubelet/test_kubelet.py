@@ -747,7 +747,11 @@ async def test_kill_9_of_the_whole_cluster_at_random_moments_neither_loses_nor_d
     world = await World.make(folder)
     for number in range(10):
         script = f"echo begin >> {folder}/runs-{number}; sleep 0.{number}; echo end >> {folder}/runs-{number}"
-        await world.run(script, f"p{number}", restartPolicy="Never")
+        looked_after = {
+            "lifecycle": {"postStart": {"exec": {"command": ["true"]}}},
+            "livenessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1},
+        }
+        await world.run(script, f"p{number}", restartPolicy="OnFailure", container=looked_after if number % 2 else {})
     await world.api.close()
 
     for moment in range(8):

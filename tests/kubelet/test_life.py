@@ -112,6 +112,8 @@ def test_what_a_probe_has_found_unfit_is_stopped_and_started_again_unless_its_po
     assert orders(spec("a", "b"), a=replace(RUNNING, fitness=unfit), b=RUNNING).stop == ("a",)
     for policy, restarted in (("Always", ("a",)), ("OnFailure", ("a",)), ("Never", ())):
         assert orders(spec("a", policy=policy), a=replace(ended(0), fitness=unfit)).start == restarted
+    failed_hook = replace(ended(0), fitness=Fitness(is_hooked=False, unfit="FailedPostStartHook"))
+    assert is_over(spec("a", policy="OnFailure"), {"a": failed_hook})
 
 
 def test_a_failed_init_container_ends_a_pod_that_never_restarts() -> None:

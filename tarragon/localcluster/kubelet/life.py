@@ -190,8 +190,9 @@ class _Plan:
 
 
 def restarts(policy: str, life: Life) -> bool:
-    """Whether an ended container is started again. One that was killed as unfit has not ended by itself."""
-    return policy == "Always" or (policy == "OnFailure" and (life.has_failed or bool(life.fitness.unfit)))
+    """Whether an ended container is started again. One that a probe has found unfit has not ended by itself."""
+    was_unfit = bool(life.fitness.unfit) and life.fitness.is_hooked
+    return policy == "Always" or (policy == "OnFailure" and (life.has_failed or was_unfit))
 
 
 def decide(spec: PodSpec, lives: Lives, course: Course, now: dt.datetime) -> Orders:
