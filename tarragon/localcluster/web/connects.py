@@ -5,6 +5,7 @@ Served alike by the API server and by a node's own port.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -103,7 +104,12 @@ class Connects:
 
 async def _execution(client: Client, door: Door, asked: ExecRequest) -> None:
     async with client:
-        if (status := await _outcome(client, door, asked)) is not None:
+        try:
+            status = await _outcome(client, door, asked)
+        except asyncio.CancelledError:  # kubectl takes an end without a word for a success
+            await client.finish(failed("the server is stopping, and what was begun here has been ended"))
+            raise
+        if status is not None:
             await client.finish(status)
 
 

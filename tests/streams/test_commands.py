@@ -1,0 +1,155 @@
+"""kubectl exec, cp, attach and run against the embedded cluster, by WebSockets and by SPDY."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tarragon.localcluster.kubelet import shim
+from tests.e2e.user import eventually
+from tests.streams.conftest import User
+
+pytestmark = [pytest.mark.kubectl, pytest.mark.slow]
+
+
+def unique(user: User, name: str) -> str:
+    return f"{name}-{'ws' if user.websockets else 'spdy'}"
+
+
+def test_a_command_has_the_containers_variables_and_its_exit_code_comes_back(user: User) -> None:
+    ended = user.kubectl("exec", "p", "--", "sh", "-c", "echo $COLOUR; echo bad >&2; exit 3")
+
+    assert (ended.code, ended.out) == (3, "blue\n")
+    assert ended.err == "bad\ncommand terminated with exit code 3\n"
+
+
+def test_stdin_goes_in_and_its_end_too(user: User) -> None:
+    assert user.kubectl("exec", "-i", "p", "--", "sh", "-c", "cat; echo over", stdin="hello\n").out == "hello\nover\n"
+
+
+def test_a_command_that_is_not_there_is_refused_in_the_words_of_a_runtime(user: User) -> None:
+    ended = user.kubectl("exec", "p", "--", "nonsense")
+
+    assert ended.code == 1
+    assert ended.err == (
+        "error: Internal error occurred: error executing command in container: failed to exec in container: "
+        'exec: "nonsense": executable file not found in $PATH\n'
+    )
+
+
+def test_who_names_no_container_that_there_is_hears_what_a_real_server_says(user: User) -> None:
+    assert user.kubectl("exec", "nobody", "--", "true").err == 'Error from server (NotFound): pods "nobody" not found\n'
+    other = user.kubectl("exec", "p", "-c", "x", "--", "true")
+    assert other.err == "Error from server (BadRequest): container x is not valid for pod p\n"
+
+
+def test_a_hundred_megabytes_are_copied_in_and_out_of_a_mounted_volume(user: User, tmp_path: Path) -> None:
+    data = os.urandom(1 << 20) * 100
+    (tmp_path / "there").write_bytes(data)
+
+    there = user.kubectl("cp", str(tmp_path / "there"), "p:/data/big")
+    summed = user.kubectl("exec", "p", "--", "sh", "-c", "md5sum < /data/big")
+    back = user.kubectl("cp", "p:/data/big", str(tmp_path / "back"))
+
+    assert (there.code, back.code) == (0, 0), there.err + back.err
+    assert summed.out.split()[0] == hashlib.md5(data).hexdigest()  # noqa: S324 - nobody is to be kept out
+    assert (tmp_path / "back").read_bytes() == data
+
+
+def test_a_folder_is_copied_with_what_is_in_it(user: User, tmp_path: Path) -> None:
+    (tmp_path / "there/below").mkdir(parents=True)
+    (tmp_path / "there/below/x").write_text("7")
+    target = f"/data/{unique(user, 'folder')}"
+
+    assert user.kubectl("cp", str(tmp_path / "there"), f"p:{target}").code == 0
+    assert user.kubectl("cp", f"p:{target}", str(tmp_path / "back")).code == 0
+
+    assert (tmp_path / "back/below/x").read_text() == "7"
+
+
+def test_a_shell_on_a_terminal_knows_the_size_of_the_window(user: User) -> None:
+    ended = user.terminal("exec", "-it", "p", "--", "sh", steps=[("# ", "stty size; tty; exit 5\n")])
+
+    assert "33 111\r\n" in ended.out
+    assert "/dev/pts/" in ended.out
+    assert ended.code == 5
+
+
+def test_a_pod_is_run_attached_to_and_removed(user: User) -> None:
+    name = unique(user, "shell")
+    words = ("run", "-it", "--rm", name, "--image=python:3", "--restart=Never", "--", "sh")
+
+    ended = user.terminal(*words, steps=[("prompt", "\n"), ("# ", "echo $((6*7)); exit 4\n")])
+
+    assert "42\r\n" in ended.out
+    assert f'pod "{name}" deleted' in ended.out
+    assert ended.code == 4
+    assert user.kubectl("get", "pod", name).code == 1
+
+
+def test_a_container_is_attached_to_again_and_its_log_keeps_everything(user: User) -> None:
+    name = unique(user, "talks")
+    user.pod(name, "echo up; while read x; do echo got $x; done", stdin=True)
+
+    for word in ("one", "two"):
+        attached = user.begin("attach", "-i", name)
+        assert attached.stdin
+        assert attached.stdout
+        attached.stdin.write(f"{word}\n".encode())
+        attached.stdin.flush()
+        assert attached.stdout.readline() == f"got {word}\n".encode()
+        attached.kill()
+        attached.communicate()
+
+    assert user.kubectl("logs", name).out == "up\ngot one\ngot two\n"
+
+
+def test_a_command_ends_when_its_user_is_killed(user: User) -> None:
+    running = user.begin("exec", "p", "--", "sh", "-c", "echo $$; exec sleep 1000")
+    assert running.stdout
+    pid = int(running.stdout.readline())
+
+    running.kill()
+    running.communicate()
+
+    eventually(lambda: pid not in shim.living())
+
+
+def test_fifty_at_once(user: User) -> None:
+    running = [user.begin("exec", "p", "--", "echo", str(number)) for number in range(50)]
+
+    said = [process.communicate(timeout=60) for process in running]
+
+    assert [out for out, _ in said] == [f"{number}\n".encode() for number in range(50)]
+
+
+def test_a_server_that_is_stopped_ends_commands_but_no_container(tmp_path: Path) -> None:
+    user = User(tmp_path)
+    user.start()
+    user.pod("p", "echo $$$$ > pid; exec sleep 1000")
+    try:
+        running = user.begin("exec", "p", "--", "sh", "-c", "echo $$ $(cat pid); exec sleep 1000")
+        assert running.stdout
+        command, container = map(int, running.stdout.readline().split())
+
+        assert user.stop() == 0
+        assert running.wait(timeout=60) != 0
+        eventually(lambda: command not in shim.living())
+        assert container in shim.living()
+
+        user.start()
+        assert user.kubectl("exec", "p", "--", "echo", "again").out == "again\n"
+        interrupted = user.begin("exec", "p", "--", "sh", "-c", "echo $$; exec sleep 1000")
+        assert interrupted.stdout
+        command = int(interrupted.stdout.readline())
+        user.stop(signal.SIGKILL)
+        interrupted.communicate(timeout=60)
+        eventually(lambda: command not in shim.living())
+        running.communicate()
+    finally:
+        subprocess.run(["tarragon", "down"], env=user.environment, timeout=60, capture_output=True, check=False)

@@ -1,0 +1,74 @@
+"""The official Python client: exec, attach and port-forward over the channels of a WebSocket."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+from kubernetes import client, config
+from kubernetes.stream import portforward, stream
+
+from tests.streams.conftest import User
+from tests.streams.test_port_forward import shouting
+
+# It leaves sockets open that it has done with.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+
+
+@pytest.fixture
+def pods(cluster: User) -> Iterator[client.CoreV1Api]:
+    yield client.CoreV1Api(config.new_client_from_config(str(cluster.config)))
+    gc.collect()
+
+
+def test_a_command_says_its_words_and_its_exit_code(pods: client.CoreV1Api) -> None:
+    line = stream(
+        pods.connect_get_namespaced_pod_exec,
+        *("p", "default"),
+        command=["sh", "-c", "read x; echo got $x; echo bad >&2; exit 9"],
+        stdin=True,
+        stdout=True,
+        stderr=True,
+        tty=False,
+        _preload_content=False,
+    )
+    line.write_stdin("seven\n")
+    line.run_forever(timeout=30)
+
+    assert (line.read_stdout(), line.read_stderr(), line.returncode) == ("got seven\n", "bad\n", 9)
+
+
+def test_all_that_is_said_comes_back_at_once(pods: client.CoreV1Api) -> None:
+    said = stream(
+        pods.connect_get_namespaced_pod_exec,
+        "p",
+        "default",
+        command=["seq", "3"],
+        stderr=True,
+        stdout=True,
+        stdin=False,
+    )
+
+    assert said == "1\n2\n3\n"
+
+
+def test_a_port_is_a_socket(pods: client.CoreV1Api, cluster: User) -> None:
+    port = shouting(cluster, "python-client")
+
+    forwarded = portforward(pods.connect_get_namespaced_pod_portforward, "python-client", "default", ports=str(port))
+    line = forwarded.socket(port)
+    line.setblocking(True)
+    line.sendall(b"hello")
+    line.close()
+
+    assert forwarded.error(port) is None
+
+
+def test_a_port_where_nobody_listens_is_an_error(pods: client.CoreV1Api) -> None:
+    forwarded = portforward(pods.connect_get_namespaced_pod_portforward, "p", "default", ports="7")
+    line = forwarded.socket(7)
+    line.setblocking(True)
+
+    assert line.recv(100) == b""
+    assert "connection refused" in forwarded.error(7)
