@@ -16,8 +16,6 @@ pytestmark = [pytest.mark.helm, pytest.mark.slow]
 Json = dict[str, Any]
 KITES = Resource(group="helm.example.com", version="v1", plural="kites", kind="Kite", model=dict)
 NO_KITE = ("--set", "kite=false")
-# helm --wait waits for a service until it has an address, and the embedded API gives none: there is no network.
-NO_SERVICE = ("--set", "service=false")
 
 
 async def install(helm: Helm, *options: str) -> str:
@@ -45,7 +43,7 @@ async def revisions(helm: Helm) -> list[tuple[int, str]]:
 
 
 async def test_a_release_is_installed_listed_changed_taken_back_and_removed(helm: Helm) -> None:
-    assert "It is red." in await install(helm, "--wait", *NO_SERVICE)
+    assert "It is red." in await install(helm, "--wait")
     (listed,) = await helm.told("list")
     assert (listed["name"], listed["status"], listed["chart"]) == ("one", "deployed", "things-0.1.0")
 
@@ -111,7 +109,7 @@ async def test_a_kind_that_nobody_serves_is_told_by_its_name(helm: Helm) -> None
 
 
 async def test_what_the_server_refuses_is_told_and_taken_back(helm: Helm) -> None:
-    await install(helm, *NO_SERVICE)
+    await install(helm)
 
     told = await helm.fails("upgrade", "one", str(CHART), *NO_KITE, "--set", "port=0,colour=blue", "--atomic")
 
