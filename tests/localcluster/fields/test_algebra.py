@@ -1,0 +1,229 @@
+"""Sets of fields against sets of paths, and what holds of every apply, whatever is applied."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tarragon.kube.codec import decode, encode
+from tarragon.localcluster.fields import sets
+from tarragon.localcluster.fields.compare import compared
+from tarragon.localcluster.fields.conflicts import ConflictsError
+from tarragon.localcluster.fields.entries import Entry, understood
+from tarragon.localcluster.fields.extract import added, extracted
+from tarragon.localcluster.fields.ownership import Applied, Door, Live, after_apply, after_update
+from tarragon.localcluster.fields.reset import NOBODYS
+from tarragon.localcluster.fields.sets import Fields, Path
+from tarragon.localcluster.fields.types import type_of
+from tarragon.localcluster.served import Served
+
+Json = dict[str, Any]
+
+few = settings(max_examples=40)
+
+SPEC = {
+    "type": "object",
+    "properties": {
+        "size": {"type": "integer"},
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "whole": {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": {"type": "string"}},
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+        "plain": {"type": "array", "items": {"type": "string"}},
+        "parts": {
+            "type": "array",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name", "zone"],
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "zone": {"type": "string", "default": "here"},
+                    "size": {"type": "integer"},
+                    "more": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}},
+                },
+            },
+        },
+    },
+}
+KIND = type_of(
+    Served(
+        group="example.com",
+        version="v1",
+        plural="gizmos",
+        kind="Gizmo",
+        is_custom=True,
+        openapi={"type": "object", "properties": {"spec": SPEC}},
+    )
+)
+
+_labels = st.sampled_from(["f:a", "f:b", "f:c", 'k:{"name":"x"}', 'v:"x"', "i:0"])
+_paths = st.lists(st.lists(_labels, min_size=1, max_size=4).map(tuple), max_size=12)
+_text = st.sampled_from(["a", "b", "c"])
+_size = st.integers(0, 3)
+_map = st.dictionaries(_text, _text, max_size=3)
+_more = st.fixed_dictionaries({}, optional={"a": _text, "b": _text})
+_part = st.fixed_dictionaries({"name": _text}, optional={"zone": _text, "size": _size, "more": _more})
+_free = st.recursive(
+    _size | _text | st.booleans(),
+    lambda inner: st.dictionaries(_text, inner, max_size=2) | st.lists(inner, max_size=2),
+    max_leaves=5,
+)
+
+
+def _key(part: Json) -> tuple[str, str]:
+    return part["name"], part.get("zone", "here")
+
+
+_spec = st.fixed_dictionaries(
+    {},
+    optional={
+        "size": _size,
+        "labels": _map,
+        "whole": _map,
+        "free": st.dictionaries(_text, _free, max_size=2),
+        "tags": st.lists(_text, unique=True, max_size=3),
+        "plain": st.lists(_text, max_size=3),
+        "parts": st.lists(_part, unique_by=_key, max_size=3),
+    },
+)
+_objects = _spec.map(lambda spec: {"apiVersion": "example.com/v1", "kind": "Gizmo", "metadata": {}, "spec": spec})
+
+
+def door(manager: str, operation: str = "Apply") -> Door:
+    title = {"manager": manager, "operation": operation, "apiVersion": "example.com/v1", "time": "2026-01-01T00:00:00Z"}
+    return Door(type=KIND, reset={}, title=title)
+
+
+def applied(live: Applied, body: Json, manager: str) -> Applied:
+    return after_apply(
+        Live(thing=live.thing, entries=live.entries, zero={}), decode(encode(body), dict), door(manager), force=True
+    )
+
+
+def owned(result: Applied, manager: str) -> Fields:
+    return next((one["fieldsV1"] for one in result.entries if one["manager"] == manager), {})
+
+
+def as_set(fields: Fields) -> set[Path]:
+    return set(sets.paths(fields))
+
+
+NOTHING = Applied({}, [])
+
+
+@few
+@given(_paths, _paths)
+def test_sets_of_fields_are_sets_of_paths(left: list[Path], right: list[Path]) -> None:
+    one, other = sets.of(left), sets.of(right)
+
+    assert as_set(sets.union(one, other)) == {*left, *right}
+    assert as_set(sets.difference(one, other)) == {*left} - {*right}
+    assert as_set(sets.intersection(one, other)) == {*left} & {*right}
+
+
+@few
+@given(_paths, _paths)
+def test_what_is_cut_off_takes_along_what_is_below_it(left: list[Path], right: list[Path]) -> None:
+    cut = sets.without(sets.of(left), sets.of(right))
+
+    assert as_set(cut) == {path for path in left if not any(path[: len(top)] == top for top in right)}
+
+
+@few
+@given(_paths, _paths)
+def test_equal_sets_are_written_alike(left: list[Path], right: list[Path]) -> None:
+    together = sets.union(sets.of(left), sets.of(right))
+
+    assert encode(together) == encode(sets.of([*right, *left]))
+
+
+@few
+@given(_paths)
+def test_a_set_is_read_as_it_was_written(chosen: list[Path]) -> None:
+    entry: Entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+    written = decode(encode({**entry, "fieldsV1": sets.of(chosen)}), dict)
+
+    assert encode(understood([written])[0]["fieldsV1"]) == encode(sets.of(chosen))
+
+
+@few
+@given(_objects, _objects)
+def test_a_comparison_tells_apart_what_is_new_gone_and_changed(old: Json, new: Json) -> None:
+    change = compared(KIND, old, new)
+
+    before, after = (as_set(added(KIND, one)) for one in (old, new))
+    assert as_set(change.added) == after - before - as_set(change.modified)
+    assert as_set(change.removed) == before - after - as_set(change.modified)
+    assert not as_set(change.added) & as_set(change.removed)
+    assert (old == new) == (change == compared(KIND, old, old))
+
+
+@few
+@given(_objects, _objects)
+def test_who_applies_twice_changes_nothing_the_second_time(first: Json, body: Json) -> None:
+    there = applied(NOTHING, first, "one")
+    once = applied(there, body, "two")
+
+    twice = applied(once, body, "two")
+
+    assert (twice.thing, twice.entries) == (once.thing, once.entries)
+
+
+@few
+@given(_objects, _objects)
+def test_who_applies_owns_what_was_applied_and_nothing_more(first: Json, body: Json) -> None:
+    result = applied(applied(NOTHING, first, "one"), body, "two")
+
+    assert as_set(owned(result, "two")) == as_set(extracted(KIND, body)) - as_set(NOBODYS)
+
+
+@few
+@given(_objects, _objects)
+def test_the_only_one_who_applies_gets_what_was_applied(first: Json, body: Json) -> None:
+    """What was applied before, and is not any more, goes."""
+    result = applied(applied(NOTHING, first, "one"), body, "one")
+
+    left = as_set(extracted(KIND, result.thing)) - as_set(extracted(KIND, body))
+    assert left == set()
+
+
+@few
+@given(_objects, _objects, _objects)
+def test_what_another_one_owns_stays(first: Json, shared: Json, body: Json) -> None:
+    both = applied(applied(NOTHING, first, "one"), shared, "two")
+
+    result = applied(both, body, "one")
+
+    assert as_set(owned(result, "two")) <= as_set(added(KIND, result.thing))
+
+
+@few
+@given(_objects, _objects)
+def test_without_force_it_is_a_conflict_to_change_what_others_own(first: Json, body: Json) -> None:
+    there = applied(NOTHING, first, "one")
+    live = Live(thing=there.thing, entries=there.entries, zero={})
+    changed = as_set(compared(KIND, there.thing, applied(there, body, "two").thing).written)
+    disputed = changed & as_set(owned(there, "one"))
+
+    with pytest.raises(ConflictsError) if disputed else nullcontext() as caught:
+        after_apply(live, body, door("two"), force=False)
+
+    assert caught is None or as_set(caught.value.fields) == disputed
+
+
+@few
+@given(_objects, _objects)
+def test_an_update_takes_what_it_changes_from_everybody(first: Json, new: Json) -> None:
+    there = applied(NOTHING, first, "one")
+    change = compared(KIND, there.thing, new)
+
+    entries = after_update(there.entries, change, door("editor", "Update"))
+
+    mine = owned(Applied(new, entries), "editor")
+    assert as_set(mine) == as_set(change.written) - as_set(NOBODYS)
+    assert not as_set(mine) & as_set(owned(Applied(new, entries), "one"))
