@@ -15,11 +15,11 @@ _PARTS = MappingProxyType({"scheduler": "ok", "controller-manager": "ok", "etcd-
 """By the names that they have elsewhere. They are one process here: whoever gets an answer knows that they live."""
 
 
-def self_told(registry: Registry) -> Mapping[FullName, Computed]:
-    """What answers for these kinds."""
+def self_told(registry: Registry, started: str) -> Mapping[FullName, Computed]:
+    """What answers for these kinds. `started` is a metav1.Time."""
     return {
         ("", "componentstatuses"): _Parts(),
-        ("apiregistration.k8s.io", "apiservices"): _ApiServices(registry),
+        ("apiregistration.k8s.io", "apiservices"): _ApiServices(registry, started),
     }
 
 
@@ -58,8 +58,9 @@ class _Parts(_Told):
 class _ApiServices(_Told):
     """One for each group-version: none is served by another server."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, started: str) -> None:
         self._registry = registry
+        self._started = started
 
     def all(self) -> Iterable[Json]:
         for group, version in dict.fromkeys((kind.group, kind.version) for kind in self._registry):
@@ -68,6 +69,7 @@ class _ApiServices(_Told):
                 "kind": "APIService",
                 "metadata": {
                     "name": f"{version}.{group}",
+                    "creationTimestamp": self._started,
                     "labels": {"kube-aggregator.kubernetes.io/automanaged": "true"},
                 },
                 "spec": {

@@ -95,8 +95,8 @@ class _Fitting:
             if child is None:
                 del value[name]
                 self.unknown.append(self._place(name))
-            elif value[name] is None:
-                del value[name]
+            elif value[name] is None or (value[name] == {} and _is_map(child)):
+                del value[name]  # an empty map is none: nothing of it is left in what Go stores
             else:
                 self._fit_field(shape, child, value, name)
 
@@ -161,6 +161,11 @@ class _Fitting:
 
     def _place(self, name: str = "") -> str:
         return ".".join([*self.path, name] if name else self.path)
+
+
+def _is_map(shape: Shape) -> bool:
+    """Of values that have a type: `status: {}` in a CustomResourceDefinition is none, though it has no fields."""
+    return shape.kind == "map" and shape.element is not ANYTHING
 
 
 def _is_scalar(shape: Shape, value: Any) -> bool:

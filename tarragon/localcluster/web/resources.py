@@ -10,7 +10,7 @@ from aiohttp import web
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import Expired
-from tarragon.kube.codec import decode, encode
+from tarragon.kube.codec import decode, encode, timestamp
 from tarragon.localcluster import refusals
 from tarragon.localcluster.access.entrance import Entrance
 from tarragon.localcluster.api import Api
@@ -78,7 +78,7 @@ class Resources:
     ) -> None:
         self._api = api
         self._entrance = entrance
-        self._computed = computed.beside(self_told(api.registry))
+        self._computed = computed.beside(self_told(api.registry, timestamp(clock.now())))
         self._clock = clock
         self._streams = open_streams
         self._connects = PodConnects(api, open_streams)
