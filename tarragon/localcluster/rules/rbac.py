@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tarragon.localcluster.faults import Fault, invalid_value, required, unsupported
+from tarragon.localcluster.faults import Fault, invalid_value, required, shown, unsupported
 from tarragon.localcluster.rules import names
 
 Json = dict[str, Any]
@@ -55,7 +55,10 @@ def cluster_binding_faults(binding: Mapping[str, Any]) -> Iterator[Fault]:
 
 def binding_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
     if new.get("roleRef") != old.get("roleRef"):
-        yield invalid_value("roleRef", new.get("roleRef"), "cannot change roleRef")
+        reference = new.get("roleRef") or {}
+        fields = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
+        told = ", ".join(f"{shown_as}:{shown(reference.get(field, ''))}" for shown_as, field in fields)
+        yield _invalid("roleRef", f"rbac.RoleRef{{{told}}}", "cannot change roleRef")
 
 
 def _rule_faults(path: str, rule: Mapping[str, Any], *, is_namespaced: bool) -> Iterator[Fault]:
@@ -64,15 +67,24 @@ def _rule_faults(path: str, rule: Mapping[str, Any], *, is_namespaced: bool) -> 
     if urls := rule.get("nonResourceURLs"):
         if is_namespaced:
             words = "namespaced rules cannot apply to non-resource URLs"
-            yield invalid_value(f"{path}.nonResourceURLs", urls, words)
+            yield _invalid(f"{path}.nonResourceURLs", _listed(urls), words)
         elif any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
             words = "rules cannot apply to both regular resources and non-resource URLs"
-            yield invalid_value(f"{path}.nonResourceURLs", urls, words)
+            yield _invalid(f"{path}.nonResourceURLs", _listed(urls), words)
         return
     if not rule.get("apiGroups"):
         yield required(f"{path}.apiGroups", "resource rules must supply at least one api group")
     if not rule.get("resources"):
         yield required(f"{path}.resources", "resource rules must supply at least one resource")
+
+
+def _invalid(field: str, printed: str, words: str) -> Fault:
+    """Of a value that a real server prints as Go has it."""
+    return Fault(field, "FieldValueInvalid", f"Invalid value: {printed}: {words}")
+
+
+def _listed(texts: list[str]) -> str:
+    return f"[]string{{{', '.join(map(shown, texts))}}}"
 
 
 def _aggregation_faults(selectors: Any) -> Iterator[Fault]:
