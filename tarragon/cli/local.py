@@ -15,7 +15,7 @@ from tarragon.cli.settings import home
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.localcluster.home import Home
-from tarragon.localcluster.kubelet.image_file import read_images
+from tarragon.localcluster.kubelet.image_file import read_image_file
 from tarragon.localcluster.kubelet.images import Environment, ImageMap, lacks_command
 
 WORKDIR = "tarragon.dev/workdir"
@@ -26,9 +26,7 @@ ENVIRONMENTS = "tarragon.dev/environments"
 
 def image_map(place: Home, folders: Mapping[str, Path]) -> tuple[ImageMap, list[Problem]]:
     """That of the home, with --env in front of it."""
-    if not place.images.exists():
-        return ImageMap().with_folders(folders), []
-    images, problems = read_images(place.images.read_text(), place.folder)
+    images, problems = read_image_file(place.images)
     return images.with_folders(folders), problems
 
 

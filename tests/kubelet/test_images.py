@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.localcluster.kubelet.image_file import read_images
+from tarragon.localcluster.kubelet.image_file import read_image_file, read_images
 from tarragon.localcluster.kubelet.images import Environment, ImageMap, lacks_command
 
 
@@ -124,9 +124,32 @@ def test_every_fault_in_the_file_of_images_is_told(tmp_path: Path) -> None:
     assert found.environment("e").folder == Path("/fine")
 
 
-@pytest.mark.parametrize("text", ["{", "- a\n- b\n", "just words"])
-def test_a_file_of_images_that_is_no_such_thing_is_a_problem(text: str, tmp_path: Path) -> None:
-    assert read_images(text, tmp_path)[1]
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"a: {", "is not YAML that makes sense: line 1: expected the node content"),
+        (b"- a\n- b\n", "must map image names to environments"),
+        (b"just words", "must map image names to environments"),
+        (b"a: /x\nb: /y\na: /z\n", "line 3: a is there twice"),
+        (b"a: {paths: {app: src}}", "app must be a path within the image, from / on"),
+        (b"\xff\xfe", "can't be read: it is not text in UTF-8"),
+        (None, "can't be read: Is a directory"),
+    ],
+)
+def test_a_file_of_images_that_makes_no_sense_is_a_problem(data: bytes | None, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "images.yaml"
+    if data is None:
+        file.mkdir()
+    else:
+        file.write_bytes(data)
+
+    _, problems = read_image_file(file)
+
+    assert [words in str(problem) for problem in problems] == [True]
+
+
+def test_without_a_file_of_images_all_are_the_own_environment(tmp_path: Path) -> None:
+    assert read_image_file(tmp_path / "images.yaml") == (ImageMap(), [])
 
 
 def test_an_empty_file_of_images_is_none(tmp_path: Path) -> None:

@@ -91,11 +91,11 @@ def _cluster(place: Home) -> Finding:
 
 
 def _images(place: Home) -> Finding:
-    from tarragon.localcluster.kubelet.image_file import read_images
+    from tarragon.localcluster.kubelet.image_file import read_image_file
 
     if not place.images.exists():
         return Finding("ok", "images", f"no {place.images}: every image stands for {own_environment().folder}")
-    found, problems = read_images(place.images.read_text(), place.folder)
+    found, problems = read_image_file(place.images)
     if problems:
         return Finding("error", "images", f"{place.images}: {problems[0]}", "correct it")
     gone = [pattern for pattern, environment in found.rules if not environment.folder.is_dir()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,40 @@ from tarragon.localcluster.kubelet.images import Environment, ImageMap, own_envi
 _FIELDS = ("folder", "entrypoint", "workdir", "env", "paths")
 
 
+class _Loader(yaml.SafeLoader):
+    """A name that stands there twice is a slip: the first would silently not count."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
+        names = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{name} is there twice", problem_mark=node.value[place][0].start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def read_image_file(path: Path) -> tuple[ImageMap, list[Problem]]:
+    """What a file says by now; nothing, if there is none. Folders are relative to where it is."""
+    try:
+        return read_images(path.read_text(encoding="utf-8"), path.parent)
+    except FileNotFoundError:
+        return ImageMap(), []
+    except OSError as error:
+        return ImageMap(), [Problem(path.name, f"can't be read: {error.strerror}")]
+    except UnicodeDecodeError:
+        return ImageMap(), [Problem(path.name, "can't be read: it is not text in UTF-8")]
+
+
 def read_images(text: str, base: Path) -> tuple[ImageMap, list[Problem]]:
     """Folders are relative to `base`. What cannot be read is left out and told."""
     try:
-        document = yaml.safe_load(text)
+        document = yaml.load(text, _Loader)  # noqa: S506 - a safe one
+    except yaml.MarkedYAMLError as error:
+        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        return ImageMap(), [Problem("images.yaml", f"is not YAML that makes sense: {where}{error.problem}")]
     except yaml.YAMLError as error:
-        return ImageMap(), [Problem("images.yaml", f"is not YAML: {error}")]
+        return ImageMap(), [Problem("images.yaml", f"is not YAML: {str(error).splitlines()[0]}")]
     if not isinstance(document or {}, dict):
         return ImageMap(), [Problem("images.yaml", "must map image names to environments")]
     rules: list[tuple[str, Environment]] = []
@@ -59,6 +87,8 @@ def _faults(pattern: str, entry: Any) -> Iterator[Problem]:
             yield Problem(f"{pattern}.{name}", "must be a list of texts", "for example [python, /app/main.py]")
         elif name in {"env", "paths"} and not _is_map_of_texts(value):
             yield Problem(f"{pattern}.{name}", "must map texts to texts", "put numbers in quotes")
+        elif name == "paths" and (relative := [path for path in value if not path.startswith("/")]):
+            yield Problem(f"{pattern}.{name}", f"{relative[0]} must be a path within the image, from / on")
 
 
 def _is_list_of_texts(value: Any) -> bool:

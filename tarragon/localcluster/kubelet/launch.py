@@ -22,7 +22,7 @@ from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet import environment, mounts, sources, volumes
 from tarragon.localcluster.kubelet.environment import Machine
 from tarragon.localcluster.kubelet.errors import CannotStart
-from tarragon.localcluster.kubelet.image_file import read_images
+from tarragon.localcluster.kubelet.image_file import read_image_file
 from tarragon.localcluster.kubelet.images import Environment, ImageMap, lacks_command
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.node import KIND, NodeSettings, cpus
@@ -143,11 +143,11 @@ class Launcher:
     def _images(self, pod: Pod) -> ImageMap:
         """Read anew for each start: whoever mends the file need not restart anything."""
         images = ImageMap()
-        file = self._settings.images
-        if file is not None and file.exists():
-            images, problems = read_images(file.read_text(), file.parent)
+        if self._settings.images is not None:
+            images, problems = read_image_file(self._settings.images)
             if problems:
-                raise CannotStart(f"{file}: {'; '.join(map(str, problems))}", reason="ErrImageNeverPull")
+                words = f"{self._settings.images}: {'; '.join(map(str, problems))}"
+                raise CannotStart(words, reason="ErrImageNeverPull")
         return images.with_folders(self._settings.environments).with_folders(_folders(pod, ENVIRONMENTS))
 
     async def _ports_for(self, pod: Pod, texts: Iterable[str]) -> Lookup:
