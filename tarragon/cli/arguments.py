@@ -1,32 +1,22 @@
-"""JOB on the command line, with the names there are for whoever presses Tab."""
+"""What stands on a command line, read: durations, assignments, types of replicas, generations."""
 
 from __future__ import annotations
 
 import datetime as dt
-import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
-from tarragon.base.errors import TarragonError
-from tarragon.cli.settings import Settings, home
-
 if TYPE_CHECKING:
     from tarragon.cli.editing import Patience
-    from tarragon.kube.meta import JsonObject
-    from tarragon.localcluster.home import Home
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
-
-PATIENCE = 1.5
-"""Seconds that somebody who has pressed Tab will wait."""
 
 
 def duration(text: str) -> float:
@@ -124,70 +114,3 @@ def complete_generation(_: click.Context, __: click.Parameter, incomplete: str) 
     from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 
     return [name for name in GENERATIONS if name.startswith(incomplete)]
-
-
-def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """For the argument JOB of every command: a name, kind/name or @latest."""
-    settings = ctx.obj if isinstance(ctx.obj, Settings) else Settings()
-    local = settings.given_namespace or "default"
-    names = job_names(home(), local) if settings.is_local else _of_a_cluster(settings)
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def _of_a_cluster(settings: Settings) -> Sequence[str]:
-    import asyncio
-
-    from tarragon.cli.jobs import all_jobs
-    from tarragon.cli.target import target
-    from tarragon.cluster.port import Selection
-
-    async def asked() -> Sequence[str]:
-        where = target(settings)
-        async with asyncio.timeout(PATIENCE), where.looking() as looker:
-            return [job.key.name for job in await all_jobs(looker, Selection(namespace=where.namespace))]
-
-    with suppress(OSError, TimeoutError, TarragonError):
-        return asyncio.run(asked())
-    return []
-
-
-def job_names(place: Home, namespace: str) -> Sequence[str]:
-    """Nothing where nothing can be found out: whoever presses Tab wants no error."""
-    from tarragon.frameworks.catalog import FRAMEWORKS
-    from tarragon.localcluster.presence import read_server
-
-    server = read_server(place)
-    with suppress(OSError, ValueError, KeyError, TarragonError):
-        if server is not None and server.lives():
-            paths = [framework.resource.path(namespace) for framework in FRAMEWORKS]
-            return [name for path in paths for name in _asked(place, server.url + path)]
-        return list(_read(place, [framework.resource.full_name for framework in FRAMEWORKS], namespace))
-    return []
-
-
-def _asked(place: Home, url: str) -> Iterator[str]:
-    """By hand: importing a client library takes longer than all the rest."""
-    import ssl
-    from urllib.request import Request, urlopen
-
-    headers = {
-        "Authorization": f"Bearer {place.read_token()}",
-        "Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",
-    }
-    trusted = ssl.create_default_context(cafile=str(place.ca))
-    with urlopen(Request(url, headers=headers), timeout=PATIENCE, context=trusted) as answer:  # noqa: S310 - our own server
-        for item in json.load(answer)["items"]:
-            yield item["metadata"]["name"]
-
-
-def _read(place: Home, kinds: Sequence[str], namespace: str) -> Iterator[str]:
-    from tarragon.localcluster.database import Reading
-
-    reading = Reading.open(place.store)
-    try:
-        for kind in kinds:
-            for body in reading.bodies(kind, namespace):
-                thing: JsonObject = json.loads(body)
-                yield thing["metadata"]["name"]
-    finally:
-        reading.close()

@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import click
 
-from tarragon.cli.arguments import complete_job
+from tarragon.cli.completing import complete_job
 from tarragon.cli.jobs import Known, NoSuchJob, all_jobs, find
 from tarragon.cli.target import Looker
 from tarragon.cluster.port import Selection

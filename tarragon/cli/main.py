@@ -45,6 +45,24 @@ def plugin() -> NoReturn:
     sys.exit(call(sys.argv[1:], Settings(is_plugin=True)))
 
 
+def complete_plugin() -> NoReturn:
+    """`kubectl_complete-tarragon`, which kubectl calls when somebody presses Tab behind `kubectl tarragon`."""
+    sys.exit(completions(sys.argv[1:], Settings(is_plugin=True)))
+
+
+def completions(args: Sequence[str], settings: Settings) -> int:
+    """One a line, and last what kubectl's shell is to do with them: 4, no names of files; 0, those of files."""
+    from click.shell_completion import ShellComplete
+
+    completing = ShellComplete(root, {"obj": settings}, settings.program, "_TARRAGON_COMPLETE")
+    found = completing.get_completions(list(args[:-1]), args[-1] if args else "")
+    names = [item for item in found if item.type == "plain"]
+    for item in names:
+        click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
+    click.echo(":4" if names else ":0")
+    return 0
+
+
 def call(args: Sequence[str], settings: Settings = _ORDINARY) -> int:
     """One command line; everything that can be foreseen ends here, the rest is a bug and goes to sys.excepthook."""
     try:

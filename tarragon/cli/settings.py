@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from tarragon.cli.terminal import ColorChoice, Terminal, here
 
@@ -144,6 +145,7 @@ def global_options(*, are_hidden: bool = False) -> list[click.Parameter]:
             expose_value=False,
             allow_from_autoenv=not are_hidden,
             callback=_remember,
+            shell_complete=_COMPLETED.get(names[-1]),
         )
 
     return [
@@ -153,6 +155,27 @@ def global_options(*, are_hidden: bool = False) -> list[click.Parameter]:
         option("-v", "--verbose", text="say more, and show tracebacks"),
         option("--color", text="auto by default", kind=click.Choice(list(_COLORS))),
     ]
+
+
+def _contexts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from tarragon.cli.completing import complete_context
+
+    return complete_context(ctx, param, incomplete)
+
+
+def _namespaces(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from tarragon.cli.completing import complete_namespace
+
+    return complete_namespace(ctx, param, incomplete)
+
+
+def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    from tarragon.cli.completing import complete_file
+
+    return complete_file(ctx, param, incomplete)
+
+
+_COMPLETED = MappingProxyType({"--context": _contexts, "--kubeconfig": _files, "--namespace": _namespaces})
 
 
 def is_namespace(name: str) -> bool:

@@ -69,6 +69,11 @@ def kubeconfig(environment: Mapping[str, str], *, path: Path | None = None, cont
     return Access(context=name, namespace=chosen.namespace or "default", server=server)
 
 
+def contexts(environment: Mapping[str, str]) -> list[str]:
+    """Names of all there are. Raises TarragonError for a file that is none."""
+    return list(_config(environment, None).contexts)
+
+
 def in_cluster(environment: Mapping[str, str], *, folder: Path = SERVICE_ACCOUNT) -> Access:
     """As the service account of the pod that this program runs in. Raises TarragonError."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")

@@ -7,13 +7,14 @@ from click.shell_completion import get_completion_class
 
 from tarragon.cli.settings import Command
 
-SHELLS = ("bash", "zsh", "fish")
+SHELLS = ("bash", "zsh", "fish", "powershell")
 VARIABLE = "_TARRAGON_COMPLETE"
 
 _HOW = {
     "bash": "source <(tarragon completion bash)    # once, or in ~/.bashrc",
     "zsh": "source <(tarragon completion zsh)     # once, or in ~/.zshrc",
     "fish": "tarragon completion fish | source     # once, or in ~/.config/fish/config.fish",
+    "powershell": "tarragon completion powershell | Out-String | Invoke-Expression    # once, or in $PROFILE",
 }
 
 

@@ -8,6 +8,7 @@ import click
 
 from tarragon.base.errors import Problem
 from tarragon.cli.arguments import complete_generation, generation
+from tarragon.cli.completing import complete_file
 from tarragon.cli.filecommand import one_file
 from tarragon.cli.loading import parse, refused
 from tarragon.cli.output import as_list, json_text, yaml_text
@@ -19,8 +20,8 @@ from tarragon.plan.manifest import Document, Documents
 
 
 @click.command("convert", cls=Command)
-@click.argument("file", metavar="FILE", required=False)
-@click.option("-f", "--file", "option", metavar="FILE", help="the same, as kubectl has it")
+@click.argument("file", metavar="FILE", required=False, shell_complete=complete_file)
+@click.option("-f", "--file", "option", metavar="FILE", shell_complete=complete_file, help="the same, as of kubectl")
 @click.option(
     "--to",
     "target",

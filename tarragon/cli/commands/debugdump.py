@@ -13,9 +13,9 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.arguments import complete_job
 from tarragon.cli.checks.finding import told
 from tarragon.cli.commands.check import found
+from tarragon.cli.completing import complete_job
 from tarragon.cli.dumping import TAIL, Dump, gather
 from tarragon.cli.jobs import Known, all_jobs, find
 from tarragon.cli.redaction import Redactor

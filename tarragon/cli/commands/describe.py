@@ -10,7 +10,7 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli import schema
-from tarragon.cli.arguments import complete_job
+from tarragon.cli.completing import complete_job
 from tarragon.cli.events import in_order, of_job, when
 from tarragon.cli.follow.progress import INTERRUPTED, Progress, newest, order, read
 from tarragon.cli.hints import spelled

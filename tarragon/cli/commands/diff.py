@@ -9,6 +9,7 @@ import click
 
 from tarragon.base.errors import TarragonError
 from tarragon.cli.comparison import Compared, companion, job
+from tarragon.cli.completing import complete_file
 from tarragon.cli.filecommand import one_file
 from tarragon.cli.loading import Changes, Loaded, load
 from tarragon.cli.settings import Command, Settings
@@ -22,8 +23,8 @@ _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @click.command("diff", cls=Command)
-@click.argument("file", metavar="FILE", required=False)
-@click.option("-f", "--file", "option", metavar="FILE", help="the same, as kubectl has it")
+@click.argument("file", metavar="FILE", required=False, shell_complete=complete_file)
+@click.option("-f", "--file", "option", metavar="FILE", shell_complete=complete_file, help="the same, as of kubectl")
 @click.pass_context
 def command(ctx: click.Context, *, file: str | None, option: str | None) -> None:
     """Tell what submitting FILE would change, as a unified diff of YAML, and change nothing. FILE may be - or a URL.

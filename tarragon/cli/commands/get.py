@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.arguments import complete_job
+from tarragon.cli.completing import complete_job
 from tarragon.cli.jobs import find
 from tarragon.cli.output import FORMS, TEXTS, show
 from tarragon.cli.rows import header, row

@@ -11,7 +11,8 @@ import click
 
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.arguments import complete_job, duration, instant
+from tarragon.cli.arguments import duration, instant
+from tarragon.cli.completing import complete_job, complete_replica, complete_type
 from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.listening import Listener
 from tarragon.cli.jobs import JobName, Known, NoSuchJob, find, parse
@@ -38,8 +39,21 @@ def pattern(text: str) -> re.Pattern[str]:
 
 @click.command("logs", cls=Command)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
-@click.option("--replica", "replicas", multiple=True, metavar="NAME", help="only this one: worker-1; may come again")
-@click.option("--type", "types", multiple=True, help="only replicas of this type: chief, ps, worker, evaluator")
+@click.option(
+    "--replica",
+    "replicas",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_replica,
+    help="only this one: worker-1; may come again",
+)
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    shell_complete=complete_type,
+    help="only replicas of this type: chief, ps, worker, evaluator",
+)
 @click.option("-c", "--container", default="", metavar="NAME", help="of this container, not of the one that trains")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="only the last N lines of each replica")
 @click.option("--since", type=duration, metavar="DURATION", help="only what is newer than this: 30s, 5m, 2h")

@@ -10,6 +10,7 @@ from tarragon.base.clock import SystemClock
 from tarragon.cli.arguments import duration
 from tarragon.cli.attending import Attendance
 from tarragon.cli.commands.submit import submitted
+from tarragon.cli.completing import complete_file
 from tarragon.cli.filecommand import FileCommand, changes, one_file
 from tarragon.cli.hints import MEANWHILE, hints
 from tarragon.cli.loading import Loaded, load
@@ -22,7 +23,7 @@ from tarragon.cli.verdict import verdict
 
 
 @click.command("run", cls=FileCommand)
-@click.argument("file", metavar="FILE", required=False)
+@click.argument("file", metavar="FILE", required=False, shell_complete=complete_file)
 @click.option("-d", "--detach", is_flag=True, help="only submit it")
 @click.option("--timeout", "limit", type=duration, metavar="DURATION", help="follow it no longer than this: 90, 5m, 2h")
 @trial_options

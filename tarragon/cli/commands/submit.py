@@ -10,6 +10,7 @@ import click
 
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.cli.arguments import duration
+from tarragon.cli.completing import complete_file
 from tarragon.cli.filecommand import FileCommand, changes, one_file
 from tarragon.cli.hints import MEANWHILE, hints
 from tarragon.cli.jobs import Known
@@ -24,7 +25,7 @@ FEW_GPUS = 8
 
 
 @click.command("submit", cls=FileCommand)
-@click.argument("file", metavar="FILE", required=False)
+@click.argument("file", metavar="FILE", required=False, shell_complete=complete_file)
 @click.option("--wait", "waits", is_flag=True, help="return when the job has ended, with its result as exit code")
 @click.option("--watch", "watches", is_flag=True, help="the same, with a line for every change")
 @click.option("--logs", "reads", is_flag=True, help="the same, with its logs, as `run`")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tarragon.base.errors import Problem
+from tarragon.cli.completing import complete_file
 from tarragon.cli.filecommand import one_file
 from tarragon.cli.files import named
 from tarragon.cli.loading import parse, refused
@@ -17,8 +18,8 @@ from tarragon.plan.provenance import digest
 
 
 @click.command("validate", cls=Command)
-@click.argument("file", metavar="FILE", required=False)
-@click.option("-f", "--file", "option", metavar="FILE", help="the same, as kubectl has it")
+@click.argument("file", metavar="FILE", required=False, shell_complete=complete_file)
+@click.option("-f", "--file", "option", metavar="FILE", shell_complete=complete_file, help="the same, as of kubectl")
 @click.option("--hash", "digests", is_flag=True, help="print the digest of each job's spec, as its status keeps it")
 @click.pass_obj
 def command(settings: Settings, *, file: str | None, option: str | None, digests: bool) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.arguments import complete_job, duration
+from tarragon.cli.arguments import duration
 from tarragon.cli.awaiting import STATES, Awaited, Met, await_job
+from tarragon.cli.completing import complete_job
 from tarragon.cli.hints import MEANWHILE, hints
 from tarragon.cli.jobs import Known, find
 from tarragon.cli.output import TEXTS

@@ -10,7 +10,7 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli import schema
-from tarragon.cli.arguments import complete_job
+from tarragon.cli.completing import complete_job
 from tarragon.cli.hints import spelled
 from tarragon.cli.jobs import Known, find
 from tarragon.cli.output import TEXTS
