@@ -25,6 +25,7 @@ from tarragon.localcluster.kubelet.files import try_lock, unlock
 from tarragon.localcluster.kubelet.handlers import LocalHandlers
 from tarragon.localcluster.kubelet.launch import Launcher
 from tarragon.localcluster.kubelet.layout import NodeFolder
+from tarragon.localcluster.kubelet.links import ServiceLinks
 from tarragon.localcluster.kubelet.live import VolumeKeeper
 from tarragon.localcluster.kubelet.node import NodeSettings, Registration
 from tarragon.localcluster.kubelet.overuse import Overuse
@@ -110,6 +111,7 @@ class Kubelet:
         services = Cache(self._cluster, SERVICES, self._clock, jitter=jitter)
         reach = Reach(self._settings.name, ports, services.objects)
         ground = self._ground(identity, ports, containers, LocalHandlers(reach, self._clock))
+        ground.launcher.links = ServiceLinks(services).variables
         for cache in (pods, services):
             cache.on_trouble(_report)
         async with asyncio.TaskGroup() as group:

@@ -9,7 +9,7 @@ Annotations of a pod that count here, all optional:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from tarragon.localcluster.kubelet.errors import CannotStart
 from tarragon.localcluster.kubelet.image_file import read_image_file
 from tarragon.localcluster.kubelet.images import Environment, ImageMap, lacks_command
 from tarragon.localcluster.kubelet.layout import NodeFolder
+from tarragon.localcluster.kubelet.links import no_links
 from tarragon.localcluster.kubelet.node import KIND, NodeSettings, cpus
 from tarragon.localcluster.kubelet.ports import PortBook
 from tarragon.localcluster.kubelet.records import PodRecord
@@ -76,6 +77,8 @@ class Launcher:
         self._settings = settings
         self._folder = folder
         self._ports = ports
+        self.links: Callable[[Pod], Awaitable[dict[str, str]]] = no_links
+        """The variables by which a pod finds services."""
         self._machine = Machine(caller=settings.caller, cpus=cpus(), allocatable=settings.capacity)
 
     async def prepare(self, order: Order) -> Prepared:
@@ -101,6 +104,7 @@ class Launcher:
         variables = (
             environment.base(self._machine, image)
             | dict(image.env)
+            | await self.links(pod)
             | (self._pod_api.variables() if self._pod_api else {})
             | environment.training(container, self._machine, order.record.gpus.get(container.name, ()))
             | environment.of_the_pod(pod, workdir)

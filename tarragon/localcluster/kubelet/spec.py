@@ -182,6 +182,7 @@ class PodSpec(Struct, frozen=True):
     host_ipc: bool = field(default=False, name="hostIPC")
     share_process_namespace: bool = False
     runtime_class_name: str = ""
+    enable_service_links: bool = True
     node_selector: dict[str, str] = {}
     overhead: dict[str, str | int | float] = {}
 
