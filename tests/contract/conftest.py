@@ -33,7 +33,7 @@ async def namespace(request: pytest.FixtureRequest, cluster: Cluster) -> AsyncIt
         yield name
         return
     async with asyncio.timeout(PATIENCE):
-        await _takes_pods(cluster, name)
+        await takes_pods(cluster, name)
     yield name
     # Some other test may bring a node, and pods of this one would still look for room.
     for left in (await cluster.list(PODS, Selection(name))).items:
@@ -118,7 +118,7 @@ def _version(name: str, *, stored: bool) -> Json:
     }
 
 
-async def _takes_pods(cluster: Cluster, namespace: str) -> None:
+async def takes_pods(cluster: Cluster, namespace: str) -> None:
     """A real server refuses pods until a controller has made the namespace's service account and its token."""
     clock = SystemClock()
     while True:
