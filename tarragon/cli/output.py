@@ -42,13 +42,20 @@ def show(rows: Sequence[Sequence[str]], settings: Settings, *, shown: int | None
 
     Words that are states have their colours. On a terminal the last column is cut at its edge.
     """
-    paint = painter(colors=settings.terminal().colors_out)
     width = size(sys.stdout).columns if sink(sys.stdout) is Sink.TERMINAL else sys.maxsize
-    for cells in padded(rows)[-(shown or len(rows)) :]:
+    for line in lines(rows, settings, width)[-(shown or len(rows)) :]:
+        click.echo(line, color=True)
+
+
+def lines(rows: Sequence[Sequence[str]], settings: Settings, width: int) -> list[str]:
+    """The same, to be shown elsewhere."""
+    paint = painter(colors=settings.terminal().colors_out)
+    told = []
+    for cells in padded(rows):
         before = "   ".join(cells[:-1])
         last = _cut(cells[-1].rstrip(), width - len(before) - 3)
-        line = "   ".join([*(_painted(cell, paint) for cell in cells[:-1]), last])
-        click.echo(line.rstrip(), color=True)
+        told.append("   ".join([*(_painted(cell, paint) for cell in cells[:-1]), last]).rstrip())
+    return told
 
 
 def _cut(text: str, width: int) -> str:

@@ -8,14 +8,21 @@ from collections.abc import Iterable, Mapping
 from tarragon.cli.jobs import Known
 from tarragon.kube.meta import Key
 
+JobKey = tuple[str, Key]
+"""The kind, the namespace and the name."""
+
 _LATEST = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
-def positions(jobs: Iterable[Known]) -> Mapping[tuple[str, Key], int]:
+def key(job: Known) -> JobKey:
+    return job.framework.kind, job.key
+
+
+def positions(jobs: Iterable[Known]) -> Mapping[JobKey, int]:
     """From 1, of those that wait for their places, by kind and key: in the order in which the queue is served."""
     waiting = [job for job in jobs if waits(job)]
     ordered = sorted(waiting, key=lambda job: (_since(job), str(job.key)))
-    return {(job.framework.kind, job.key): place for place, job in enumerate(ordered, start=1)}
+    return {key(job): place for place, job in enumerate(ordered, start=1)}
 
 
 def waits(job: Known) -> bool:

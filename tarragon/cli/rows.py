@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from tarragon.cli.follow.progress import INTERRUPTED, STOPPING, last_condition
+from tarragon.cli.gpus import of_job
 from tarragon.cli.jobs import Known
 from tarragon.cli.report.exits import ended
 from tarragon.cli.words import age
@@ -16,8 +17,10 @@ from tarragon.job.reason import reason_of
 from tarragon.job.status import NOWHERE
 from tarragon.plan.others import BATCH_JOBS, is_for_batch_jobs, is_to_be_asked_for
 
-HEADER = ("NAME", "STATE", "READY", "RESTARTS", "AGE", "REASON")
-WIDE = ("NAME", "STATE", "READY", "RESTARTS", "AGE", "KIND", "REPLICAS", "NODES", "REASON")
+HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "REASON")
+WIDE = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "KIND", "REPLICAS", "NODES", "REASON")
+QUIET = MappingProxyType({"GPUS": {"-"}, "QUEUE": {"-"}, "RESTARTS": {"0", "-"}})
+"""Columns that a small terminal can do without where they say nothing else of any job."""
 
 
 UNSEEN = "no operator has looked at it yet"
@@ -26,6 +29,8 @@ BEGUN_BY_OTHERS = (
     "gives it to Tarragon"
 )
 
+LEAST_NAME, LEAST_REASON = 16, 20
+"""Characters that stay of both on a small terminal: names give way first."""
 LEAST = MappingProxyType({"NAMESPACE": 10, "NAME": 20, "STATE": 11, "READY": 5, "KIND": 6, "REPLICAS": 28, "NODES": 12})
 """Characters that a column has at least where later rows are not known yet."""
 
@@ -46,8 +51,12 @@ def header(*, is_wide: bool, names_namespace: bool) -> Sequence[str]:
     return ("NAMESPACE", *columns) if names_namespace else columns
 
 
-def row(job: Known, now: dt.datetime, *, is_wide: bool, names_namespace: bool) -> Sequence[str]:
-    cells = [job.key.name, job.state, ready(job), str(restarts(job)), age(job.born, now)]
+def row(
+    job: Known, now: dt.datetime, *, is_wide: bool, names_namespace: bool, place: int | None = None
+) -> Sequence[str]:
+    """`place`: where in the queue it stands, as far as that is known."""
+    queue = "-" if place is None else str(place)
+    cells = [job.key.name, job.state, ready(job), gpus(job), queue, str(restarts(job)), age(job.born, now)]
     if is_wide:
         cells += [job.framework.kind, replicas(job), nodes(job)]
     where = [job.key.namespace] if names_namespace else []
@@ -58,6 +67,38 @@ def ready(job: Known) -> str:
     """`3/4`: replicas that run now, of those that are to."""
     running = 0 if job.state == INTERRUPTED else job.status.ready
     return f"{running}/{sum(size(job).values())}"
+
+
+def gpus(job: Known) -> str:
+    """Those of all its replicas together."""
+    return str(of_job(job, size(job)) or "-")
+
+
+def fitting(rows: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[str]]:
+    """The same without quiet columns, and with shorter names, if a row would be wider. The first row is the header.
+
+    The last column, the reason, may be cut at the edge, but not all of it.
+    """
+    columns: list[Sequence[str]] = list(zip(*rows, strict=True))
+    if _width(columns) <= width:
+        return rows
+    kept = [column for column in columns if not {*column[1:]} <= QUIET.get(column[0], set())]
+    longest = max(map(len, kept[-1]))
+    too_much = _width(kept) - longest + min(longest, LEAST_REASON) - width
+    if too_much > 0:
+        kept = [_shorter(column, too_much) if column[0] == "NAME" else column for column in kept]
+    return list(zip(*kept, strict=True))
+
+
+def _width(columns: Sequence[Sequence[str]]) -> int:
+    return sum(max(map(len, column)) + 3 for column in columns) - 3
+
+
+def _shorter(names: Sequence[str], by: int) -> Sequence[str]:
+    """Without their middles: it is their ends by which jobs of one family differ."""
+    room = max(LEAST_NAME, max(map(len, names)) - by)
+    half = (room - 1) // 2
+    return [name if len(name) <= room else f"{name[: room - 1 - half]}…{name[-half:]}" for name in names]
 
 
 def size(job: Known) -> Mapping[ReplicaType, int]:

@@ -1,0 +1,186 @@
+"""The rules of the command line, by their numbers in the research on peers: those about what is shown, and where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+import msgspec
+import pytest
+
+from tarragon.cli.listed import in_order
+from tarragon.cli.queueing import key, positions
+from tarragon.cli.rows import HEADER, fitting, header, row
+from tarragon.cli.style import STATES
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.phase import Phase
+from tarragon.job.status import Admission, JobStatus, RestartRecord
+from tarragon.kube.meta import CustomObject
+from tests.cli.conftest import Shell
+from tests.cli.manifests import group, job, python, worker
+from tests.cli.scenes import BEGIN, at
+from tests.cli.test_rows import a_job
+from tests.cli.tty import Tty
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """Somebody with a job of which worker 1 failed first, and a job that waits for what is not there."""
+    folder = tmp_path_factory.mktemp("looking")
+    shell = Shell(folder=folder, home=folder / "home")
+    program = python(
+        "import os, sys, time; print('one line', flush=True); time.sleep(0.5)\n"
+        "sys.exit(3) if os.environ['HOSTNAME'].endswith('1') else time.sleep(60)"
+    )
+    shell.file("job.yaml", job("digits", Worker=group(program, 2)))
+    shell.file("big.yaml", worker("big", "pass", resources={"limits": {"nvidia.com/gpu": 64}}))
+    shell("submit", "big.yaml")
+    yield shell
+    shell("down")
+
+
+def terminal(shell: Shell, *words: str, variables: Mapping[str, str] = NOTHING) -> Tty:
+    environment = {name: value for name, value in shell.environment().items() if name not in {"CI", "NO_COLOR"}}
+    return Tty(shell.command(*words), shell.folder, {**environment, **variables})
+
+
+def test_rule_5_results_are_on_stdout_and_progress_and_hints_on_stderr(failed: Shell) -> None:
+    ended = failed("run", "job.yaml")
+
+    assert ended.code == 100
+    assert {"[worker-0] one line", "[worker-1] one line"} <= set(ended.out.splitlines())
+    assert re.search(r"^worker-1 failed( first)?: exit code 3, permanent", ended.out, re.MULTILINE)
+    assert "Running" in ended.err
+    assert "describe digits" in ended.err
+    assert "[worker-0] one line" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "is_colored"),
+    [
+        ((), {}, True),
+        ((), {"NO_COLOR": "1"}, False),
+        ((), {"TERM": "dumb"}, False),
+        (("--color", "never"), {}, False),
+        (("--color", "always"), {"NO_COLOR": "1"}, True),
+    ],
+)
+def test_rule_6_colour_is_for_terminals_that_want_it(
+    failed: Shell, options: tuple[str, ...], variables: Mapping[str, str], *, is_colored: bool
+) -> None:
+    with terminal(failed, *options, "list", variables=variables) as tty:
+        assert tty.ended() == 0
+
+    assert (b"\x1b[3" in tty.raw) is is_colored
+    assert b"big" in tty.raw
+
+
+def test_rule_6_a_pipe_gets_no_colour_but_where_it_is_asked_for(failed: Shell) -> None:
+    assert "\x1b" not in failed("list").out
+    assert "\x1b[33mWaiting\x1b[0m" in failed("--color", "always", "list").out
+
+
+def test_rule_6_in_ci_each_change_is_a_line_with_its_time_and_nothing_is_drawn_over(failed: Shell) -> None:
+    with terminal(failed, "run", "job.yaml", variables={"CI": "true"}) as tty:
+        assert tty.ended() == 100
+
+    text = re.sub(rb"\x1b\[[0-9;]*m", b"", tty.raw).decode()
+    assert re.search(r"^\d\d:\d\d:\d\dZ  Running\r$", text, re.MULTILINE)
+    assert re.search(r"^\d\d:\d\d:\d\dZ  worker-1: Failed, exit code 3\r$", text, re.MULTILINE)
+    assert "\x1b" not in text
+
+
+def test_rule_7_states_have_argos_colours_and_the_word_always_stands_there() -> None:
+    assert {STATES[word] for word in ("Succeeded",)} == {"green"}
+    assert {STATES[word] for word in ("Failed",)} == {"red"}
+    assert {STATES[word] for word in ("Running",)} == {"cyan"}
+    assert {STATES[word] for word in ("Waiting", "Pending", "Starting", "Suspended")} == {"yellow"}
+
+
+def test_rule_9_of_a_failure_the_first_replica_its_class_its_lines_and_all_exit_codes_are_told(failed: Shell) -> None:
+    report = failed("run", "job.yaml").out
+
+    assert re.search(r"worker-1 failed( first)?: exit code 3, permanent: ", report)
+    assert "│ one line" in report
+    table = report[report.index("REPLICA") :].splitlines()
+    assert [line.split()[0] for line in table[1:3]] == ["worker-0", "worker-1"]
+    assert table[2].split()[1:3] == ["Failed", "3"]
+    assert report.index("worker-1 failed") < report.index("REPLICA")
+
+
+def test_rule_23_list_shows_gpus_and_the_place_in_the_queue(failed: Shell) -> None:
+    head, big, *_ = failed("list").out.splitlines()
+
+    assert tuple(head.split()) == HEADER
+    assert big.split()[:6] == ["big", "Waiting", "0/1", "64", "1", "0"]
+    assert failed("list", "--no-headers").out.splitlines()[0].startswith("big")
+    assert failed("list", "--field-selector", "metadata.name=nosuch").err.startswith("No jobs")
+    assert failed("list", "--sort-by", "nosuch").code == 2
+
+
+def test_rule_23_a_watched_list_is_drawn_anew_on_a_terminal(failed: Shell) -> None:
+    with terminal(failed, "list", "--watch", "--sort-by", "name") as tty:
+        tty.until("Waiting")
+        failed("submit", failed.file("one.yaml", worker("one-more", "pass")))
+        tty.until(lambda text: "one-more" in text and "Succeeded" in text)
+        assert tty.text.count("big ") == 1
+        tty.type("\x03")
+        assert tty.ended() in {0, 130}
+
+
+def queued(seconds: float) -> JobStatus:
+    return JobStatus(phase=Phase.CREATED, admission=Admission(queued=at(seconds)))
+
+
+def test_rule_23_places_are_counted_from_the_first_that_will_be_served() -> None:
+    late, early, going = (
+        replace(a_job(status), object=_named(name))
+        for name, status in (
+            ("late", queued(9)),
+            ("early", queued(3)),
+            ("going", JobStatus(phase=Phase.RUNNING, admission=Admission(queued=BEGIN, admitted=BEGIN))),
+        )
+    )
+
+    assert positions([late, going, early]) == {key(early): 1, key(late): 2}
+    assert in_order([late, going, early], "queue", positions([late, early])) == [early, late, going]
+
+
+def test_rule_23_rows_are_sorted_by_what_somebody_looks_for() -> None:
+    records = {Replica(ReplicaType.WORKER, 0): RestartRecord(count=3)}
+    calm, busy = (
+        replace(a_job(JobStatus(phase=Phase.RUNNING, restarts=restarts)), object=_named(name))
+        for name, restarts in (("calm", {}), ("busy", records))
+    )
+
+    assert in_order([calm, busy], "restarts", {}) == [busy, calm]
+    assert in_order([calm, busy], "name", {}) == [busy, calm]
+
+
+def test_rule_23_a_small_terminal_does_without_what_says_nothing() -> None:
+    facts = {"is_wide": False, "names_namespace": False}
+    running = a_job(JobStatus(phase=Phase.RUNNING))
+    rows = [header(**facts), row(running, at(5), **facts), [*row(running, at(5), **facts)[:-1], "x" * 60]]
+
+    assert fitting(rows, 200) == rows
+    assert fitting(rows, 80)[0] == ("NAME", "STATE", "READY", "AGE", "REASON")
+
+
+def test_rule_23_long_names_keep_their_ends_where_there_is_no_room_for_all() -> None:
+    names = [f"a-family-of-trainings-with-a-long-name-{number}" for number in (17, 18)]
+    rows = [("NAME", "STATE", "REASON"), *((name, "Waiting", "because " * 9) for name in names)]
+
+    shown = [cells[0] for cells in fitting(rows, 60)[1:]]
+
+    assert all(len(name) < len(names[0]) for name in shown)
+    assert [name[-3:] for name in shown] == ["-17", "-18"]
+
+
+def _named(name: str) -> CustomObject:
+    found = a_job(JobStatus()).object
+    metadata = msgspec.structs.replace(found.metadata, name=name)
+    return msgspec.structs.replace(found, metadata=metadata)
