@@ -13,6 +13,7 @@ import pytest
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import unavailable
 from tarragon.kube.codec import decode, encode
+from tarragon.localcluster.kubelet import payload
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.spec import Pod
 from tarragon.localcluster.kubelet.tokens import TokenKeeper, Wish
@@ -53,8 +54,8 @@ class Stage:
         self.wish = Wish("", seconds)
 
     async def write(self) -> None:
-        self.file.parent.mkdir(parents=True)
-        self.file.write_text(await self.source.token(self.pod, self.wish))
+        token = await self.source.token(self.pod, self.wish)
+        payload.write(self.file.parent, {"token": payload.File(token.encode(), 0o600)})
 
     async def after(self, seconds: float) -> int:
         """How many tokens were given until then."""
@@ -73,6 +74,7 @@ async def test_a_token_is_renewed_when_most_of_its_time_is_over(tmp_path: Path, 
     afterwards = await stage.after(renewed - 1)
 
     assert (before, then, afterwards) == (1, 2, 2)
+    assert stage.file.is_symlink(), "programs watch the link"
     assert stat.S_IMODE(stage.file.stat().st_mode) == 0o600
 
 
