@@ -218,17 +218,13 @@ def _indexes(pods: Iterable[Pod]) -> set[int]:
 
 def pause_after_failures(job: Job, pods: Sequence[Pod], now: dt.datetime) -> float:
     """Seconds until a pod may be made: failures since the last success count."""
-    succeeded = max((ended_at(pod, now) for pod in pods if pod.status.phase == "Succeeded"), default=None)
-    failed = [
-        at
-        for pod in pods
-        if has_failed(job, pod) and ((at := ended_at(pod, now)) > succeeded if succeeded is not None else True)
-    ]
-    if not failed:
+    succeeded = [ended_at(pod, now) for pod in pods if pod.status.phase == "Succeeded"]
+    failed = [ended_at(pod, now) for pod in pods if has_failed(job, pod)]
+    since = [at for at in failed if not succeeded or at > max(succeeded)]
+    if not since:
         return 0.0
-    step = min(FIRST_PAUSE * 2.0 ** min(len(failed) - 1, 10), LONGEST_PAUSE)
-    last = max(ended_at(pod, now) for pod in pods if has_failed(job, pod))
-    return max(0.0, step - (now - last).total_seconds())
+    step = min(FIRST_PAUSE * 2.0 ** min(len(since) - 1, 10), LONGEST_PAUSE)
+    return max(0.0, step - (now - max(since)).total_seconds())
 
 
 def ended_at(pod: Pod, now: dt.datetime) -> dt.datetime:
