@@ -10,6 +10,7 @@ from tarragon.localcluster import refusals
 from tarragon.localcluster.addresses import Addresses
 from tarragon.localcluster.admission.limits import Limits
 from tarragon.localcluster.custom_kinds import DEFINITIONS, CustomKinds
+from tarragon.localcluster.fields.admitted import as_sent, filled_in
 from tarragon.localcluster.objects import in_version
 from tarragon.localcluster.requests import Json, Target, WriteOptions, Written
 from tarragon.localcluster.rules.kinds import rules_of
@@ -51,13 +52,15 @@ class Creates:
         self._settle_namespace(target, metadata)
         self._settle_name(served, metadata)
         self._custom_kinds.refuse_creation(served)
+        sent = as_sent(served, thing)
         if served.full_name == "pods":
             self._set_priority(served, thing)
             if self.admit_pod is not None:
                 self.admit_pod(served, thing)
         self._limits.fill_in(served, thing, target.namespace)
         self._addresses.settle(served, thing)
-        prepare_create(served, thing, author or self._writes.author(options), new_uid())
+        unowned = filled_in(served, sent, thing)
+        prepare_create(served, thing, author or self._writes.author(options), new_uid(), unowned)
         if served.full_name == DEFINITIONS:
             self._custom_kinds.accept(thing)
         self._limits.refuse(served, thing, target.namespace)

@@ -13,6 +13,7 @@ from tarragon.localcluster.requests import Patch, PatchType, WriteOptions
 from tests.localcluster.things import CONFIG_MAPS, CRDS, PODS, WIDGETS, Asking, Json, config_map, definition, pod
 from tests.localcluster.things import version as crd_version
 
+LIMITS = ("", "v1", "limitranges")
 SERVICES = ("", "v1", "services")
 CLIENT_SIDE = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -215,8 +216,22 @@ async def test_what_the_server_fills_in_is_nobodys_but_defaults_are(asking: Aski
         }
     }
     assert {"f:restartPolicy", "f:dnsPolicy"} <= set(spec)
-    assert not {"f:tolerations", "f:priority", "f:serviceAccountName", "."} & set(spec)
+    assert not {"f:tolerations", "f:priority", "f:preemptionPolicy", "f:serviceAccountName", "."} & set(spec)
     assert set(managers(made)["me"]) == {"f:spec"}
+
+
+async def test_what_admission_fills_in_is_nobodys(asking: Asking) -> None:
+    limits = [{"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "1", "memory": "1Mi"}}]
+    await asking.create(LIMITS, {"metadata": {"name": "l"}, "spec": {"limits": limits}})
+    wish = {"name": "main", "image": "nothing:1", "resources": {"requests": {"memory": "2Mi"}}}
+
+    made = await asking.create(PODS, pod("a", containers=[wish]), field_manager="me")
+    reached = await asking.create(SERVICES, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 1}]}})
+
+    container = managers(made)["me"]["f:spec"]["f:containers"]['k:{"name":"main"}']
+    assert made["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "1"}
+    assert container["f:resources"] == {".": {}, "f:requests": {".": {}, "f:memory": {}}}
+    assert not {"f:clusterIP", "f:clusterIPs"} & set(next(iter(managers(reached).values()))["f:spec"])
 
 
 async def test_status_and_scale_are_applied_through_their_own_doors(asking: Asking) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tarragon.localcluster import refusals
+from tarragon.localcluster.fields import sets
 from tarragon.localcluster.fields.compare import compared
 from tarragon.localcluster.fields.entries import (
     BadEntriesError,
@@ -18,7 +19,7 @@ from tarragon.localcluster.fields.entries import (
 )
 from tarragon.localcluster.fields.ownership import Door, after_update, entry_of
 from tarragon.localcluster.fields.reset import ownable, reset_by
-from tarragon.localcluster.fields.sets import Fields, union
+from tarragon.localcluster.fields.sets import Fields
 from tarragon.localcluster.fields.types import type_of
 from tarragon.localcluster.fields.zero import zero
 from tarragon.localcluster.served import Served
@@ -41,7 +42,8 @@ def created(served: Served, thing: Json, given: list[Entry] | None, writing: Wri
     if entries:
         _set(thing, after_update(entries, compared(door.type, zero(served), thing), door))
         return
-    owned = compared(door.type, zero(served), ownable(thing, door.reset)).written
+    change = compared(door.type, zero(served), ownable(thing, door.reset))
+    owned = sets.without(change.written, door.reset)
     if owned:
         thing["metadata"]["managedFields"] = [entry_of(door.title, owned)]
 
@@ -68,7 +70,7 @@ def applied(thing: Json, old: Mapping[str, Any] | None, entries: list[Entry] | N
 
 def door_of(served: Served, writing: Writing) -> Door:
     reset = reset_by(served, writing.title.get("subresource") or "")
-    unowned = union(reset, writing.unowned) if writing.unowned else reset
+    unowned = sets.union(reset, writing.unowned) if writing.unowned else reset
     return Door(type=type_of(served), reset=unowned, title=writing.title)
 
 

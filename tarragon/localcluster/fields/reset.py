@@ -33,18 +33,11 @@ _ALL_BUT_STATUS = sets.of([("f:spec",), ("f:metadata",)])
 _POD_ACCOUNT = ("serviceAccountName", "serviceAccount")
 _LATE: Mapping[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
     "pods": (
-        ("spec", "priority", ()),
-        ("spec", "preemptionPolicy", ()),
         ("spec", "tolerations", ("tolerations",)),
         ("spec", "serviceAccountName", _POD_ACCOUNT),
         ("spec", "serviceAccount", _POD_ACCOUNT),
     ),
-    "services": (
-        ("spec", "clusterIP", ("clusterIP",)),
-        ("spec", "clusterIPs", ("clusterIPs",)),
-        ("spec", "ipFamilies", ("ipFamilies",)),
-        ("spec", "ipFamilyPolicy", ("ipFamilyPolicy",)),
-    ),
+    "services": (("spec", "clusterIPs", ("clusterIPs",)),),
     "jobs.batch": (("spec", "selector", ("selector",)),),
     "namespaces": (("spec", "finalizers", ("finalizers",)),),
     "persistentvolumeclaims": (
@@ -64,16 +57,26 @@ def reset_by(served: Served, subresource: str) -> Fields:
 
 
 def ownable(thing: Mapping[str, Any], reset: Fields) -> Json:
-    """A new object without what nobody will own of it: cheaper than to find that, and to take it out again."""
+    """A new object without what nobody will own of it: cheaper than to find that, and to take it out again.
+
+    What lies deeper than two steps is left in.
+    """
     found: Json = {}
     for name, value in thing.items():
         node = reset.get(f"f:{name}")
+        if name in _TYPE_META or (node is not None and has(node)):
+            continue
+        if node is not None:
+            value = {each: value[each] for each in value if not _is_member(node, each)}  # noqa: PLW2901 - less of it
         if name == "metadata":
-            left = value if node is None else {each: value[each] for each in value if f"f:{each}" not in node}
-            found[name] = {each: left[each] for each in left if each not in _SERVER_METADATA}
-        elif name not in _TYPE_META and (node is None or not has(node)):
-            found[name] = value if node is None else {each: value[each] for each in value if f"f:{each}" not in node}
+            value = {each: value[each] for each in value if each not in _SERVER_METADATA}  # noqa: PLW2901 - as above
+        found[name] = value
     return found
+
+
+def _is_member(node: Fields, name: str) -> bool:
+    below = node.get(f"f:{name}")
+    return below is not None and has(below)
 
 
 def filled_in_later(served: Served, thing: Mapping[str, Any]) -> Fields:

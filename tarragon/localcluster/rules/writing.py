@@ -10,6 +10,7 @@ from tarragon.localcluster import refusals
 from tarragon.localcluster.faults import Fault, invalid_value
 from tarragon.localcluster.fields import recording
 from tarragon.localcluster.fields.reset import filled_in_later
+from tarragon.localcluster.fields.sets import Fields, union
 from tarragon.localcluster.rules import metadata as metadata_rules
 from tarragon.localcluster.rules.kinds import Rules, rules_of
 from tarragon.localcluster.rules.scale import scale_faults
@@ -53,14 +54,14 @@ def decoded(served: Served, body: Any, touched: Collection[str] | None = None) -
     return body, unknown
 
 
-def prepare_create(served: Served, thing: Json, author: Author, uid: str) -> None:
+def prepare_create(served: Served, thing: Json, author: Author, uid: str, unowned: Fields | None = None) -> None:
     """Make, in place, the object that is stored for a decoded body whose metadata has its name and namespace.
 
-    Raises Invalid.
+    What of it is `unowned`, others have filled in. Raises Invalid.
     """
     rules = rules_of(served)
     metadata = thing["metadata"]
-    given, later = metadata.pop("managedFields", None), filled_in_later(served, thing)
+    given, later = metadata.pop("managedFields", None), union(filled_in_later(served, thing), unowned or {})
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
         metadata.pop(field, None)
     metadata["uid"], metadata["creationTimestamp"] = uid, author.now
