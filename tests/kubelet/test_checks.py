@@ -1,0 +1,112 @@
+"""Questions to ports, answered by servers of all manners."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tarragon.base.clock import SystemClock
+from tarragon.localcluster.certificates import certificates
+from tarragon.localcluster.home import Home
+from tarragon.localcluster.kubelet import checks, grpc_health
+from tarragon.localcluster.kubelet.checks import Request
+from tarragon.localcluster.kubelet.probing import Finding
+
+WELL = Finding(is_well=True)
+
+
+@asynccontextmanager
+async def answering(answer: bytes, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """The port of a server that says this to everybody who has said something."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+def request(port: int, scheme: str = "http") -> Request:
+    return Request(scheme=scheme, host="127.0.0.1", port=port, path="/x")
+
+
+@pytest.mark.parametrize("status", [200, 204, 399])
+async def test_two_and_three_hundreds_are_well(status: int) -> None:
+    async with answering(f"HTTP/1.1 {status} Whatever\r\nContent-Length: 0\r\n\r\n".encode()) as port:
+        assert await checks.http(request(port)) == WELL
+
+
+@pytest.mark.parametrize("status", [100, 199, 400, 404, 503])
+async def test_all_others_are_not(status: int) -> None:
+    async with answering(f"HTTP/1.1 {status} Whatever\r\n\r\n".encode()) as port:
+        words = f"HTTP probe failed with statuscode: {status}"
+        assert await checks.http(request(port)) == Finding(is_well=False, words=words)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"", "EOF"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", 'malformed HTTP response "SSH-2.0-OpenSSH_9.2"'),
+        (b"HTTP/1.1 200 OK\r\nHalf", "EOF"),
+    ],
+)
+async def test_who_does_not_speak_http_is_not_well(answer: bytes, words: str) -> None:
+    async with answering(answer) as port:
+        assert await checks.http(request(port)) == Finding(
+            is_well=False, words=f'Get "http://127.0.0.1:{port}/x": {words}'
+        )
+
+
+async def test_a_certificate_is_not_looked_at(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.prepare()
+    files = certificates(home, SystemClock().now())
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(files.chain, files.key)
+
+    async with answering(b"HTTP/1.1 200 OK\r\n\r\n", tls) as port:
+        assert await checks.http(request(port, "https")) == WELL
+
+
+async def test_a_redirect_without_end_is_given_up() -> None:
+    async with answering(b"HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n") as port:
+        found = await checks.http(request(port))
+
+    assert found.is_well is False
+    assert found.words.endswith("stopped after 10 redirects")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda port: checks.tcp("127.0.0.1", port),
+        lambda port: checks.http(request(port)),
+        lambda port: grpc_health.check("127.0.0.1", port, ""),
+    ],
+    ids=["tcp", "http", "grpc"],
+)
+async def test_a_closed_port_is_told_as_go_tells_it(ask: Callable[[int], Awaitable[Finding]]) -> None:
+    async with answering(b"") as port:
+        pass
+
+    found = await ask(port)
+
+    assert found.is_well is False
+    assert f"dial tcp 127.0.0.1:{port}: connect: connection refused" in found.words
+
+
+async def test_who_does_not_know_the_question_of_grpc_is_not_well() -> None:
+    async with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
+        found = await grpc_health.check("127.0.0.1", port, "")
+
+    assert found.is_well is False
+    assert "does not implement the grpc health protocol" in found.words
