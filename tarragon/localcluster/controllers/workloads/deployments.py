@@ -111,18 +111,17 @@ class DeploymentController:
 
     async def _claimed(self, deployment: Deployment) -> list[ReplicaSet]:
         fits = selects(deployment)
-        mine = []
-        for each in self._at(self._owned.keys(deployment.metadata.uid)):
-            if fits(each) or deployment.metadata.is_ending:
-                mine.append(each)
-            else:
-                await self._reown(deployment, each, mine=False)
         if not deployment.metadata.is_ending:
-            namespace = deployment.metadata.namespace
+            for each in [each for each in self._mine(deployment) if not fits(each)]:
+                await self._reown(deployment, each, mine=False)
             for each in self._at(self._owned.keys("")):
-                if each.metadata.namespace == namespace and fits(each) and not each.metadata.is_ending:
+                is_near = each.metadata.namespace == deployment.metadata.namespace
+                if is_near and fits(each) and not each.metadata.is_ending:
                     await self._reown(deployment, each, mine=True)
-        return [each for each in mine if not each.metadata.is_ending]
+        return [each for each in self._mine(deployment) if not each.metadata.is_ending]
+
+    def _mine(self, deployment: Deployment) -> list[ReplicaSet]:
+        return self._at(self._owned.keys(deployment.metadata.uid))
 
     def _at(self, keys: Any) -> list[ReplicaSet]:
         return [self._replica_sets.objects[key] for key in sorted(keys)]

@@ -37,19 +37,21 @@ class Hands(Generic[T]):
     async def claimed(self, owner: T) -> list[Pod]:
         """The pods of an owner; those that fit and are nobody's are taken in, those that fit no more are let go."""
         fits = selects(owner)
-        pods: list[Pod] = []
-        for pod in self._ground.owned(owner.metadata.uid):
-            if fits(pod) or owner.metadata.is_ending or pod.metadata.is_ending:
-                pods.append(pod)
-            else:
-                await self._reown(owner, pod, mine=False)
+
+        def stays(pod: Pod) -> bool:
+            return fits(pod) or owner.metadata.is_ending or pod.metadata.is_ending
+
+        uid = owner.metadata.uid
+        for pod in [pod for pod in self._ground.owned(uid) if not stays(pod)]:
+            await self._reown(owner, pod, mine=False)
         if not owner.metadata.is_ending:
-            orphans = [pod for pod in self._ground.orphans(owner.metadata.namespace) if fits(pod)]
-            adoptable = [pod for pod in orphans if pod.is_active]
+            orphans = self._ground.orphans(owner.metadata.namespace)
+            adoptable = [pod for pod in orphans if pod.is_active and fits(pod)]
             if adoptable and await self._is_still_there(owner):
                 for pod in adoptable:
                     await self._reown(owner, pod, mine=True)
-        return pods
+        # Anew: what was written may have been seen meanwhile.
+        return [pod for pod in self._ground.owned(uid) if stays(pod)]
 
     async def _is_still_there(self, owner: T) -> bool:
         """Asked anew: one that was deleted a moment ago must not take in what it has just let go."""
