@@ -190,7 +190,12 @@ _QUERY: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "create": (("fieldValidation", "string"), ("dryRun", "string"), ("fieldManager", "string")),
     "update": (("fieldValidation", "string"), ("dryRun", "string"), ("fieldManager", "string")),
-    "patch": (("fieldValidation", "string"), ("dryRun", "string"), ("fieldManager", "string")),
+    "patch": (
+        ("fieldValidation", "string"),
+        ("dryRun", "string"),
+        ("fieldManager", "string"),
+        ("force", "boolean"),
+    ),
     "delete": (("dryRun", "string"), ("gracePeriodSeconds", "integer"), ("propagationPolicy", "string")),
     "deletecollection": (("labelSelector", "string"), ("fieldSelector", "string"), ("dryRun", "string")),
 }
