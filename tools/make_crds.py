@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from tarragon.frameworks.catalog import FRAMEWORKS
+from tools.written import write_or_check
 
 FOLDER = Path(__file__).parent.parent / "deploy"
 HEAD = "# Written by tools/make_crds.py; do not edit.\n"
@@ -27,16 +28,7 @@ class Plain(yaml.SafeDumper):
 
 
 def main(arguments: list[str]) -> int:
-    files = dict(rendered())
-    if "--check" in arguments:
-        stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
-        for path in stale:
-            print(f"{path} is out of date; run python tools/make_crds.py")
-        return 1 if stale else 0
-    for path, text in files.items():
-        path.write_text(text)
-        print(f"{path}: {len(text):,} bytes")
-    return 0
+    return write_or_check(dict(rendered()), arguments, "make_crds.py")
 
 
 def rendered() -> Iterator[tuple[Path, str]]:

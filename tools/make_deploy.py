@@ -17,6 +17,7 @@ import yaml
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow.fields import Spec
 from tarragon.operator.permissions import Permission, Scope, permissions
+from tools.written import write_or_check
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 HEAD = "# Written by tools/make_deploy.py; do not edit.\n"
@@ -45,16 +46,7 @@ CEL_RULES: Mapping[str, str] = {
 
 
 def main(arguments: list[str]) -> int:
-    files = dict(rendered())
-    if "--check" in arguments:
-        stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
-        for path in stale:
-            print(f"{path} is out of date; run python tools/make_deploy.py")
-        return 1 if stale else 0
-    for path, text in files.items():
-        path.write_text(text)
-        print(f"{path}: {len(text):,} bytes")
-    return 0
+    return write_or_check(dict(rendered()), arguments, "make_deploy.py")
 
 
 def rendered() -> Iterator[tuple[Path, str]]:

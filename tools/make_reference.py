@@ -22,6 +22,7 @@ from tarragon.frameworks.tensorflow.reference import CONDITIONS, KNOWN_BY, OF_ST
 from tarragon.frameworks.tensorflow.schema import schema
 from tarragon.job.model import TrainingJob
 from tarragon.job.status import JobStatus
+from tools.written import write_or_check
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 HEAD = "<!-- Written by tools/make_reference.py; do not edit. -->"
@@ -92,17 +93,8 @@ class Field:
 
 
 def main(arguments: list[str]) -> int:
-    files = dict(pages())
-    if "--check" in arguments:
-        stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
-        for path in stale:
-            print(f"{path} is out of date; run python tools/make_reference.py")
-        return 1 if stale else 0
     FOLDER.mkdir(exist_ok=True)
-    for path, text in files.items():
-        path.write_text(text)
-        print(f"{path}: {len(text):,} characters")
-    return 0
+    return write_or_check(dict(pages()), arguments, "make_reference.py")
 
 
 def pages() -> Iterator[tuple[Path, str]]:

@@ -32,8 +32,7 @@ def check(findings: Iterable[Finding]) -> JsonObject:
 
 
 def _finding(found: Finding) -> dict[str, Json]:
-    remedy = {"remedy": found.remedy} if found.remedy else {}
-    return {"level": found.level, "topic": found.topic, "text": found.text, **remedy}
+    return {"level": found.level, "topic": found.topic, "text": found.text, "remedy": found.remedy}
 
 
 def validated(files: Iterable[Mapping[str, Json]]) -> JsonObject:

@@ -7,8 +7,10 @@ import platform
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import NoReturn
 
 from tarragon import __version__
 from tarragon.base.errors import Problem, TarragonError
@@ -26,7 +28,11 @@ def problems(where: str, found: Sequence[Problem]) -> str:
     return "\n".join([head, *(f"  {problem}" for problem in found)])
 
 
-def bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+CRASHED = 3
+"""Not 1, which the interpreter would take: to scripts that means that `diff` has found a difference."""
+
+
+def bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
     """For sys.excepthook: what nobody foresaw. The trace goes to a file, so that it can be sent to somebody."""
     text = "".join(traceback.format_exception(kind, error, trace))
     told = f"{kind.__name__}: {error}".splitlines()[0]
@@ -37,6 +43,10 @@ def bug(kind: type[BaseException], error: BaseException, trace: TracebackType | 
     sys.stderr.write(words(TarragonError(f"this is a bug in tarragon: {told}", remedy=remedy)) + "\n")
     if is_verbose(sys.argv):
         sys.stderr.write(text)
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(CRASHED)
 
 
 def is_verbose(args: Sequence[str]) -> bool:

@@ -129,7 +129,7 @@ def test_what_nobody_foresaw_is_called_a_bug_and_its_trace_is_kept(shell: Shell)
         [sys.executable, "-c", program], env=shell.environment(), capture_output=True, text=True, check=False
     )
 
-    assert ended.returncode == 1
+    assert ended.returncode == 3
     lines = ended.stderr.splitlines()
     assert lines[0] == "Error: this is a bug in tarragon: KeyError: 'no such thing'"
     saved = next((shell.home / "crashes").iterdir())

@@ -97,4 +97,6 @@ def _grouped(answers: Answers) -> Iterator[tuple[Permission, Sequence[str], Sequ
 
 
 def _full(permission: Permission) -> str:
-    return f"{permission.resource}.{permission.group}" if permission.group else permission.resource
+    """As kubectl spells it: `tfjobs.kubeflow.org/status`."""
+    resource, slash, below = permission.resource.partition("/")
+    return f"{resource}.{permission.group}{slash}{below}" if permission.group else permission.resource

@@ -1,53 +1,144 @@
-"""`tarragon validate`: every problem of a manifest, without any cluster."""
+"""`tarragon validate`: every problem of manifests, without any cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
 import click
 
-from tarragon.base.errors import Problem
+from tarragon.base.errors import Problem, TarragonError
 from tarragon.cli.completing import complete_file
-from tarragon.cli.filecommand import one_file
 from tarragon.cli.files import named
-from tarragon.cli.loading import parse, refused
+from tarragon.cli.loading import Refused, parse, refused
 from tarragon.cli.onlyhere import only_here, this_machine
+from tarragon.cli.output import TEXTS
+from tarragon.cli.schema import validated
 from tarragon.cli.settings import Command, Settings
-from tarragon.cli.words import listed
+from tarragon.cli.told import words
+from tarragon.cli.words import count, listed
 from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.kube.meta import Json
 from tarragon.plan.intake import intake
+from tarragon.plan.manifest import Documents
 from tarragon.plan.provenance import digest
+
+ENDINGS = frozenset({".yaml", ".yml", ".json"})
+"""Of the files of a folder that kubectl reads, too."""
+
+
+@dataclass(slots=True)
+class Judged:
+    """What was found out about one file. `error`: it could not be read, or has problems."""
+
+    name: str
+    jobs: list[tuple[str, str, str]] = field(default_factory=list)
+    """Name, generation, digest."""
+    warnings: list[str] = field(default_factory=list)
+    error: TarragonError | None = None
+
+    @property
+    def fields(self) -> Mapping[str, Json]:
+        problems = (self.error.why or self.error.what).splitlines() if self.error is not None else []
+        jobs = [{"name": name, "generation": generation, "digest": sum_} for name, generation, sum_ in self.jobs]
+        return {"file": self.name, "jobs": jobs, "problems": problems, "warnings": self.warnings}
 
 
 @click.command("validate", cls=Command)
-@click.argument("file", metavar="FILE", required=False, shell_complete=complete_file)
-@click.option("-f", "--file", "option", metavar="FILE", shell_complete=complete_file, help="the same, as of kubectl")
+@click.argument("files", metavar="FILE...", nargs=-1, shell_complete=complete_file)
+@click.option(
+    "-f",
+    "--file",
+    "options",
+    multiple=True,
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="the same, as kubectl has it; may come again",
+)
+@click.option("-R", "--recursive", "is_deep", is_flag=True, help="of a folder also what lies in the folders in it")
 @click.option("--hash", "digests", is_flag=True, help="print the digest of each job's spec, as its status keeps it")
+@click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]), help="for programs")
 @click.pass_obj
-def command(settings: Settings, *, file: str | None, option: str | None, digests: bool) -> None:
+def command(
+    settings: Settings,
+    *,
+    files: Sequence[str],
+    options: Sequence[str],
+    is_deep: bool,
+    digests: bool,
+    form: str | None,
+) -> int:
     """Tell every problem in FILE, each with its line and its remedy, and which generation of the API each job is of.
 
-    FILE may be - or a URL. Rules and defaults are those of the generation; `convert` writes another one.
+    FILE may be a folder, - or a URL. Rules and defaults are those of the generation; `convert` writes another one.
     With --context it warns of what exists on this machine only, too. No cluster is asked.
 
     \b
     Exit codes: 0 fine, 2 problems
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
-    name = one_file(file, option)
-    documents = parse(name)
-    problems = [] if documents.jobs else [Problem("", "there is no job in the manifest", "add one")]
-    warnings, names = [], []
+    if not files and not options:
+        raise click.UsageError("name one FILE or more")
+    judged = [_judged(settings, *found) for name in (*files, *options) for found in _files(name, is_deep=is_deep)]
+    if form is not None:
+        click.echo(TEXTS[form](validated(each.fields for each in judged)))
+    else:
+        for each in judged:
+            _tell(each, digests=digests)
+    return Refused.exit_code if any(each.error is not None for each in judged) else 0
+
+
+def _files(name: str, *, is_deep: bool) -> Iterator[tuple[str, bool]]:
+    """Each with whether it was found in a folder, where other things than jobs may lie, too."""
+    if name == "-" or "://" in name or not Path(name).is_dir():
+        yield name, False
+        return
+    found = sorted(Path(name).rglob("*") if is_deep else Path(name).iterdir())
+    chosen = [path for path in found if path.suffix in ENDINGS and path.is_file()]
+    if not chosen:
+        raise Refused(f"there is no manifest in {name}", why=f"none of its files ends in {listed(sorted(ENDINGS))}")
+    yield from ((str(path), True) for path in chosen)
+
+
+def _judged(settings: Settings, name: str, is_of_folder: bool) -> Judged:
+    judged = Judged(named(name))
+    try:
+        documents = parse(name)
+    except TarragonError as error:
+        judged.error = error
+        return judged
+    is_to_have_one = not documents.jobs and not is_of_folder
+    problems = [Problem("", "there is no job in the manifest", "add one")] if is_to_have_one else []
+    problems += _problems(settings, documents, judged)
+    if problems:
+        judged.error = refused(name, problems)
+    return judged
+
+
+def _problems(settings: Settings, documents: Documents, judged: Judged) -> Sequence[Problem]:
+    """Of all jobs; their names and warnings are noted."""
+    problems: list[Problem] = []
     for job in documents.jobs:
         taken = intake(job.framework or FRAMEWORKS[0], job.manifest)
-        names.append(f"{job.name} ({taken.dialect.name if taken.dialect is not None else 'of no known generation'})")
+        generation = taken.dialect.name if taken.dialect is not None else "of no known generation"
+        judged.jobs.append((job.name, generation, digest(job.manifest.get("spec"))))
         problems += [job.placed(problem) for problem in (*taken.problems, *taken.unknown)]
-        warnings += [job.placed(warning) for warning in taken.warnings]
+        judged.warnings += [str(job.placed(warning)) for warning in taken.warnings]
         if not settings.is_local:
-            warnings += [job.placed(warning) for warning in only_here(job.manifest, this_machine())]
-    for warning in warnings:
+            judged.warnings += [str(job.placed(warning)) for warning in only_here(job.manifest, this_machine())]
+    return problems
+
+
+def _tell(judged: Judged, *, digests: bool) -> None:
+    for warning in judged.warnings:
         click.echo(f"warning: {warning}", err=True)
-    if problems:
-        raise refused(name, problems)
-    if digests:
-        for job in documents.jobs:
-            click.echo(f"{digest(job.manifest.get('spec'))}  {job.name}")
-        return
-    click.echo(f"{named(name)}: {listed(names)} {'is' if len(names) == 1 else 'are'} fine")
+    if judged.error is not None:
+        click.echo(words(judged.error), err=True)
+    elif digests:
+        for name, _, found in judged.jobs:
+            click.echo(f"{found}  {name}")
+    elif judged.jobs:
+        names = [f"{name} ({generation})" for name, generation, _ in judged.jobs]
+        click.echo(f"{judged.name}: {listed(names)} {'is' if len(names) == 1 else 'are'} fine")
+    else:
+        click.echo(f"{judged.name}: {count(0, 'job')}", err=True)

@@ -1,0 +1,19 @@
+"""Files that are written from the code: writing them, or telling which are out of date. For the programs make_*.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def write_or_check(files: Mapping[Path, str], arguments: list[str], program: str) -> int:
+    """The exit code: with --check nothing is written, and 1 says that something would be."""
+    if "--check" in arguments:
+        stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+        for path in stale:
+            print(f"{path} is out of date; run python tools/{program}")
+        return 1 if stale else 0
+    for path, text in files.items():
+        path.write_text(text)
+        print(f"{path}: {len(text.encode()):,} bytes")
+    return 0
