@@ -22,6 +22,7 @@ from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet import kept, mounts, records, shim, shims
 from tarragon.localcluster.kubelet.admission import Ledger
 from tarragon.localcluster.kubelet.files import try_lock, unlock
+from tarragon.localcluster.kubelet.ground import Ground
 from tarragon.localcluster.kubelet.handlers import LocalHandlers
 from tarragon.localcluster.kubelet.launch import Launcher
 from tarragon.localcluster.kubelet.layout import NodeFolder
@@ -30,7 +31,7 @@ from tarragon.localcluster.kubelet.live import VolumeKeeper
 from tarragon.localcluster.kubelet.node import NodeSettings, Registration
 from tarragon.localcluster.kubelet.overuse import Overuse
 from tarragon.localcluster.kubelet.pod_logs import NodeLogs
-from tarragon.localcluster.kubelet.pods import SHUTDOWN, Ground, PodWorker
+from tarragon.localcluster.kubelet.pods import SHUTDOWN, PodWorker
 from tarragon.localcluster.kubelet.ports import PortBook
 from tarragon.localcluster.kubelet.reach import Reach
 from tarragon.localcluster.kubelet.recorder import Recorder

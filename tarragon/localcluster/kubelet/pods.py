@@ -4,38 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 from msgspec.structs import replace
 
-from tarragon.base.clock import Clock
-from tarragon.base.errors import TarragonError
 from tarragon.cluster.errors import ApiError, Conflict, NotFound
-from tarragon.cluster.port import Cluster, DeleteOptions
-from tarragon.localcluster.kubelet.admission import Ledger, requests
+from tarragon.cluster.port import DeleteOptions
+from tarragon.localcluster.kubelet.admission import requests
 from tarragon.localcluster.kubelet.attendant import POST_START, Attendant
 from tarragon.localcluster.kubelet.ending import Ending
-from tarragon.localcluster.kubelet.errors import CannotMount, CannotStart
-from tarragon.localcluster.kubelet.handlers import Handlers
+from tarragon.localcluster.kubelet.ground import Ground
 from tarragon.localcluster.kubelet.ignored import ignored
-from tarragon.localcluster.kubelet.launch import Launcher, Order, wished_gpus
-from tarragon.localcluster.kubelet.layout import NodeFolder
-from tarragon.localcluster.kubelet.life import Course, Lives, Orders, Trouble, decide, is_over
-from tarragon.localcluster.kubelet.node import NodeSettings
-from tarragon.localcluster.kubelet.ports import PortBook
+from tarragon.localcluster.kubelet.launch import wished_gpus
+from tarragon.localcluster.kubelet.life import Course, Lives, Orders, decide, is_over
 from tarragon.localcluster.kubelet.probing import grace_of
-from tarragon.localcluster.kubelet.recorder import Recorder
 from tarragon.localcluster.kubelet.records import moment
 from tarragon.localcluster.kubelet.reporter import Reporter
-from tarragon.localcluster.kubelet.shims import Shims
 from tarragon.localcluster.kubelet.spec import PODS_TO_RUN, Container, Pod
+from tarragon.localcluster.kubelet.starting import FIRST_PAUSE, Starting
 from tarragon.localcluster.kubelet.status import Json, Standing, Verdict, full_name, pod_status
-from tarragon.localcluster.kubelet.track import Change, Track, identity_of
+from tarragon.localcluster.kubelet.track import Change, Track
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
-"""Between two attempts at something that lacks something."""
 START_SECONDS = 1.0
 FULL_DISK_PAUSE = 5.0
 VANISHED_GRACE = 2.0
@@ -44,23 +34,6 @@ SHUTDOWN = Verdict(reason="Terminated", message="Pod was terminated in response 
 DEADLINE = Verdict(reason="DeadlineExceeded", message="Pod was active on the node longer than the specified deadline")
 
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """What all pods of a node share. `identity` is the node's part of the containers' marks."""
-
-    cluster: Cluster
-    clock: Clock
-    settings: NodeSettings
-    identity: str
-    folder: NodeFolder
-    shims: Shims
-    ports: PortBook
-    ledger: Ledger
-    launcher: Launcher
-    recorder: Recorder
-    handlers: Handlers
 
 
 class PodWorker:
@@ -78,13 +51,11 @@ class PodWorker:
         self._track = Track(pod, ground.folder, ground.shims, ground.clock)
         self._woken = asyncio.Event()
         self._gone = asyncio.Event()
-        self._begun = 0.0
         self._vanished = False
         self._deleted = False
         self._settled = asyncio.Event()
-        self._troubles: dict[str, Trouble] = {}
-        self._pauses: dict[str, float] = {}
         self._started: set[tuple[str, int]] = set()
+        self._starting = Starting(ground, self._track, self._tell)
         self._attendant = Attendant(ground.handlers, ground.clock, self._tell, self.wake)
         self._ending = Ending(ground.shims, ground.handlers, ground.clock, self._tell, self.wake)
 
@@ -183,11 +154,11 @@ class PodWorker:
         if self._is_past_its_deadline():
             self._tell("Normal", DEADLINE.reason, DEADLINE.message)
             self.end(DEADLINE)
-        lives = self._track.lives(self._troubles)
+        lives = self._track.lives(self._starting.troubles)
         orders = decide(self.pod.spec, lives, self._course(), self._clock.now())
         self._stop(orders, lives)
         for name in orders.start:
-            await self._start(name)
+            await self._starting.start(self.pod, name, lambda: not self._is_halted())
         if orders.start:
             return
         wait = self._report()
@@ -247,54 +218,6 @@ class PodWorker:
             waking.cancel()
             if timer:
                 timer.cancel()
-
-    # --------------------------------------------------------------------------------------------------------- starting
-
-    async def _start(self, name: str) -> None:
-        container = next(each for each in self.pod.spec.all_containers if each.name == name)
-        try:
-            await self._launch(container)
-        except CannotMount as lack:
-            self._in_trouble(container, lack.reason, str(lack), "FailedMount")
-        except CannotStart as lack:
-            self._in_trouble(container, lack.reason, str(lack))
-        except ApiError as error:
-            self._in_trouble(container, "ContainerCreating", f"the API cannot be read: {error}")
-        except TarragonError as error:
-            self._in_trouble(container, "CreateContainerError", str(error))
-        except OSError as error:
-            self._in_trouble(container, "CreateContainerError", f"{error.strerror}: {error.filename or 'the process'}")
-
-    async def _launch(self, container: Container) -> None:
-        track, uid = self._track, self.pod.metadata.uid
-        number = track.next_number(container.name)
-        identity = identity_of(self._ground.identity, uid, container.name, number)
-        order = Order(pod=self.pod, container=container, number=number, record=track.record, identity=identity)
-        prepared = await self._ground.launcher.prepare(order)
-        if track.record.volumes is None:
-            track.save(replace(track.record, volumes={name: str(place) for name, place in prepared.volumes.items()}))
-        if self._is_halted():
-            return
-        folder = prepared.environment.folder
-        track.begin(container, identity, folder)
-        try:
-            self._ground.shims.start(track.folder.run(container.name, number), prepared.launch)
-        except OSError:
-            track.give_up(container.name)
-            raise
-        self._begun = self._clock.monotonic()
-        self._troubles.pop(container.name, None)
-        self._pauses.pop(container.name, None)
-        words = f'Container image "{container.image}" already present on machine: it stands for {folder}'
-        self._tell("Normal", "Pulled", words)
-        self._tell("Normal", "Created", f"Created container: {container.name}")
-
-    def _in_trouble(self, container: Container, reason: str, message: str, event: str = "Failed") -> None:
-        pause = min(self._pauses.get(container.name, FIRST_PAUSE / 2) * 2, LONGEST_PAUSE)
-        self._pauses[container.name] = pause
-        until = moment(self._clock.now().timestamp() + pause)
-        self._troubles[container.name] = Trouble(reason=reason, message=message, until=until)
-        self._tell("Warning", event, message if event != "Failed" else f"Error: {message}")
 
     def _changed(self, change: Change) -> None:
         name, outcome = change.container.name, change.run.outcome
@@ -390,12 +313,12 @@ class PodWorker:
         """What is only just starting is not told: in a moment there is more to tell."""
         if self._vanished or self._track.is_foreign:
             return []
-        patience = self._begun + START_SECONDS - self._clock.monotonic()
+        patience = self._starting.begun + START_SECONDS - self._clock.monotonic()
         if patience > 0 and self._track.is_starting():
             return [patience]
         record = self._track.record
         standing = Standing(
-            lives=self._track.lives(self._troubles),
+            lives=self._track.lives(self._starting.troubles),
             course=self._course(),
             verdict=record.verdict,
             started=moment(record.started),
