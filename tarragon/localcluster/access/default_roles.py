@@ -1,6 +1,4 @@
-"""The roles and bindings that every Kubernetes has from its start, but those of its own controllers: here, those need
-none.
-"""
+"""The roles and bindings that every Kubernetes has from its start, but those of its own components: here, they need none."""
 
 from __future__ import annotations
 
