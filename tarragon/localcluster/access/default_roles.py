@@ -1,4 +1,4 @@
-"""The roles and bindings that every Kubernetes has from its start, but those of its own components: here, they need none."""
+"""The roles and bindings that every Kubernetes has from its start, but those of its own components."""
 
 from __future__ import annotations
 
