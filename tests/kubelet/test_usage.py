@@ -59,7 +59,7 @@ async def test_a_container_that_has_ended_uses_nothing(world: World) -> None:
     await world.vanished()
 
     assert runs
-    assert of_processes(runs) == {}
+    await eventually(lambda: not of_processes(runs))
 
 
 async def test_whoever_computes_uses_processors_and_whoever_sleeps_does_not(world: World) -> None:
