@@ -34,6 +34,8 @@ def cluster_roles() -> Iterator[Json]:
     yield _role("system:aggregate-to-admin", *_admin(), into="admin")
     yield _role("system:aggregate-to-edit", *_edit(), into="edit")
     yield _role("system:aggregate-to-view", *_view(), into="view")
+    # Of the metrics server, whose part this server plays itself.
+    yield _role("system:aggregated-metrics-reader", _rule("metrics.k8s.io", "nodes pods", _READ), into="view")
     yield _role("system:discovery", _urls(f"/api /api/* /apis /apis/* /openapi /openapi/* {_ABOUT}", "get"))
     yield _role("system:public-info-viewer", _urls(_ABOUT, "get"))
     yield _role("system:monitoring", _urls(_HEALTH, "get"))
