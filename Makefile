@@ -6,7 +6,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test soak check bench clip helm clean moved
+.PHONY: help demo test soak check bench clip helm kubectl clean moved
 
 PYTHON ?=
 ARGS ?=
@@ -30,7 +30,8 @@ SYNC := $(UV) sync --locked --python .tools/bin/python --extra tensorflow --comp
 CHECKS := '$(BIN)/ruff check' '$(BIN)/ruff format --check' '$(BIN)/mypy' '$(BIN)/lint-imports --no-logo' \
 	'$(BIN)/pytest -q tests/docs --ignore=tests/docs/test_story.py' '$(UV) lock --check' \
 	'$(BIN)/python tools/make_crds.py --check' '$(BIN)/python tools/make_deploy.py --check' \
-	'$(BIN)/python tools/make_reference.py --check'
+	'$(BIN)/python tools/make_reference.py --check' \
+	'$(BIN)/python tools/make_commands.py --check'
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s%s\n", $$1, $$2 }' Makefile
@@ -57,6 +58,8 @@ clip: $(FOR_DEVELOPMENT) ## record the demo into docs/clip.svg
 
 helm: .tools/bin/helm ## build helm 3 for the tests that use it (needs go)
 
+kubectl: .tools/bin/kubectl-1.36 ## build the newest kubectl, and a client with its caches, for the tests that use them (needs go)
+
 clean: ## remove what make made; your jobs stay, the embedded cluster is ended
 	@if [ -x $(BIN)/tarragon ]; then $(BIN)/tarragon down || true; fi
 	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
@@ -72,6 +75,10 @@ $(UV): tools/bootstrap.sh $(MOVED)
 
 .tools/bin/helm: tools/install_helm.sh $(MOVED) | $(UV)
 	tools/install_helm.sh
+	@touch $@
+
+.tools/bin/kubectl-1.36: tools/install_kubectl.sh tools/kubectl/go.mod $(MOVED) | $(UV)
+	tools/install_kubectl.sh
 	@touch $@
 
 $(FOR_RUNNING): pyproject.toml uv.lock $(MOVED) | $(UV)

@@ -24,6 +24,7 @@ settings.load_profile("any machine")
 
 ROOT = Path(__file__).parent.parent
 OLDEST_KUBECTL = 27
+NEWEST_KUBECTL = ROOT / ".tools" / "bin" / "kubectl-1.36"
 REAL = ("cluster", "real")
 API_TESTS = frozenset({"access", "cluster", "contract", "controllers", "helm"})
 
@@ -74,6 +75,10 @@ def helm_program() -> Path | None:
     return Path(found) if found else None
 
 
+def lacks_newest_kubectl() -> str | None:
+    return None if NEWEST_KUBECTL.exists() else "kubectl 1.36 is not here: `make kubectl` builds it (with go)"
+
+
 def lacks_jq() -> str | None:
     return None if shutil.which("jq") else "jq is not on PATH; Debian's package is jq"
 
@@ -94,6 +99,7 @@ NEEDS: Mapping[str, Callable[[], str | None]] = MappingProxyType(
     {
         "tensorflow": lacks_tensorflow,
         "kubectl": lacks_kubectl,
+        "newest_kubectl": lacks_newest_kubectl,
         "helm": lacks_helm,
         "jq": lacks_jq,
         "rsyslog": lacks_rsyslog,

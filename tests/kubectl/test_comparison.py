@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,18 @@ import pytest
 import yaml
 
 from tarragon.base.clock import SystemClock
+from tarragon.localcluster.access.authorizers import Authorization
 from tarragon.localcluster.cluster import LocalCluster, Settings
 from tarragon.localcluster.home import Home
 from tarragon.localcluster.kubeconfig import kubeconfig
+from tests.conftest import NEWEST_KUBECTL
 from tests.kubectl.comparison import Allowance, not_allowed, read_allowances
 from tests.kubectl.transcript import Answer, Step, in_namespace, normal, play, read_script
 from tools.controlplane import ControlPlane
 
 HERE = Path(__file__).parent
-LEAST_STEPS = 40
+SCRIPT = (HERE / "script.yaml", HERE / "further.yaml", HERE / "access.yaml")
+LEAST_STEPS = 300
 
 
 @asynccontextmanager
@@ -27,7 +31,8 @@ async def embedded_cluster(folder: Path) -> Any:
     """All of it, but no node and no operator: as `tarragon up` has it before the first job."""
     home = Home(folder)
     home.prepare()
-    cluster = await LocalCluster.start(Settings(home=home), SystemClock())
+    settings = Settings(home=home, authorization=Authorization.RBAC)
+    cluster = await LocalCluster.start(settings, SystemClock())
     try:
         yield yaml.safe_load(kubeconfig(cluster.url, home.ca.read_bytes(), home.read_token()))
     finally:
@@ -36,7 +41,7 @@ async def embedded_cluster(folder: Path) -> Any:
 
 async def played(folder: Path, plane: ControlPlane) -> tuple[list[Answer], list[Answer]]:
     """The answers of the real server and of the embedded one."""
-    steps = read_script(HERE / "script.yaml")
+    steps = read_script(*SCRIPT)
     places = []
     async with embedded_cluster(folder / "home") as ours:
         for name, config in (("real", yaml.safe_load(plane.kubeconfig.read_text())), ("embedded", ours)):
@@ -63,6 +68,32 @@ async def test_kubectl_sees_no_difference_but_those_that_are_allowed(
     assert len(real) > LEAST_STEPS
     assert not wrong, "\n".join(wrong)
     assert [needless for one in allowances for needless in one.needless()] == []
+
+
+@pytest.mark.kubectl
+@pytest.mark.newest_kubectl
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_the_newest_kubectl_sees_what_the_machines_own_sees(tmp_path: Path) -> None:
+    steps = read_script(*SCRIPT)
+
+    old, new = await asyncio.gather(
+        *(alone(tmp_path / name, steps, program) for name, program in (("old", None), ("new", NEWEST_KUBECTL)))
+    )
+
+    allowances = read_allowances(HERE / "versions.yaml")
+    wrong = not_allowed(old, new, allowances)
+    assert not wrong, "\n".join(wrong)
+    assert [needless for one in allowances for needless in one.needless()] == []
+
+
+async def alone(folder: Path, steps: Sequence[Step], program: Path | None) -> list[Answer]:
+    """The answers of an embedded server that nobody else asks."""
+    folder.mkdir()  # noqa: ASYNC240 - nothing else runs yet
+    place = folder / "kubeconfig"
+    async with embedded_cluster(folder / "home") as ours:
+        place.write_text(in_namespace(ours, "story"))
+        return await play(steps, place, program)
 
 
 def answer(name: str, *lines: str) -> Answer:

@@ -9,7 +9,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class Step:
     given: str = ""
     editor: str = "false"
     again: bool = False
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,11 @@ class Answer:
     lines: Sequence[str]
 
 
-def read_script(path: Path) -> list[Step]:
+def read_script(*paths: Path) -> list[Step]:
+    """One story, told in several files."""
     steps: list[Step] = []
     count: dict[str, int] = {}
-    for one in yaml.safe_load(path.read_text()):
+    for one in [step for path in paths for step in yaml.safe_load(path.read_text())]:
         run = one["run"]
         count[run] = count.get(run, 0) + 1
         name = run if count[run] == 1 else f"{run} #{count[run]}"
@@ -55,9 +57,9 @@ def in_namespace(kubeconfig: Mapping[str, Any], namespace: str) -> str:
     return yaml.safe_dump({**kubeconfig, "contexts": contexts})
 
 
-async def play(steps: Sequence[Step], kubeconfig: Path) -> list[Answer]:
-    """One after the other."""
-    where = shutil.which("kubectl")
+async def play(steps: Sequence[Step], kubeconfig: Path, program: Path | None = None) -> list[Answer]:
+    """One after the other, by the user's kubectl or another one."""
+    where = program or shutil.which("kubectl")
     assert where is not None
     environment = {
         "HOME": str(kubeconfig.parent),
@@ -65,23 +67,28 @@ async def play(steps: Sequence[Step], kubeconfig: Path) -> list[Answer]:
         "PATH": f"{Path(where).parent}:{os.environ['PATH']}",
         "TMPDIR": str(kubeconfig.parent),
     }
-    return [Answer(step, await _answered(step, environment)) for step in steps]
+    return [Answer(step, await _answered(step, str(where), environment)) for step in steps]
 
 
-async def _answered(step: Step, environment: Mapping[str, str]) -> list[str]:
+async def _answered(step: Step, program: str, environment: Mapping[str, str]) -> list[str]:
     clock = SystemClock()
     async with asyncio.timeout(PATIENCE):
         while True:
-            lines = await _asked(step, environment)
+            lines = await _asked(step, program, environment)
             if lines[-1] == "exit 0" or not step.again:
                 return lines
             await clock.sleep(0.2)
 
 
-async def _asked(step: Step, environment: Mapping[str, str]) -> list[str]:
+async def _asked(step: Step, program: str, environment: Mapping[str, str]) -> list[str]:
+    folder = Path(environment["HOME"])
+    for name, text in step.files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
     process = await asyncio.create_subprocess_exec(
-        "kubectl",
+        program,
         *step.arguments,
+        cwd=folder,
         env={**environment, "KUBE_EDITOR": step.editor},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -101,8 +108,11 @@ def _listed_in_order(lines: Sequence[str]) -> Iterator[str]:
         yield from sorted(told) if is_listed else told
 
 
-_NOISE = re.compile(r"W\d{4} .* very short watch: |E\d{4} .* Failed to watch .*: context deadline exceeded")
-"""kubectl about itself: it ended the watch in the moment when its time was over."""
+_NOISE = re.compile(
+    r"[IW]\d{4} .*very short watch|E\d{4} .* Failed to watch .*: context deadline exceeded"
+    r"|W\d{4} .* prune\.go:\d+\] Deprecated"
+)
+"""kubectl about itself: it ended the watch in the moment when its time was over, or will not prune so for ever."""
 
 _ALWAYS_OTHER = (
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uid>"),
