@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import click
@@ -12,6 +12,7 @@ from tarragon.cli.settings import Settings
 from tarragon.cli.style import STATES, painter
 from tarragon.cli.terminal import Sink, sink, size
 from tarragon.cli.words import padded
+from tarragon.cli.wrapping import wrapped
 from tarragon.kube.meta import JsonObject
 
 FORMS = ("table", "wide", "name", "json", "yaml")
@@ -56,6 +57,15 @@ def lines(rows: Sequence[Sequence[str]], settings: Settings, width: int) -> list
         last = _cut(cells[-1].rstrip(), width - len(before) - 3)
         told.append("   ".join([*(_painted(cell, paint) for cell in cells[:-1]), last]).rstrip())
     return told
+
+
+def tell(lines: Iterable[str]) -> None:
+    """Sentences on stdout: on a terminal long ones go on in the next row, between two words."""
+    is_terminal = sink(sys.stdout) is Sink.TERMINAL
+    for line in lines:
+        rows = wrapped(line, size(sys.stdout).columns, colors=True) if is_terminal else [line]
+        for row in rows:
+            click.echo(row, color=True)
 
 
 def _cut(text: str, width: int) -> str:

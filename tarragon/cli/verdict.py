@@ -15,6 +15,7 @@ from tarragon.cli.hints import AFTERWARDS, MEANWHILE, hints
 from tarragon.cli.jobs import Known
 from tarragon.cli.kept import runs_of_job
 from tarragon.cli.local import environment_of
+from tarragon.cli.output import tell
 from tarragon.cli.overrides import without_gpus
 from tarragon.cli.report.ending import Ending, failed, succeeded
 from tarragon.cli.report.outcome import UNFINISHED, exit_code
@@ -156,8 +157,7 @@ def _meanwhile(where: Target, address: Key) -> Iterable[str]:
 def _print(lines: Iterable[str]) -> None:
     """The result goes where the logs went; somebody who looks at a terminal meanwhile sees it, too."""
     told = list(lines)
-    for line in told:
-        click.echo(line, color=True)
+    tell(told)
     if sink(sys.stdout) is not Sink.TERMINAL and sink(sys.stderr) is Sink.TERMINAL:
         click.echo(told[0], err=True, color=True)
 

@@ -11,13 +11,13 @@ from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
 from tarragon.cli.jobs import known
 from tarragon.cli.style import colorful, plain, without_colors
 from tarragon.cli.top.entries import Entry, chosen, entry
-from tarragon.cli.top.grid import Column, Line, cell_width, drawn
+from tarragon.cli.top.grid import Column, Line, drawn
 from tarragon.cli.top.machines import Machine, Requests, machines, size
 from tarragon.cli.top.page import page
 from tarragon.cli.top.sayings import progress
 from tarragon.cli.top.state import Panel, Place
 from tarragon.cli.top.view import Frame, ReplicaRow, View, heights
-from tarragon.cli.top.wrapping import wrapped
+from tarragon.cli.wrapping import cell_width, wrapped
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.codec import decode, timestamp
 from tarragon.kube.core import Container, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceRequirements

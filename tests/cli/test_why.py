@@ -132,3 +132,17 @@ def test_it_is_told_when_the_cluster_is_not_there_any_more(shell: Shell) -> None
     assert told.code == 0
     assert told.out.startswith("digits is Failed: Error: worker-0: exit code 1: no data in /data\n")
     assert shell("why", "digit").code == 102
+
+
+def test_a_job_that_can_never_fit_is_told_that_waiting_does_not_help() -> None:
+    wait = Wait(code="NeverFits", message="no node is large enough for one worker")
+    never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued=BEGIN, wait=wait)))
+
+    assert "waiting does not help: ask for less" in never[1]
+    assert not any("in the queue" in line for line in never)
+
+
+def test_a_job_that_succeeded_is_not_said_to_go_on() -> None:
+    assert why(JobStatus(phase=Phase.SUCCEEDED)) == [
+        "digits is Succeeded: it has ended well, and there is nothing to explain"
+    ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from tarragon.cli.style import Paint
+from tarragon.cli.wrapping import cell_width
 
 GAP = 2
 NARROWEST = 12
@@ -97,16 +97,6 @@ def _cut(text: str, width: int) -> str:
     from rich.cells import set_cell_size
 
     return text[:width] if text.isascii() else set_cell_size(text, width)
-
-
-@lru_cache(maxsize=4096)
-def cell_width(text: str) -> int:
-    """Columns that a text takes: two for many characters of Asia."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
 
 
 _CONTROLS = dict.fromkeys((*range(32), 127), " ")

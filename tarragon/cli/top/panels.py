@@ -9,7 +9,7 @@ from tarragon.cli.top.entries import Entry
 from tarragon.cli.top.grid import Column, Line, drawn, fitted
 from tarragon.cli.top.state import Panel, Place
 from tarragon.cli.top.view import Frame, View, shown_jobs, window
-from tarragon.cli.top.wrapping import wrapped
+from tarragon.cli.wrapping import wrapped
 
 WIDE = 140
 """Columns from which on there is room for more than what everybody asks first."""

@@ -10,7 +10,7 @@ from tarragon.cli.style import Paint
 from tarragon.cli.top.grid import fitted
 from tarragon.cli.top.page import keys_row
 from tarragon.cli.top.view import Frame
-from tarragon.cli.top.wrapping import wrapped
+from tarragon.cli.wrapping import wrapped
 
 MOST = 10_000
 """Rows that are kept: older ones are for the command itself."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from tarragon.cli.follow.lines import shown
-from tarragon.cli.top.grid import cell_width
 
 INDENT = "    "
 """Before what is still the same line."""
@@ -56,3 +56,13 @@ class _Row:
         self.pieces = [INDENT, self._color, *rest]
         self.used = len(INDENT) + cell_width(rest)
         return kept + (_RESET if self._color else "")
+
+
+@lru_cache(maxsize=4096)
+def cell_width(text: str) -> int:
+    """Columns that a text takes: two for many characters of Asia."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
