@@ -62,7 +62,8 @@ def _mended(found: Json, wanted: Json) -> Json | None:
         mended["aggregationRule"] = {"clusterRoleSelectors": selectors}
     else:
         held = rules_of(found)
-        lacks = [rule for rule in wanted["rules"] if uncovered(held, [rule_of(rule)])]
+        known = set(held)  # mostly all is as it was: nothing has to be taken apart then
+        lacks = [one for one in wanted["rules"] if rule_of(one) not in known and uncovered(held, [rule_of(one)])]
         mended["rules"] = [*(found.get("rules") or []), *lacks]
     return None if mended == found else mended
 
