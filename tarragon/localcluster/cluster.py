@@ -35,6 +35,7 @@ from tarragon.localcluster.computed import ComputedKinds
 from tarragon.localcluster.controllers.account_secrets import AccountSecretController
 from tarragon.localcluster.controllers.aggregation import AggregationController
 from tarragon.localcluster.controllers.claims import ClaimController
+from tarragon.localcluster.controllers.endpoint_slices import EndpointSliceController
 from tarragon.localcluster.controllers.endpoints import EndpointsController
 from tarragon.localcluster.controllers.garbage import GarbageCollector
 from tarragon.localcluster.controllers.kinds import listable
@@ -199,6 +200,7 @@ class LocalCluster:
         yield "secrets of service accounts", lambda: self._account_secrets().run()
         yield "claims", lambda: ClaimController(client, clock, jitter).run()
         yield "endpoints", lambda: EndpointsController(client, self._local_port, clock, jitter).run()
+        yield "endpoint slices", lambda: EndpointSliceController(client, clock, jitter).run()
         yield "kubernetes service", lambda: KubernetesService(client, self._port, clock, jitter).run()
         yield "service proxy", lambda: ServiceProxy(client, clock, jitter).run()
         yield "workloads", lambda: WorkloadControllers(client, clock, jitter).run()

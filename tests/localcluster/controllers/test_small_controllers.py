@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any
 
+from tarragon.cluster.port import EVERYTHING
 from tarragon.kube.core import (
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -11,6 +15,7 @@ from tarragon.kube.core import (
 )
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.claims import ClaimController
+from tarragon.localcluster.controllers.endpoint_slices import SLICES, EndpointSliceController
 from tarragon.localcluster.controllers.endpoints import EndpointsController
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
 from tests.localcluster.controllers.world import Json, Scene, World, pod_spec
@@ -155,3 +160,32 @@ async def test_endpoints_of_a_service_without_selector_are_somebody_elses(scene:
     await scene.there("endpoints/default/web")
 
     assert "endpoints/default/outside" not in scene.objects
+
+
+# ----------------------------------------------------------------------------------------------------- endpoint slices
+
+
+async def first_slice(world: World, holds: Callable[[Json], bool]) -> Json:
+    """The first that a watch tells of which this holds."""
+    async with asyncio.timeout(20), aclosing(world.client.watch(SLICES.reading(dict), EVERYTHING, "0")) as events:  # type: ignore[type-var]
+        async for event in events:
+            if event.object is not None and holds(event.object):
+                return event.object
+    raise AssertionError("a watch does not end")
+
+
+async def test_endpoints_are_told_as_slices_too(world: World) -> None:
+    serve_endpoints(world, {("web", 80): 20123})
+    world.start(EndpointSliceController(world.client, world.clock, world.jitter))
+    await a_service(world, "web", name="http")
+    await first_slice(world, lambda one: not one["endpoints"])
+
+    await a_pod(world, "web-1", "web")
+    await report(world, "web-1", ready=True)
+    told = await first_slice(world, lambda one: bool(one["endpoints"]) and one["endpoints"][0]["conditions"]["ready"])
+
+    assert told["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
+    assert told["metadata"]["ownerReferences"][0]["kind"] == "Endpoints"
+    assert told["ports"] == [{"name": "http", "port": 20123, "protocol": "TCP"}]
+    assert told["endpoints"][0]["addresses"] == ["127.0.0.1"]
+    assert told["endpoints"][0]["targetRef"]["name"] == "web-1"
