@@ -28,6 +28,7 @@ from tarragon.cluster.port import Selection
 from tarragon.kube.core import NAMESPACES, NODES
 from tarragon.kube.meta import Resource
 from tests.cli.conftest import Ended, Shell
+from tests.cli.tty import Tty
 from tools.controlplane import API_SERVER, ControlPlane
 
 pytestmark = pytest.mark.real
@@ -385,6 +386,30 @@ def test_a_viewer_looks_and_is_refused_every_change_in_words(training: ControlPl
     assert submitted.code == 1
     assert "cli-viewer may not create tfjobs in namespace cli on context test" in submitted.err
     assert "tarragon --context test check` says what you may do" in submitted.err
+    with Tty(viewer.command("--context", "test", "top"), viewer.folder, viewer.environment()) as tty:
+        page = tty.until("you may not list nodes here")
+        assert f"namespace {NAMESPACE}" in page
+        tty.type("q")
+        assert tty.ended() == 0
+
+
+def test_top_shows_jobs_replicas_and_nodes_of_a_cluster(shell: Shell, job: str) -> None:
+    assert shell("submit", shell.file("job.yaml", manifest(job, run="60s"))).code == 0
+
+    with Tty(shell.command("top"), shell.folder, shell.environment(), columns=160) as tty:
+        tty.until(lambda text: job in text and "worker-1      Running" in text)
+        page = tty.until(lambda text: NODE in text and REAL in text)
+        assert "context test" in page
+        tty.type("e")
+        tty.until("SuccessfulCreatePod")
+        tty.type("q")
+        tty.until("LAST LINE")
+        tty.type("x")
+        tty.until(f"Delete tfjob/{job} in namespace {NAMESPACE}, and end its replicas? y or n")
+        tty.type("y")
+        tty.until(lambda text: "No jobs in namespace" in text or f"> {job}" not in text)
+        tty.type("q")
+        assert tty.ended() == 0
 
 
 def test_a_cluster_without_our_kinds_and_one_that_does_not_know_us(
