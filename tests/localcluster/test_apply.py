@@ -13,6 +13,7 @@ from tarragon.localcluster.requests import Patch, PatchType, WriteOptions
 from tests.localcluster.things import CONFIG_MAPS, CRDS, PODS, WIDGETS, Asking, Json, config_map, definition, pod
 from tests.localcluster.things import version as crd_version
 
+JOBS = ("batch", "v1", "jobs")
 LIMITS = ("", "v1", "limitranges")
 SERVICES = ("", "v1", "services")
 CLIENT_SIDE = "kubectl.kubernetes.io/last-applied-configuration"
@@ -231,7 +232,19 @@ async def test_what_admission_fills_in_is_nobodys(asking: Asking) -> None:
     container = managers(made)["me"]["f:spec"]["f:containers"]['k:{"name":"main"}']
     assert made["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "1"}
     assert container["f:resources"] == {".": {}, "f:requests": {".": {}, "f:memory": {}}}
-    assert not {"f:clusterIP", "f:clusterIPs"} & set(next(iter(managers(reached).values()))["f:spec"])
+    assert reached["spec"]["ipFamilies"]
+    assert set(next(iter(managers(reached).values()))["f:spec"]) <= {
+        *("f:internalTrafficPolicy", "f:ports", "f:sessionAffinity", "f:type")
+    }
+
+
+async def test_the_labels_by_which_a_job_knows_its_pods_are_nobodys(asking: Asking) -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "nothing:1"}]}}
+    made = await asking.create(JOBS, {"metadata": {"name": "a"}, "spec": {"template": template}}, field_manager="me")
+
+    assert made["spec"]["template"]["metadata"]["labels"]
+    assert set(managers(made)["me"]["f:spec"]["f:template"]) == {"f:spec"}
+    assert "f:selector" not in managers(made)["me"]["f:spec"]
 
 
 async def test_status_and_scale_are_applied_through_their_own_doors(asking: Asking) -> None:

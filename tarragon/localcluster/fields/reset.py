@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from tarragon.localcluster.fields import sets
-from tarragon.localcluster.fields.sets import Fields, has
+from tarragon.localcluster.fields.sets import Fields, Path, has
 from tarragon.localcluster.served import Served
 
 Json = dict[str, Any]
@@ -30,22 +30,27 @@ _SPEC = sets.of([("f:spec",)])
 _STATUS = sets.of([("f:status",)])
 _ALL_BUT_STATUS = sets.of([("f:spec",), ("f:metadata",)])
 
-_POD_ACCOUNT = ("serviceAccountName", "serviceAccount")
-_LATE: Mapping[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
+_POD_ACCOUNT = (("spec", "serviceAccountName"), ("spec", "serviceAccount"))
+_JOB_LABELS = ("spec", "template", "metadata", "labels")
+_JOB_LABEL_NAMES = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
+_LATE: Mapping[str, tuple[tuple[Path, tuple[Path, ...]], ...]] = {
     "pods": (
-        ("spec", "tolerations", ("tolerations",)),
-        ("spec", "serviceAccountName", _POD_ACCOUNT),
-        ("spec", "serviceAccount", _POD_ACCOUNT),
+        (("spec", "tolerations"), (("spec", "tolerations"),)),
+        *((path, _POD_ACCOUNT) for path in _POD_ACCOUNT),
     ),
-    "services": (("spec", "clusterIPs", ("clusterIPs",)),),
-    "jobs.batch": (("spec", "selector", ("selector",)),),
-    "namespaces": (("spec", "finalizers", ("finalizers",)),),
+    "services": (*((("spec", name), (("spec", name),)) for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")),),
+    "jobs.batch": (
+        (("spec", "selector"), (("spec", "selector"),)),
+        (_JOB_LABELS, (_JOB_LABELS,)),
+        *(((*_JOB_LABELS, name), ((*_JOB_LABELS, name),)) for name in _JOB_LABEL_NAMES),
+    ),
+    "namespaces": ((("spec", "finalizers"), (("spec", "finalizers"),)),),
     "persistentvolumeclaims": (
-        ("spec", "storageClassName", ("storageClassName",)),
-        ("metadata", "finalizers", ("finalizers",)),
+        (("spec", "storageClassName"), (("spec", "storageClassName"),)),
+        (("metadata", "finalizers"), (("metadata", "finalizers"),)),
     ),
 }
-"""What a server fills in after it has noted who wrote what: part, field, and fields which show that it was written."""
+"""What a server fills in after it has noted who wrote what: a path, and those which show that it was written."""
 
 
 @lru_cache(maxsize=2048)
@@ -84,9 +89,18 @@ def filled_in_later(served: Served, thing: Mapping[str, Any]) -> Fields:
     rows = _LATE.get(served.full_name)
     if not rows or served.is_custom:
         return {}
-    found: Fields = {}
-    for part, field, witnesses in rows:
-        sent = thing.get(part) or {}
-        if not any(witness in sent for witness in witnesses):
-            found.setdefault(f"f:{part}", {})[f"f:{field}"] = sets.MEMBER
-    return found
+    return sets.of(
+        [
+            tuple(f"f:{name}" for name in path)
+            for path, witnesses in rows
+            if not any(_is_there(thing, witness) for witness in witnesses)
+        ]
+    )
+
+
+def _is_there(thing: Any, path: Path) -> bool:
+    for name in path:
+        if not isinstance(thing, Mapping) or name not in thing:
+            return False
+        thing = thing[name]
+    return True

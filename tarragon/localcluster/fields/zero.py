@@ -30,6 +30,8 @@ _ROWS: Mapping[str, Mapping[str, Any]] = {
     "Pod.spec": {"containers": None},
     "PersistentVolumeClaim.spec": {"resources": {}},
     "Service.status": {"loadBalancer": {}},
+    "Ingress.status": {"loadBalancer": {}},
+    "NetworkPolicy.spec": {"podSelector": {}},
     "Node.status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 0}}, "nodeInfo": {}},
     "CustomResourceDefinition.spec": {
         "group": "",
@@ -66,6 +68,14 @@ _PARTS: Mapping[str, Mapping[str, Any]] = {
     "ClusterRoleBinding": {"roleRef": {"apiGroup": "", "kind": "", "name": ""}},
     "PriorityClass": {"value": 0},
     "StorageClass": {"provisioner": ""},
+    "RuntimeClass": {"handler": ""},
+    "CSIDriver": {"spec": {}},
+    "CSINode": {"spec": {"drivers": None}},
+    "IngressClass": {"spec": {}},
+    "VolumeAttachment": {
+        "spec": {"attacher": "", "nodeName": "", "source": {}},
+        "status": {"attached": False},
+    },
     "Lease": {"spec": {}},
     "LimitRange": {"spec": {"limits": None}},
     "ControllerRevision": {"data": None, "revision": 0},
