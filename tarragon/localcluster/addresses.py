@@ -63,8 +63,8 @@ class Addresses:
     def _settle_address(self, service: Json, before: Mapping[str, Any]) -> Iterator[Fault]:
         spec = service["spec"]
         wanted = spec.get("clusterIP") or before.get("clusterIP")
-        if wanted and wanted == before.get("clusterIP"):
-            return
+        if before.get("clusterIP") and before.get("type") != "ExternalName":
+            return  # it has one, which the rules of services do not let go
         taken = {stored.fields[0] for stored in self._others(service)}
         if not wanted:
             spec["clusterIP"] = self._free(service, taken)

@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import os
 import random
-import sys
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +19,10 @@ from tarragon.cluster.access import kubeconfig
 from tarragon.cluster.errors import ApiError, NotFound
 from tarragon.cluster.http import Http
 from tarragon.cluster.port import Selection
-from tarragon.kube.core import NAMESPACES, NODES, PODS, SECRETS
+from tarragon.kube.core import NAMESPACES, PODS, SECRETS
 from tarragon.kube.meta import Key, Resource
-from tarragon.localcluster.kubelet.kubelet import end_everything
-from tests.conftest import ROOT
 from tests.helm.conftest import Helm
+from tests.helm.places import on_a_real_one, on_the_embedded_cluster
 
 pytestmark = [pytest.mark.helm, pytest.mark.slow]
 
@@ -58,56 +55,16 @@ class Place:
         return found
 
 
-@asynccontextmanager
-async def running(words: Sequence[str], home: Path) -> AsyncIterator[None]:
-    """`tarragon WORDS`, from its line `ready` on, in a home of its own."""
-    environment = {"TARRAGON_HOME": str(home), "PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT)}
-    with (home / "log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tarragon", *words), stdout=asyncio.subprocess.PIPE, stderr=log, env=environment
-        )
-    assert process.stdout
-    try:
-        line = await asyncio.wait_for(process.stdout.readline(), 60)
-        assert line.startswith(b"ready"), (home / "log").read_text()
-        yield
-    finally:
-        process.terminate()
-        await process.communicate()
-
-
-@asynccontextmanager
-async def on_the_embedded_cluster(_: pytest.FixtureRequest, home: Path) -> AsyncIterator[tuple[Path, str]]:
-    async with running(["up"], home):
-        yield home / "kubeconfig", "local"
-    await end_everything(home / "node", SystemClock())
-
-
-@asynccontextmanager
-async def on_a_real_one(request: pytest.FixtureRequest, home: Path) -> AsyncIterator[tuple[Path, str]]:
-    plane, node = request.getfixturevalue("control_plane"), f"helm-{uuid.uuid4().hex[:6]}"
-    async with running(["node", "--kubeconfig", str(plane.kubeconfig), "--name", node], home):
-        yield plane.kubeconfig, node
-    for folder in nodes_in(home):
-        await end_everything(folder, SystemClock())
-    async with Http(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1)) as client:
-        with contextlib.suppress(NotFound):
-            await client.delete(NODES, Key("", node))
-
-
-def nodes_in(home: Path) -> list[Path]:
-    return [folder for folder in home.glob("clusters/*/[!_]*") if folder.is_dir()]
-
-
-SITES = {"embedded": on_the_embedded_cluster, "real": on_a_real_one}
-
-
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
     home, user = tmp_path / "home", tmp_path / "user"
     home.mkdir()
     user.mkdir()
-    async with SITES[request.param](request, home) as (config, node):
+    if request.param == "real":
+        site = on_a_real_one(request.getfixturevalue("control_plane"), home)
+    else:
+        site = on_the_embedded_cluster(home)
+    async with site as (config, node):
         environment = {"HOME": str(user), "KUBECONFIG": str(config), "PATH": os.environ["PATH"]}
         async with Http(kubeconfig({}, path=config).server, random.Random(1)) as client:
             helm = Helm(client, f"app-{uuid.uuid4().hex[:8]}", environment)

@@ -33,14 +33,19 @@ _HISTORY = {"successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1}
 
 def prepare_job(job: Json) -> None:
     """Its pods are told from others by its uid, unless its manifest takes care of that itself."""
-    default_job(job, {})
+    _default_spec(job.setdefault("spec", {}))
     _select_by_uid(job)
+    _label(job)
 
 
 def default_job(job: Json, _: Mapping[str, Any]) -> None:
-    spec = job.setdefault("spec", {})
-    _default_spec(spec)
-    labels = spec["template"]["metadata"].get("labels")
+    _default_spec(job.setdefault("spec", {}))
+    _label(job)
+
+
+def _label(job: Json) -> None:
+    """As its pods are, if it says nothing."""
+    labels = job["spec"]["template"]["metadata"].get("labels")
     if labels and not job["metadata"].get("labels"):
         job["metadata"]["labels"] = dict(labels)
 
