@@ -123,9 +123,9 @@ def test_a_command_ends_when_its_user_is_killed(user: User) -> None:
 def test_fifty_at_once(user: User) -> None:
     running = [user.begin("exec", "p", "--", "echo", str(number)) for number in range(50)]
 
-    said = [process.communicate(timeout=60) for process in running]
+    said = [(*process.communicate(timeout=60), process.returncode) for process in running]
 
-    assert [out for out, _ in said] == [f"{number}\n".encode() for number in range(50)]
+    assert said == [(f"{number}\n".encode(), b"", 0) for number in range(50)]
 
 
 def test_a_server_that_is_stopped_ends_commands_but_no_container(tmp_path: Path) -> None:

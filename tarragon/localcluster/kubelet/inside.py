@@ -114,7 +114,7 @@ class Inside:
         """There is nothing more to tell."""
         if self.stdin is not None and not self.is_terminal:
             self.stdin.close()
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(CannotEnter):
                 await self._line.say({"eof": True})
 
     @property
@@ -249,9 +249,14 @@ class _Line:
         return cls(connection)
 
     async def say(self, wish: dict[str, object], descriptors: Sequence[int] = ()) -> None:
+        """Raises CannotEnter."""
         data = msgspec.json.encode(wish) + b"\n"
-        sent = socket.send_fds(self._connection, [data], descriptors) if descriptors else 0
-        await asyncio.get_running_loop().sock_sendall(self._connection, data[sent:])
+        try:
+            sent = socket.send_fds(self._connection, [data], descriptors) if descriptors else 0
+            if rest := data[sent:]:  # even nothing cannot be sent to a shim that has answered already, and hung up
+                await asyncio.get_running_loop().sock_sendall(self._connection, rest)
+        except OSError as error:
+            raise CannotEnter("the container has just ended") from error
 
     async def answer(self) -> None:
         """Raises CannotEnter, CannotExecute."""

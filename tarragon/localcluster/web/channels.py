@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from collections.abc import Sequence
@@ -64,12 +65,16 @@ class Channels:
     def __init__(self, socket: web.WebSocketResponse, protocol: Subprotocol) -> None:
         self.socket = socket
         self.protocol = protocol
+        self.answered = asyncio.Event()
+        """The client has answered a ping."""
 
     @classmethod
     async def open(cls, request: web.BaseRequest, offered: Sequence[Subprotocol] = OFFERED) -> Channels:
         """Whoever names none of these protocols gets none, and the oldest form."""
         by_name = {protocol.name: protocol for protocol in offered}
-        socket = web.WebSocketResponse(protocols=tuple(by_name), max_msg_size=LARGEST_MESSAGE, timeout=CLOSING_SECONDS)
+        socket = web.WebSocketResponse(
+            protocols=tuple(by_name), max_msg_size=LARGEST_MESSAGE, timeout=CLOSING_SECONDS, autoping=False
+        )
         await socket.prepare(request)
         return cls(socket, by_name.get(socket.ws_protocol or "", NONE_ASKED))
 
@@ -77,9 +82,13 @@ class Channels:
         """None when the client has gone."""
         while True:
             message = await self.socket.receive()
-            if message.type not in {WSMsgType.BINARY, WSMsgType.TEXT}:
+            if message.type is WSMsgType.PING:
+                await self.socket.pong(message.data)
+            elif message.type is WSMsgType.PONG:
+                self.answered.set()
+            elif message.type not in {WSMsgType.BINARY, WSMsgType.TEXT}:
                 return None
-            if (said := decoded(self.protocol, message.data)) is not None:
+            elif (said := decoded(self.protocol, message.data)) is not None:
                 return said
 
     async def send(self, channel: int, data: bytes) -> None:

@@ -18,6 +18,9 @@ from tarragon.localcluster.web.spdy.session import Session, Stream, Wire
 
 OPEN_SECONDS = 30.0
 """How long a client may take to open the streams that it has announced."""
+GREETING_SECONDS = 2.0
+FAREWELL_SECONDS = 5.0
+"""How long a client may take to hang up when everything is said."""
 QUEUED = 64
 """Messages for stdin that wait until the command reads them; then the client waits."""
 
@@ -77,9 +80,19 @@ class WebSocketClient:
 
     async def __aenter__(self) -> Self:
         self._hearing = asyncio.create_task(self._hear())
-        # An empty message says that the conversation has begun; some clients wait for one.
-        await self._line.send(channels.STDOUT if self._wanted.stdout else channels.ERROR, b"")
+        if self._line.protocol.has_close:
+            await self._greet()
+        else:
+            # An empty message says that the conversation has begun; some clients wait for one.
+            await self._line.send(channels.STDOUT if self._wanted.stdout else channels.ERROR, b"")
         return self
+
+    async def _greet(self) -> None:
+        """client-go throws away what reaches it before it has made its streams, and reads nothing before them."""
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            await self._line.socket.ping()
+            async with asyncio.timeout(GREETING_SECONDS):
+                await self._line.answered.wait()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -167,9 +180,12 @@ class SpdyClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, TimeoutError):
             for stream in self._streams.values():
                 await stream.close()
+            # client-go forgets what it has received and not yet read when the connection ends: it shall end it itself.
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                await self._session.farewell()
         await self._session.__aexit__(kind, error, trace)
 
     async def stdin(self) -> bytes:

@@ -139,8 +139,11 @@ class Session:
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
-        with contextlib.suppress(ConnectionError):
-            await self.send(GoAway(last=self._last))
+
+    async def farewell(self) -> None:
+        """Say that nothing more will come, and return when the client has hung up."""
+        await self.send(GoAway(last=self._last))
+        await self.ended()
 
     async def accept(self) -> Stream | None:
         """The next stream that the client opens; None when it is gone. The client is told that it is welcome."""
