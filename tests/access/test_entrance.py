@@ -305,3 +305,25 @@ async def test_an_account_is_known_after_the_server_was_started_again(tmp_path: 
         async with Http(server, random.Random(1)) as http:
             with pytest.raises(Forbidden, match='User "system:serviceaccount:team:robot" cannot get resource'):
                 await http.get(NAMESPACES, Key("", "default"))
+
+
+REVIEWS = "/apis/authorization.k8s.io/v1"
+NONSENSE: list[tuple[str, Json]] = [
+    (f"{REVIEWS}/subjectaccessreviews", {"spec": []}),
+    (f"{REVIEWS}/subjectaccessreviews", {"spec": {"user": "a", "resourceAttributes": "x"}}),
+    (f"{REVIEWS}/namespaces/default/localsubjectaccessreviews", {"spec": {"user": "a", "resourceAttributes": ["x"]}}),
+    (f"{REVIEWS}/selfsubjectrulesreviews", {"spec": {"namespace": 7}}),
+    ("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": {"a": "b"}}}),
+    ("/api/v1/namespaces/default/serviceaccounts/robot/token", {"spec": "x"}),
+    ("/api/v1/namespaces/default/serviceaccounts/robot/token", {"spec": {"expirationSeconds": "long"}}),
+    ("/api/v1/namespaces/default/serviceaccounts/robot/token", {"spec": {"audiences": "a"}, "metadata": {}}),
+    ("/api/v1/namespaces/default/serviceaccounts/robot/token", {"metadata": "x"}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), NONSENSE)
+async def test_a_question_that_is_none_is_refused_in_words(door: Door, path: str, body: Json) -> None:
+    code, answer = await door.ask(path, method="POST", body=body)
+
+    assert code == 400, answer
+    assert "cannot be handled as a" in answer["message"]

@@ -15,6 +15,7 @@ from tarragon.localcluster.computed import Computed, FullName
 from tarragon.localcluster.faults import Fault, invalid_value
 from tarragon.localcluster.identity import User
 from tarragon.localcluster.requests import Json, Target
+from tarragon.localcluster.rules.writing import decoded
 
 _AUTHORIZATION, _AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
 
@@ -40,7 +41,7 @@ class AccessReview(Computed):
     is_of_self: bool = False
 
     async def create(self, target: Target, body: Json, user: User) -> Json:
-        spec = _object(body, "spec")
+        spec = _spec(target, body)
         if faults := [*_attribute_faults(spec), *self._subject_faults(target, spec)]:
             raise refusals.invalid(target.served, "", faults)
         who = user if self.is_of_self else _user(spec)
@@ -72,7 +73,7 @@ class RulesReview(Computed):
     authorizer: Authorizer
 
     async def create(self, target: Target, body: Json, user: User) -> Json:
-        namespace = str(_object(body, "spec").get("namespace") or "")
+        namespace = str(_spec(target, body).get("namespace") or "")
         if not namespace:
             raise refusals.bad_request("no namespace on request")
         held = self.authorizer.held(user, namespace)
@@ -100,7 +101,7 @@ class TokenReview(Computed):
     accounts: Accounts
 
     async def create(self, target: Target, body: Json, user: User) -> Json:  # noqa: ARG002 - it is about another
-        spec = _object(body, "spec")
+        spec = _spec(target, body)
         token = str(spec.get("token") or "")
         if not token:
             raise refusals.bad_request("token is required for TokenReview in authentication")
@@ -110,6 +111,12 @@ class TokenReview(Computed):
         else:
             told = {"user": {}, "error": judged.why}
         return _answer(target, body, told)
+
+
+def _spec(target: Target, body: Json) -> Json:
+    """What is asked, in its kind's shape. Raises BadRequest."""
+    decoded(target.served, body)
+    return _object(body, "spec")
 
 
 def _answer(target: Target, body: Json, status: Mapping[str, Any]) -> Json:

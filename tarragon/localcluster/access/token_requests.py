@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from tarragon.cluster.errors import ApiError
 from tarragon.kube.codec import timestamp
 from tarragon.localcluster import refusals
@@ -23,21 +25,29 @@ _MOST_SECONDS = 2**32
 _BINDABLE = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    audiences: list[str] | None = None
+    expiration_seconds: int | None = None
+    bound_object_ref: dict[str, Any] | None = None
+
+
+class _Request(msgspec.Struct, frozen=True):
+    spec: _Spec = _Spec()
+    metadata: dict[str, Any] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TokenRequests(Computed):
     accounts: Accounts
 
     async def create(self, target: Target, body: Json, user: User) -> Json:  # noqa: ARG002 - who may is decided before
-        spec = body.get("spec") if isinstance(body.get("spec"), dict) else {}
-        assert isinstance(spec, dict)  # noqa: S101 - for the type checker
-        seconds = spec.get("expirationSeconds")
-        seconds = DEFAULT_SECONDS if seconds is None else seconds
+        spec = _asked(body).spec
+        seconds = DEFAULT_SECONDS if spec.expiration_seconds is None else spec.expiration_seconds
         if fault := _fault(seconds):
             raise _invalid(fault)
         if self.accounts.stored("serviceaccounts", target.namespace, target.name) is None:
             raise refusals.not_found(target.served, target.name)
-        audiences = spec.get("audiences") or [ISSUER]
-        bound = spec.get("boundObjectRef") or None
+        audiences, bound = spec.audiences or [ISSUER], spec.bound_object_ref
         token, end = self.accounts.issue(
             Grant(
                 namespace=target.namespace,
@@ -88,10 +98,16 @@ class TokenRequests(Computed):
         return {"uid": found["metadata"]["uid"]} if found else {}
 
 
-def _fault(seconds: Any) -> Fault | None:
+def _asked(body: Json) -> _Request:
+    try:
+        return msgspec.convert(body, _Request)
+    except msgspec.ValidationError as error:
+        words = f'TokenRequest in version "v1" cannot be handled as a TokenRequest: {error}'
+        raise refusals.bad_request(words) from error
+
+
+def _fault(seconds: int) -> Fault | None:
     field = "spec.expirationSeconds"
-    if not isinstance(seconds, int) or isinstance(seconds, bool):
-        return invalid_value(field, seconds, "must be a whole number of seconds")
     if seconds < LEAST_SECONDS:
         return invalid_value(field, seconds, "may not specify a duration less than 10 minutes")
     if seconds > _MOST_SECONDS:
