@@ -18,7 +18,7 @@ def columns_of(served: Served) -> Sequence[Column]:
     """What a table of this kind shows. A kind that nobody wrote columns for shows its name and age."""
     if served.is_custom:
         return custom_columns(served.printer_columns)
-    if served.view is not None:
+    if served.view is not None and served.plural == "events":
         return of_events(_BUILT_IN[served.shelf])
     return _BUILT_IN.get(served.full_name, (NAME, AGE))
 

@@ -68,6 +68,20 @@ class NodeMetrics(Computed):
         return [_of_node(target, node, pods, sample) for node in nodes]
 
 
+def by_pod(measure: Measure) -> Callable[[], Awaitable[Mapping[str, Mapping[str, int]]]]:
+    """What each pod uses, by its uid: `cpu` and `memory` in thousandths."""
+
+    async def ask() -> Mapping[str, Mapping[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for key, usage in (await measure()).usage.items():
+            pod = found.setdefault(key.partition("/")[0], {"cpu": 0, "memory": 0})
+            pod["cpu"] += round(usage.cpu * 1000)
+            pod["memory"] += usage.memory * 1000
+        return found
+
+    return ask
+
+
 def _stored(api: Api, plural: str, target: Target, options: ListOptions) -> Sequence[Json]:
     """All of them, whatever part of the list was asked for."""
     stored = api.target(("", "v1", plural), target.namespace)

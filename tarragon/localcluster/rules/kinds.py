@@ -8,7 +8,19 @@ from typing import Any
 
 from tarragon.localcluster import definitions
 from tarragon.localcluster.faults import Fault
-from tarragon.localcluster.rules import core, events, jobs, names, network, pods, ranges, rbac, services, workloads
+from tarragon.localcluster.rules import (
+    autoscalers,
+    core,
+    events,
+    jobs,
+    names,
+    network,
+    pods,
+    ranges,
+    rbac,
+    services,
+    workloads,
+)
 from tarragon.localcluster.served import Served
 
 Json = dict[str, Any]
@@ -89,6 +101,12 @@ _BUILT_IN: Mapping[str, Rules] = {
         prepare_update=workloads.default_deployment,
         faults=workloads.deployment_faults,
         update_faults=workloads.selector_update_faults,
+        counts_generation=True,
+    ),
+    "horizontalpodautoscalers.autoscaling": Rules(
+        prepare_create=autoscalers.prepare,
+        prepare_update=autoscalers.default,
+        faults=autoscalers.faults,
         counts_generation=True,
     ),
     "jobs.batch": Rules(

@@ -234,6 +234,18 @@ class CronJob(Struct, frozen=True):
         return {}
 
 
+class Autoscaler(Struct, frozen=True):
+    """It owns nothing: it writes how many replicas others are to have."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: Json = {}
+    status: Json = {}
+
+    @property
+    def selector(self) -> Json:
+        return {}
+
+
 # ---------------------------------------------------------------------------------------------------------------- pods
 
 
@@ -336,3 +348,10 @@ CONTROLLER_REVISIONS: Resource[ControllerRevision] = _apps(
 )
 JOBS: Resource[Job] = Resource(group="batch", version="v1", plural="jobs", kind="Job", model=Job)
 CRON_JOBS: Resource[CronJob] = Resource(group="batch", version="v1", plural="cronjobs", kind="CronJob", model=CronJob)
+AUTOSCALERS: Resource[Autoscaler] = Resource(
+    group="autoscaling",
+    version="v2",
+    plural="horizontalpodautoscalers",
+    kind="HorizontalPodAutoscaler",
+    model=Autoscaler,
+)
