@@ -185,6 +185,11 @@ class Api:
             await self._deletes.delete_many(target.served, keys[start : start + _DELETES_AT_ONCE], options, writing)
         return page
 
+    def object_counts(self) -> dict[str, int]:
+        """How many objects of each kind there are."""
+        kinds = dict.fromkeys(kind.full_name for kind in self.registry if kind.is_stored and kind.view is None)
+        return {kind: len(self._store.shelf(kind).objects) for kind in kinds}
+
     def pod_log(self, target: Target, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
         """GET of pods/log: nothing of a pod that no node has yet.
 

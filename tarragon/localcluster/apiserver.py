@@ -23,14 +23,13 @@ from tarragon.localcluster.builtin_kinds import built_in_kinds
 from tarragon.localcluster.computed import ComputedKinds
 from tarragon.localcluster.identity import User
 from tarragon.localcluster.openapi import NO_SCHEMAS, V2_CONTENT_TYPE, Document, OpenApi
-from tarragon.localcluster.web import answers
+from tarragon.localcluster.web import answers, health, numbers
 from tarragon.localcluster.web.accept import Form, chosen
 from tarragon.localcluster.web.connection import Server
 from tarragon.localcluster.web.paths import ResourcePath, resource_path, segments
 from tarragon.localcluster.web.resources import Resources
 from tarragon.localcluster.web.streams import Streams
 
-_HEALTH = frozenset({"healthz", "livez", "readyz"})
 _AGGREGATED = frozenset(Form("APIGroupDiscoveryList", version) for version in ("v2", "v2beta1"))
 _KEEP_ALIVE_SECONDS = 120.0
 _LINGER_SECONDS = 2.0
@@ -121,8 +120,8 @@ class ApiServer:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         parts = segments(request.rel_url.raw_path)
         try:
-            if parts and parts[0] in _HEALTH:
-                return answers.text("ok")
+            if parts and parts[0] in health.PLACES:
+                return health.answer(request, parts)
             user = self._entrance.enter(request.headers)
             self._heard = self._clock.monotonic()
             self._entrance.authorize(user, of_request(request.method, request.rel_url.path, parts, request.query))
@@ -147,8 +146,8 @@ class ApiServer:
 
     def _about_the_server(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
         match parts:
-            case ["version"]:
-                return answers.json_value(discovery.version(self._started))
+            case ["version"] | ["metrics"]:
+                return self._about_the_process(parts[0])
             case ["openapi", *place]:
                 return self._openapi_answer(request, place)
             case ["api"] | ["apis"]:
@@ -163,6 +162,11 @@ class ApiServer:
                 return answers.json_value({"paths": sorted(discovery.paths(self._api.registry))})
             case _:
                 return _about_tokens(self._front.access, self._url, parts)
+
+    def _about_the_process(self, what: str) -> web.StreamResponse:
+        if what == "metrics":
+            return numbers.page(self._api.object_counts(), self._started.timestamp(), self._streams.count)
+        return answers.json_value(discovery.version(self._started))
 
     def _groups(self, request: web.BaseRequest, root: str) -> web.StreamResponse:
         """/api or /apis: the aggregated form for those who ask for it, so that one request tells them everything."""

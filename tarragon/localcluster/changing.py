@@ -20,6 +20,7 @@ from tarragon.localcluster.rules.kinds import rules_of
 from tarragon.localcluster.rules.writing import Author, decoded, prepare_update
 from tarragon.localcluster.scaling import rescaled, scale_of, scale_patched
 from tarragon.localcluster.served import Served
+from tarragon.localcluster.unenforced import warnings_of
 from tarragon.localcluster.writes import Decision, Writes, opened, warnings_for
 
 
@@ -109,6 +110,7 @@ class Changes:
         result = prepare_update(served, wanted, old, author)
         if served.full_name == DEFINITIONS and not target.subresource:
             self._custom_kinds.accept(result)
+            warnings += warnings_of(result)
         if options.check is not None:
             options.check(served, result, old)
         changes = self._changes(served, result, old, stored, options)

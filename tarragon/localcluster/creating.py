@@ -16,6 +16,7 @@ from tarragon.localcluster.requests import Json, Target, WriteOptions, Written
 from tarragon.localcluster.rules.kinds import rules_of
 from tarragon.localcluster.rules.writing import Author, decoded, prepare_create
 from tarragon.localcluster.served import Served
+from tarragon.localcluster.unenforced import warnings_of
 from tarragon.localcluster.writes import Decision, Writes, name_for, new_uid, warnings_for
 
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
@@ -63,6 +64,7 @@ class Creates:
         prepare_create(served, thing, author or self._writes.author(options), new_uid(), unowned)
         if served.full_name == DEFINITIONS:
             self._custom_kinds.accept(thing)
+            warnings += warnings_of(thing)
         self._limits.refuse(served, thing, target.namespace)
         if options.check is not None:
             options.check(served, thing, None)

@@ -1,6 +1,7 @@
 """Structural schemas of custom kinds, compiled once: pruning, defaulting and validating by walking one tree.
 
-Words and order are kube-apiserver's. Not read: `x-kubernetes-validations` (CEL).
+Words and order are kube-apiserver's. Not read: `x-kubernetes-validations` (CEL); of these a
+writer is warned.
 """
 
 from __future__ import annotations

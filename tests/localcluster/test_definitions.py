@@ -231,3 +231,14 @@ async def test_a_scale_that_leads_nowhere_is_an_error_to_read_but_can_be_written
     assert caught.value.code == 500
     assert (written["spec"], put["spec"]) == ({"replicas": 3}, {"replicas": 4})
     assert asking.get(WIDGETS, "a")["spec"] == {"workers": {"replicas": 4}}
+
+
+async def test_whoever_defines_a_kind_with_rules_in_cel_is_told_that_they_have_no_effect(asking: Asking) -> None:
+    rules = {"type": "object", "x-kubernetes-validations": [{"rule": "self.replicas > 0"}]}
+    schema = {"type": "object", "properties": {"spec": {**rules, "properties": {"replicas": {"type": "integer"}}}}}
+
+    body = definition(versions=[version("v1", schema=schema)])
+    written = await asking.api.create(asking.target(CRDS), body)
+
+    [warning] = written.warnings
+    assert warning.startswith("spec.versions[0].schema: x-kubernetes-validations is kept, and not enforced")

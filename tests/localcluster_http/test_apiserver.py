@@ -90,6 +90,24 @@ async def until(truth: Any) -> None:
 # ------------------------------------------------------------------------------------------------------ being let in
 
 
+async def test_health_is_told_in_a_word_part_by_part_or_of_one_part(wire: Wire) -> None:
+    assert await wire("GET", "/livez/ping") == (200, "ok")
+    code, told = await wire("GET", "/readyz?verbose")
+    assert (code, told.splitlines()[0], told.splitlines()[-1]) == (200, "[+]ping ok", "readyz check passed")
+    code, told = await wire("GET", "/livez?verbose&exclude=etcd")
+    assert "[+]etcd excluded: ok" in told
+    assert (await wire("GET", "/livez/nothing"))[0] == 404
+
+
+async def test_metrics_count_the_objects_of_each_kind(wire: Wire) -> None:
+    await wire("POST", WIDGETS, widget("a"))
+
+    code, told = await wire("GET", "/metrics")
+
+    assert code == 200
+    assert 'apiserver_storage_objects{resource="widgets.example.dev"} 1' in told.splitlines()
+
+
 async def test_only_health_is_told_to_strangers(cluster: Embedded, wire: Wire) -> None:
     for path in ("/healthz", "/livez", "/readyz"):
         assert await wire("GET", path, Authorization="") == (200, "ok")
@@ -199,7 +217,7 @@ async def test_paths_that_nobody_serves_are_not_found(wire: Wire) -> None:
         "/api/v1/pods/a",
         "/api/v1/namespaces/default/nodes",
         "/openapi/v3/apis/nothing.dev/v1",
-        "/metrics",
+        "/metrics/nothing",
     ):
         code, value = await wire("GET", path)
 

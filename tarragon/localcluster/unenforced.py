@@ -1,0 +1,29 @@
+"""What of a CustomResourceDefinition is stored and has no effect here; whoever writes one is warned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+RULES = "x-kubernetes-validations"
+
+
+def warnings_of(definition: Mapping[str, Any]) -> tuple[str, ...]:
+    """One for each version whose schema has rules in CEL."""
+    versions = (definition.get("spec") or {}).get("versions") or ()
+    return tuple(
+        f"spec.versions[{index}].schema: {RULES} is kept, and not enforced by this server: it does not evaluate CEL"
+        for index, version in enumerate(versions)
+        if any(_rules((version.get("schema") or {}).get("openAPIV3Schema")))
+    )
+
+
+def _rules(schema: Any) -> Iterator[Any]:
+    if isinstance(schema, Mapping):
+        if isinstance(schema.get(RULES), list):
+            yield from schema[RULES]
+        for child in schema.values():
+            yield from _rules(child)
+    elif isinstance(schema, list):
+        for child in schema:
+            yield from _rules(child)
