@@ -73,11 +73,11 @@ async def door(tmp_path: Path) -> AsyncIterator[Door]:
         yield made
 
 
-@pytest.mark.parametrize("token", ["", "wrong", "a.b.c", "é", "eyJhbGciOiJub25lIn0.e30."])
-async def test_nobody_without_a_token_that_counts_is_let_in(door: Door, token: str) -> None:
-    code, answer = await door.ask("/api/v1/pods", token=token)
+async def test_nobody_without_a_token_that_counts_is_let_in(door: Door) -> None:
+    for token in ("", "wrong", "a.b.c", "é", "eyJhbGciOiJub25lIn0.e30."):
+        code, answer = await door.ask("/api/v1/pods", token=token)
 
-    assert (code, answer["message"], answer["reason"]) == (401, "Unauthorized", "Unauthorized")
+        assert (code, answer["message"], answer["reason"]) == (401, "Unauthorized", "Unauthorized"), token
 
 
 async def test_the_owner_may_do_everything(door: Door) -> None:
@@ -101,45 +101,42 @@ async def test_a_service_account_may_do_what_its_roles_say_and_nothing_else(door
     assert answer["details"] == {"kind": "pods"}
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "words"),
-    [
-        ("GET", "/api/v1/namespaces/a/pods/p", 'pods "p" is forbidden: User "ann" cannot get resource "pods"'),
-        ("GET", "/api/v1/pods?watch=true", 'pods is forbidden: User "ann" cannot watch resource "pods"'),
-        ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp", 'pods "p" is forbidden: User "ann" cannot list'),
-        ("GET", "/api/v1/namespaces/a/pods/p/log", 'pods "p" is forbidden: User "ann" cannot get resource "pods/log"'),
-        ("POST", "/api/v1/namespaces/a/pods", "cannot create resource"),
-        ("PUT", "/api/v1/namespaces/a/pods/p", "cannot update resource"),
-        ("PATCH", "/api/v1/namespaces/a/pods/p/status", 'cannot patch resource "pods/status"'),
-        ("DELETE", "/api/v1/namespaces/a/pods/p", "cannot delete resource"),
-        ("DELETE", "/api/v1/namespaces/a/pods", "cannot deletecollection resource"),
-        ("GET", "/api/v1/namespaces/a", '"namespaces" in API group "" in the namespace "a"'),
-        ("PUT", "/api/v1/namespaces/a/finalize", '"namespaces/finalize" in API group "" in the namespace "a"'),
-        ("GET", "/api/v1/namespaces/a/pods/p/exec?command=ls", 'cannot get resource "pods/exec"'),
-        ("POST", "/api/v1/namespaces/a/pods/p/exec?command=ls", 'cannot create resource "pods/exec"'),
-        ("POST", "/api/v1/namespaces/a/pods/p/portforward", 'cannot create resource "pods/portforward"'),
-        ("POST", "/api/v1/namespaces/a/pods/p/eviction", 'cannot create resource "pods/eviction"'),
-        ("POST", "/api/v1/namespaces/a/serviceaccounts/s/token", 'cannot create resource "serviceaccounts/token"'),
-        ("GET", "/api/v1/namespaces/a/services/s/proxy/deep/path", 'cannot get resource "services/proxy"'),
-        ("GET", "/apis/apps/v1/deployments", 'deployments.apps is forbidden: User "ann" cannot list'),
-        ("GET", "/apis/no.such/v1/things", 'things.no.such is forbidden: User "ann" cannot list'),
-        ("GET", "/metrics", 'forbidden: User "ann" cannot get path "/metrics"'),
-        ("POST", "/version", 'forbidden: User "ann" cannot post path "/version"'),
-        ("GET", "/", 'forbidden: User "ann" cannot get path "/"'),
-    ],
-)
-async def test_what_is_refused_is_told_in_the_words_of_a_real_server(
-    door: Door, method: str, path: str, words: str
-) -> None:
-    code, answer = await door.ask(path, method=method, user="ann")
-
-    assert code == 403
-    assert words in answer["message"]
+REFUSALS = [
+    ("GET", "/api/v1/namespaces/a/pods/p", 'pods "p" is forbidden: User "ann" cannot get resource "pods"'),
+    ("GET", "/api/v1/pods?watch=true", 'pods is forbidden: User "ann" cannot watch resource "pods"'),
+    ("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp", 'pods "p" is forbidden: User "ann" cannot list'),
+    ("GET", "/api/v1/namespaces/a/pods/p/log", 'pods "p" is forbidden: User "ann" cannot get resource "pods/log"'),
+    ("POST", "/api/v1/namespaces/a/pods", "cannot create resource"),
+    ("PUT", "/api/v1/namespaces/a/pods/p", "cannot update resource"),
+    ("PATCH", "/api/v1/namespaces/a/pods/p/status", 'cannot patch resource "pods/status"'),
+    ("DELETE", "/api/v1/namespaces/a/pods/p", "cannot delete resource"),
+    ("DELETE", "/api/v1/namespaces/a/pods", "cannot deletecollection resource"),
+    ("GET", "/api/v1/namespaces/a", '"namespaces" in API group "" in the namespace "a"'),
+    ("PUT", "/api/v1/namespaces/a/finalize", '"namespaces/finalize" in API group "" in the namespace "a"'),
+    ("GET", "/api/v1/namespaces/a/pods/p/exec?command=ls", 'cannot get resource "pods/exec"'),
+    ("POST", "/api/v1/namespaces/a/pods/p/exec?command=ls", 'cannot create resource "pods/exec"'),
+    ("POST", "/api/v1/namespaces/a/pods/p/portforward", 'cannot create resource "pods/portforward"'),
+    ("POST", "/api/v1/namespaces/a/pods/p/eviction", 'cannot create resource "pods/eviction"'),
+    ("POST", "/api/v1/namespaces/a/serviceaccounts/s/token", 'cannot create resource "serviceaccounts/token"'),
+    ("GET", "/api/v1/namespaces/a/services/s/proxy/deep/path", 'cannot get resource "services/proxy"'),
+    ("GET", "/apis/apps/v1/deployments", 'deployments.apps is forbidden: User "ann" cannot list'),
+    ("GET", "/apis/no.such/v1/things", 'things.no.such is forbidden: User "ann" cannot list'),
+    ("GET", "/metrics", 'forbidden: User "ann" cannot get path "/metrics"'),
+    ("POST", "/version", 'forbidden: User "ann" cannot post path "/version"'),
+    ("GET", "/", 'forbidden: User "ann" cannot get path "/"'),
+]
 
 
-@pytest.mark.parametrize("path", ["/api", "/apis", "/api/v1", "/apis/apps/v1", "/openapi/v3", "/version"])
-async def test_everybody_who_is_known_may_find_out_what_is_served(door: Door, path: str) -> None:
-    assert (await door.ask(path, user="ann"))[0] == 200
+async def test_what_is_refused_is_told_in_the_words_of_a_real_server(door: Door) -> None:
+    for method, path, words in REFUSALS:
+        code, answer = await door.ask(path, method=method, user="ann")
+
+        assert (code, words in answer["message"]) == (403, True), answer["message"]
+
+
+async def test_everybody_who_is_known_may_find_out_what_is_served(door: Door) -> None:
+    for path in ("/api", "/apis", "/api/v1", "/apis/apps/v1", "/openapi/v3", "/version"):
+        assert (await door.ask(path, user="ann"))[0] == 200, path
 
 
 async def test_who_may_act_for_one_user_may_not_act_for_another(door: Door) -> None:
@@ -321,9 +318,8 @@ NONSENSE: list[tuple[str, Json]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "body"), NONSENSE)
-async def test_a_question_that_is_none_is_refused_in_words(door: Door, path: str, body: Json) -> None:
-    code, answer = await door.ask(path, method="POST", body=body)
+async def test_a_question_that_is_none_is_refused_in_words(door: Door) -> None:
+    for path, body in NONSENSE:
+        code, answer = await door.ask(path, method="POST", body=body)
 
-    assert code == 400, answer
-    assert "cannot be handled as a" in answer["message"]
+        assert (code, "cannot be handled as a" in answer["message"]) == (400, True), answer["message"]
