@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tarragon.base.clock import Clock
 from tarragon.base.resources import CPU, MEMORY
 from tarragon.cli.follow.changes import described
-from tarragon.cli.follow.progress import RUNNING, Member, newest
+from tarragon.cli.follow.progress import RUNNING, SUCCEEDED, Member, newest
 from tarragon.cli.jobs import pods_of
 from tarragon.cli.queueing import positions
 from tarragon.cli.target import Target
@@ -109,7 +109,8 @@ class Composer:
             for replica, pod in _pods(scene, each).items():
                 yield replica, pod, each.job.framework.main_container
         for other in shown:
-            if other.state == RUNNING and other is not each and (found := leader(scene, other)) is not None:
+            is_heard = other.state in {RUNNING, SUCCEEDED} and other is not each
+            if is_heard and (found := leader(scene, other)) is not None:
                 yield *found, other.job.framework.main_container
 
     def _replicas(self, scene: Scene, each: Entry) -> Iterator[ReplicaRow]:

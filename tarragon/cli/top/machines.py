@@ -88,8 +88,8 @@ def state(node: Node) -> str:
 
 
 def cores(thousandths: int) -> str:
-    """`4`, `0.5`."""
-    return f"{round(thousandths / 1000, 1):g}"
+    """`4`, `0.5`, `0.04`."""
+    return f"{round(thousandths / 1000, 1 if thousandths >= 1000 else 2):g}"  # noqa: PLR2004 - thousandths of one
 
 
 def size(thousandths: int) -> str:
