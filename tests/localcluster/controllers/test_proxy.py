@@ -1,0 +1,189 @@
+"""Services that really answer: real sockets on loopback addresses, in front of a server that stands for a pod."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tarragon.cluster.errors import Invalid
+from tarragon.kube.core import ENDPOINTS, SERVICES
+from tarragon.localcluster.controllers.kubernetes_service import KubernetesService
+from tarragon.localcluster.controllers.proxy import ServiceProxy
+from tests.localcluster.controllers.world import World
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
+
+
+@asynccontextmanager
+async def server(host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[int]:
+    """Answers with what it is told, in capitals; its port."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write((await reader.read()).upper())
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(answer, host, port)
+    async with listening:
+        yield listening.sockets[0].getsockname()[1]
+
+
+async def asked(host: str, port: int, words: str = "hello") -> str:
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(words.encode())
+    writer.write_eof()
+    try:
+        return (await reader.read()).decode()
+    finally:
+        writer.close()
+
+
+async def answered(world: World, host: str, port: int) -> str:
+    """As soon as somebody listens."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return await asked(host, port)
+            except OSError:
+                await world.clock.sleep(0.01)
+
+
+async def service(world: World, port: int, target: int, **spec: Any) -> str:
+    """Its address; there is a ready endpoint."""
+    ports = [{"port": port, "targetPort": target}]
+    await world.create(SERVICES, "web", spec={"selector": {"app": "web"}, "ports": ports, **spec})
+    await endpoint(world, target)
+    await world.there("services/default/web")
+    return str(world.objects["services/default/web"]["spec"]["clusterIP"])
+
+
+async def endpoint(world: World, port: int) -> None:
+    subset = {"addresses": [{"ip": "127.0.0.1"}], "ports": [{"port": port}]}
+    await world.create(ENDPOINTS, "web", subsets=[subset])
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+@linux_only
+async def test_a_service_answers_at_its_address_and_its_node_port(world: World) -> None:
+    world.start(ServiceProxy(world.client, world.clock, world.jitter))
+    async with server() as target:
+        port = free_port()
+        address = await service(world, port, target, type="NodePort")
+        outside = world.objects["services/default/web"]["spec"]["ports"][0]["nodePort"]
+
+        assert await answered(world, address, port) == "HELLO"
+        assert await answered(world, "127.0.0.1", outside) == "HELLO"
+
+
+@linux_only
+async def test_a_service_whose_pods_are_gone_leaves_its_port_to_others(world: World) -> None:
+    world.start(ServiceProxy(world.client, world.clock, world.jitter))
+    async with server() as target:
+        port = free_port()
+        address = await service(world, port, target)
+        await answered(world, address, port)
+
+    await world.patch(ENDPOINTS, "web", {"subsets": []})
+
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                async with server("0.0.0.0", port):  # noqa: S104 - as programs do
+                    break
+            except OSError:
+                await world.clock.sleep(0.01)
+
+
+@linux_only
+async def test_a_program_that_has_the_services_port_on_all_addresses_answers_itself(world: World) -> None:
+    world.start(ServiceProxy(world.client, world.clock, world.jitter))
+    port = free_port()
+    address = await service(world, port, port)
+
+    async with server("0.0.0.0", port):  # noqa: S104 - as programs do
+        assert await answered(world, address, port) == "HELLO"
+
+
+@linux_only
+async def test_a_port_that_another_program_has_is_told_once(world: World) -> None:
+    port = free_port()
+    async with server() as target:
+        await world.create(SERVICES, "web", spec={"ports": [{"port": port, "targetPort": target}]})
+        await world.there("services/default/web")
+        address = world.objects["services/default/web"]["spec"]["clusterIP"]
+        async with server(address, port):
+            world.start(ServiceProxy(world.client, world.clock, world.jitter))
+            await endpoint(world, target)
+            await world.until(lambda: any(what.startswith("events/") for what in world.objects))
+
+    (event,) = [thing for what, thing in world.objects.items() if what.startswith("events/")]
+    assert event["reason"] == "AddressNotServed"
+    assert f"nobody can listen on {address}:{port}: another program has the port" in event["message"]
+
+
+async def test_the_api_server_is_found_by_the_service_kubernetes_which_comes_back(world: World) -> None:
+    world.start(KubernetesService(world.client, 6443, world.clock, world.jitter))
+    await world.there("services/default/kubernetes", "endpoints/default/kubernetes")
+    address = world.objects["services/default/kubernetes"]["spec"]["clusterIP"]
+    await world.delete(SERVICES, "kubernetes")
+    await world.gone("services/default/kubernetes")
+
+    await world.there("services/default/kubernetes")
+
+    assert world.objects["services/default/kubernetes"]["spec"]["clusterIP"] == address
+    ports = world.objects["endpoints/default/kubernetes"]["subsets"][0]["ports"]
+    assert [(port["name"], port["port"]) for port in ports] == [("https", 6443)]
+
+
+# ----------------------------------------------------------------------------------------------------------- addresses
+
+PORTS = {"ports": [{"port": 80}]}
+
+
+async def made(world: World, name: str, **spec: Any) -> dict[str, Any]:
+    await world.create(SERVICES, name, spec={**PORTS, **spec})
+    whole: dict[str, Any] = await world.client.get(SERVICES.reading(dict), world.key(SERVICES, name))
+    return dict(whole["spec"])
+
+
+async def test_each_service_has_an_address_of_its_own_and_headless_ones_have_none(world: World) -> None:
+    addresses = [(await made(world, f"s{number}"))["clusterIP"] for number in range(20)]
+    headless = await made(world, "headless", clusterIP="None")
+
+    assert len(set(addresses)) == 20
+    assert all(address.startswith("127.") for address in addresses)
+    assert headless["clusterIPs"] == ["None"]
+
+
+async def test_an_address_that_is_not_to_be_had_is_refused(world: World) -> None:
+    taken = (await made(world, "one"))["clusterIP"]
+
+    with pytest.raises(Invalid, match="provided IP is already allocated"):
+        await made(world, "two", clusterIP=taken)
+    with pytest.raises(Invalid, match="not in the valid range"):
+        await made(world, "three", clusterIP="10.96.0.10")
+    with pytest.raises(Invalid, match="may not change once set"):
+        await world.patch(SERVICES, "one", {"spec": {"clusterIP": "127.99.9.9"}})
+
+
+async def test_node_ports_are_kept_and_go_with_the_type(world: World) -> None:
+    first = (await made(world, "one", type="NodePort"))["ports"][0]["nodePort"]
+    await world.patch(SERVICES, "one", {"spec": {"ports": [{"port": 80, "targetPort": 8080}]}})
+    kept = await world.client.get(SERVICES.reading(dict), world.key(SERVICES, "one"))
+    await world.patch(SERVICES, "one", {"spec": {"type": "ClusterIP"}})
+    plain = await world.client.get(SERVICES.reading(dict), world.key(SERVICES, "one"))
+
+    assert 30000 <= first < 32768
+    assert kept["spec"]["ports"][0]["nodePort"] == first
+    assert "nodePort" not in plain["spec"]["ports"][0]
+    assert plain["spec"]["clusterIP"] == kept["spec"]["clusterIP"]
