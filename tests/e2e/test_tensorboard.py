@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +81,29 @@ def runs(url: str) -> list[str]:
         return []
 
 
+@contextlib.contextmanager
+def forwarded(user: User, target: str, port: int) -> Iterator[str]:
+    """Where kubectl makes it one of this machine's."""
+    words = ["kubectl", "--kubeconfig", str(user.home / "kubeconfig"), "port-forward", target, f":{port}"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=user.environment(), text=True) as forwarding:
+        assert forwarding.stdout
+        found = re.search(r"127\.0\.0\.1:\d+", forwarding.stdout.readline())
+        assert found
+        yield f"http://{found[0]}"
+        forwarding.terminate()
+
+
+@pytest.mark.kubectl
 def test_it_serves_what_the_job_has_written_until_the_job_is_deleted(user: User, tmp_path: Path) -> None:
     ended = user.run(manifest(tmp_path, "seen", tensorboard="/logs"))
     assert ended.code == 0, ended.err
     url = eventually(lambda: address(user, "seen"))
 
     assert eventually(lambda: runs(url)) == ["first"]
+    with forwarded(user, "service/seen-tensorboard", 80) as here:
+        assert runs(here) == ["first"]
+    with forwarded(user, "pod/seen-tensorboard", 6006) as here:
+        assert runs(here) == ["first"]
     said = user("logs", "seen").out.splitlines()
     assert "[worker-0] written" in said
     assert {line.split()[0] for line in said} == {"[worker-0]"}, "it is no replica"
