@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
 from tarragon.cli.completing import complete_job
-from tarragon.cli.jobs import Known, NoSuchJob, all_jobs, find
-from tarragon.cli.target import Looker
-from tarragon.cluster.port import Selection
-from tarragon.kube.selectors import label_selector
+
+if TYPE_CHECKING:
+    from tarragon.cli.jobs import Known, NoSuchJob
+    from tarragon.cli.target import Looker
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,6 +37,8 @@ def choice_options(command: Callable[P, T]) -> Callable[P, T]:
 
 def choice(names: Sequence[str], labels: str, *, everything: bool) -> Choice:
     """Raises UsageError unless it says in one way which jobs are meant."""
+    from tarragon.kube.selectors import label_selector
+
     if (bool(names) + bool(labels) + everything) != 1:
         raise click.UsageError("name one JOB or more, or choose them by -l LABELS, or --all")
     try:
@@ -48,6 +50,9 @@ def choice(names: Sequence[str], labels: str, *, everything: bool) -> Choice:
 
 async def chosen(looker: Looker, wanted: Choice, namespace: str) -> tuple[Sequence[Known], Sequence[NoSuchJob]]:
     """Each once, and what was not found: one that is not there keeps none of the others."""
+    from tarragon.cli.jobs import NoSuchJob, all_jobs, find
+    from tarragon.cluster.port import Selection
+
     if not wanted.names:
         found = await all_jobs(looker, Selection(namespace=namespace, labels=wanted.labels))
         return found, [] if found else [_none(wanted, namespace)]
@@ -64,5 +69,7 @@ async def chosen(looker: Looker, wanted: Choice, namespace: str) -> tuple[Sequen
 
 
 def _none(wanted: Choice, namespace: str) -> NoSuchJob:
+    from tarragon.cli.jobs import NoSuchJob
+
     which = f" with the labels {wanted.labels}" if wanted.labels else ""
     return NoSuchJob(f"there is no job{which} in namespace {namespace}", remedy="`list -A` shows all there are")

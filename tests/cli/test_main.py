@@ -14,6 +14,8 @@ from tarragon.cli.settings import Settings
 from tarragon.cli.tree import COMMANDS, first_page
 from tests.cli.conftest import Shell
 
+LIGHT = ("suspend", "resume", "scale", "config", "check")
+"""Commands of which the help, too, is there at once."""
 HEAVY = ("aiohttp", "rich", "structlog", "numpy", "msgspec", "yaml", "asyncio", "cryptography", "uvloop", "sqlite3")
 
 
@@ -42,8 +44,18 @@ def test_every_command_has_its_help_and_examples_of_no_flag_without_words(name: 
     assert all(option.help for option in options)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["version"], ["completion", "bash"], ["-h"]])
-def test_what_needs_no_cluster_imports_nothing_heavy(words: list[str]) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["version"],
+        ["completion", "bash"],
+        ["-h"],
+        ["config", "path"],
+        *([name, "--help"] for name in LIGHT),
+    ],
+)
+def test_rule_20_what_needs_no_cluster_imports_nothing_heavy(words: list[str]) -> None:
     program = (
         "import sys\n"
         "from tarragon.cli.main import call\n"

@@ -65,6 +65,7 @@ def sample(option: click.Option) -> object:
         "node": "name=a,cpu=1,memory=1Gi",
         "replicas": "ps=2",
         "taint": "a=b:NoSchedule",
+        "instant": "2026-11-21T12:00:00Z",
         "file": __file__,
         "path": __file__,
     }

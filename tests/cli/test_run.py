@@ -274,7 +274,7 @@ def test_whoever_reads_only_the_first_lines_ends_the_following_and_not_the_job(s
 
     assert ended.code == 141
     assert "Nobody reads the logs any more; tfjob/digits goes on." in ended.err
-    assert shell("get", "digits").out.split()[7] == "Running"
+    assert shell("get", "digits").out.splitlines()[1].split()[1] == "Running"
 
 
 def test_a_job_that_somebody_deletes_while_it_is_followed(shell: Shell) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import click
@@ -37,6 +36,7 @@ def command(settings: Settings, *, for_operator: bool, form: str | None) -> int:
 
 def found(settings: Settings, *, for_operator: bool = False) -> Sequence[Finding]:
     if not settings.is_local:
+        import asyncio
         import os
 
         from tarragon.base.clock import SystemClock

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import click
 
-from tarragon.base.clock import SystemClock
 from tarragon.cli.arguments import patience_options, replicas, waited
 from tarragon.cli.choosing import choice, choice_options
 from tarragon.cli.settings import Command, Settings
@@ -48,6 +46,9 @@ def command(
     Exit codes: 0 done, or it was so before; 1 it would be in vain; 2 no job of that size makes sense;
                 101 not within --timeout; 102 there was none of a name
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
+    import asyncio
+
+    from tarragon.base.clock import SystemClock
     from tarragon.cli.editing import edit_all
     from tarragon.cli.scaling import Wish, scaling
     from tarragon.cli.target import target
