@@ -25,11 +25,10 @@ from tests.access.both import BINDINGS, PODS, ROLES, binding, role, rule
 Json = dict[str, Any]
 PLACE = "/var/run/secrets/kubernetes.io/serviceaccount"
 ASK = """
-import json, os, ssl, urllib.request
+import base64, json, os, ssl, urllib.request
 place = os.environ["PLACE"]
 server = "https://" + os.environ["KUBERNETES_SERVICE_HOST"] + ":" + os.environ["KUBERNETES_SERVICE_PORT"]
 trust = ssl.create_default_context(cafile=place + "/ca.crt")
-trust.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
 token = open(place + "/token").read()
 url = server + "/api/v1/namespaces/" + open(place + "/namespace").read() + "/pods"
 asked = urllib.request.Request(url, headers={"Authorization": "Bearer " + token})
@@ -37,6 +36,10 @@ opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.req
 names = [pod["metadata"]["name"] for pod in json.load(opener.open(asked))["items"]]
 assert names == ["asking"], names
 assert os.stat(place + "/token").st_mode & 0o777 == 0o600
+said = open(os.environ["VAULT"]).read().split(".")[1]
+claims = json.loads(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)))
+assert claims["aud"] == ["vault"] and claims["exp"] - claims["iat"] == 1200, claims
+assert claims["kubernetes.io"]["pod"]["name"] == "asking"
 """
 
 
@@ -143,10 +146,14 @@ async def test_a_program_in_a_pod_may_ask_the_api_what_its_account_may(tmp_path:
             "name": "m",
             "image": "python",
             "command": [sys.executable, "-c", ASK],
-            "env": [{"name": "PLACE", "value": PLACE}],
+            "env": [{"name": "PLACE", "value": PLACE}, {"name": "VAULT", "value": "/tokens/vault/token"}],
+            "volumeMounts": [{"name": "own", "mountPath": "/tokens"}],
             "terminationMessagePolicy": "FallbackToLogsOnError",
         }
-        await created(cluster, "asking", containers=[container], serviceAccountName="robot", restartPolicy="Never")
+        source = {"serviceAccountToken": {"audience": "vault", "expirationSeconds": 1200, "path": "vault/token"}}
+        volumes = [{"name": "own", "projected": {"sources": [source]}}]
+        robots = {"serviceAccountName": "robot", "restartPolicy": "Never"}
+        await created(cluster, "asking", containers=[container], volumes=volumes, **robots)
 
         ended = await until_ended(cluster, "asking")
 
