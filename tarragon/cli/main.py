@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -70,6 +69,8 @@ def call(args: Sequence[str], settings: Settings = _ORDINARY) -> int:
         sys.stdout.flush()
     except TarragonError as error:
         if is_verbose(args):
+            import traceback
+
             traceback.print_exception(error)
         click.echo(words(error), err=True)
         return error.exit_code

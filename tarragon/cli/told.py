@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +32,8 @@ CRASHED = 3
 
 def bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
     """For sys.excepthook: what nobody foresaw. The trace goes to a file, so that it can be sent to somebody."""
+    import traceback
+
     text = "".join(traceback.format_exception(kind, error, trace))
     told = f"{kind.__name__}: {error}".splitlines()[0]
     try:
@@ -55,6 +55,8 @@ def is_verbose(args: Sequence[str]) -> bool:
 
 
 def _saved(text: str) -> Path:
+    import platform
+
     from tarragon.base.clock import SystemClock
     from tarragon.cli.settings import home
 
