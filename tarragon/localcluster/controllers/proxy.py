@@ -37,6 +37,7 @@ class _Port(Struct, frozen=True):
 
 
 class _Spec(Struct, frozen=True):
+    selector: dict[str, str] = {}
     cluster_ip: str = msgspec.field(default="", name="clusterIP")
     ports: list[_Port] = []
 
@@ -110,6 +111,14 @@ class ServiceProxy:
                 yield Place(service.spec.cluster_ip, port.port), port
                 if port.node_port:
                     yield Place(_HERE, port.node_port), port
+                yield from ((place, port) for place in self._named(service, port))
+
+    def _named(self, service: _Service, port: _Port) -> list[Place]:
+        """Where its name leads those whose manifests have it, while its own program listens where its manifest says."""
+        if not service.spec.selector or not isinstance(port.target_port, int):
+            return []
+        places = self._backends(service.metadata.key, port)
+        return [place for place in places if place.port != port.target_port]
 
     def _backends(self, key: Key, port: _Port) -> Sequence[Place]:
         """Where a ready pod is said to listen, then where its manifest says so: programs do the one or the other."""
@@ -124,11 +133,16 @@ class ServiceProxy:
 
     async def _open(self, service: _Service, place: Place, port: _Port) -> bool:
         key = service.metadata.key
-        is_its_own = any(one.port == place.port for one in self._backends(key, port))
-        if is_its_own and not await is_answered(self._backends(key, port)):
-            return False  # a program that has just started may want the port on all addresses
+
+        def behind() -> Sequence[Place]:
+            return [each for each in self._backends(key, port) if each != place]
+
+        is_its_own = any(each.port == place.port for each in self._backends(key, port))
+        if is_its_own and not await is_answered(behind()):
+            # A program that has just started may want the port. Where it has taken it, all is well.
+            return await is_answered([place])
         try:
-            door = await Door.open(place, lambda: self._backends(key, port))
+            door = await Door.open(place, behind)
         except OSError as error:
             if error.errno == errno.EADDRINUSE and is_its_own:
                 return True  # the pod itself answers on all addresses

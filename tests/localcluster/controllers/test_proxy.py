@@ -114,6 +114,17 @@ async def test_a_program_that_has_the_services_port_on_all_addresses_answers_its
         assert await answered(world, address, port) == "HELLO"
 
 
+async def test_who_has_a_services_name_reaches_a_program_that_listens_where_its_manifest_says(world: World) -> None:
+    world.start(ServiceProxy(world.client, world.clock, world.jitter))
+    name_leads_to = free_port()
+    async with server() as target:
+        ports = [{"port": free_port(), "targetPort": target}]
+        await world.create(SERVICES, "web", spec={"selector": {"app": "web"}, "ports": ports})
+        await endpoint(world, name_leads_to)
+
+        assert await answered(world, "127.0.0.1", name_leads_to) == "HELLO"
+
+
 @linux_only
 async def test_a_port_that_another_program_has_is_told_once(world: World) -> None:
     port = free_port()
