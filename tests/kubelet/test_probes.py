@@ -11,6 +11,7 @@ import pytest
 from tarragon.kube.core import SERVICES
 from tarragon.kube.meta import Key
 from tests.kubelet.builders import container_json
+from tests.kubelet.waiting import eventually
 from tests.kubelet.world import ANY_POD, Json, World, state
 
 FOREVER = "while :; do sleep 0.05; done"
@@ -329,6 +330,32 @@ async def test_another_kubelet_goes_on_probing_and_does_no_hook_twice(world: Wor
     await world.until(lambda pod: not is_ready(pod))
 
     assert said.read_text().split() == ["hook"]
+
+
+async def test_a_hook_before_the_end_that_a_killed_kubelet_has_begun_is_run_again(world: World) -> None:
+    world.start_kubelet()
+    said, gate = world.folder / "said", world.folder / "gate"
+    script = f"echo hook >> {said}; until [ -e {gate} ]; do sleep 0.01; done"
+    hook = {"preStop": {"exec": {"command": ["sh", "-c", script]}}}
+    await world.run(f"trap 'echo term >> {said}; exit' TERM; echo ready; {FOREVER}", container={"lifecycle": hook})
+    await world.says("ready")
+    await world.delete()
+    await eventually(said.exists)
+
+    await world.stop_kubelet()
+    world.start_kubelet()
+    await eventually(lambda: said.read_text().split() == ["hook", "hook"])
+    gate.touch()
+    await world.vanished()
+
+    assert said.read_text().split() == ["hook", "hook", "term"]
+
+
+async def test_a_probe_of_a_port_that_nobody_has_named_says_so(world: World) -> None:
+    world.start_kubelet()
+    await world.run(FOREVER, container={"readinessProbe": {"httpGet": {"port": "web"}, **FAST}})
+
+    assert await world.event("Unhealthy") == "Readiness probe errored: couldn't find port: web"
 
 
 async def test_a_probe_of_grpc_asks_a_real_server(world: World, free_port: int) -> None:

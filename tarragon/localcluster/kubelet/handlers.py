@@ -44,8 +44,6 @@ class LocalHandlers:
             return await self._command(place, handler.exec.command, seconds)
         try:
             return await within(self._clock, seconds, self._asked(place, handler))
-        except NoSuchPort as error:
-            return Finding(is_well=None, words=str(error))
         except TimeoutError:
             return Finding(is_well=False, words=self._too_late(place, handler, seconds))
 
@@ -57,10 +55,7 @@ class LocalHandlers:
         elif handler.http_get is None:
             raise HookFailed("invalid handler")
         else:
-            try:
-                finding = await self._asked(place, handler)
-            except NoSuchPort as error:
-                raise HookFailed(str(error)) from error
+            finding = await self._asked(place, handler)
         if not finding.is_well:
             raise HookFailed(finding.words)
         return None
@@ -68,15 +63,22 @@ class LocalHandlers:
     async def _command(self, place: Place, argv: list[str], seconds: float) -> Finding:
         try:
             ended = await inside.run(place.folder, argv, seconds=seconds)
-        except (inside.CannotEnter, inside.CannotExecute) as error:
-            return Finding(is_well=None, words=str(error))
         except TimeoutError:
             words = f'command timed out: "{" ".join(argv)}" timed out after {seconds:g}s'
             return Finding(is_well=False, words=words)
+        except (inside.CannotEnter, inside.CannotExecute, OSError) as error:
+            return Finding(is_well=None, words=str(error))
         return Finding(is_well=ended.code == 0, words=ended.output.decode(errors="replace"))
 
     async def _asked(self, place: Place, handler: Handler) -> Finding:
-        """Raises NoSuchPort."""
+        try:
+            return await self._question(place, handler)
+        except TimeoutError:
+            raise
+        except (NoSuchPort, OSError, UnicodeError) as error:  # as of a host that is no name
+            return Finding(is_well=None, words=str(error))
+
+    async def _question(self, place: Place, handler: Handler) -> Finding:
         if handler.http_get is not None:
             return await checks.http(self._request(place, handler.http_get))
         if handler.tcp_socket is not None:
