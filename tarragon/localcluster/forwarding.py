@@ -39,7 +39,13 @@ class Door:
     async def open(cls, place: Place, backends: Backends) -> Door:
         """Raises OSError."""
         door = cls(place, backends)
-        door._server = await asyncio.start_server(door._take, place.host, place.port)
+        # Whoever is cancelled while it begins to listen would leave a socket that nobody knows of.
+        door._server = server = await asyncio.start_server(door._take, place.host, place.port, start_serving=False)
+        try:
+            await server.start_serving()
+        except BaseException:
+            server.close()
+            raise
         return door
 
     async def close(self) -> None:

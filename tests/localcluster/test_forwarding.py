@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from tarragon.localcluster.forwarding import Door, Place
+
+TURNS = 8
+"""Of the event loop: opening a door takes fewer."""
+
+
+@pytest.mark.parametrize("turns", range(TURNS))
+async def test_a_door_that_is_given_up_while_it_opens_does_not_listen(turns: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = Place("127.0.0.1", free.getsockname()[1])
+    opening = asyncio.create_task(Door.open(place, lambda: ()))
+    for _ in range(turns):
+        await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop, not a wait
+    opening.cancel()
+    (opened,) = await asyncio.gather(opening, return_exceptions=True)
+    if isinstance(opened, Door):
+        await opened.close()
+
+    with pytest.raises(OSError):  # noqa: PT011 - refused
+        await asyncio.open_connection(place.host, place.port)
