@@ -21,6 +21,8 @@ from tarragon.localcluster.controllers.worklist import Worklist
 LocalPort = Callable[[Key, int], int | None]
 """The port of this machine that stands for a Service's port, None where nobody has asked for it by name."""
 
+HEADLESS = "service.kubernetes.io/headless"
+
 _HERE = "127.0.0.1"
 
 
@@ -98,12 +100,17 @@ class EndpointsController:
         if known is not None and list(known.subsets) == list(subsets):
             return
         if known is None:
-            metadata = {"name": key.name, "namespace": key.namespace}
+            metadata = {"name": key.name, "namespace": key.namespace, "labels": self._labels(key)}
             body = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": subsets}
             with suppress(NotFound):  # of the namespace
                 await self._create(key, body)
             return
         await self._cluster.patch(ENDPOINTS, key, {"subsets": list(subsets)})
+
+    def _labels(self, key: Key) -> dict[str, str]:
+        """By which proxies leave out what has no address to answer at."""
+        service = self._services.objects.get(key)
+        return {HEADLESS: ""} if service is not None and service.spec.cluster_ip == "None" else {}
 
     async def _create(self, key: Key, body: dict[str, Any]) -> None:
         try:

@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.port import Cluster
+from tarragon.cluster.port import Cluster, Selection
 from tarragon.kube.core import ENDPOINTS, SERVICES
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key, ObjectMeta, Struct
 from tarragon.localcluster.caches import logged_cache
+from tarragon.localcluster.controllers.endpoints import HEADLESS
 from tarragon.localcluster.controllers.worklist import Worklist
 from tarragon.localcluster.events import Recorder
 from tarragon.localcluster.forwarding import Door, Place, is_answered
@@ -57,11 +58,13 @@ class _Endpoints(Struct, frozen=True):
 
 
 class ServiceProxy:
-    """Services without an address, of which jobs have thousands, cost nothing but their places in the caches."""
+    """Services without an address, of which jobs have thousands, are not even asked for."""
 
     def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
-        self._services = logged_cache(cluster, SERVICES.reading(_Service), clock, jitter)
-        self._endpoints = logged_cache(cluster, ENDPOINTS.reading(_Endpoints), clock, jitter)
+        with_address = Selection(fields="spec.clusterIP!=None")
+        self._services = logged_cache(cluster, SERVICES.reading(_Service), clock, jitter, with_address)
+        of_these = Selection(labels=f"!{HEADLESS}")
+        self._endpoints = logged_cache(cluster, ENDPOINTS.reading(_Endpoints), clock, jitter, of_these)
         self._worklist: Worklist[Key] = Worklist(clock, jitter)
         self._recorder = Recorder(cluster, clock, "service-proxy")
         self._doors: dict[Key, dict[Place, Door]] = {}
