@@ -212,6 +212,33 @@ def test_what_is_there_can_be_listed_described_waited_for_and_deleted(shell: She
     assert shell("get", job).code == 102
 
 
+def test_a_job_is_tried_submitted_twice_suspended_scaled_and_dumped_there(shell: Shell, job: str) -> None:
+    file = shell.file("job.yaml", manifest(job, seconds="600"))
+
+    tried = shell("submit", file, "--dry-run=server")
+    nothing = shell("get", job)
+    first, again = shell("submit", file), shell("submit", file)
+    suspended = shell("suspend", job, "--wait", "--timeout", "60")
+    scaled = shell("scale", job, "--workers", "1")
+    resumed = shell("resume", job, "--wait", "--timeout", "60")
+    in_vain = shell("scale", job, "--workers", "2")
+    dumped = shell("debug-dump", job, "--output", "dump.tar.gz")
+
+    pods = [body for body in yaml.safe_load_all(tried.out) if body["kind"] == "Pod"]
+    assert [pod["spec"]["serviceAccountName"] for pod in pods] == ["default", "default"], tried.err
+    assert nothing.code == 102
+    assert (first.code, again.code) == (0, 0)
+    assert "unchanged: it is there already in cli on context test" in again.err
+    assert (suspended.code, suspended.out) == (0, f"tfjob/{job} suspended\n")
+    assert (scaled.code, scaled.out) == (0, f"tfjob/{job} scaled to worker 1\n")
+    assert (resumed.code, resumed.out) == (0, f"tfjob/{job} resumed\n")
+    assert shell("get", job).out.splitlines()[1].split()[:3] == [job, "Running", "1/1"]
+    assert in_vain.code == 1
+    assert "would keep its size" in in_vain.err
+    assert dumped.code == 0, dumped.err
+    assert shell("delete", job).code == 0
+
+
 def test_a_job_that_has_ended_is_replaced_only_when_that_is_asked_for(shell: Shell, job: str) -> None:
     first = run(shell, job, seconds="0.2")
     before = json.loads(shell("get", job, "-o", "json").out)["metadata"]["uid"]
