@@ -41,7 +41,7 @@ def lacks_kubectl() -> str | None:
 
 @functools.cache
 def kubectl_fault() -> str | None:
-    """Older ones ask for OpenAPI v2, which the embedded server does not have."""
+    """Older ones read OpenAPI v2 and say things in other words than tests expect."""
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         return f"kubectl is not on PATH; any from 1.{OLDEST_KUBECTL} on will do"

@@ -22,7 +22,8 @@ from tarragon.localcluster.api import Api
 from tarragon.localcluster.builtin_kinds import built_in_kinds
 from tarragon.localcluster.computed import ComputedKinds
 from tarragon.localcluster.identity import User
-from tarragon.localcluster.openapi import NO_SCHEMAS, V2_CONTENT_TYPE, Document, OpenApi
+from tarragon.localcluster.openapi import Document, OpenApi
+from tarragon.localcluster.openapi_v2 import CONTENT_TYPE, OpenApiV2, wants_protobuf
 from tarragon.localcluster.web import answers, health, numbers
 from tarragon.localcluster.web.accept import Form, chosen
 from tarragon.localcluster.web.connection import Server
@@ -64,6 +65,7 @@ class ApiServer:
         self._front = front
         self._entrance = Entrance(front.token, front.access)
         self._openapi = OpenApi(api.registry)
+        self._openapi_v2 = OpenApiV2(api.registry, self._openapi)
         self._streams = Streams(clock)
         self._resources = Resources(api, clock, self._streams, computed, self._entrance)
         self._started = clock.now()
@@ -180,10 +182,15 @@ class ApiServer:
             return answers.json_value(discovery.group_list(registry))
         return answers.json_value(discovery.api_versions(self._url.partition("://")[2]))
 
+    def _older_openapi(self, request: web.BaseRequest) -> web.StreamResponse:
+        if wants_protobuf(request.headers.get("Accept", "")):
+            return answers.json_bytes(self._openapi_v2.protobuf(), headers={"Content-Type": CONTENT_TYPE})
+        return answers.json_value(self._openapi_v2.document())
+
     def _openapi_answer(self, request: web.BaseRequest, place: Sequence[str]) -> web.StreamResponse:
         match place:
             case ["v2"]:
-                return answers.json_bytes(NO_SCHEMAS, headers={"Content-Type": V2_CONTENT_TYPE})
+                return self._older_openapi(request)
             case ["v3"]:
                 return answers.json_value(self._openapi.index())
             case ["v3", "api", version]:

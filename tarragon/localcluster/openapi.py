@@ -16,15 +16,6 @@ from tarragon.localcluster.registry import Registry, Served
 REFERENCE = "#/components/schemas/"
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
-V2_CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""With a dot where the Accept header has an @, as real servers write it: clients cannot parse the other."""
-NO_SCHEMAS = b""
-"""The answer to /openapi/v2, as protobuf: a document that knows no kind.
-
-helm asks for it about a kind that v3 does not have, and in place of an error would say that there is no such place;
-now it goes on, and finds that there is no such kind.
-"""
-
 
 @cache
 def built_in_schemas() -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 
 from tarragon.kube.codec import decode
 from tarragon.localcluster.openapi import OBJECT_META, REFERENCE, OpenApi, built_in_names, built_in_schemas
+from tarragon.localcluster.openapi_v2 import OpenApiV2
 from tarragon.localcluster.registry import Registry, Served
 
 ROOT = Path(__file__).parents[2]
@@ -133,6 +134,29 @@ def test_two_versions_of_a_kind_have_two_documents(registry: Registry) -> None:
     old = document(openapi, "example.dev", "v1")["components"]["schemas"]["dev.example.v1.Widget"]
     assert new["properties"]["spec"] == {"type": "object", "description": "new"}
     assert old["properties"]["spec"] == {"type": "object"}
+
+
+def test_the_second_version_says_the_same_with_fewer_words(registry: Registry) -> None:
+    document = OpenApiV2(registry, OpenApi(registry)).document()
+
+    pod = document["definitions"]["io.k8s.api.core.v1.Pod"]
+    assert pod["properties"]["spec"]["$ref"] == "#/definitions/io.k8s.api.core.v1.PodSpec"
+    assert "dev.example.v1.Widget" in document["definitions"]
+    referred = {name.removeprefix("#/definitions/") for name in references(document["definitions"])}
+    assert referred <= document["definitions"].keys()
+    patch = document["paths"]["/apis/example.dev/v1/namespaces/{namespace}/widgets/{name}"]["patch"]
+    assert {"dryRun", "fieldValidation"} <= {one["name"] for one in patch["parameters"]}
+
+
+def test_the_second_version_changes_with_the_kinds(registry: Registry) -> None:
+    second = OpenApiV2(registry, OpenApi(registry))
+    before = second.protobuf()
+    assert second.protobuf() is before
+
+    registry.set_custom("widgets.example.dev", [])
+
+    assert b"dev.example.v1.Widget" in before
+    assert b"dev.example.v1.Widget" not in second.protobuf()
 
 
 @pytest.mark.slow
