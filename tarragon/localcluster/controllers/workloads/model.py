@@ -9,6 +9,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any, Protocol
 
+from msgspec.structs import force_setattr
+
 from tarragon.kube.meta import ObjectMeta, Resource, Struct
 
 Json = dict[str, Any]
@@ -282,10 +284,32 @@ class PodStatus(Struct, frozen=True):
     init_container_statuses: list[ContainerStatus] = []
 
 
+_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
+_NO_SPEC, _NO_STATUS = PodSpec(), PodStatus()
+
+
 class Pod(Struct, frozen=True):
+    """Of one that others manage, such as a job's of a custom kind, little is kept: there may be thousands."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    def __post_init__(self) -> None:
+        controller = self.metadata.controller
+        if controller is None or controller.kind in _KINDS:
+            return
+        meta = self.metadata
+        slim = ObjectMeta(
+            name=meta.name,
+            namespace=meta.namespace,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            owner_references=[controller],
+        )
+        force_setattr(self, "metadata", slim)
+        force_setattr(self, "spec", _NO_SPEC)
+        force_setattr(self, "status", _NO_STATUS)
 
     @property
     def uid(self) -> str:
