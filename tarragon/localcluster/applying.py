@@ -10,7 +10,7 @@ from tarragon.localcluster.fields import last_applied
 from tarragon.localcluster.fields.check import misfits
 from tarragon.localcluster.fields.conflicts import ConflictsError
 from tarragon.localcluster.fields.ownership import Applied, Door, Live, after_apply
-from tarragon.localcluster.fields.recording import Writing, door_of
+from tarragon.localcluster.fields.recording import Writing, door_of, of_known_versions
 from tarragon.localcluster.fields.types import type_of
 from tarragon.localcluster.fields.zero import zero
 from tarragon.localcluster.requests import Json, Target
@@ -60,7 +60,7 @@ def as_parent(served: Served, scale: Json) -> Json:
 def _live(served: Served, live: Json | None) -> Live:
     if live is None:
         return Live(thing={}, entries=(), zero={})
-    entries = live["metadata"].pop("managedFields", None) or ()
+    entries = of_known_versions(served, live["metadata"].pop("managedFields", None) or [])
     return Live(thing=live, entries=entries, zero=zero(served))
 
 

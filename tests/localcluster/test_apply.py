@@ -183,6 +183,9 @@ async def test_who_owns_what_may_be_written_by_hand_and_nonsense_is_passed_over(
     kept = await asking.patch(CONFIG_MAPS, "a", {"metadata": {"managedFields": [{**mine, "operation": "Guess"}]}})
 
     assert managers(moved) == managers(kept) == {"you": {"f:data": {"f:a": {}}}}
+    other = [mine, {**mine, "manager": "gone", "apiVersion": "v0"}]
+    told = await asking.patch(CONFIG_MAPS, "a", {"metadata": {"managedFields": other}})
+    assert set(managers(told)) == {"you"}
     with pytest.raises(ApiError, match=r"metadata\.managedFields\[0\]\.manager: Too long") as caught:
         await asking.patch(CONFIG_MAPS, "a", {"metadata": {"managedFields": [{**mine, "manager": "m" * 129}]}})
     assert caught.value.code == 422

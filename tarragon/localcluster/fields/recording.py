@@ -22,6 +22,7 @@ from tarragon.localcluster.fields.reset import ownable, reset_by
 from tarragon.localcluster.fields.sets import Fields
 from tarragon.localcluster.fields.types import type_of
 from tarragon.localcluster.fields.zero import zero
+from tarragon.localcluster.openapi import built_in_names
 from tarragon.localcluster.served import Served
 
 Json = dict[str, Any]
@@ -51,7 +52,7 @@ def created(served: Served, thing: Json, given: list[Entry] | None, writing: Wri
 def updated(served: Served, thing: Json, old: Mapping[str, Any], given: list[Entry] | None, writing: Writing) -> None:
     """An object of which nobody owns anything stays so: somebody has asked for it, or it is from before our time."""
     before = old["metadata"].get("managedFields") or []
-    entries = before if given == before else _told(served, thing, given, before)
+    entries = of_known_versions(served, before if given == before else _told(served, thing, given, before))
     if not entries:
         thing["metadata"].pop("managedFields", None)
         return
@@ -66,6 +67,18 @@ def applied(thing: Json, old: Mapping[str, Any] | None, entries: list[Entry] | N
     _set(thing, before)
     if thing != old or not same_but_for_times(before, entries or []):
         _set(thing, entries or [])
+
+
+def of_known_versions(served: Served, entries: list[Entry]) -> list[Entry]:
+    """Without those of versions that the kind has not: what they own cannot be found. Of custom kinds, other groups."""
+    if all(entry.get("apiVersion") == served.api_version for entry in entries):
+        return entries
+    return [entry for entry in entries if _is_known(served, str(entry.get("apiVersion") or ""))]
+
+
+def _is_known(served: Served, api_version: str) -> bool:
+    group, _, version = api_version.rpartition("/")
+    return group == served.group if served.is_custom else (group, version, served.kind) in built_in_names()
 
 
 def door_of(served: Served, writing: Writing) -> Door:
