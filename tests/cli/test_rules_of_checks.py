@@ -1,0 +1,47 @@
+"""Rule 17: what check says of rights, schedulers and storage."""
+
+from __future__ import annotations
+
+from tarragon.cli.checks.features import gangs, volumes
+from tarragon.cli.checks.rights import of_operator, of_user, operator_findings, user_findings
+
+
+def storage(name: str, *, is_default: bool = False, mode: str = "Immediate") -> dict[str, object]:
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"} if is_default else {}
+    return {"metadata": {"name": name, "annotations": annotations}, "volumeBindingMode": mode}
+
+
+def test_rule_17_who_may_only_look_is_told_the_commands_that_change_and_not_those_that_look() -> None:
+    answers = {question: question.verb in {"get", "list", "watch"} for question in of_user("default")}
+
+    text = next(iter(user_findings(answers))).text
+
+    assert text.endswith("needed by run, submit, suspend, resume, scale and delete")
+
+
+def test_who_may_not_watch_reads_which_commands_wait() -> None:
+    answers = {question: question.verb != "watch" for question in of_user("default")}
+
+    assert next(iter(user_findings(answers))).text.endswith("needed by run, wait and list -w")
+
+
+def test_a_subresource_is_spelled_as_kubectl_spells_it() -> None:
+    answers = {question: question.permission.resource != "tfjobs/status" for question in of_operator("tarragon-system")}
+
+    told = [finding.text for finding in operator_findings(answers)]
+
+    assert told
+    assert all("tfjobs.kubeflow.org/status is refused" in text or "mlkube.io/status" in text for text in told)
+
+
+def test_rule_17_gang_schedulers_are_seen_by_their_groups() -> None:
+    assert gangs({"apps"}).text == "Tarragon places gangs itself; no other gang scheduler is here"
+    assert "Volcano and Kueue are here, too" in gangs({"scheduling.volcano.sh", "kueue.x-k8s.io"}).text
+
+
+def test_storage_classes_are_told_with_what_a_claim_will_meet() -> None:
+    assert volumes(None).level == "ok"
+    assert volumes([]).level == "warning"
+    assert volumes([storage("slow")]).remedy == "name one in each claim: spec.storageClassName"
+    found = volumes([storage("fast", is_default=True, mode="WaitForFirstConsumer"), storage("slow")])
+    assert (found.level, found.text) == ("ok", "2 storage classes: fast (default, binds late) and slow")
