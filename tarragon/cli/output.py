@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,7 +14,9 @@ from tarragon.cli.style import STATES, painter
 from tarragon.cli.terminal import Sink, sink, size
 from tarragon.cli.words import padded
 from tarragon.cli.wrapping import wrapped
-from tarragon.kube.meta import JsonObject
+
+if TYPE_CHECKING:
+    from tarragon.kube.meta import JsonObject
 
 FORMS = ("table", "wide", "name", "json", "yaml")
 

@@ -14,7 +14,7 @@ from tarragon.cli.settings import Settings
 from tarragon.cli.tree import COMMANDS, first_page
 from tests.cli.conftest import Shell
 
-LIGHT = ("suspend", "resume", "scale", "config", "check")
+LIGHT = ("get", "suspend", "resume", "scale", "config", "check")
 """Commands of which the help, too, is there at once."""
 HEAVY = ("aiohttp", "rich", "structlog", "numpy", "msgspec", "yaml", "asyncio", "cryptography", "uvloop", "sqlite3")
 

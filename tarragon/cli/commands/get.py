@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
-from tarragon.base.clock import SystemClock
 from tarragon.cli.completing import complete_job
-from tarragon.cli.jobs import find
 from tarragon.cli.output import FORMS, TEXTS, show
-from tarragon.cli.rows import header, row
 from tarragon.cli.settings import Command, Settings
-from tarragon.cli.target import target
 
 
 @click.command("get", cls=Command)
@@ -21,10 +15,17 @@ from tarragon.cli.target import target
 @click.pass_obj
 def command(settings: Settings, name: str, form: str) -> None:
     """One job, as a row or as the object it is. JOB is a name, kind/name or @latest."""
+    import asyncio
+
     asyncio.run(_get(settings, name, form))
 
 
 async def _get(settings: Settings, name: str, form: str) -> None:
+    from tarragon.base.clock import SystemClock
+    from tarragon.cli.jobs import find
+    from tarragon.cli.rows import header, row
+    from tarragon.cli.target import target
+
     where = target(settings)
     async with where.looking() as looker:
         job = await find(looker, name, where.namespace)
