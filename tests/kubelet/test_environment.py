@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
+from tarragon.localcluster.kubelet import downward
 from tarragon.localcluster.kubelet import environment as env
 from tarragon.localcluster.kubelet.environment import Machine
 from tarragon.localcluster.kubelet.errors import CannotStart
 from tarragon.localcluster.kubelet.images import Environment
 from tarragon.localcluster.kubelet.sources import Sources
+from tarragon.localcluster.kubelet.spec import Pod
 from tests.kubelet.builders import container, container_json, pod
 
 NODE = {"cpu": 8000, "memory": 16 * 2**30 * 1000}
@@ -185,3 +187,10 @@ def test_who_asks_for_cpus_gets_as_many_threads_but_not_more_than_there_are(
     resources: dict[str, Any], threads: str
 ) -> None:
     assert env.training(container(resources=resources), MACHINE, ())["TF_NUM_INTRAOP_THREADS"] == threads
+
+
+def test_a_pod_hears_the_addresses_that_its_status_tells() -> None:
+    described = Pod(metadata=pod().metadata, spec=pod().spec, status={"hostIP": "10.0.0.7", "podIP": ""})
+
+    assert downward.field(described, "status.hostIP") == "10.0.0.7"
+    assert downward.field(described, "status.podIPs") == "127.0.0.1"

@@ -19,16 +19,17 @@ def field(pod: Pod, path: str) -> str:
     metadata, spec = pod.metadata, pod.spec
     if match := _SUBSCRIPT.fullmatch(path):
         return (metadata.labels if match[1] == "labels" else metadata.annotations).get(match[2], "")
+    address, host = (str(pod.status.get(name) or HOST) for name in ("podIP", "hostIP"))
     values = {
         "metadata.name": metadata.name,
         "metadata.namespace": metadata.namespace,
         "metadata.uid": metadata.uid,
         "spec.nodeName": spec.node_name,
         "spec.serviceAccountName": spec.service_account_name,
-        "status.podIP": HOST,
-        "status.podIPs": HOST,
-        "status.hostIP": HOST,
-        "status.hostIPs": HOST,
+        "status.podIP": address,
+        "status.podIPs": address,
+        "status.hostIP": host,
+        "status.hostIPs": host,
         "metadata.labels": _lines(metadata.labels),
         "metadata.annotations": _lines(metadata.annotations),
     }

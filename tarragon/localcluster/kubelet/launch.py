@@ -83,6 +83,7 @@ class Launcher:
 
     async def prepare(self, order: Order) -> Prepared:
         """Raises CannotStart, ApiError (but for what is simply not there), OSError, TarragonError."""
+        order = replace(order, pod=self._addressed(order.pod))
         pod, container = order.pod, order.container
         refuse_for_real_nodes(pod)
         image = self._image(order)
@@ -196,11 +197,17 @@ class Launcher:
 
     async def refresh(self, pod: Pod) -> None:
         """Bring the files of its volumes up to date. Raises ApiError, CannotStart, OSError."""
+        pod = self._addressed(pod)
         found = await sources.read(self._cluster, pod.metadata.namespace, sources.referred_to(pod))
         if self._pod_api is not None:
             found = replace(found, config_maps={ROOT_BUNDLE: {"ca.crt": self._pod_api.authority}, **found.config_maps})
         around = self._surroundings(pod, found, await self._ports_for(pod, _configuration(pod, found)))
         volumes.refresh(replace(around, sources=replace(found, tokens=volumes.token_files(around))))
+
+    def _addressed(self, pod: Pod) -> Pod:
+        """With the addresses that its status will tell, if it does not yet."""
+        addresses = {"hostIP": self._settings.address, "podIP": self._settings.pod_address}
+        return msgspec.structs.replace(pod, status={**addresses, **pod.status})
 
     def _workdir(self, order: Order, named: str) -> Path:
         """The container's own, else the caller's, else one of the pod."""
