@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.localcluster.kubelet import inside, shim
+from tarragon.localcluster.kubelet import guests, inside, shim
 from tarragon.localcluster.kubelet.inside import CannotEnter, CannotExecute, Command, Inside
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tests.kubelet.builders import container_json
@@ -154,6 +154,19 @@ async def test_a_container_that_has_ended_lets_nobody_in(world: World) -> None:
 
     with pytest.raises(CannotEnter):
         await inside.run(run, ["true"], seconds=30)
+
+
+async def test_who_talks_nonsense_is_shown_out_and_the_container_goes_on(world: World) -> None:
+    run = await begun(world)
+    for nonsense in (b"hello\n", b'{"exec": 7}\n', b"[]\n", b'{"exec": ["true"], "tty": false}\n'):
+        with inside.short_way(run) as place:
+            reader, writer = await asyncio.open_unix_connection(place / guests.SOCKET)
+        writer.write(nonsense)
+        async with asyncio.timeout(30):
+            assert b"does not understand" in await reader.read()
+        writer.close()
+
+    assert (await inside.run(run, ["echo", "here"], seconds=30)).output == b"here\n"
 
 
 async def test_fifty_commands_at_once(world: World) -> None:

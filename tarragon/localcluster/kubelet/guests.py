@@ -185,21 +185,27 @@ class Guests:
     def _hear(self, guest: Guest) -> None:
         is_there = guest.hear()
         for line in guest.lines():
-            self._heed(guest, line)
+            try:
+                self._heed(guest, line)
+            except (ValueError, TypeError, KeyError) as error:  # of another version, perhaps: no reason to end anything
+                guest.tell({"error": f"the container's supervisor does not understand this: {error!r}"})
+                is_there = False
         if not is_there:
             self._take_leave(guest)
 
     def _heed(self, guest: Guest, line: bytes) -> None:
         wish = json.loads(line)
-        if "exec" in wish and len(guest.descriptors) == MOST_DESCRIPTORS:
+        if "exec" in wish:
             self._execute(guest, wish)
         elif "attach" in wish:
             self._attach(guest)
         elif "eof" in wish:
             self._end_of_stdin(guest)
+        else:
+            raise ValueError(line[:100])
 
     def _execute(self, guest: Guest, wish: dict[str, object]) -> None:
-        stdin, stdout, stderr = guest.descriptors
+        stdin, stdout, stderr = guest.descriptors  # some are missing when no more can be opened: a ValueError
         guest.tty = bool(wish["tty"])
         try:
             guest.pid = self.house.spawn(list(wish["exec"]), (stdin, stdout, stderr), guest.tty)  # type: ignore[call-overload]

@@ -238,7 +238,7 @@ class _Line:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.setblocking(False)
         try:
-            with _short_way(run) as place:
+            with short_way(run) as place:
                 connection.connect(str(place / guests.SOCKET))
         except OSError as error:
             connection.close()
@@ -292,7 +292,7 @@ class _Line:
 
 
 @contextlib.contextmanager
-def _short_way(folder: Path) -> Iterator[Path]:
+def short_way(folder: Path) -> Iterator[Path]:
     """A path to the folder that fits into the address of a socket."""
     if len(os.fsencode(folder)) < LONGEST_FOLDER:
         yield folder

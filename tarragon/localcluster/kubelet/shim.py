@@ -428,10 +428,16 @@ def spawn(terms: Terms) -> int:
     """The pid of the process. Raises StartError when the command cannot be executed."""
     report, report_end = os.pipe()
     shim = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        become_the_command(terms, report_end, shim)
-    os.close(report_end)
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(report)
+        raise
+    else:
+        if pid == 0:
+            become_the_command(terms, report_end, shim)
+    finally:
+        os.close(report_end)
     words = os.read(report, NOTE).decode(errors="replace")  # empty as soon as the command runs: close-on-exec
     os.close(report)
     if words:
