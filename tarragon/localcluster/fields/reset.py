@@ -89,13 +89,13 @@ def filled_in_later(served: Served, thing: Mapping[str, Any]) -> Fields:
     rows = _LATE.get(served.full_name)
     if not rows or served.is_custom:
         return {}
-    return sets.of(
-        [
-            tuple(f"f:{name}" for name in path)
-            for path, witnesses in rows
-            if not any(_is_there(thing, witness) for witness in witnesses)
-        ]
-    )
+    missing = (path for path, witnesses in rows if not any(_is_there(thing, witness) for witness in witnesses))
+    return _as_fields(tuple(missing))
+
+
+@lru_cache(maxsize=256)
+def _as_fields(paths: tuple[Path, ...]) -> Fields:
+    return sets.of([tuple(f"f:{name}" for name in path) for path in paths])
 
 
 def _is_there(thing: Any, path: Path) -> bool:
