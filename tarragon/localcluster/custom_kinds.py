@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tarragon.kube.codec import decode, timestamp
@@ -117,10 +118,10 @@ class CustomKinds:
 
     def _serve(self, definition: Json) -> None:
         name = definitions.full_name(definition)
-        before = {kind.version for kind in self._registry if kind.full_name == name}
-        kinds = definitions.served_kinds(definition)
+        before = {kind.version: kind for kind in self._registry if kind.full_name == name}
+        kinds = [_reshaped(kind, before, definition) for kind in definitions.served_kinds(definition)]
         self._registry.set_custom(name, kinds)
-        if before - {kind.version for kind in kinds}:
+        if before.keys() - {kind.version for kind in kinds}:
             self._store.shelf(name).end_watches()
 
     def _definition_of(self, served: Served) -> Stored | None:
@@ -151,3 +152,12 @@ class CustomKinds:
 
 def _content(stored: Stored) -> Any:
     return decode(stored.body, dict)
+
+
+def _reshaped(kind: Served, before: Mapping[str, Served], definition: Json) -> Served:
+    """With the revision since which its schema is what it is, as far as anybody knows."""
+    old = before.get(kind.version)
+    if old is not None and old.openapi == kind.openapi:
+        return replace(kind, reshaped_since=old.reshaped_since)
+    is_first = definition["metadata"].get("generation") == 1
+    return kind if is_first else replace(kind, reshaped_since=int(definition["metadata"]["resourceVersion"]))

@@ -15,6 +15,7 @@ from tarragon.localcluster.served import Served
 Json = dict[str, Any]
 
 _OPENING = b'{"apiVersion":"'
+_VERSION = b'"resourceVersion":"'
 _AFTER_KIND = b',"metadata":'
 _FIRST = ("name", "generateName", "namespace", "uid", "resourceVersion")
 
@@ -42,9 +43,28 @@ def in_version(body: bytes, served: Served) -> bytes:
         return encode(served.view.shown(decode(body, dict)))
     if not served.is_custom:
         return body
+    if served.reshaped_since and _revision(body) < served.reshaped_since:
+        body = _reshaped(body, served)
     end = body.index(b'"', len(_OPENING))
     wanted = served.api_version.encode()
     return body if body[len(_OPENING) : end] == wanted else b"%b%b%b" % (_OPENING, wanted, body[end:])
+
+
+def _revision(body: bytes) -> int:
+    start = body.find(_VERSION)
+    if start < 0:
+        return 0
+    start += len(_VERSION)
+    return int(body[start : body.index(b'"', start)])
+
+
+def _reshaped(body: bytes, served: Served) -> bytes:
+    """As a real server reads an object that it stored under an older schema: pruned, and with new defaults."""
+    thing = decode(body, dict)
+    if served.schema is not None:
+        served.schema.prune(thing)
+        served.schema.default(thing)
+    return encode(thing)
 
 
 def in_list(body: bytes, served: Served) -> bytes:

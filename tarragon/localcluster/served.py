@@ -53,7 +53,8 @@ class Served:
 
     `subresources` are plain names (`status`, `scale`, `log`). `openapi` is the schema as its CRD wrote it, None for
     built-in kinds, and `schema` the same compiled. Of a kind that is not `is_stored`, `computed` answers; the objects
-    of one that is a `view` are those of another kind.
+    of one that is a `view` are those of another kind. What was stored before the revision `reshaped_since` may have
+    another shape than the schema says now.
     Equal only to itself: a CRD that changes makes new ones.
     """
 
@@ -74,6 +75,7 @@ class Served:
     openapi: Mapping[str, Any] | None = None
     schema: Schema | None = None
     is_custom: bool = False
+    reshaped_since: int = 0
     is_stored: bool = True
     view: View | None = None
 

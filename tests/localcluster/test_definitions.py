@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tarragon.cluster.errors import ApiError, Invalid, NotFound
+from tarragon.kube.codec import decode
 from tarragon.localcluster.registry import PrinterColumn, ScalePaths
 from tests.localcluster.things import CRDS, WIDGETS, Asking, Json, definition, opened, version, widget
 
@@ -242,3 +243,26 @@ async def test_whoever_defines_a_kind_with_rules_in_cel_is_told_that_they_have_n
 
     [warning] = written.warnings
     assert warning.startswith("spec.versions[0].schema: x-kubernetes-validations is kept, and not enforced")
+
+
+async def test_what_was_stored_under_an_older_schema_is_read_in_the_shape_of_the_new_one(tmp_path: Path) -> None:
+    def schema(**fields: Json) -> Json:
+        return {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}
+
+    text = {"type": "string"}
+    async with opened(tmp_path / "store.db") as api:
+        asking = Asking(api)
+        await asking.create(CRDS, definition(versions=[version("v1", schema=schema(old=text, kept=text))]))
+        await asking.create(WIDGETS, widget("w", spec={"old": "a", "kept": "b"}))
+        changed = [version("v1", schema=schema(kept=text, new={**text, "default": "c"}))]
+        await asking.patch(CRDS, "widgets.example.com", {"spec": {"versions": changed}})
+
+        assert asking.get(WIDGETS, "w")["spec"] == {"kept": "b", "new": "c"}
+        await asking.create(WIDGETS, widget("later", spec={"kept": "d"}))
+
+    async with opened(tmp_path / "store.db") as api:
+        page = api.list(api.target(WIDGETS, "default"))
+        assert [decode(one, dict)["spec"] for one in page.items] == [
+            {"kept": "d", "new": "c"},
+            {"kept": "b", "new": "c"},
+        ]
