@@ -18,6 +18,7 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cluster.port import Cluster, Selection
+from tarragon.kube.codec import decode
 from tarragon.kube.meta import Key
 from tarragon.localcluster import metrics
 from tarragon.localcluster.access.access import Access, access_to
@@ -44,6 +45,7 @@ from tarragon.localcluster.controllers.namespaces import NamespaceController
 from tarragon.localcluster.controllers.proxy import ServiceProxy
 from tarragon.localcluster.controllers.root_certificates import RootCertificateController
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
+from tarragon.localcluster.controllers.workloads.model import CronJob
 from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
 from tarragon.localcluster.guard import guarded
 from tarragon.localcluster.home import Home, unusable, write_private
@@ -165,10 +167,15 @@ class LocalCluster:
         return self._server.url
 
     def is_busy(self) -> bool:
-        """A pod has not finished, or a client reads a stream."""
+        """A pod has not finished, a client reads a stream, or a cron job waits for its time."""
         some = ListOptions(fields=_UNFINISHED.fields, limit=1)
         pods = self._api.list(self._api.target(("", "v1", "pods")), some)
-        return bool(pods.items) or self._server.open_streams > 0
+        return bool(pods.items) or self._server.open_streams > 0 or self._has_schedule()
+
+    def _has_schedule(self) -> bool:
+        """Who has ended starts nothing, and a job that sleeps is nobody's request."""
+        cron_jobs = self._api.list(self._api.target(("batch", "v1", "cronjobs")))
+        return any(not decode(item, CronJob).spec.suspend for item in cron_jobs.items)
 
     def last_request(self) -> float:
         return self._server.last_request
