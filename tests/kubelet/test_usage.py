@@ -92,7 +92,8 @@ class Meter:
         asked = asyncio.create_task(self.sampler.sample())
         while not asked.done():
             await asyncio.sleep(0)  # noqa: TID251 - lets the thread and the task go on; no time passes
-            self.clock.advance(FIRST_LOOK_SECONDS / 10)
+            if self.clock.next_due() is not None:
+                self.clock.advance(FIRST_LOOK_SECONDS)
         return asked.result()
 
 
