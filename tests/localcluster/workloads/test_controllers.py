@@ -22,11 +22,11 @@ from tarragon.localcluster.controllers.workloads.model import (
     DAEMON_SETS,
     DEPLOYMENTS,
     JOBS,
-    PODS,
     REPLICA_SETS,
     STATEFUL_SETS,
 )
 from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
+from tarragon.localcluster.controllers.workloads.pods import PODS
 from tarragon.localcluster.kubelet.hollow import Hollow, HollowSettings
 from tarragon.localcluster.scheduler import Scheduler
 from tests.localcluster.controllers.world import Json, World, a_world

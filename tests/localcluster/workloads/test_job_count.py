@@ -14,16 +14,8 @@ from tarragon.kube.meta import ObjectMeta
 from tarragon.kube.patch import merged
 from tarragon.localcluster.controllers.workloads import indexes, job_plan
 from tarragon.localcluster.controllers.workloads.job_count import INDEX, TRACKING, count
-from tarragon.localcluster.controllers.workloads.model import (
-    ContainerStatus,
-    Job,
-    JobSpec,
-    Json,
-    Pod,
-    PodStatus,
-    State,
-    Terminated,
-)
+from tarragon.localcluster.controllers.workloads.model import Job, JobSpec, Json
+from tarragon.localcluster.controllers.workloads.pods import ContainerStatus, Pod, PodStatus, State, Terminated
 
 BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 

@@ -10,7 +10,8 @@ import msgspec
 
 from tarragon.kube import core
 from tarragon.localcluster.controllers.workloads.hands import MOST_AT_ONCE, omitting_zeros
-from tarragon.localcluster.controllers.workloads.model import DaemonSet, Json, Pod
+from tarragon.localcluster.controllers.workloads.model import DaemonSet, Json
+from tarragon.localcluster.controllers.workloads.pods import Pod
 from tarragon.localcluster.controllers.workloads.revisions import HASH_LABEL
 from tarragon.localcluster.controllers.workloads.shares import share
 from tarragon.localcluster.fit import obstacles

@@ -21,14 +21,8 @@ from tarragon.localcluster.controllers.workloads.ground import (
     selects,
 )
 from tarragon.localcluster.controllers.workloads.hands import Hands
-from tarragon.localcluster.controllers.workloads.model import (
-    DEPLOYMENTS,
-    REPLICA_SETS,
-    Deployment,
-    Json,
-    Pod,
-    ReplicaSet,
-)
+from tarragon.localcluster.controllers.workloads.model import DEPLOYMENTS, REPLICA_SETS, Deployment, Json, ReplicaSet
+from tarragon.localcluster.controllers.workloads.pods import Pod
 from tarragon.localcluster.controllers.workloads.rollout import DESIRED, HISTORY, MOST, REVISION, Family, Resize
 from tarragon.localcluster.controllers.workloads.templates import (
     HASH_LABEL,

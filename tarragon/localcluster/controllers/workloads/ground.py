@@ -13,7 +13,8 @@ from tarragon.kube.meta import Key, Resource
 from tarragon.kube.selectors import from_match_labels
 from tarragon.localcluster.caches import logged_cache
 from tarragon.localcluster.controllers.worklist import Worklist
-from tarragon.localcluster.controllers.workloads.model import PODS, Owner, Pod, Thing
+from tarragon.localcluster.controllers.workloads.model import Owner, Thing
+from tarragon.localcluster.controllers.workloads.pods import PODS, Pod
 
 T = TypeVar("T", bound=Owner)
 U = TypeVar("U")

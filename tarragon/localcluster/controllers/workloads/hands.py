@@ -15,7 +15,8 @@ from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import OwnerReference, Resource
 from tarragon.kube.patch import merged
 from tarragon.localcluster.controllers.workloads.ground import Ground, Unseen, selects
-from tarragon.localcluster.controllers.workloads.model import PODS, Json, Owner, Pod
+from tarragon.localcluster.controllers.workloads.model import Json, Owner
+from tarragon.localcluster.controllers.workloads.pods import PODS, Pod
 from tarragon.localcluster.events import Recorder
 
 T = TypeVar("T", bound=Owner)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from tarragon.localcluster.controllers.workloads import indexes
 from tarragon.localcluster.controllers.workloads.job_failure import judged
-from tarragon.localcluster.controllers.workloads.model import Job, Json, Pod
+from tarragon.localcluster.controllers.workloads.model import Job, Json
+from tarragon.localcluster.controllers.workloads.pods import Pod
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"

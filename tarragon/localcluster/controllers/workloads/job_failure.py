@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tarragon.localcluster.controllers.workloads.model import ContainerStatus, Job, Json, Pod
+from tarragon.localcluster.controllers.workloads.model import Job, Json
+from tarragon.localcluster.controllers.workloads.pods import ContainerStatus, Pod
 
 Action = Literal["FailJob", "Ignore", "Count"]
 

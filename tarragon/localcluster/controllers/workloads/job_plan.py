@@ -11,7 +11,8 @@ from tarragon.localcluster.controllers.workloads import indexes
 from tarragon.localcluster.controllers.workloads.conditions import found, with_condition
 from tarragon.localcluster.controllers.workloads.job_count import Count, has_failed, index_of, is_tracked
 from tarragon.localcluster.controllers.workloads.job_failure import judged
-from tarragon.localcluster.controllers.workloads.model import Job, Json, Pod
+from tarragon.localcluster.controllers.workloads.model import Job, Json
+from tarragon.localcluster.controllers.workloads.pods import Pod
 
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0
 """Seconds after a pod has failed; twice as long for each that failed before it without a success."""

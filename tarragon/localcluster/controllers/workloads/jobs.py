@@ -14,7 +14,8 @@ from tarragon.localcluster.controllers.workloads import job_plan
 from tarragon.localcluster.controllers.workloads.ground import LOOK_AGAIN_SECONDS, Ground, Kept
 from tarragon.localcluster.controllers.workloads.hands import Hands, pod_from
 from tarragon.localcluster.controllers.workloads.job_count import INDEX, TRACKING, Count, count, is_tracked
-from tarragon.localcluster.controllers.workloads.model import JOBS, PODS, Job, Json, Pod
+from tarragon.localcluster.controllers.workloads.model import JOBS, Job, Json
+from tarragon.localcluster.controllers.workloads.pods import PODS, Pod
 
 _MANAGER = "kubernetes.io/job-controller"
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from tarragon.localcluster.controllers.workloads.conditions import with_condition, without
 from tarragon.localcluster.controllers.workloads.hands import MOST_AT_ONCE, omitting_zeros
-from tarragon.localcluster.controllers.workloads.model import Json, Pod, ReplicaSet
+from tarragon.localcluster.controllers.workloads.model import Json, ReplicaSet
+from tarragon.localcluster.controllers.workloads.pods import Pod
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}

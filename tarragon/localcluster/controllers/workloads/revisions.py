@@ -13,12 +13,7 @@ from tarragon.cluster.port import DeleteOptions
 from tarragon.cluster.reflector import Cache, Index
 from tarragon.localcluster.controllers.workloads.ground import Ground, Unseen, owner_of
 from tarragon.localcluster.controllers.workloads.hands import Hands
-from tarragon.localcluster.controllers.workloads.model import (
-    CONTROLLER_REVISIONS,
-    ControllerRevision,
-    Json,
-    Owner,
-)
+from tarragon.localcluster.controllers.workloads.model import CONTROLLER_REVISIONS, ControllerRevision, Json, Owner
 from tarragon.localcluster.controllers.workloads.templates import is_same_template, template_hash
 
 T = TypeVar("T", bound=Owner)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tarragon.localcluster.controllers.workloads.hands import MOST_AT_ONCE, omitting_zeros
-from tarragon.localcluster.controllers.workloads.model import Json, Pod, StatefulSet
+from tarragon.localcluster.controllers.workloads.model import Json, StatefulSet
+from tarragon.localcluster.controllers.workloads.pods import Pod
 from tarragon.localcluster.controllers.workloads.revisions import HASH_LABEL
 
 

@@ -1,0 +1,117 @@
+"""Pods as the controllers of workloads read them."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from msgspec.structs import force_setattr
+
+from tarragon.kube.meta import ObjectMeta, Resource, Struct
+from tarragon.localcluster.controllers.workloads.model import Json
+
+
+class Terminated(Struct, frozen=True):
+    exit_code: int = 0
+    finished_at: dt.datetime | None = None
+
+
+class State(Struct, frozen=True):
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Struct, frozen=True):
+    name: str = ""
+    restart_count: int = 0
+    state: State = State()
+
+
+class Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    last_transition_time: dt.datetime | None = None
+
+
+class PodSpec(Struct, frozen=True):
+    node_name: str = ""
+    affinity: Json | None = None
+
+
+class PodStatus(Struct, frozen=True):
+    phase: str = "Pending"
+    conditions: list[Condition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+
+
+_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
+_NO_SPEC, _NO_STATUS = PodSpec(), PodStatus()
+
+
+class Pod(Struct, frozen=True):
+    """Of one that others manage, such as a job's of a custom kind, little is kept: there may be thousands."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    def __post_init__(self) -> None:
+        controller = self.metadata.controller
+        if controller is None or controller.kind in _KINDS:
+            return
+        meta = self.metadata
+        slim = ObjectMeta(
+            name=meta.name,
+            namespace=meta.namespace,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            owner_references=[controller],
+        )
+        force_setattr(self, "metadata", slim)
+        force_setattr(self, "spec", _NO_SPEC)
+        force_setattr(self, "status", _NO_STATUS)
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def owner(self) -> str:
+        """The uid of its controller."""
+        controller = self.metadata.controller
+        return controller.uid if controller is not None else ""
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status.phase in {"Succeeded", "Failed"}
+
+    @property
+    def is_active(self) -> bool:
+        """It runs, or will."""
+        return not self.is_finished and not self.metadata.is_ending
+
+    @property
+    def is_ready(self) -> bool:
+        return self.ready_since is not None
+
+    @property
+    def ready_since(self) -> dt.datetime | None:
+        for condition in self.status.conditions:
+            if condition.type == "Ready" and condition.status == "True":
+                return condition.last_transition_time or self.metadata.creation_timestamp
+        return None
+
+    def available_at(self, least: int) -> dt.datetime | None:
+        """When it will have been ready for so many seconds; None while it is not ready."""
+        since = self.ready_since
+        return None if since is None else since + dt.timedelta(seconds=least)
+
+    def is_available(self, least: int, now: dt.datetime) -> bool:
+        at = self.available_at(least)
+        return at is not None and at <= now
+
+    @property
+    def restarts(self) -> int:
+        return sum(each.restart_count for each in self.status.container_statuses)
+
+
+PODS: Resource[Pod] = Resource(group="", version="v1", plural="pods", kind="Pod", model=Pod)
