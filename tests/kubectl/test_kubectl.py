@@ -26,7 +26,8 @@ def manifest(*objects: Mapping[str, Any]) -> str:
 async def test_discovery_shows_every_kind_and_version(kubectl: Kubectl, cluster: Embedded) -> None:
     version = json.loads(await kubectl("version", "-o", "json"))
     rows = kubectl.rows(await kubectl("api-resources"))
-    resources = {row[0]: row for row in reversed(rows)}  # the first of a name is who answers to it: pods have metrics, too
+    # The first of a name is who answers to it: pods have metrics, too.
+    resources = {row[0]: row for row in reversed(rows)}
     groups = (await kubectl("api-versions")).split()
 
     assert "+tarragon" in version["serverVersion"]["gitVersion"]
