@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tarragon.cluster.port import DeleteOptions
@@ -10,7 +11,7 @@ from tarragon.kube.codec import encode, timestamp
 from tarragon.localcluster import refusals
 from tarragon.localcluster.admission.budgets import Budgets, Standing, is_healthy
 from tarragon.localcluster.deleting import Deletes
-from tarragon.localcluster.faults import required
+from tarragon.localcluster.faults import required, unsupported
 from tarragon.localcluster.history import Stored
 from tarragon.localcluster.requests import Json, Target, WriteOptions, Written
 from tarragon.localcluster.writes import Decision, Writes, opened
@@ -34,6 +35,9 @@ class PodActions:
         return await self._writes.run(decide, options)
 
     async def evict(self, target: Target, body: Json, options: WriteOptions) -> Written:
+        """A dry run may also be asked for in the body, as `kubectl drain --dry-run=server` does."""
+        options = replace(options, dry_run=options.dry_run or _is_dry_run(body))
+
         def decide() -> Decision[Written]:
             stored = self._writes.latest(target.served, (target.namespace, target.name))
             pod = opened(stored, target.served)
@@ -101,6 +105,15 @@ def _delete_options(body: Mapping[str, Any]) -> DeleteOptions:
         resource_version=str(meant.get("resourceVersion") or ""),
         grace_seconds=grace if isinstance(grace, int) and not isinstance(grace, bool) else None,
     )
+
+
+def _is_dry_run(body: Mapping[str, Any]) -> bool:
+    """Raises Invalid."""
+    given = body.get("deleteOptions")
+    asked = given.get("dryRun") if isinstance(given, Mapping) else None
+    if asked not in (None, [], ["All"]):
+        raise refusals.invalid_options("DeleteOptions", [unsupported("dryRun", asked, ["All"])])
+    return bool(asked)
 
 
 def _needs_no_permission(pod: Mapping[str, Any]) -> bool:

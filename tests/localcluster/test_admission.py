@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tarragon.cluster.errors import ApiError, Forbidden
+from tarragon.localcluster.requests import WriteOptions
 from tests.localcluster.things import CONFIG_MAPS, PODS, Asking, config_map, opened, pod
 
 QUOTAS = ("", "v1", "resourcequotas")
@@ -158,6 +159,29 @@ async def test_a_dry_run_is_refused_like_the_run_and_counts_nothing(asking: Aski
         await asking.create(CONFIG_MAPS, config_map("b"), dry_run=True)
 
 
+async def test_a_quota_holds_on_when_its_deletion_was_only_tried(asking: Asking) -> None:
+    await asking.create(QUOTAS, quota(hard={"configmaps": "1"}))
+    await asking.create(CONFIG_MAPS, config_map("a"))
+
+    await asking.api.delete(asking.target(QUOTAS, "small"), writing=WriteOptions(dry_run=True))
+
+    with pytest.raises(Forbidden):
+        await asking.create(CONFIG_MAPS, config_map("b"))
+
+
+async def test_a_quota_that_is_gone_and_comes_again_counts_anew(asking: Asking) -> None:
+    await asking.create(QUOTAS, quota(hard={"configmaps": "1"}))
+    await asking.delete(QUOTAS, "small")
+    await asking.create(CONFIG_MAPS, config_map("a"))
+    await asking.create(CONFIG_MAPS, config_map("b"))
+    assert asking.names(QUOTAS) == []
+
+    await asking.create(QUOTAS, quota(hard={"configmaps": "2"}))
+
+    with pytest.raises(Forbidden):
+        await asking.create(CONFIG_MAPS, config_map("c"))
+
+
 async def test_a_raised_quota_lets_more_in(asking: Asking) -> None:
     await asking.create(QUOTAS, quota(hard={"configmaps": "1"}))
     await asking.create(CONFIG_MAPS, config_map("a"))
@@ -249,6 +273,20 @@ async def test_a_budget_tells_how_many_pods_may_go(asking: Asking) -> None:
 
     await asking.delete(PODS, "b")
     assert (await kept(asking))[2] == 1
+
+
+async def test_a_budget_holds_on_when_its_deletion_was_only_tried_and_stays_away_when_it_was_not(
+    asking: Asking,
+) -> None:
+    await asking.create(BUDGETS, budget(minAvailable=1))
+    target = asking.target(BUDGETS, "b")
+
+    await asking.api.delete(target, writing=WriteOptions(dry_run=True))
+    await asking.create(PODS, pod("a") | {"metadata": {"name": "a", "labels": {"app": "x"}}})
+    assert asking.get(BUDGETS, "b")["status"]["expectedPods"] == 1
+
+    await asking.api.delete(target)
+    assert asking.names(BUDGETS) == []
 
 
 async def test_a_share_is_of_what_the_controller_wants_not_of_what_is_there(asking: Asking) -> None:

@@ -98,6 +98,17 @@ async def test_an_eviction_has_delete_options(asking: Asking) -> None:
     assert asking.get(PODS, "a")["metadata"]["deletionGracePeriodSeconds"] == 7
 
 
+async def test_an_eviction_that_is_only_tried_evicts_nothing(asking: Asking) -> None:
+    await running(asking, "a")
+    target = asking.target(PODS, "a", "eviction")
+
+    await asking.api.create(target, {"deleteOptions": {"dryRun": ["All"]}})
+    with pytest.raises(Invalid):
+        await asking.api.create(target, {"deleteOptions": {"dryRun": ["Some"]}})
+
+    assert "deletionTimestamp" not in asking.get(PODS, "a")["metadata"]
+
+
 async def test_a_pod_carries_the_number_of_its_priority_class(asking: Asking) -> None:
     await asking.create(PRIORITIES, {"metadata": {"name": "high"}, "value": 10, "preemptionPolicy": "Never"})
 

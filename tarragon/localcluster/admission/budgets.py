@@ -50,9 +50,10 @@ class Budgets:
         own = [change for change in changes if change.kind == BUDGETS]
         if not own and not self._known:
             return ()
+        following = list(self._following(changes, own))
         for change in own:
             self._known.see(change)
-        return list(self._following(changes, own))
+        return following
 
     def selecting(self, pod: Stored) -> Iterator[tuple[Json, Standing]]:
         """The budgets that hold a pod, with how they stand now."""
@@ -63,8 +64,9 @@ class Budgets:
 
     def _following(self, changes: Sequence[Change], own: Sequence[Change]) -> Iterator[Change]:
         written = {change.key: change.state for change in own if not change.is_gone}
+        gone = {change.key for change in own if change.is_gone}
         for namespace in {change.key[0] for change in changes} - {""}:
-            known = {stored.key: stored for stored in self._known.of(namespace)}
+            known = {stored.key: stored for stored in self._known.of(namespace) if stored.key not in gone}
             new = {key: stored for key, stored in written.items() if key[0] == namespace}
             for key, stored in {**known, **new}.items():
                 budget = decode(stored.body, dict)

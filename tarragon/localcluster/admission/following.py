@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tarragon.kube.codec import decode
@@ -31,7 +31,7 @@ def with_status(store: Store, served: Served, stored: Stored, status: Mapping[st
 
 
 class Known:
-    """The names of a kind's objects by namespace, also of those that are queued: it sees every write."""
+    """The names of a kind's objects by namespace, also of those that are queued: it is told of every one made."""
 
     def __init__(self, store: Store, kind: str) -> None:
         self._store = store
@@ -44,18 +44,26 @@ class Known:
         return bool(self._names)
 
     def see(self, change: Change) -> None:
+        """Of a change that may yet come to nothing: a name is only forgotten when its object is seen to be gone."""
         namespace, name = change.key
-        names = self._names.setdefault(namespace, set())
-        (names.discard if change.is_gone else names.add)(name)
+        if not change.is_gone:
+            self._names.setdefault(namespace, set()).add(name)
+
+    def of(self, namespace: str) -> list[Stored]:
+        """As they will be."""
+        return [stored for name in sorted(self._names.get(namespace, ())) if (stored := self._latest(namespace, name))]
+
+    def _latest(self, namespace: str, name: str) -> Stored | None:
+        stored = self._store.latest(self._kind, (namespace, name))
+        if stored is None and (namespace, name) not in self._store.shelf(self._kind).objects:
+            self._forget(namespace, name)
+        return stored
+
+    def _forget(self, namespace: str, name: str) -> None:
+        names = self._names[namespace]
+        names.discard(name)
         if not names:
             del self._names[namespace]
-
-    def of(self, namespace: str) -> Iterator[Stored]:
-        """As they will be. A name whose write has failed has no object."""
-        for name in sorted(self._names.get(namespace, ())):
-            stored = self._store.latest(self._kind, (namespace, name))
-            if stored is not None:
-                yield stored
 
 
 def newest(store: Store, kind: str, namespace: str, changes: Sequence[Change]) -> dict[ObjectKey, Stored]:

@@ -39,9 +39,10 @@ class Quotas:
         own = [change for change in changes if change.kind == QUOTAS]
         if not own and not self._known:
             return ()
+        following = list(self._following(changes, {change.key: change for change in own}))
         for change in own:
             self._known.see(change)
-        return list(self._following(changes, {change.key: change for change in own}))
+        return following
 
     def _following(self, changes: Sequence[Change], own: Mapping[tuple[str, str], Change]) -> Iterator[Change]:
         for change in own.values():
