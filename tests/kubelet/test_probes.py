@@ -10,6 +10,7 @@ import pytest
 
 from tarragon.kube.core import SERVICES
 from tarragon.kube.meta import Key
+from tarragon.localcluster.kubelet.track import Change, Track
 from tests.kubelet.builders import container_json
 from tests.kubelet.waiting import eventually
 from tests.kubelet.world import ANY_POD, Json, World, state
@@ -309,6 +310,30 @@ async def test_sidecars_end_after_the_others_the_last_first(world: World) -> Non
     await world.vanished()
 
     assert said.read_text().split() == ["main", "second", "first"]
+
+
+async def test_who_waits_for_others_to_end_is_not_looked_at_all_the_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Track] = []
+    look = Track.observe
+
+    def counted(track: Track) -> list[Change]:
+        looks.append(track)
+        return look(track)
+
+    monkeypatch.setattr(Track, "observe", counted)
+    hook = {"lifecycle": {"preStop": {"exec": {"command": ["sleep", "60"]}}}}
+    sidecar = container_json(name="beside", command=["sh", "-c", FOREVER], restartPolicy="Always", **hook)
+    world.start_kubelet()
+    await world.run(f"trap '' TERM; echo ready; {FOREVER}", container=hook, initContainers=[sidecar])
+    await world.says("ready")
+
+    looks.clear()
+    await world.delete(grace=1)
+    await world.vanished()
+
+    assert len(looks) < 50
 
 
 # Across kubelets

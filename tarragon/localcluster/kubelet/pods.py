@@ -169,7 +169,7 @@ class PodWorker:
                 await self._reporter.written()
                 return
         if not self._is_over():
-            await self._wait([*wait, *self._due()])
+            await self._wait([*wait, *self._due(orders)])
 
     def _observe(self) -> None:
         changes = self._track.observe()
@@ -204,10 +204,10 @@ class PodWorker:
             return None
         return self._track.record.started + allowed - self._clock.now().timestamp()
 
-    def _due(self) -> list[float]:
-        """Seconds until something of ours is due."""
+    def _due(self, orders: Orders) -> list[float]:
+        """Seconds until something of ours is due. Who waits for others to end is asked again when they have."""
         deadline = self._deadline()
-        return ([] if deadline is None else [deadline]) + self._ending.dues(self._track.alive())
+        return ([] if deadline is None else [deadline]) + self._ending.dues(orders.stop)
 
     async def _wait(self, seconds: list[float]) -> None:
         waking = asyncio.ensure_future(self._woken.wait())
