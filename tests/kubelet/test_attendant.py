@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from tarragon.base.clock import ManualClock
-from tarragon.localcluster.kubelet.attendant import Attendant
+from tarragon.localcluster.kubelet.attendant import POST_START, Attendant
 from tarragon.localcluster.kubelet.handlers import HookFailed
 from tarragon.localcluster.kubelet.life import Fitness, Run
 from tarragon.localcluster.kubelet.probing import Finding, newborn
@@ -51,11 +52,12 @@ class Watch:
         self.told: list[tuple[str, str, str]] = []
         self.attendant = Attendant(self.handlers, self.clock, lambda *said: self.told.append(said), lambda: None)
 
-    async def attend(self, known: Fitness | None = None, **fields: Any) -> None:
+    async def attend(self, known: Fitness | None = None, began: float = 0.0, **fields: Any) -> None:
+        """The run has begun in `began` seconds, by this clock."""
         described = pod("p", container_json(**fields))
         main = described.spec.containers[0]
         place = Place(pod=described, container=main, number=0, folder=Path("/nowhere"))
-        run = Run(number=0, identity="x", started=self.clock.now())
+        run = Run(number=0, identity="x", started=self.clock.now() + dt.timedelta(seconds=began))
         self.attendant.attend(place, run, newborn(main) if known is None else known)
         await self.settle()
 
@@ -179,3 +181,16 @@ async def test_who_ends_is_not_killed_for_being_unwell_but_may_become_unready(wa
     watch.handlers.ill = {2, 3}
 
     assert await watch.after(5) == Fitness(is_ready=False)
+
+
+async def test_a_hook_that_has_failed_is_not_done_again_by_another_kubelet(watch: Watch) -> None:
+    await watch.attend(Fitness(is_hooked=False, unfit=POST_START), lifecycle={"postStart": {"sleep": {"seconds": 1}}})
+
+    assert (await watch.after(2)) == Fitness(is_hooked=False, unfit=POST_START)
+
+
+async def test_a_clock_that_is_set_back_makes_no_delay_longer(watch: Watch) -> None:
+    await watch.attend(began=3600, **probe("livenessProbe", initialDelaySeconds=5, periodSeconds=2))
+    await watch.after(6)
+
+    assert watch.times(2) == [5]

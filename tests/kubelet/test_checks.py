@@ -77,6 +77,13 @@ async def test_a_certificate_is_not_looked_at(tmp_path: Path) -> None:
         assert await checks.http(request(port, "https")) == WELL
 
 
+@pytest.mark.parametrize("location", ["http://[", "http://127.0.0.1:99999/", "//127.0.0.1:http/"])
+async def test_a_redirect_that_nobody_can_follow_is_not_well(location: str) -> None:
+    async with answering(f"HTTP/1.1 302 Found\r\nLocation: {location}\r\n\r\n".encode()) as port:
+        words = f'Get "http://127.0.0.1:{port}/x": failed to parse Location header "{location}"'
+        assert await checks.http(request(port)) == Finding(is_well=False, words=words)
+
+
 async def test_a_redirect_without_end_is_given_up() -> None:
     async with answering(b"HTTP/1.1 302 Found\r\nLocation: /x\r\n\r\n") as port:
         found = await checks.http(request(port))

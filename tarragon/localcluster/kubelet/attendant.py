@@ -80,6 +80,8 @@ class Attendant:
             self.leave(name)
 
     async def _look_after(self, place: Place, run: Run, attended: _Attended) -> None:
+        if attended.fitness.unfit == POST_START:
+            return
         hook = place.container.post_start
         if hook is not None and not attended.fitness.is_hooked and not await self._hook(place, hook, attended):
             return
@@ -134,7 +136,8 @@ class Attendant:
 
     def _delay(self, run: Run, probe: Probe) -> float:
         gone = (self._clock.now() - run.started).total_seconds() if run.started else 0.0
-        return max(0.0, probe.initial_delay_seconds - gone)
+        # Less than none when somebody has set the clock back.
+        return max(0.0, probe.initial_delay_seconds - max(0.0, gone))
 
     async def _try(self, asked: _Asked) -> Finding:
         finding = Finding(is_well=None)

@@ -61,11 +61,15 @@ async def http(request: Request) -> Finding:
             return Finding(is_well=False, words=f"HTTP probe failed with statuscode: {status}")
         if status not in _REDIRECTS or not location:
             return Finding(is_well=True)
-        target = urlsplit(urljoin(request.url, location))
-        if target.hostname != request.host:
-            words = "Probe terminated redirects, Response body: "
-            return Finding(is_well=True, is_doubtful=True, words=words)
-        request = _redirected(request, target.geturl())
+        try:
+            target = urlsplit(urljoin(request.url, location))
+            if target.hostname != request.host:
+                words = "Probe terminated redirects, Response body: "
+                return Finding(is_well=True, is_doubtful=True, words=words)
+            request = _redirected(request, target.geturl())
+        except ValueError:
+            words = f'Get "{request.url}": failed to parse Location header "{location}"'
+            return Finding(is_well=False, words=words)
     return Finding(is_well=False, words=f'Get "{request.url}": stopped after {MOST_REDIRECTS} redirects')
 
 
