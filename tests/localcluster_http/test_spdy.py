@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import time
 import zlib
 from collections.abc import Iterator
 
@@ -28,6 +29,8 @@ from tarragon.localcluster.web.spdy.frames import (
     WindowUpdate,
 )
 from tarragon.localcluster.web.spdy.session import BUFFERED, Session, Stream
+from tarragon.localcluster.web.wires import BUFFERED as HEARD
+from tarragon.localcluster.web.wires import Heard
 
 STREAMS = st.integers(min_value=1, max_value=2**31 - 1)
 NUMBERS = st.integers(min_value=0, max_value=2**31 - 1)
@@ -93,6 +96,17 @@ def test_headers_that_swell_are_refused() -> None:
         list(Decoder().feed(swollen))
 
 
+def test_tiny_frames_cost_no_more_each_when_many_come_at_once() -> None:
+    def cost(frames: int) -> float:
+        data, begin = Encoder().encode(Data(stream=1, data=b"")) * frames, time.process_time()
+        assert sum(1 for _ in Decoder().feed(data)) == frames
+        return time.process_time() - begin
+
+    few = min(cost(4_000) for _ in range(3))
+
+    assert cost(128_000) < few * 32 * 4
+
+
 class Line:
     """A client at the other end of a session's wire."""
 
@@ -152,6 +166,19 @@ async def test_a_ping_is_answered_and_what_was_read_acknowledged() -> None:
     assert WindowUpdate(stream=1, delta=4) in line.heard
 
 
+async def test_others_have_their_turn_while_a_client_says_what_nobody_waits_for() -> None:
+    line = Line()
+    line.say(*[Data(stream=9, data=b"")] * 10_000, GoAway(last=0))
+    turns = 0
+    async with Session(line) as session:
+        ended = asyncio.create_task(session.ended())
+        while not ended.done():
+            await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop, not a wait
+            turns += 1
+
+    assert turns > 10
+
+
 async def test_a_stream_that_nobody_reads_holds_its_client_up_and_loses_nothing() -> None:
     line = Line()
     chunk = bytes(BUFFERED)
@@ -195,3 +222,20 @@ async def test_a_client_that_speaks_no_spdy_is_one_that_has_gone() -> None:
         async with asyncio.timeout(30):
             line.hang_up()
             assert await session.accept() is None
+
+
+async def test_a_client_waits_once_too_many_bytes_of_it_do_however_few_messages_they_are() -> None:
+    heard = Heard()
+    for said in (b"first", bytes(HEARD)):
+        await heard.put(said)
+    waiting = asyncio.create_task(heard.put(b"last"))
+    await asyncio.sleep(0)  # noqa: TID251 - lets it begin to wait
+    assert not waiting.done()
+
+    assert await heard.get() == b"first"
+    await asyncio.sleep(0)  # noqa: TID251 - lets it begin to wait
+    assert not waiting.done()
+    assert len(await heard.get()) == HEARD
+    await waiting
+
+    assert await heard.get() == b"last"

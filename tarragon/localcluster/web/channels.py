@@ -73,7 +73,11 @@ class Channels:
         """Whoever names none of these protocols gets none, and the oldest form."""
         by_name = {protocol.name: protocol for protocol in offered}
         socket = web.WebSocketResponse(
-            protocols=tuple(by_name), max_msg_size=LARGEST_MESSAGE, timeout=CLOSING_SECONDS, autoping=False
+            protocols=tuple(by_name),
+            max_msg_size=LARGEST_MESSAGE,
+            timeout=CLOSING_SECONDS,
+            autoping=False,
+            compress=False,  # as a real server: a few bytes must not become a great message
         )
         await socket.prepare(request)
         return cls(socket, by_name.get(socket.ws_protocol or "", NONE_ASKED))

@@ -15,14 +15,13 @@ from tarragon.kube.codec import encode
 from tarragon.localcluster.web import channels
 from tarragon.localcluster.web.channels import Channels
 from tarragon.localcluster.web.spdy.session import Session, Stream, Wire
+from tarragon.localcluster.web.wires import Heard
 
 OPEN_SECONDS = 30.0
 """How long a client may take to open the streams that it has announced."""
 GREETING_SECONDS = 2.0
 FAREWELL_SECONDS = 5.0
 """How long a client may take to hang up when everything is said."""
-QUEUED = 64
-"""Messages for stdin that wait until the command reads them; then the client waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +72,7 @@ class WebSocketClient:
     def __init__(self, line: Channels, wanted: Wanted) -> None:
         self._line = line
         self._wanted = wanted
-        self._stdin: asyncio.Queue[bytes] = asyncio.Queue(QUEUED)
+        self._stdin: Heard = Heard()
         self._sizes: asyncio.Queue[Size | None] = asyncio.Queue()
         self._has_ended_stdin = False
         self._hearing: asyncio.Task[None] | None = None

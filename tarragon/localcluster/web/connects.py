@@ -85,7 +85,7 @@ class Connects:
             return wire.response
         if TUNNELLED in _asked_subprotocols(request):
             socket = web.WebSocketResponse(
-                protocols=(TUNNELLED,), max_msg_size=LARGEST_MESSAGE, timeout=CLOSING_SECONDS
+                protocols=(TUNNELLED,), max_msg_size=LARGEST_MESSAGE, timeout=CLOSING_SECONDS, compress=False
             )
             await socket.prepare(request)
             await self._hold(request, forward_spdy(Tunnel(socket), dial))

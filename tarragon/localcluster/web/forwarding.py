@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from tarragon.localcluster.kubelet.door import NobodyListens
 from tarragon.localcluster.web.channels import Channels
 from tarragon.localcluster.web.spdy.session import Session, Stream, Wire
+from tarragon.localcluster.web.wires import Heard
 
 READ = 64 * 1024
-QUEUED = 64
 Dial = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 Take = Callable[[], Awaitable[bytes]]
 Give = Callable[[bytes], Awaitable[None]]
@@ -99,7 +99,7 @@ class _Channel:
 
     number: int
     port: int
-    heard: asyncio.Queue[bytes] = field(default_factory=lambda: asyncio.Queue(QUEUED))
+    heard: Heard = field(default_factory=Heard)
 
 
 async def forward_channels(line: Channels, ports: Sequence[int], dial: Dial) -> None:

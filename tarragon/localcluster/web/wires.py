@@ -13,6 +13,26 @@ LARGEST_MESSAGE = 64 * 2**20
 _GONE = "the client has gone"
 
 
+class Heard(asyncio.Queue[bytes]):
+    """What a client has said and nobody has taken yet. Once there are BUFFERED bytes of it, `put` waits."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        super().__init__()
+
+    def full(self) -> bool:
+        return self._bytes >= BUFFERED
+
+    def _put(self, item: bytes) -> None:
+        self._bytes += len(item)
+        super()._put(item)
+
+    def _get(self) -> bytes:
+        item = super()._get()
+        self._bytes -= len(item)
+        return item
+
+
 class Switched(web.StreamResponse):
     """101: what is written after the headers is neither counted nor chunked."""
 

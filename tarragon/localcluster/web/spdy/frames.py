@@ -125,12 +125,14 @@ class Decoder:
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
         self._rest = b""
+        self._at = 0
+        """Where in the rest the next frame begins: to cut each one off would copy all that follows it."""
         self._open: Data | None = None
         self._left = 0
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """All frames that are complete now. Raises ProtocolError."""
-        self._rest += data
+        self._rest, self._at = self._rest[self._at :] + data, 0
         while (frame := self._data() if self._open else self._next()) is not None:
             if not isinstance(frame, _Skipped):
                 yield frame
@@ -138,9 +140,9 @@ class Decoder:
     def _data(self) -> Frame | None:
         """A piece of the data frame that has begun."""
         whole = self._open
-        if whole is None or not (self._rest or not self._left):
+        if whole is None or not (self._at < len(self._rest) or not self._left):
             return None
-        piece, self._rest = self._rest[: self._left], self._rest[self._left :]
+        piece = self._taken(self._left)
         self._left -= len(piece)
         if self._left:
             return Data(stream=whole.stream, data=piece)
@@ -148,24 +150,30 @@ class Decoder:
         return Data(stream=whole.stream, data=piece, fin=whole.fin)
 
     def _next(self) -> Frame | _Skipped | None:
-        if len(self._rest) < _HEAD.size:
+        if len(self._rest) - self._at < _HEAD.size:
             return None
-        head, second = _HEAD.unpack_from(self._rest)
+        head, second = _HEAD.unpack_from(self._rest, self._at)
         flags, length = second >> 24, second & 0xFFFFFF
         if not head & _CONTROL:
-            self._rest = self._rest[_HEAD.size :]
+            self._at += _HEAD.size
             self._open, self._left = Data(stream=head, data=b"", fin=bool(flags & FIN)), length
             return SKIPPED
         if (head >> 16) & 0x7FFF != VERSION or length > LARGEST_CONTROL:
             raise ProtocolError("this is no frame of SPDY/3")
-        end = _HEAD.size + length
-        if len(self._rest) < end:
+        if len(self._rest) - self._at < _HEAD.size + length:
             return None
-        body, self._rest = self._rest[_HEAD.size : end], self._rest[end:]
+        self._at += _HEAD.size
+        body = self._taken(length)
         try:
             return self._control(head & 0xFFFF, body, fin=bool(flags & FIN))
         except struct.error as error:
             raise ProtocolError("a frame is shorter than its kind") from error
+
+    def _taken(self, size: int) -> bytes:
+        """As much of it as there is."""
+        piece = self._rest[self._at : self._at + size]
+        self._at += len(piece)
+        return piece
 
     def _control(self, kind: int, body: bytes, *, fin: bool) -> Frame | _Skipped:
         if kind in {_SYN_STREAM, _SYN_REPLY, _HEADERS}:

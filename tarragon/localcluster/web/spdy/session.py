@@ -33,6 +33,8 @@ LARGEST_WRITE = 32 * 1024
 CANCEL = 5
 REFUSED_STREAM = 3
 MOST_STREAMS = 1000
+AT_ONCE = 256
+"""Frames after which others have their turn: most are taken without ever waiting."""
 
 
 class Wire(Protocol):
@@ -168,10 +170,12 @@ class Session:
         decoder = Decoder()
         try:
             while data := await self._wire.read():
-                for frame in decoder.feed(data):
+                for number, frame in enumerate(decoder.feed(data)):
                     if isinstance(frame, GoAway):
                         return
                     await self._take(frame)
+                    if number % AT_ONCE == AT_ONCE - 1:
+                        await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop, not a wait
         except (ConnectionError, ProtocolError):
             return
         finally:
