@@ -9,6 +9,7 @@ from typing import Any
 import jsonpatch
 import jsonpointer
 
+from tarragon.kube.codec import encode
 from tarragon.kube.patch import merged
 from tarragon.localcluster import refusals
 from tarragon.localcluster.faults import invalid_value
@@ -18,6 +19,8 @@ from tarragon.localcluster.shape import shape_of
 from tarragon.localcluster.strategic import StrategicError, strategically_merged
 
 _MOST_OPERATIONS = 10_000
+_MOST_COPIED = 3 * 2**20
+"""Bytes that the copies of one patch may add, as of kube-apiserver."""
 
 
 class _Replace(jsonpatch.ReplaceOperation):
@@ -65,13 +68,26 @@ def _json_patched(thing: Json, operations: Any) -> Json:
         words = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {count}"
         raise refusals.failure(413, "RequestEntityTooLarge", words)
     try:
-        result = _JsonPatch(operations).apply(thing, in_place=True)
+        result = _one_by_one(_JsonPatch(operations), thing)
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError, ValueError) as error:
         message = "the server rejected our request due to an error in our request"
         raise refusals.failure(422, "Invalid", message, {}) from error
     if not isinstance(result, dict):
         raise refusals.bad_request("the patch leaves something that is not an object")
     return result
+
+
+def _one_by_one(operations: _JsonPatch, thing: Any) -> Any:
+    """Raises 413 where copies of copies would make much out of a few bytes."""
+    copied = 0
+    for operation in operations:
+        if operation["op"] == "copy":
+            copied += len(encode(jsonpointer.resolve_pointer(thing, operation["from"])))
+            if copied > _MOST_COPIED:
+                words = f"the accumulated size increase of copy is {copied}, exceeding the limit {_MOST_COPIED}"
+                raise refusals.failure(413, "RequestEntityTooLarge", f"Unable to complete the copy, {words}")
+        thing = _JsonPatch([operation]).apply(thing, in_place=True)
+    return thing
 
 
 def _strategic(served: Served, thing: Json, patch: Any) -> Json:

@@ -207,6 +207,9 @@ async def test_a_json_patch_does_its_operations_in_order(asking: Asking) -> None
         ([1], 400),
         ([{"op": "replace", "path": "", "value": 3}], 400),
         ([{"op": "add", "path": "/a", "value": 1}] * 10_001, 413),
+        ([{"op": "copy", "from": "/data", "path": f"/data/{number}"} for number in range(22)], 413),
+        ([{"op": "copy", "from": 5, "path": "/data/y"}], 422),
+        ([{"op": "copy", "from": "/data/nothing", "path": "/data/y"}], 422),
     ],
 )
 async def test_a_json_patch_that_cannot_be_applied_changes_nothing(asking: Asking, operations: Any, code: int) -> None:
