@@ -26,7 +26,7 @@ async def guarded(
         try:
             await start()
             log.error("a part of the cluster has ended that never should", part=name)
-        except Exception:  # the one place in the daemon that catches everything
+        except Exception:  # the last place in the daemon that catches everything
             log.exception("a part of the cluster has died", part=name)
         if clock.monotonic() - began > LONGEST_PAUSE:
             step = FIRST_PAUSE

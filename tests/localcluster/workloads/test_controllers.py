@@ -14,7 +14,7 @@ import pytest
 
 from tarragon.cluster.port import Selection
 from tarragon.kube.core import CONFIG_MAPS, NODES, PERSISTENT_VOLUME_CLAIMS
-from tarragon.kube.meta import AnyObject, Resource
+from tarragon.kube.meta import AnyObject, Key, Resource
 from tarragon.localcluster.binding import Binder
 from tarragon.localcluster.controllers.garbage import GarbageCollector
 from tarragon.localcluster.controllers.workloads.model import (
@@ -200,6 +200,18 @@ async def test_a_job_whose_controller_is_killed_counts_every_pod_once(stage: Sta
 
     assert stage.status("jobs", "web")["succeeded"] == 20
     assert len(stage.pods()) == 20
+
+
+async def test_a_status_that_nobody_can_read_holds_up_no_other_workload(stage: Stage) -> None:
+    odd = {"completions": 2, "completionMode": "Indexed", "template": brief("1000")}
+    await stage.world.create(JOBS, "odd", spec=odd)
+    await stage.until(lambda: stage.status("jobs", "odd").get("ready") == 1)
+    await stage.world.client.patch(
+        JOBS, Key("default", "odd"), {"status": {"completedIndexes": "odd"}}, subresource="status"
+    )
+
+    await stage.world.create(JOBS, "web", spec={"template": brief()})
+    await stage.until(lambda: stage.status("jobs", "web").get("completionTime") is not None)
 
 
 async def test_a_job_that_fails_says_why_and_its_pods_can_be_deleted_with_it(stage: Stage) -> None:

@@ -49,7 +49,7 @@ class AutoscalerController:
         self._due: dict[str, float] = {}
 
     async def run(self) -> None:
-        await self.kept.worklist.run(self._look)
+        await self.kept.run(self._look)
 
     async def _look(self, key: Key) -> float | None:
         owner = self.kept.get(key)

@@ -38,7 +38,7 @@ class CronJobController:
         self._unseen = Unseen(jobs)
 
     async def run(self) -> None:
-        await self.kept.worklist.run(self._look)
+        await self.kept.run(self._look)
 
     async def _look(self, key: Key) -> float | None:
         cron_job = self.kept.get(key)

@@ -27,7 +27,7 @@ class DaemonSetController:
         self._revisions = Revisions(ground, revisions, self._hands)
 
     async def run(self) -> None:
-        await self.kept.worklist.run(self._look)
+        await self.kept.run(self._look)
 
     def _follow_node(self, _key: Key, old: core.Node | None, new: core.Node | None) -> None:
         """Heartbeats are no news."""

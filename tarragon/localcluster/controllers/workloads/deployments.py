@@ -56,7 +56,7 @@ class DeploymentController:
         ground.pods.subscribe(self._follow_pod)
 
     async def run(self) -> None:
-        await self.kept.worklist.run(self._look)
+        await self.kept.run(self._look)
 
     def _follow_pod(self, _key: Key, old: Pod | None, new: Pod | None) -> None:
         """Only that one has gone: a deployment that recreates its pods waits for it."""

@@ -6,13 +6,16 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
+import structlog
+
 from tarragon.base.clock import Clock
+from tarragon.cluster.errors import ApiError
 from tarragon.cluster.port import Cluster
 from tarragon.cluster.reflector import Cache, Index
 from tarragon.kube.meta import Key, Resource
 from tarragon.kube.selectors import from_match_labels
 from tarragon.localcluster.caches import logged_cache
-from tarragon.localcluster.controllers.worklist import Worklist
+from tarragon.localcluster.controllers.worklist import Look, Worklist
 from tarragon.localcluster.controllers.workloads.model import Owner, Thing
 from tarragon.localcluster.controllers.workloads.pods import PODS, Pod
 
@@ -20,6 +23,10 @@ T = TypeVar("T", bound=Owner)
 U = TypeVar("U")
 V = TypeVar("V", bound=Thing)
 
+log = structlog.get_logger(__name__)
+
+BUG_SECONDS = 60.0
+"""After a look that found a bug; a change of what was looked at may end it sooner."""
 LOOK_AGAIN_SECONDS = 1.0
 """If a write of ours is not seen for so long, something has been missed: look whether it still matters."""
 
@@ -59,6 +66,20 @@ class Kept(Generic[T]):
         self.worklist: Worklist[Key] = Worklist(ground.clock, ground.jitter)
         self._keys: dict[str, Key] = {}
         self.cache.subscribe(self._follow)
+
+    async def run(self, look: Look[Key]) -> None:
+        """Look at them, for ever, until cancelled. A bug that one of them brings to light holds up no other."""
+
+        async def contained(key: Key) -> float | None:
+            try:
+                return await look(key)
+            except ApiError:
+                raise
+            except Exception:  # as of values that nobody checks when somebody writes them into a status
+                log.exception("a workload cannot be looked after", kind=self.resource.kind, key=str(key))
+                return BUG_SECONDS
+
+        await self.worklist.run(contained)
 
     def follow(self, parts: Cache[V]) -> None:
         """Look at an owner when a part of it changes, and at whoever might take in one that is nobody's."""

@@ -35,7 +35,7 @@ class JobController:
         ground.pods.subscribe(self._follow_pod)
 
     async def run(self) -> None:
-        await self.kept.worklist.run(self._look)
+        await self.kept.run(self._look)
 
     def _follow_pod(self, _key: Key, _old: Pod | None, new: Pod | None) -> None:
         if new is not None and is_tracked(new) and (key := _job_of(new)) is not None:

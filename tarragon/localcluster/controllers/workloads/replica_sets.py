@@ -24,7 +24,7 @@ class ReplicaSetController(Generic[T]):
         self._hands: Hands[T] = Hands(ground, resource, component)
 
     async def run(self) -> None:
-        await self.kept.worklist.run(self._look)
+        await self.kept.run(self._look)
 
     async def _look(self, key: Key) -> float | None:
         owner = self.kept.get(key)

@@ -34,7 +34,7 @@ class StatefulSetController:
         self._revisions = Revisions(ground, revisions, self._hands)
 
     async def run(self) -> None:
-        await self.kept.worklist.run(self._look)
+        await self.kept.run(self._look)
 
     async def _look(self, key: Key) -> float | None:
         owner = self.kept.get(key)
