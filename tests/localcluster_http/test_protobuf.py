@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +123,26 @@ def test_no_damage_is_worse_than_malformed(data: st.DataObject) -> None:
 
     with contextlib.suppress(Malformed):
         decoded(bytes(body))
+
+
+def test_messages_within_messages_are_not_copied_once_for_each_level() -> None:
+    def field(number: int, content: bytes) -> bytes:
+        size = bytes([len(content) & 127 | 128, len(content) >> 7 & 127 | 128, len(content) >> 14])
+        return bytes([(number << 3 | 2) & 127 | 128, number >> 4]) + size + content
+
+    schema = field(2, b"\0" * 300_000)
+    for _ in range(100):
+        schema = field(28, schema)  # `not`, of a JSONSchemaProps
+    kind = field(1, b"apiextensions.k8s.io/v1") + field(2, b"CustomResourceDefinition")
+    versions = field(1, b"v1") + field(4, field(1, schema))
+    body = b"k8s\0" + field(1, kind) + field(2, field(2, field(7, versions)))
+    decoded(body)  # the tables are made only once
+
+    tracemalloc.start()
+    read = decoded(body)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert read is not None
+    assert "not" in read["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert most < 3_000_000

@@ -23,7 +23,9 @@ _MAGIC = b"k8s\0"
 _DEEPEST = 200
 """Of messages within messages: schemas of custom kinds go deep, but not so deep."""
 
-Raw = int | bytes
+Bytes = bytes | memoryview
+"""Mostly a view: messages within messages would be copied once for each level."""
+Raw = int | Bytes
 
 
 class Malformed(ValueError):
@@ -34,8 +36,9 @@ def decoded(data: bytes) -> dict[str, Any] | None:
     """The object in JSON's shape; None for a kind that Kubernetes does not have. Raises Malformed."""
     if not data.startswith(_MAGIC):
         raise Malformed("the body does not begin as protobuf of Kubernetes does")
-    wrapper = _read(data[len(_MAGIC) :], _UNKNOWN, 0)
-    content = _bytes(dict(_fields(data[len(_MAGIC) :])).get(_RAW, b""))
+    whole = memoryview(data)[len(_MAGIC) :]
+    wrapper = _read(whole, _UNKNOWN, 0)
+    content = _bytes(dict(_fields(whole)).get(_RAW, b""))
     kind = wrapper.get("typeMeta") or {}
     found = message_of(kind.get("apiVersion", ""), kind.get("kind", ""))
     if found is None:
@@ -43,7 +46,7 @@ def decoded(data: bytes) -> dict[str, Any] | None:
     return {**kind, **_read(content, found, 0)}
 
 
-def _read(data: bytes, fields: Message, depth: int) -> dict[str, Any]:
+def _read(data: Bytes, fields: Message, depth: int) -> dict[str, Any]:
     if depth > _DEEPEST:
         raise Malformed("messages are nested too deeply")
     value: dict[str, Any] = {}
@@ -72,7 +75,7 @@ _ZEROS = ("", 0, False, 0.0)
 """Go writes these into protobuf whether they were set or not; in JSON they would be values."""
 
 
-def _entry(data: bytes, kind: str, depth: int) -> tuple[str, Any]:
+def _entry(data: Bytes, kind: str, depth: int) -> tuple[str, Any]:
     """Of a map: what is not written is zero."""
     parts = dict(_fields(data))
     key = _text(parts.get(1, b""))
@@ -93,7 +96,7 @@ def _one(raw: Raw, kind: str, depth: int) -> Any:
             return _read(_bytes(raw), message(kind), depth)
 
 
-def _either(data: bytes, fields: Message, depth: int) -> Any:
+def _either(data: Bytes, fields: Message, depth: int) -> Any:
     """A schema, or else the truth value or the list that stands in its place."""
     read = _read(data, fields, depth)
     return read.get("schema", next((value for name, value in read.items() if name != "schema"), None))
@@ -102,7 +105,7 @@ def _either(data: bytes, fields: Message, depth: int) -> Any:
 # ------------------------------------------------------------------------------------------------------ the wire
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, Raw]]:
+def _fields(data: Bytes) -> Iterator[tuple[int, Raw]]:
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)
@@ -123,13 +126,13 @@ def _fields(data: bytes) -> Iterator[tuple[int, Raw]]:
                 raise Malformed(f"a field has the wire type {wire}, which Kubernetes never sends")
 
 
-def _taken(data: bytes, position: int, size: int) -> bytes:
+def _taken(data: Bytes, position: int, size: int) -> Bytes:
     if position + size > len(data):
         raise Malformed("the body ends in the middle of a field")
     return data[position : position + size]
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
+def _varint(data: Bytes, position: int) -> tuple[int, int]:
     value = 0
     for count in range(10):
         if position >= len(data):
@@ -145,7 +148,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 # ---------------------------------------------------------------------------------------------- what bytes can mean
 
 
-def _bytes(raw: Raw) -> bytes:
+def _bytes(raw: Raw) -> Bytes:
     if isinstance(raw, int):
         raise Malformed("a number stands where bytes should be")
     return raw
@@ -153,7 +156,7 @@ def _bytes(raw: Raw) -> bytes:
 
 def _text(raw: Raw) -> str:
     try:
-        return _bytes(raw).decode()
+        return str(_bytes(raw), "utf-8")
     except UnicodeDecodeError:
         raise Malformed("a text is not UTF-8") from None
 
@@ -163,7 +166,7 @@ def _base64(raw: Raw) -> str:
 
 
 def _number(raw: Raw) -> int:
-    if isinstance(raw, bytes):
+    if not isinstance(raw, int):
         raise Malformed("bytes stand where a number should be")
     return raw - (1 << 64) if raw >= 1 << 63 else raw
 
