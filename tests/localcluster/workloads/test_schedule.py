@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarragon.kube.meta import ObjectMeta
+from tarragon.localcluster.controllers.workloads import cron_plan
+from tarragon.localcluster.controllers.workloads.model import CronJob, CronJobSpec
 from tarragon.localcluster.schedule import Schedule
 
 NOON = dt.datetime(2026, 2, 27, 12, 0, tzinfo=dt.UTC)  # a Friday
@@ -64,3 +67,11 @@ def test_the_next_moment_is_later_and_the_first(seconds: int, text: str) -> None
     assert found is not None
     assert found > aware
     assert schedule.after(found - dt.timedelta(seconds=1)) == found
+
+
+def test_a_start_that_is_far_away_is_not_slept_through_with_the_machine() -> None:
+    cron_job = CronJob(metadata=ObjectMeta(name="c", creation_timestamp=NOON), spec=CronJobSpec(schedule="0 0 * * *"))
+    seconds = cron_plan.plan(cron_job, [], NOON).again
+
+    assert seconds is not None
+    assert seconds <= cron_plan.LONGEST_SECONDS

@@ -12,6 +12,8 @@ from tarragon.localcluster.controllers.workloads.model import CronJob, Job, Json
 from tarragon.localcluster.schedule import Schedule
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+LONGEST_SECONDS = 60.0
+"""Between two looks: the seconds of a pause do not go on while a machine sleeps, and clocks are set."""
 _MOST_MISSED = 100
 """After so many missed starts somebody is told to look at the clocks and the deadline."""
 
@@ -41,7 +43,7 @@ def plan(cron_job: CronJob, jobs: Sequence[Job], now: dt.datetime) -> Plan:
         return Plan(forget=forget)
     schedule, zone = Schedule.parse(cron_job.spec.schedule), _zone(cron_job)
     upcoming = schedule.after(now, zone)
-    again = None if upcoming is None else max(0.0, (upcoming - now).total_seconds()) + 0.05
+    again = None if upcoming is None else min(max(0.0, (upcoming - now).total_seconds()) + 0.05, LONGEST_SECONDS)
     missed = _missed(schedule, zone, _last(cron_job, now), now)
     late = "Too many missed start times" if missed.count > _MOST_MISSED else ""
     due = missed.last
