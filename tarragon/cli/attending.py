@@ -1,8 +1,9 @@
-"""Attending a job: its progress and its logs until it is over, Ctrl-C is pressed, or time runs out."""
+"""Attending a job: its progress and its logs until it is over, somebody ends us, or time runs out."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from enum import Enum
 
@@ -13,7 +14,7 @@ from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.listening import LAST_WORDS, Listener
 from tarragon.cli.follow.progress import Progress
 from tarragon.cli.follow.teller import Stage, teller
-from tarragon.cli.interrupts import Interrupts, interrupts
+from tarragon.cli.interrupts import Interrupts, interrupts, is_lost_terminal
 from tarragon.cli.jobs import Known
 from tarragon.cli.kept import as_written, runs_of_job, size
 from tarragon.cli.podlogs import unread
@@ -39,6 +40,8 @@ class How(Enum):
     OVER = "over"
     STOPPED = "stopped"
     LEFT = "left"
+    TERMINATED = "terminated"
+    HUNG_UP = "hung up"
     FORCED = "forced"
     TOO_LATE = "too late"
     STUCK = "stuck"
@@ -74,11 +77,16 @@ class Attendance:
             ticking = asyncio.create_task(self._tick())
             following = asyncio.create_task(self.where.follow(self.follower, self._clock, self._teller.note))
             try:
-                wanted = (following, ticking, counted.first, self._stuck)
+                wanted = (following, ticking, counted.first, counted.told, self._stuck)
                 await asyncio.wait(wanted, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
                 if counted.first.done() and not following.done():
                     # On a cluster others may count on it, and it needs no terminal to go on.
                     return await self._stop(following, counted) if self.where.is_local else How.LEFT
+                if any(task.done() and is_lost_terminal(task.exception()) for task in (ticking, following)):
+                    counted.tell(signal.SIGHUP)
+                    return How.HUNG_UP
+                if counted.told.done() and not following.done():
+                    return How.HUNG_UP if counted.told.result() == signal.SIGHUP else How.TERMINATED
                 return self._why(following, ticking)
             finally:
                 tasks = [ticking, following, *([self._doubt] if self._doubt is not None else [])]
@@ -111,7 +119,7 @@ class Attendance:
         name = self.follower.job.name
         self._teller.note(f"Stopping {name}: its replicas may take their time to end; Ctrl-C again ends them at once.")
         stopping = asyncio.create_task(self._delete())
-        await asyncio.wait((stopping, counted.second), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((stopping, counted.second, counted.told), return_when=asyncio.FIRST_COMPLETED)
         if not stopping.done():
             stopping.cancel()
             await asyncio.gather(stopping, return_exceptions=True)

@@ -13,7 +13,7 @@ from tarragon.base.clock import Clock
 from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.progress import Progress
 from tarragon.cli.follow.teller import Plain, Stage
-from tarragon.cli.interrupts import interrupts
+from tarragon.cli.interrupts import SIGNALLED, Interrupts, interrupts
 from tarragon.cli.jobs import Known
 from tarragon.cli.report.outcome import UNFINISHED, exit_code
 from tarragon.cli.target import Target
@@ -36,7 +36,7 @@ class Awaited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Met:
-    """How it ended. `is_left`: by Ctrl-C."""
+    """How it ended. `is_left`: by Ctrl-C, SIGTERM or SIGHUP."""
 
     follower: Follower
     code: int
@@ -48,7 +48,7 @@ class Met:
 
 
 async def await_job(where: Target, job: Known, wanted: Awaited, clock: Clock, terminal: Terminal) -> Met:
-    """Return when it is there, when it never will be, when time has run out, or at the first Ctrl-C."""
+    """Return when it is there, when it never will be, when time has run out, or when somebody ends us."""
     reached = asyncio.Event()
     teller = Plain(Stage(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now))
 
@@ -61,30 +61,34 @@ async def await_job(where: Target, job: Known, wanted: Awaited, clock: Clock, te
     follower = Follower(job, clock, progressed)
     if follower.is_over or follower.progress.state.lower() in wanted.states:
         return _met(follower, wanted)
-    if wanted.limit is None:
-        _note(f"Waiting for {job.name} without a limit; --timeout sets one.")
-    is_left = await _until(where.follow(follower, clock, _note), reached, wanted.limit)
+    with interrupts() as counted:
+        if wanted.limit is None:
+            _note(f"Waiting for {job.name} without a limit; --timeout sets one.")
+        left = await _until(where.follow(follower, clock, _note), reached, wanted.limit, counted)
     if reached.is_set() or follower.is_over:
         return Met(follower=follower, code=0) if reached.is_set() else _met(follower, wanted)
-    if not is_left:
+    if left is None:
         _note(f"{job.name} has not {'come to that' if wanted.states else 'ended'} within {elapsed(wanted.limit or 0)}.")
-    return Met(follower=follower, code=UNFINISHED, is_left=is_left)
+    return Met(follower=follower, code=UNFINISHED if left is None else left, is_left=left is not None)
 
 
-async def _until(following: Coroutine[None, None, None], reached: asyncio.Event, limit: float | None) -> bool:
-    """Whether Ctrl-C has ended it. Raises what the following has met."""
-    with interrupts() as counted:
-        follows, reaches = asyncio.create_task(following), asyncio.create_task(reached.wait())
-        try:
-            wanted = (follows, reaches, counted.first)
-            await asyncio.wait(wanted, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            if follows.done():
-                follows.result()
-            return counted.first.done()
-        finally:
-            follows.cancel()
-            reaches.cancel()
-            await asyncio.gather(follows, reaches, return_exceptions=True)
+async def _until(
+    following: Coroutine[None, None, None], reached: asyncio.Event, limit: float | None, counted: Interrupts
+) -> int | None:
+    """The exit code of whoever was made to leave it. Raises what the following has met."""
+    follows, reaches = asyncio.create_task(following), asyncio.create_task(reached.wait())
+    try:
+        wanted = (follows, reaches, counted.first, counted.told)
+        await asyncio.wait(wanted, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        if follows.done():
+            follows.result()
+        if counted.first.done():
+            return UNFINISHED
+        return SIGNALLED + counted.told.result() if counted.told.done() else None
+    finally:
+        follows.cancel()
+        reaches.cancel()
+        await asyncio.gather(follows, reaches, return_exceptions=True)
 
 
 def _note(text: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import click
 
@@ -12,6 +14,7 @@ from tarragon.cli.environment import installer
 from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.progress import FAILED, RUNNING, SUCCEEDED
 from tarragon.cli.hints import AFTERWARDS, MEANWHILE, hints
+from tarragon.cli.interrupts import SIGNALLED
 from tarragon.cli.jobs import Known
 from tarragon.cli.kept import runs_of_job
 from tarragon.cli.local import environment_of
@@ -31,6 +34,14 @@ from tarragon.kube.meta import Key
 
 CANNOT = 1
 FORCED = 130
+LEFT: Mapping[How, int] = MappingProxyType(
+    {
+        How.LEFT: UNFINISHED,
+        How.TERMINATED: SIGNALLED + signal.SIGTERM,
+        How.HUNG_UP: SIGNALLED + signal.SIGHUP,
+    }
+)
+"""By whom we were ended; the job goes on."""
 
 
 def verdict(attended: Attendance, how: How, limit: float | None, paint: Paint) -> int:
@@ -46,9 +57,9 @@ def verdict(attended: Attendance, how: How, limit: float | None, paint: Paint) -
         case How.FORCED:
             _say(f"Killed {name}: it is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
             return FORCED
-        case How.LEFT:
+        case How.LEFT | How.TERMINATED | How.HUNG_UP:
             _say(f"Left {name} alone: it goes on in {key.namespace} on {where.name}.", _meanwhile(where, address))
-            return UNFINISHED
+            return LEFT[how]
         case How.TOO_LATE:
             _say(_late(attended, limit or 0), _meanwhile(where, address))
             return UNFINISHED

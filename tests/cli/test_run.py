@@ -239,6 +239,46 @@ def test_a_second_ctrl_c_waits_for_nobody(shell: Shell) -> None:
     assert "Killed tfjob/digits" in ended.err
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["SIGTERM", "SIGHUP"])
+def test_whoever_is_told_to_end_leaves_the_job_alone(shell: Shell, number: signal.Signals, code: int) -> None:
+    going = shell.start("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=600))))
+    going.until("step 2")
+    waiting = shell.start("wait", "digits")
+    while "Waiting for" not in waiting.err:
+        assert waiting.is_going
+    going.signal(number)
+    waiting.signal(number)
+    ended, waited = going.ended(), waiting.ended()
+
+    assert (ended.code, waited.code) == (code, code)
+    for told in (ended.err, waited.err):
+        assert f"Left tfjob/digits alone: it goes on in default on local ({shell.home})." in told
+        assert "logs digits --follow" in told
+    assert shell("get", "digits").out.splitlines()[1].split()[1] == "Running"
+
+
+def test_a_terminal_that_is_closed_takes_no_job_with_it(shell: Shell) -> None:
+    name = shell.file("job.yaml", worker("digits", COUNTS.format(steps=600)))
+    keyboard, terminal = os.openpty()
+    process = subprocess.Popen(
+        ["setsid", "--ctty", *shell.command("run", name)],
+        cwd=shell.folder,
+        env={**shell.environment(), "TERM": "xterm-256color", "CI": ""},
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    seen = b""
+    while b"step 2" not in seen:
+        seen += os.read(keyboard, 4096)
+    os.close(keyboard)
+
+    assert process.wait(timeout=60) == 129
+    assert shell("get", "digits").out.splitlines()[1].split()[1] == "Running"
+    assert not (shell.home / "crashes").exists()
+
+
 def test_a_cluster_that_is_killed_is_started_again_and_no_line_is_lost_or_doubled(shell: Shell) -> None:
     going = shell.start("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=40))))
     going.until("step 5")

@@ -42,10 +42,11 @@ def command(
 
     \b
     On this machine Ctrl-C stops the job, a second one kills it; on a cluster
-    it leaves the job alone.
+    it leaves the job alone, as SIGTERM and SIGHUP (a closed terminal) always do.
     Exit codes: 0 succeeded, 1 an error of ours, 2 problems in FILE, 100 failed,
     101 not finished in time, or left alone, 103 deleted or suspended, 104 evicted,
-    130 killed by a second Ctrl-C, 141 nobody reads the logs any more (run | head)
+    130 killed by a second Ctrl-C, 141 nobody reads the logs any more (run | head),
+    143 or 129 ended by SIGTERM or SIGHUP
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     require_trial(dry_run, form)
     settings = ctx.ensure_object(Settings)

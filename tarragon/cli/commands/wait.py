@@ -47,7 +47,8 @@ def command(settings: Settings, name: str, states: Sequence[str], limit: float |
     failed deleted
     Exit codes: 0 succeeded, or it is in a state of --for; 100 failed,
     101 not finished in time, left by Ctrl-C, or ended without that state;
-    102 no such job, 103 deleted or suspended, 104 evicted
+    102 no such job, 103 deleted or suspended, 104 evicted,
+    143 or 129 ended by SIGTERM or SIGHUP
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     return asyncio.run(_wait(settings, name, states, limit, form))
 
