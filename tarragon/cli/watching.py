@@ -24,7 +24,7 @@ from tarragon.cli.target import Target
 from tarragon.cli.terminal import size
 from tarragon.cluster.errors import ApiError, Forbidden, Unauthorized, Unavailable
 from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.reflector import Cache, Trouble
+from tarragon.cluster.reflector import Cache, Recovery, Trouble
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.meta import CustomObject, Key
@@ -41,6 +41,9 @@ class Change:
     is_deletion: bool
 
 
+News = Change | ApiError | Recovery
+
+
 class Table(Protocol):
     """Where changes are shown."""
 
@@ -53,7 +56,8 @@ class Table(Protocol):
 
 async def watch(wanted: Wanted, clock: Clock) -> None:
     """Ends with Ctrl-C, or with the cluster."""
-    changes: asyncio.Queue[Change | ApiError] = asyncio.Queue()
+    changes: asyncio.Queue[News] = asyncio.Queue()
+    contact = Contact(wanted.where)
     terminal = wanted.settings.terminal()
     async with wanted.where.watching() as cluster:
         # Whoever may not list, or finds no kind, hears it now, not never.
@@ -62,18 +66,20 @@ async def watch(wanted: Wanted, clock: Clock) -> None:
         table = Moving(wanted, clock) if terminal.is_live and terminal.shows_logs else Plain(wanted, clock)
         try:
             while True:
-                await _next(changes, table, wanted.where)
+                await _next(changes, table, contact)
         finally:
             for task in tasks:
                 task.cancel()
 
 
-async def _next(changes: asyncio.Queue[Change | ApiError], table: Table, where: Target) -> None:
+async def _next(changes: asyncio.Queue[News], table: Table, contact: Contact) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(TICK):
             change = await changes.get()
             if isinstance(change, ApiError):
-                _tell(where, change)
+                contact.lost(change)
+            elif isinstance(change, Recovery):
+                contact.found()
             else:
                 table.change(change)
             return
@@ -149,18 +155,30 @@ def _without(cells: Sequence[str], places: set[int]) -> Sequence[str]:
     return [cell for place, cell in enumerate(cells) if place not in places]
 
 
-def _tell(where: Target, error: ApiError) -> None:
-    """Raises what will not mend itself. A cluster that others run comes back, and the watch goes on where it was."""
-    if not isinstance(error, Unavailable):
-        raise error
-    if where.is_local:
-        raise TarragonError("the cluster has ended while it was watched") from error
-    click.echo(f"{where.name} does not answer ({error.what}); trying again.", err=True)
+class Contact:
+    """With a cluster that others run: it comes back, and the watch goes on. Loss and return are said once each."""
+
+    def __init__(self, where: Target) -> None:
+        self._where = where
+        self._is_lost = False
+
+    def lost(self, error: ApiError) -> None:
+        """Raises what will not mend itself."""
+        if not isinstance(error, Unavailable):
+            raise error
+        if self._where.is_local:
+            raise TarragonError("the cluster has ended while it was watched") from error
+        if not self._is_lost:
+            click.echo(f"{self._where.name} does not answer ({error.what}); trying again until it does.", err=True)
+        self._is_lost = True
+
+    def found(self) -> None:
+        if self._is_lost:
+            click.echo(f"{self._where.name} answers again.", err=True)
+        self._is_lost = False
 
 
-def _cache(
-    cluster: Cluster, framework: Framework, wanted: Wanted, changes: asyncio.Queue[Change | ApiError]
-) -> Cache[CustomObject]:
+def _cache(cluster: Cluster, framework: Framework, wanted: Wanted, changes: asyncio.Queue[News]) -> Cache[CustomObject]:
     cache = Cache(cluster, framework.resource, SystemClock(), wanted.selection, jitter=random.Random())
 
     def changed(_: Key, before: CustomObject | None, after: CustomObject | None) -> None:
@@ -175,4 +193,5 @@ def _cache(
 
     cache.subscribe(changed)
     cache.on_trouble(troubled)
+    cache.on_recovery(changes.put_nowait)
     return cache

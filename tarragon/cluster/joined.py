@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from tarragon.cluster.reflector import Cache, Failing, Handler, Live, Trouble
+from tarragon.cluster.reflector import Cache, Failing, Handler, Live, Recovery, Trouble
 from tarragon.kube.meta import Key, Resource
 
 T = TypeVar("T")
@@ -60,6 +60,10 @@ class Joined(Generic[T]):
     def on_trouble(self, handler: Callable[[Trouble], None]) -> None:
         for cache in self._caches.values():
             cache.on_trouble(handler)
+
+    def on_recovery(self, handler: Callable[[Recovery], None]) -> None:
+        for cache in self._caches.values():
+            cache.on_recovery(handler)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

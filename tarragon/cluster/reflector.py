@@ -59,6 +59,17 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovery:
+    """The server answers again, that many seconds after the first Trouble."""
+
+    resource: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.resource}: the server answers again after {self.seconds:.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
 class Failing:
     """The server fails in this way, without a break since that moment of the clock's monotonic seconds."""
 
@@ -89,6 +100,8 @@ class Live(Protocol[T]):
     def subscribe(self, handler: Handler[T]) -> None: ...
 
     def on_trouble(self, handler: Callable[[Trouble], None]) -> None: ...
+
+    def on_recovery(self, handler: Callable[[Recovery], None]) -> None: ...
 
     async def run(self) -> None: ...
 
@@ -130,6 +143,7 @@ class Cache(Generic[T]):
         self._synced = asyncio.Event()
         self._handlers: list[Handler[T]] = []
         self._troubled: list[Callable[[Trouble], None]] = []
+        self._relieved: list[Callable[[Recovery], None]] = []
 
     @property
     def objects(self) -> Mapping[Key, T]:
@@ -175,6 +189,10 @@ class Cache(Generic[T]):
         """Call `handler` whenever the server fails or an object can't be read; usually it writes a log."""
         self._troubled.append(handler)
 
+    def on_recovery(self, handler: Callable[[Recovery], None]) -> None:
+        """Call `handler` once when the server answers again: of a quiet watch that is seen at its first event."""
+        self._relieved.append(handler)
+
     async def run(self) -> None:
         """For ever, until cancelled. A BadRequest to the list (a selector that nobody can parse) is a bug: raised."""
         while True:
@@ -201,8 +219,13 @@ class Cache(Generic[T]):
         await self._clock.sleep(pause)
 
     def _answered(self) -> None:
-        if self._failing is not None:
-            self._failing, self._recovered = None, self._clock.monotonic()
+        if self._failing is None:
+            return
+        now = self._clock.monotonic()
+        recovery = Recovery(self.resource.full_name, now - self._failing.since)
+        self._failing, self._recovered = None, now
+        for handler in self._relieved:
+            handler(recovery)
 
     async def _list(self) -> None:
         listing = await self._cluster.list(self._raw, self._selection)

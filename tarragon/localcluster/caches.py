@@ -9,7 +9,7 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.port import EVERYTHING, Cluster, Selection
-from tarragon.cluster.reflector import Cache, Trouble
+from tarragon.cluster.reflector import Cache, Recovery, Trouble
 from tarragon.kube.meta import Resource
 
 T = TypeVar("T")
@@ -27,8 +27,13 @@ def logged_cache(
     """An object that can't be read, or a watch that fails, is left out by whoever follows it: somebody must say so."""
     cache = Cache(cluster, resource, clock, selection, jitter=jitter)
     cache.on_trouble(_log)
+    cache.on_recovery(_log_end)
     return cache
 
 
 def _log(trouble: Trouble) -> None:
     log.warning("a part of the cluster can't follow the API", trouble=str(trouble))
+
+
+def _log_end(recovery: Recovery) -> None:
+    log.info("that part of the cluster follows the API again", over=str(recovery))

@@ -98,6 +98,7 @@ class Operator:
         async with asyncio.TaskGroup() as tasks:
             for cache in self._world.caches:
                 cache.on_trouble(troubles.tell)
+                cache.on_recovery(troubles.tell_end)
                 tasks.create_task(cache.run())
 
     async def synced(self) -> None:

@@ -1,4 +1,4 @@
-"""Troubles of watches as log lines: each when it begins, and what goes on in the same words only now and then."""
+"""Troubles of watches as log lines: each when it begins and when it is over, and what lasts only now and then."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import Forbidden, NotFound
-from tarragon.cluster.reflector import FIRST_PAUSE, Trouble
+from tarragon.cluster.reflector import FIRST_PAUSE, Recovery, Trouble
 
 AGAIN_SECONDS = 600.0
 """A permission that is not given on purpose is refused twice a minute, for ever."""
@@ -27,6 +27,7 @@ class Troubles:
         self._told: dict[tuple[str, str], float] = {}
         self._is_to_be_expected = is_to_be_expected
         self._expected: set[tuple[str, str]] = set()
+        self._lasting: set[str] = set()
 
     def tell(self, trouble: Trouble) -> None:
         if not self._is_to_be_expected(trouble):
@@ -37,6 +38,12 @@ class Troubles:
             self._expected.add((trouble.resource, words))
             log.info(words, kind=trouble.resource)
 
+    def tell_end(self, recovery: Recovery) -> None:
+        """Only of what was told: a trouble that comes and goes in the same words is heard of once."""
+        if recovery.resource in self._lasting:
+            self._lasting.discard(recovery.resource)
+            log.info("watch", over=str(recovery))
+
     def _tell(self, trouble: Trouble) -> None:
         now = self._clock.monotonic()
         self._told = {what: at for what, at in self._told.items() if now - at < AGAIN_SECONDS}
@@ -46,6 +53,8 @@ class Troubles:
             log.debug("watch", trouble=str(trouble))
             return
         self._told[what] = now
+        if trouble.key is None:
+            self._lasting.add(trouble.resource)
         log.warning("watch", trouble=str(trouble), remedy=_remedy(trouble.error))
 
 

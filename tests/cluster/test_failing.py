@@ -8,7 +8,7 @@ import pytest
 
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import ApiError, Forbidden, Unavailable
-from tarragon.cluster.reflector import FIRST_PAUSE, LONGEST_PAUSE, Cache
+from tarragon.cluster.reflector import FIRST_PAUSE, LONGEST_PAUSE, Cache, Recovery
 from tarragon.kube.meta import Key
 from tests.cluster.scripted import THINGS, ScriptedCluster, Thing, error, settle
 
@@ -55,6 +55,22 @@ async def test_a_server_that_answers_does_not_fail(scene: Scene) -> None:
 
     assert scene.cache.is_synced
     assert scene.error is None
+
+
+async def test_that_it_answers_again_is_told_once_and_after_how_long(scene: Scene) -> None:
+    told: list[Recovery] = []
+    scene.cache.on_recovery(told.append)
+    scene.server.fail_list(SILENT)
+    scene.server.fail_list(SILENT)
+    await scene.begin()
+    await scene.pass_time()
+    assert told == []
+
+    await scene.pass_time()
+    scene.server.put("a", 1)
+    await scene.pass_time()
+
+    assert [str(each) for each in told] == ["things.example.org: the server answers again after 60.0 s"]
 
 
 async def test_since_when_it_fails_is_known_and_forgotten_when_it_answers(scene: Scene) -> None:

@@ -4,7 +4,7 @@ from structlog.testing import capture_logs
 
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import from_status
-from tarragon.cluster.reflector import FIRST_PAUSE, Trouble
+from tarragon.cluster.reflector import FIRST_PAUSE, Recovery, Trouble
 from tarragon.operator.troubles import AGAIN_SECONDS, Troubles
 
 FORBIDDEN = from_status({"code": 403, "reason": "Forbidden", "message": "nodes is forbidden"})
@@ -21,6 +21,12 @@ class Scene:
         with capture_logs() as logs:
             self._troubles.tell(Trouble(resource=resource, error=error, pause=pause))
         return any(line["log_level"] == "warning" for line in logs)
+
+    def ends(self, *, resource: str = "nodes") -> list[str]:
+        """What a reader of the log hears of its end."""
+        with capture_logs() as logs:
+            self._troubles.tell_end(Recovery(resource, 12.3))
+        return [line["over"] for line in logs if line["log_level"] == "info"]
 
 
 def test_what_goes_on_is_told_when_it_begins_and_every_ten_minutes() -> None:
@@ -47,3 +53,12 @@ def test_what_comes_again_after_a_time_of_quiet_is_told_again() -> None:
     scene.clock.advance(200)
 
     assert scene.tells(BUSY, pause=FIRST_PAUSE)
+
+
+def test_the_end_of_what_was_told_is_told_once() -> None:
+    scene = Scene()
+    scene.tells(BUSY, pause=FIRST_PAUSE)
+
+    assert scene.ends(resource="pods") == []
+    assert scene.ends() == ["nodes: the server answers again after 12.3 s"]
+    assert scene.ends() == []

@@ -26,7 +26,7 @@ from tarragon.base.clock import Clock
 from tarragon.base.resources import CPU, MEMORY, PODS, Resources
 from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound
 from tarragon.cluster.port import Cluster, DeleteOptions, Selection
-from tarragon.cluster.reflector import Cache, Trouble
+from tarragon.cluster.reflector import Cache, Recovery, Trouble
 from tarragon.kube import core
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import NODES, Node
@@ -92,8 +92,10 @@ class Hollow:
 
     async def run(self) -> None:
         self._pods.on_trouble(_report)
+        self._pods.on_recovery(_report_end)
         self._pods.subscribe(self._changed)
         self._nodes.on_trouble(_report)
+        self._nodes.on_recovery(_report_end)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._stay_ready())
             group.create_task(self._answer_doubts())
@@ -325,3 +327,7 @@ class _Agenda:
 
 def _report(trouble: Trouble) -> None:
     _log.warning("the hollow kubelet cannot follow the API", trouble=str(trouble))
+
+
+def _report_end(recovery: Recovery) -> None:
+    _log.info("the hollow kubelet follows the API again", over=str(recovery))

@@ -16,7 +16,7 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.reflector import Cache, Trouble
+from tarragon.cluster.reflector import Cache, Recovery, Trouble
 from tarragon.kube.core import SERVICES, Service
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet import kept, mounts, records, shim, shims
@@ -115,6 +115,7 @@ class Kubelet:
         ground.launcher.links = ServiceLinks(services).variables
         for cache in (pods, services):
             cache.on_trouble(_report)
+            cache.on_recovery(_report_end)
         async with asyncio.TaskGroup() as group:
             everything = [
                 group.create_task(self.recorder.run()),
@@ -305,6 +306,10 @@ def _is_wanted(pod: Pod) -> bool:
 
 def _report(trouble: Trouble) -> None:
     _log.warning("the kubelet cannot follow the API", trouble=str(trouble))
+
+
+def _report_end(recovery: Recovery) -> None:
+    _log.info("the kubelet follows the API again", over=str(recovery))
 
 
 def _age(pod: Pod) -> float:
