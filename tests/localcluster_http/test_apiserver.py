@@ -7,6 +7,7 @@ import io
 import json
 import random
 import ssl
+import threading
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tarragon.cluster.transport import Server
 from tarragon.kube import core
 from tarragon.localcluster.apiserver import ApiServer, Front
 from tarragon.localcluster.store import Window
+from tarragon.localcluster.web import bodies
 from tests.localcluster_http.embedded import TOKEN, Embedded, embedded, pod, widget, widget_definition
 from tests.localcluster_http.embedded import WIDGETS as WIDGET
 
@@ -318,6 +320,24 @@ async def test_yaml_is_read_as_json_would_be(wire: Wire) -> None:
     assert "aliases are not accepted" in value["message"]
     code, value = await wire("POST", PODS, b"a: [", Content_Type="application/yaml")
     assert code == 400
+
+
+@pytest.mark.parametrize(
+    ("data", "content_type", "holds_up"),
+    [
+        (b"a: b\n" * 10_000, "application/yaml", False),
+        (b"{}" + b" " * 50_000, "application/json", True),
+        (b"a: b", "application/yaml", True),
+    ],
+    ids=["long YAML", "long JSON", "short YAML"],
+)
+async def test_what_takes_long_to_read_holds_nobody_else_up(data: bytes, content_type: str, *, holds_up: bool) -> None:
+    def thread_of_reading(_data: bytes, _content_type: str) -> int:
+        return threading.get_ident()
+
+    reading = await bodies.understood(thread_of_reading, data, content_type)
+
+    assert (reading == threading.get_ident()) is holds_up
 
 
 async def test_content_types_that_nobody_reads_are_refused_with_those_that_are_read(wire: Wire) -> None:

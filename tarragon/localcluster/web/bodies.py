@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 import yaml
@@ -12,10 +15,14 @@ from tarragon.localcluster import refusals
 from tarragon.localcluster.requests import Json, Patch, PatchType
 from tarragon.localcluster.web import protobuf
 
+T = TypeVar("T")
+
 LIMIT = 3 * 1024 * 1024
 """Bytes, as of kube-apiserver."""
 
 YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml"})
+_LONG = 16 * 1024
+"""Bytes in which what is not JSON takes so long to read (some 50 ms) that nobody else should wait for it."""
 _ACCEPTED = ("application/json", "application/yaml")
 _ACCEPTED_PATCHES = tuple(each.value for each in PatchType)
 
@@ -35,6 +42,22 @@ async def read(request: web.BaseRequest) -> bytes:
             raise _too_large()
         chunks.append(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+async def object_of(request: web.BaseRequest, kind: str) -> Json:
+    """What a request's body says. `kind` is what the path expects."""
+    return await understood(partial(decoded, kind=kind), await read(request), request.content_type)
+
+
+async def patch_of(request: web.BaseRequest) -> Patch:
+    return await understood(decoded_patch, await read(request), request.content_type)
+
+
+async def understood(read: Callable[[bytes, str], T], data: bytes, content_type: str) -> T:
+    """What `read` makes of a body. Raises what it raises."""
+    if len(data) < _LONG or content_type == "application/json":
+        return read(data, content_type)
+    return await asyncio.to_thread(read, data, content_type)
 
 
 def decoded(data: bytes, content_type: str, kind: str) -> Json:

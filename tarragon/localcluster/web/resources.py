@@ -188,7 +188,7 @@ class Resources:
 
     async def _patch(self, asked: Asked) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "patch")
-        patch = bodies.decoded_patch(await bodies.read(asked.request), asked.request.content_type)
+        patch = await bodies.patch_of(asked.request)
         options = query.of_patch(asked.query, self._writing(asked, "PatchOptions"), patch.type)
         return self._written(asked, await self._api.patch(asked.target, patch, options))
 
@@ -212,7 +212,7 @@ class Resources:
         return options if check is None else replace(options, check=check)
 
     async def _body(self, asked: Asked, kind: str) -> Json:
-        return bodies.decoded(await bodies.read(asked.request), asked.request.content_type, kind)
+        return await bodies.object_of(asked.request, kind)
 
     async def _options_body(self, asked: Asked) -> Json:
         data = await bodies.read(asked.request)
