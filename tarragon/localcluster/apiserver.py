@@ -13,6 +13,7 @@ from aiohttp import web
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cluster.errors import ApiError
+from tarragon.kube.codec import encode
 from tarragon.localcluster import discovery, refusals
 from tarragon.localcluster.access.access import Access
 from tarragon.localcluster.access.attributes import of_request
@@ -121,6 +122,9 @@ class ApiServer:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         parts = segments(request.rel_url.raw_path)
+        return answers.for_eyes(request, await self._plain_answer(request, parts))
+
+    async def _plain_answer(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
         try:
             if parts and parts[0] in health.PLACES:
                 return health.answer(request, parts)
@@ -177,7 +181,8 @@ class ApiServer:
         if form is not None and form in _AGGREGATED:
             names = [""] if root == "api" else discovery.group_names(registry)
             content_type = f"application/json;g=apidiscovery.k8s.io;v={form.version};as={form.kind}"
-            return answers.json_value(discovery.aggregated(registry, names, form.version), content_type)
+            whole = encode(discovery.aggregated(registry, names, form.version))
+            return answers.unless_known(request, whole, {"Content-Type": content_type, "Vary": "Accept"})
         if root == "apis":
             return answers.json_value(discovery.group_list(registry))
         return answers.json_value(discovery.api_versions(self._url.partition("://")[2]))

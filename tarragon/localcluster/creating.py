@@ -69,7 +69,8 @@ class Creates:
         if options.check is not None:
             options.check(served, thing, None)
         if self._store.latest(served.shelf, (metadata.get("namespace", ""), metadata["name"])) is not None:
-            raise refusals.already_exists(served, metadata["name"])
+            taken = refusals.no_free_name if metadata.get("generateName") else refusals.already_exists
+            raise taken(served, metadata["name"])
         change = self._writes.change(served, thing, None, options)
         return Decision([change], Written(in_version(change.state.body, served), created=True, warnings=warnings))
 

@@ -62,6 +62,14 @@ def already_exists(served: Served, name: str) -> ApiError:
     return failure(409, "AlreadyExists", f'{served.full_name} "{name}" already exists', _about(served, name))
 
 
+def no_free_name(served: Served, name: str) -> ApiError:
+    """Of an object whose name may be made up: whoever tries again gets another one."""
+    message = (
+        f'{served.full_name} "{name}" already exists, the server was not able to generate a unique name for the object'
+    )
+    return failure(409, "AlreadyExists", message, {**_about(served, name), "retryAfterSeconds": 1})
+
+
 def modified(served: Served, name: str) -> ApiError:
     """The resourceVersion given is not the stored one."""
     why = "the object has been modified; please apply your changes to the latest version and try again"

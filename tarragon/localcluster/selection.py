@@ -27,8 +27,10 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
         "status.podIP",
         "status.nominatedNodeName",
     ),
+    "jobs.batch": ("status.successful",),
     "nodes": ("spec.unschedulable",),
     "namespaces": ("status.phase",),
+    "replicationcontrollers": ("status.replicas",),
     "secrets": ("type",),
     "services": ("spec.clusterIP", "spec.type"),
     "events": (
@@ -50,6 +52,8 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 _STEPS = {kind: tuple(tuple(path.split(".")) for path in paths) for kind, paths in FIELDS.items()}
 _BOOLEANS = frozenset({("spec", "hostNetwork"), ("spec", "unschedulable")})
 """An absent one reads as false."""
+_COUNTS = frozenset({("status", "successful"), ("status", "replicas")})
+"""An absent one reads as 0."""
 
 
 def index(kind: str, thing: Mapping[str, Any]) -> tuple[Mapping[str, str], tuple[str, ...]]:
@@ -91,6 +95,10 @@ def _text(thing: Any, steps: tuple[str, ...]) -> str:
         value = value.get(step) if isinstance(value, dict) else None
     if steps == ("source",):  # an event's source is an object; its component is what is meant
         value = (value.get("component") if isinstance(value, dict) else None) or thing.get("reportingComponent")
+    if steps == ("status", "successful"):  # of jobs, whose field has another name
+        value = (thing.get("status") or {}).get("succeeded")
+    if steps in _COUNTS:
+        return str(value or 0)
     if steps in _BOOLEANS:
         return "true" if value is True else "false"
     return "" if value is None else sys.intern(str(value))

@@ -129,6 +129,8 @@ def claim_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Itera
 def prepare_volume(volume: Json) -> None:
     volume.setdefault("spec", {}).setdefault("persistentVolumeReclaimPolicy", "Retain")
     volume["spec"].setdefault("volumeMode", "Filesystem")
+    if volume["spec"].get("hostPath") is not None:
+        volume["spec"]["hostPath"].setdefault("type", "")
     volume["status"] = {"phase": "Pending"}
 
 

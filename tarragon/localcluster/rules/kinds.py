@@ -190,7 +190,12 @@ _BUILT_IN: Mapping[str, Rules] = {
     ),
     "persistentvolumes": Rules(prepare_create=core.prepare_volume, tells_deleted=True),
     "poddisruptionbudgets.policy": Rules(counts_generation=True, needs_version=True),
-    "podtemplates": Rules(counts_generation=True, tells_deleted=True),
+    "podtemplates": Rules(
+        prepare_create=workloads.prepare_pod_template,
+        prepare_update=workloads.default_pod_template,
+        faults=workloads.pod_template_faults,
+        tells_deleted=True,
+    ),
     "pods": Rules(
         prepare_create=pods.prepare_create,
         prepare_update=pods.prepare_update,

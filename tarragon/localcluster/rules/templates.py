@@ -19,12 +19,15 @@ def default_template(template: Json) -> None:
     """As of a pod, but for what admission adds to pods only."""
     spec = template.setdefault("spec", {})
     said = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    links = spec.get("enableServiceLinks")
     template.setdefault("metadata", {})
     pods.prepare_update(template, {})
     for field in _ACCOUNT:
         spec.pop(field, None)
         if said:
             spec[field] = said
+    if links is None:
+        del spec["enableServiceLinks"]
 
 
 def template_faults(path: str, template: Mapping[str, Any], policies: Sequence[str]) -> Iterator[Fault]:

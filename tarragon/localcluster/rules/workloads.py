@@ -22,10 +22,26 @@ _QUARTER = "25%"
 _HISTORY = 10
 _PROGRESS_SECONDS = 600
 _ALWAYS = ("Always",)
+_ANY_POLICY = ("Always", "OnFailure", "Never")
 _CHANGEABLE_OF_STATEFUL_SETS = (
     *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
     *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
 )
+
+
+# ------------------------------------------------------------------------------------------------------- pod templates
+
+
+def prepare_pod_template(mould: Json) -> None:
+    default_pod_template(mould, {})
+
+
+def default_pod_template(mould: Json, _: Mapping[str, Any]) -> None:
+    default_template(mould.setdefault("template", {}))
+
+
+def pod_template_faults(mould: Mapping[str, Any]) -> Iterator[Fault]:
+    return template_faults("template", mould["template"], _ANY_POLICY)
 
 
 # --------------------------------------------------------------------------------------------------------- deployments

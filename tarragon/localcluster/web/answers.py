@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from tarragon.cluster.errors import ApiError
@@ -13,6 +15,7 @@ from tarragon.localcluster.requests import Page
 
 _JSON = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 
+_OF_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 _WARNING_BYTES = 1000
 """Of one warning: headers of all warnings together must fit into what clients accept."""
 
@@ -23,6 +26,30 @@ def json_bytes(data: bytes, code: int = 200, headers: Mapping[str, str] | None =
 
 def json_value(value: Any, content_type: str = "application/json") -> web.Response:
     return json_bytes(encode(value), headers={"Content-Type": content_type})
+
+
+def unless_known(request: web.BaseRequest, data: bytes, headers: Mapping[str, str]) -> web.Response:
+    """304 for a client that has it already."""
+    tag = f'"{hashlib.sha256(data).hexdigest().upper()}"'
+    if request.headers.get("If-None-Match") == tag:
+        return web.Response(status=304, headers={"ETag": tag})
+    return json_bytes(data, headers={**headers, "ETag": tag})
+
+
+def for_eyes(request: web.BaseRequest, answer: web.StreamResponse) -> web.StreamResponse:
+    """In lines, if that was asked for, or for a person at a command line or a browser. Streams stay as they are."""
+    if not _is_for_eyes(request) or not isinstance(answer, web.Response):
+        return answer
+    if answer.content_type == "application/json" and isinstance(answer.body, bytes):
+        answer.body = msgspec.json.format(answer.body, indent=2) + b"\n"
+    return answer
+
+
+def _is_for_eyes(request: web.BaseRequest) -> bool:
+    asked = request.query.get("pretty")
+    if asked is not None:
+        return asked.lower() in {"true", "1"}
+    return request.headers.get("User-Agent", "").startswith(_OF_PEOPLE)
 
 
 def refusal(error: ApiError) -> web.Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -12,10 +12,13 @@ from tarragon.kube.codec import moment
 from tarragon.localcluster import faults, refusals
 from tarragon.localcluster.requests import FieldValidation, ListOptions, PatchType, WatchOptions, WriteOptions
 
+_KINDS_OF_DELETE = (None, "", "DeleteOptions")
+
 Query = Mapping[str, str]
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
 _MANAGER_LIMIT = 128
+_NOT_OLDER = "NotOlderThan"
 _VALIDATIONS = {"": FieldValidation.WARN, **{each.value: each for each in FieldValidation}}
 
 
@@ -36,6 +39,15 @@ def whole_number(query: Query, name: str) -> int | None:
 
 
 def list_options(query: Query) -> ListOptions:
+    """Raises Invalid for what only a watch has, BadRequest."""
+    found = []
+    if query.get("continue") and query.get("resourceVersionMatch"):
+        words = "resourceVersionMatch is forbidden when continue is provided"
+        found.append(faults.forbidden_value("resourceVersionMatch", words))
+    if query.get("sendInitialEvents"):
+        found.append(faults.forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if found:
+        raise refusals.invalid_options("ListOptions", found)
     return ListOptions(
         labels=query.get("labelSelector", ""),
         fields=query.get("fieldSelector", ""),
@@ -47,6 +59,9 @@ def list_options(query: Query) -> ListOptions:
 
 
 def watch_options(query: Query) -> WatchOptions:
+    """Raises Invalid."""
+    if found := list(_match_faults(query)):
+        raise refusals.invalid_options("ListOptions", found)
     return WatchOptions(
         labels=query.get("labelSelector", ""),
         fields=query.get("fieldSelector", ""),
@@ -55,6 +70,19 @@ def watch_options(query: Query) -> WatchOptions:
         allow_bookmarks=flag(query, "allowWatchBookmarks"),
         send_initial_events=flag(query, "sendInitialEvents"),
     )
+
+
+def _match_faults(query: Query) -> Iterator[faults.Fault]:
+    """Of a watch, which has a version to match only where it is to begin with everything."""
+    match, begins = query.get("resourceVersionMatch", ""), bool(query.get("sendInitialEvents"))
+    if begins and match != _NOT_OLDER:
+        words = f"sendInitialEvents requires setting resourceVersionMatch to {_NOT_OLDER}"
+        yield faults.forbidden_value("resourceVersionMatch", words)
+    if match and not begins:
+        words = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        yield faults.forbidden_value("resourceVersionMatch", words)
+    if match and match != _NOT_OLDER:
+        yield faults.unsupported("resourceVersionMatch", match, [_NOT_OLDER])
 
 
 def write_options(query: Query, user_agent: str, kind: str) -> WriteOptions:
@@ -103,6 +131,9 @@ def _manager(given: str, user_agent: str, kind: str) -> str:
 
 def delete_options(query: Query, body: Mapping[str, Any], user_agent: str) -> tuple[DeleteOptions, WriteOptions]:
     """From the body, where the client sent one, else from the URL."""
+    if body.get("kind") not in _KINDS_OF_DELETE:
+        words = f"the object provided is unrecognized (must be of type DeleteOptions): it is a {body['kind']}"
+        raise refusals.bad_request(words)
     preconditions = body.get("preconditions")
     preconditions = preconditions if isinstance(preconditions, dict) else {}
     grace = body.get("gracePeriodSeconds", whole_number(query, "gracePeriodSeconds"))
@@ -123,6 +154,12 @@ def delete_options(query: Query, body: Mapping[str, Any], user_agent: str) -> tu
 
 def _propagation(query: Query, body: Mapping[str, Any]) -> Propagation | None:
     value = body.get("propagationPolicy") or query.get("propagationPolicy") or ""
+    orphan = body.get("orphanDependents")
+    if orphan is None and "orphanDependents" in query:
+        orphan = flag(query, "orphanDependents")
+    if value and orphan is not None:
+        words = "orphanDependents and deletionPropagation cannot be both set"
+        raise refusals.invalid_options("DeleteOptions", [faults.invalid_value("propagationPolicy", value, words)])
     for known in get_args(Propagation):
         if value == known:
             chosen: Propagation = known
@@ -130,9 +167,6 @@ def _propagation(query: Query, body: Mapping[str, Any]) -> Propagation | None:
     if value:
         fault = faults.unsupported("propagationPolicy", value, get_args(Propagation))
         raise refusals.invalid_options("DeleteOptions", [fault])
-    orphan = body.get("orphanDependents")
-    if orphan is None and "orphanDependents" in query:
-        orphan = flag(query, "orphanDependents")
     return None if orphan is None else "Orphan" if orphan else "Background"
 
 

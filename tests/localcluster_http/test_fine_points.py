@@ -1,0 +1,193 @@
+"""What few clients ask for, and some do: the less known parameters of requests, answered as a real server does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.localcluster_http.embedded import TOKEN, Embedded, embedded, pod, widget
+from tests.localcluster_http.test_apiserver import Wire, trusting
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
+WIDGETS = "/apis/example.dev/v1/namespaces/default/widgets"
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Embedded]:
+    async with embedded(tmp_path) as running:
+        await running.add_widgets()
+        yield running
+
+
+@pytest.fixture
+async def ask(server: Embedded) -> AsyncIterator[Wire]:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    connector = aiohttp.TCPConnector(ssl=trusting(server))
+    async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
+        yield Wire(server, session)
+
+
+def named(name: str, **metadata: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, **metadata}}
+
+
+async def text_of(ask: Wire, path: str, **headers: str) -> str:
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with ask.session.get(ask.url + path, headers=given) as response:
+        return await response.text()
+
+
+async def test_people_get_an_answer_in_lines_and_programs_as_they_ask(ask: Wire) -> None:
+    await ask("POST", MAPS, named("a"))
+    lines = '{\n  "apiVersion": "v1",\n  "kind": "ConfigMap",\n'
+
+    assert (await text_of(ask, f"{MAPS}/a?pretty=true")).startswith(lines)
+    assert (await text_of(ask, f"{MAPS}/a", User_Agent="curl/8.5.0")).startswith(lines)
+    assert "\n" not in await text_of(ask, f"{MAPS}/a?pretty=false", User_Agent="curl/8.5.0")
+    assert "\n" not in await text_of(ask, f"{MAPS}/a")
+    assert (await text_of(ask, f"{MAPS}/b?pretty=1")).startswith('{\n  "kind": "Status",\n')
+
+
+async def test_a_name_that_may_be_made_up_and_is_taken_can_be_tried_again(ask: Wire) -> None:
+    await ask("POST", MAPS, named("a"))
+
+    code, told = await ask("POST", MAPS, named("a", generateName="a-"))
+
+    words = 'configmaps "a" already exists, the server was not able to generate a unique name for the object'
+    assert (code, told["reason"], told["message"]) == (409, "AlreadyExists", words)
+    assert told["details"]["retryAfterSeconds"] == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("watch=1&resourceVersion=1&resourceVersionMatch=NotOlderThan", "is forbidden for watch unless"),
+        ("watch=1&sendInitialEvents=true", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
+        ("watch=1&sendInitialEvents=true&resourceVersionMatch=Exact", 'supported values: "NotOlderThan"'),
+        ("sendInitialEvents=true", "sendInitialEvents is forbidden for list"),
+        ("continue=x&resourceVersionMatch=Exact", "is forbidden when continue is provided"),
+    ],
+)
+async def test_options_of_lists_and_watches_that_contradict_each_other_are_invalid(
+    ask: Wire, query: str, words: str
+) -> None:
+    code, told = await ask("GET", f"{MAPS}?{query}")
+
+    assert (code, told["reason"]) == (422, "Invalid")
+    assert words in told["message"]
+
+
+async def test_a_watch_that_begins_with_everything_says_where_that_ends(ask: Wire) -> None:
+    await ask("POST", MAPS, named("a"))
+    query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+
+    first, last = await ask.lines(f"{MAPS}?{query}", 2)
+
+    assert (first["type"], first["object"]["metadata"]["name"]) == ("ADDED", "a")
+    assert (last["type"], last["object"]["metadata"]["annotations"]) == (
+        "BOOKMARK",
+        {"k8s.io/initial-events-end": "true"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words"),
+    [
+        ({"propagationPolicy": "Orphan", "orphanDependents": True}, 422, "cannot be both set"),
+        ({"kind": "Pod", "apiVersion": "v1"}, 400, "must be of type DeleteOptions"),
+        ({"propagationPolicy": "Sideways"}, 422, 'Unsupported value: "Sideways"'),
+    ],
+)
+async def test_options_of_a_delete_that_make_no_sense_delete_nothing(
+    ask: Wire, body: dict[str, Any], code: int, words: str
+) -> None:
+    await ask("POST", MAPS, named("a"))
+
+    answered, told = await ask("DELETE", f"{MAPS}/a", body)
+
+    assert answered == code
+    assert words in told["message"]
+    assert (await ask("GET", f"{MAPS}/a"))[0] == 200
+
+
+async def test_what_is_only_tried_leaves_nothing_whatever_the_verb(ask: Wire) -> None:
+    await ask("POST", PODS, pod("p"))
+    await ask("POST", WIDGETS, widget("w", replicas=1))
+    everything = f"{PODS}/p", f"{WIDGETS}/w", f"{MAPS}/new", f"{WIDGETS}/new"
+    before = [await ask("GET", path) for path in everything]
+    node = {"target": {"kind": "Node", "name": "n"}}
+    merge = "application/merge-patch+json"
+    scale = {"metadata": {"name": "w", "namespace": "default"}, "spec": {"replicas": 3}}
+    apply = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}}
+
+    tried = [
+        await ask("POST", f"{MAPS}?dryRun=All", named("new")),
+        await ask("PUT", f"{PODS}/p?dryRun=All", {**before[0][1], "metadata": {"name": "p", "labels": {"a": "b"}}}),
+        await ask("PATCH", f"{PODS}/p?dryRun=All", {"metadata": {"labels": {"a": "b"}}}, Content_Type=merge),
+        await ask("PATCH", f"{PODS}/p/status?dryRun=All", {"status": {"phase": "Failed"}}, Content_Type=merge),
+        await ask("PATCH", f"{WIDGETS}/w/status?dryRun=All", {"status": {"phase": "x"}}, Content_Type=merge),
+        await ask("PUT", f"{WIDGETS}/w/scale?dryRun=All", scale),
+        await ask("PATCH", f"{WIDGETS}/w/scale?dryRun=All", {"spec": {"replicas": 3}}, Content_Type=merge),
+        await ask("PATCH", f"{MAPS}/new?dryRun=All&fieldManager=m", apply, Content_Type="application/apply-patch+yaml"),
+        await ask("POST", f"{PODS}/p/binding?dryRun=All", {**named("p"), **node}),
+        await ask("POST", f"{PODS}/p/eviction?dryRun=All", named("p")),
+        await ask("DELETE", f"{PODS}/p?dryRun=All"),
+        await ask("DELETE", f"{WIDGETS}?dryRun=All"),
+    ]
+
+    assert [code for code, _ in tried] == [201, 200, 200, 200, 200, 200, 200, 201, 201, 201, 200, 200]
+    assert [await ask("GET", path) for path in everything] == before
+
+
+async def test_discovery_is_sent_once_as_long_as_no_kind_comes_or_goes(ask: Wire) -> None:
+    _, _, headers = await ask.full("GET", "/apis", Accept=DISCOVERY)
+    known = headers["ETag"]
+
+    assert (await ask.full("GET", "/apis", Accept=DISCOVERY, If_None_Match=known))[0] == 304
+    await ask("DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.dev")
+    code, _, headers = await ask.full("GET", "/apis", Accept=DISCOVERY, If_None_Match=known)
+    assert (code, headers["ETag"] != known) == (200, True)
+
+
+async def test_jobs_and_controllers_are_selected_by_their_counts(ask: Wire) -> None:
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    template["spec"]["restartPolicy"] = "Never"  # type: ignore[index]
+    await ask("POST", jobs, {**named("done"), "spec": {"template": template}})
+    await ask("POST", jobs, {**named("not-yet"), "spec": {"template": template}})
+    merge = "application/merge-patch+json"
+    await ask("PATCH", f"{jobs}/done/status", {"status": {"succeeded": 1}}, Content_Type=merge)
+
+    for count, name in ((1, "done"), (0, "not-yet")):
+        _, found = await ask("GET", f"{jobs}?fieldSelector=status.successful={count}")
+        assert [one["metadata"]["name"] for one in found["items"]] == [name]
+    _, found = await ask("GET", "/api/v1/replicationcontrollers?fieldSelector=status.replicas=0")
+    assert found["items"] == []
+
+
+async def test_a_template_is_completed_as_a_pod_is_but_for_what_only_pods_get(ask: Wire) -> None:
+    spec = {"containers": [{"name": "c", "image": "i"}], "volumes": [{"name": "h", "hostPath": {"path": "/x"}}]}
+    path = "/api/v1/namespaces/default/podtemplates"
+
+    code, made = await ask("POST", path, {**named("mould"), "template": {"spec": spec}})
+    refused, told = await ask("POST", path, {**named("empty"), "template": {"spec": {}}})
+
+    assert (code, "generation" in made["metadata"]) == (201, False)
+    found = made["template"]["spec"]
+    assert (found["restartPolicy"], found["volumes"][0]["hostPath"]["type"]) == ("Always", "")
+    assert not found.keys() & {"enableServiceLinks", "serviceAccountName", "tolerations"}
+    assert (refused, told["details"]["causes"][0]["field"]) == (422, "template.spec.containers")
+
+
+async def test_a_volume_of_a_path_says_that_its_type_does_not_matter(ask: Wire) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/x"}}
+
+    _, made = await ask("POST", "/api/v1/persistentvolumes", {**named("pv"), "spec": spec})
+
+    assert made["spec"]["hostPath"] == {"path": "/x", "type": ""}
