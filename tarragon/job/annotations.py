@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from tarragon.base.errors import Problem
 from tarragon.job.model import (
@@ -48,6 +50,10 @@ ANNOTATIONS = "metadata.annotations"
 
 GANG = "gang"
 BY_RESTART = "restart"
+MEANINGS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {RESTART: (GANG,), RESIZE: (BY_RESTART,), LOGS: ("json", "text")}
+)
+"""The values that each of these understands."""
 LAST_EXIT_CODE = 255
 LONGEST_NUMBER = 20
 
@@ -69,7 +75,7 @@ def retryable_codes(job: TrainingJob) -> frozenset[int]:
 
 def annotations_are_understood(job: TrainingJob) -> Iterator[Problem]:
     """An annotation with a slip in it would be as good as none, and nobody would know before it is needed."""
-    for name, meant in ((RESTART, (GANG,)), (RESIZE, (BY_RESTART,)), (LOGS, ("json", "text"))):
+    for name, meant in MEANINGS.items():
         found = job.annotations.get(name, meant[0])
         if found not in meant:
             said = f"has no meaning as {found!r}"
@@ -80,6 +86,12 @@ def annotations_are_understood(job: TrainingJob) -> Iterator[Problem]:
         yield Problem(joined(ANNOTATIONS, RETRYABLE), said, "write for example 1,42")
 
 
+def in_words_that_count(problem: Problem) -> Problem:
+    """`yes` without quotes is YAML's true; with quotes around it, it would be as wrong."""
+    meant = next((words for name, words in MEANINGS.items() if problem.path == joined(ANNOTATIONS, name)), ())
+    return replace(problem, remedy=f"write {' or '.join(map(_quoted, meant))}, or remove it") if meant else problem
+
+
 def annotations_are_spelled(job: TrainingJob) -> Iterator[Problem]:
     """A caution: one of later versions of Tarragon, or of somebody's own, may be meant."""
     for name in job.annotations:
@@ -88,6 +100,10 @@ def annotations_are_spelled(job: TrainingJob) -> Iterator[Problem]:
             meant = nearest(own, (known.removeprefix(OURS) for known in KNOWN))
             if meant is not None:
                 yield Problem(joined(ANNOTATIONS, name), "has no meaning", f"did you mean {OURS}{meant}?")
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"'
 
 
 def _codes(job: TrainingJob) -> list[str]:

@@ -30,6 +30,12 @@ class Notes:
     unknown: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
+    def add(self, others: Notes) -> None:
+        """What was noted aside."""
+        self.problems += others.problems
+        self.unknown += others.unknown
+        self.warnings += others.warnings
+
 
 @dataclass(frozen=True, slots=True)
 class Reader:

@@ -40,5 +40,15 @@ def test_annotations_of_others_and_those_that_we_write_ourselves_are_no_slips() 
 
 def test_an_annotation_that_is_no_text_is_told_once() -> None:
     assert problems(annotated({"tarragon.dev/resize": True})) == [
-        'metadata.annotations["tarragon.dev/resize"]: must be text, not true; write it in quotes: "true"'
+        'metadata.annotations["tarragon.dev/resize"]: must be text, not true; write "restart", or remove it'
+    ]
+
+
+def test_words_that_yaml_takes_for_something_else_are_shown_as_they_count() -> None:
+    found = problems(annotated({"tarragon.dev/logs": False, "tarragon.dev/retryable-exit-codes": 42, "mine": True}))
+
+    assert found == [
+        'metadata.annotations["tarragon.dev/logs"]: must be text, not false; write "json" or "text", or remove it',
+        'metadata.annotations["tarragon.dev/retryable-exit-codes"]: must be text, not 42; write it in quotes: "42"',
+        'metadata.annotations.mine: must be text, not true; write it in quotes: "true"',
     ]

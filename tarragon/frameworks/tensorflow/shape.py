@@ -19,6 +19,7 @@ from tarragon.frameworks.tensorflow.fields import (
     Spec,
 )
 from tarragon.frameworks.tensorflow.replicas import read_groups
+from tarragon.job.annotations import in_words_that_count
 from tarragon.job.model import (
     CleanPodPolicy,
     Elastic,
@@ -76,7 +77,7 @@ def read(manifest: Manifest, defaults: Defaults) -> Reading:
 
 def _job(root: Reader, spec: Reader, defaults: Defaults) -> TrainingJob:
     metadata = root.field("metadata")
-    checked(metadata, "ObjectMeta")
+    _check(metadata)
     quiet = Reader(metadata.value, metadata.path, Notes())
     groups = read_groups(spec.field(Spec.REPLICAS))
     elastic = _elastic(spec, groups)
@@ -95,6 +96,12 @@ def _job(root: Reader, spec: Reader, defaults: Defaults) -> TrainingJob:
         labels=quiet.field("labels").texts(),
         annotations=quiet.field("annotations").texts(),
     )
+
+
+def _check(metadata: Reader) -> None:
+    aside = Notes()
+    checked(Reader(metadata.value, metadata.name, aside, metadata.parent), "ObjectMeta")
+    metadata.notes.add(replace(aside, problems=[in_words_that_count(problem) for problem in aside.problems]))
 
 
 def name_of(quiet: Reader, metadata: Reader) -> str:
