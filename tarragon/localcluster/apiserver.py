@@ -130,7 +130,8 @@ class ApiServer:
                 return health.answer(request, parts)
             user = self._entrance.enter(request.headers)
             self._heard = self._clock.monotonic()
-            self._entrance.authorize(user, of_request(request.method, request.rel_url.path, parts, request.query))
+            if not self._entrance.is_open_to(user):
+                self._entrance.authorize(user, of_request(request.method, request.rel_url.path, parts, request.query))
             if len(parts) > 3 and parts[0] == "apis":  # noqa: PLR2004 - /apis/GROUP/VERSION/…
                 return await self._resource(request, user, resource_path(parts[1], parts[2], parts[3:]))
             if len(parts) > 2 and parts[0] == "api":  # noqa: PLR2004 - /api/v1/…

@@ -21,6 +21,9 @@ from tarragon.localcluster.writes import Decision, Writes, name_for, new_uid, wa
 
 PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 
+_IS_DEFAULT = b'"globalDefault":true'
+"""What is in the bytes of a class that may be the default: each new pod asks, and most clusters have none."""
+
 _MADE_UP_NAMES = 8
 """How often another name is tried when the one that was made up is taken."""
 
@@ -116,7 +119,8 @@ class Creates:
         spec.setdefault("preemptionPolicy", (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority"))
 
     def _default_class(self) -> Any:
-        classes = (decode(stored.body, dict) for stored in self._store.latest_of(PRIORITY_CLASSES))
+        found = (stored.body for stored in self._store.latest_of(PRIORITY_CLASSES) if _IS_DEFAULT in stored.body)
+        classes = (decode(body, dict) for body in found)
         return max((one for one in classes if one.get("globalDefault")), key=lambda one: -one["value"], default=None)
 
 

@@ -90,12 +90,14 @@ class _Fitting:
 
     def fit_object(self, shape: Shape, value: dict[str, Any]) -> None:
         fields = shape.fields
-        for name in list(value):
+        for name, element in list(value.items()):
             child = fields.get(name)
             if child is None:
                 del value[name]
                 self.unknown.append(self._place(name))
-            elif value[name] is None or (value[name] == {} and _is_map(child)):
+            elif type(element) is str and child.kind == "string":
+                continue  # most fields are
+            elif element is None or (element == {} and _is_map(child)):
                 del value[name]  # an empty map is none: nothing of it is left in what Go stores
             else:
                 self._fit_field(shape, child, value, name)
@@ -130,17 +132,21 @@ class _Fitting:
 
     def _fit_map(self, owner: Shape, shape: Shape, value: dict[str, Any]) -> None:
         element = shape.element or ANYTHING
+        is_text = element.kind == "string"
         for name, one in value.items():
+            if is_text and type(one) is str:
+                continue
             self.path.append(name)
-            value[name] = "" if one is None and element.kind == "string" else self._fitted(owner, element, one)
+            value[name] = "" if one is None and is_text else self._fitted(owner, element, one)
             self.path.pop()
 
     def _fit_array(self, owner: Shape, shape: Shape, value: list[Any]) -> None:
         element = shape.element or ANYTHING
+        place = self.path[-1]
         for index, one in enumerate(value):
-            self.path[-1] += f"[{index}]"
+            self.path[-1] = f"{place}[{index}]"
             value[index] = self._fitted(owner, element, {} if one is None and element.kind == "object" else one)
-            self.path[-1] = self.path[-1].rpartition("[")[0]
+        self.path[-1] = place
 
     def _parsed(self, shape: Shape, value: Any) -> Any:
         assert shape.parse is not None  # noqa: S101 - the caller has looked

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import secrets
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -29,6 +27,8 @@ T = TypeVar("T")
 NO_PRECONDITION = DeleteOptions()
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_EVEN_BYTES = 256 - 256 % len(_SUFFIX_LETTERS)
+"""Random bytes below this choose every letter equally often."""
 _SUFFIX_LENGTH = 5
 _LONGEST_PREFIX = 58
 _MOST_BYTES = 3 * 2**19
@@ -118,36 +118,54 @@ class Writes:
             raise refusals.insufficient_storage("a write that this one depends on has failed")
 
 
-_random_bytes: list[bytes] = []
-
-
 def opened(stored: Stored, served: Served) -> Json:
     """A stored object, decoded anew in a served version: whoever opens it may change it."""
     thing: Json = decode(in_version(stored.body, served), dict)
     return thing
 
 
-def new_uid() -> str:
-    """Random bytes are fetched for many at once: each fetch gives the interpreter away to the thread that commits, and
-    getting it back takes a hundred times as long as the fetch.
+class _RandomBytes:
+    """Fetched for many at once: each fetch gives the interpreter away to the thread that commits, and getting it back
+    takes a hundred times as long as the fetch.
     """
-    if not _random_bytes:
-        drawn = os.urandom(16 * 256)
-        _random_bytes.extend(drawn[start : start + 16] for start in range(0, len(drawn), 16))
-    return str(uuid.UUID(bytes=_random_bytes.pop(), version=4))
+
+    def __init__(self) -> None:
+        self._left = b""
+
+    def take(self, count: int) -> bytes:
+        if len(self._left) < count:
+            self._left = os.urandom(4096)
+        taken, self._left = self._left[:count], self._left[count:]
+        return taken
+
+
+_random = _RandomBytes()
+
+
+def new_uid() -> str:
+    """A random UUID, version 4."""
+    drawn = _random.take(16).hex()
+    variant = "89ab"[int(drawn[16], 16) % 4]
+    return f"{drawn[:8]}-{drawn[8:12]}-4{drawn[13:16]}-{variant}{drawn[17:20]}-{drawn[20:]}"
 
 
 def name_for(metadata: Json) -> None:
     """Make up, in place, the name of an object that has only a generateName."""
     prefix = metadata.get("generateName")
     if prefix and not metadata.get("name"):
-        suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
+        suffix = "".join(_random_letter() for _ in range(_SUFFIX_LENGTH))
         metadata["name"] = prefix[:_LONGEST_PREFIX] + suffix
 
 
+def _random_letter() -> str:
+    while (drawn := _random.take(1)[0]) >= _EVEN_BYTES:
+        pass
+    return _SUFFIX_LETTERS[drawn % len(_SUFFIX_LETTERS)]
+
+
 def warnings_for(served: Served, unknown: Sequence[str], options: WriteOptions) -> tuple[str, ...]:
-    """What to warn of, by the fields that the kind does not know. Raises BadRequest when validation is strict."""
-    told = [f'unknown field "{path}"' for path in unknown]
+    """What to warn of: fields that the kind does not know or that came twice. Raises BadRequest when that is strict."""
+    told = [*options.doubles, *(f'unknown field "{path}"' for path in unknown)]
     if told and options.field_validation is FieldValidation.STRICT:
         raise refusals.not_handled(served, f"strict decoding error: {', '.join(told)}")
     return tuple(told) if options.field_validation is FieldValidation.WARN else ()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from typing import Any
 
 import pytest
@@ -29,6 +30,16 @@ LEASES = ("coordination.k8s.io", "v1", "leases")
 EVENTS = ("", "v1", "events")
 SECRETS = ("", "v1", "secrets")
 DRY = WriteOptions(dry_run=True)
+
+
+async def test_uids_are_random_and_so_are_made_up_names(asking: Asking) -> None:
+    nameless = ({"metadata": {"generateName": "a-"}} for _ in range(50))
+    made = [(await asking.create(CONFIG_MAPS, each))["metadata"] for each in nameless]
+
+    uids = [uuid.UUID(one["uid"]) for one in made]
+    assert {(uid.version, uid.variant) for uid in uids} == {(4, uuid.RFC_4122)}
+    assert len(set(uids)) == len({one["name"] for one in made}) == len(made)
+    assert {(one["name"][:2], len(one["name"])) for one in made} == {("a-", 7)}
 
 
 async def test_a_dry_run_answers_and_stores_nothing(asking: Asking) -> None:

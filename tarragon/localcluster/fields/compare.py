@@ -94,15 +94,16 @@ class _Difference:
                 self.removed[mark] = added(element, earlier)
 
     def _changed(self, label: str, place: Type, before: Any, after: Any) -> None:
-        if place.kind == "leaf" or (not before and not after) or not (_has_parts(before) or _has_parts(after)):
+        kind = place.kind
+        if kind == "leaf" or (not before and not after) or not (_has_parts(before) or _has_parts(after)):
             self.modified[label] = MEMBER
             return
         below = _Difference()
-        if place.kind != "list" and _are(dict, before, after):
+        if kind != "list" and _are(dict, before, after):
             below.maps(place, before or {}, after or {})
-        elif place.kind == "list" and _are(list, before, after):
+        elif kind == "list" and _are(list, before, after):
             below._lists(place, before or [], after or [])
-        elif place.kind == "free" and _are(list, before, after):
+        elif kind == "free" and _are(list, before, after):
             self.modified[label] = MEMBER
         else:
             self.modified[label] = MEMBER
@@ -129,12 +130,12 @@ def _are_same(before: Any, after: Any) -> bool:
 
 
 def _has_parts(value: Any) -> bool:
-    return isinstance(value, dict | list)
+    return type(value) is dict or type(value) is list
 
 
 def _are(kind: type, before: Any, after: Any) -> bool:
     """Whether both are, nothing counting as an empty one."""
-    return all(value is None or isinstance(value, kind) for value in (before, after))
+    return (before is None or type(before) is kind) and (after is None or type(after) is kind)
 
 
 def _inside(node: Fields) -> Fields:

@@ -66,18 +66,15 @@ def added(place: Type, value: Any) -> Fields:
 
 
 def _added_list(place: Type, items: list[Any]) -> Fields:
-    node: Fields = {SELF: MEMBER}
     element = place.element or FREE
     known = element.shapes
-    found = labelled(place, items)
-    for mark in sorted(found):
-        item = found[mark]
-        if item is SEVERAL:
-            node[mark] = MEMBER
-        else:
-            shape = known.get(tuple(item)) if type(item) is dict else None
-            node[mark] = added(element, item) if shape is None else shape
-    return node
+    node: Fields = {SELF: MEMBER}
+    for mark, item in labelled(place, items).items():
+        shape = known.get(tuple(item)) if type(item) is dict else None
+        if shape is None:
+            shape = MEMBER if item is SEVERAL else added(element, item)
+        node[mark] = shape
+    return dict(sorted(node.items()))
 
 
 def _added_map(place: Type, value: Mapping[str, Any]) -> Fields:
