@@ -22,6 +22,7 @@ from tarragon.localcluster.creating import Creates
 from tarragon.localcluster.custom_kinds import CustomKinds
 from tarragon.localcluster.deleting import Deletes
 from tarragon.localcluster.evicting import PodActions
+from tarragon.localcluster.faults import required
 from tarragon.localcluster.history import ObjectKey, Shelf
 from tarragon.localcluster.kubelet.door import Door, Doors
 from tarragon.localcluster.objects import in_version
@@ -53,6 +54,9 @@ FROM_THE_BEGINNING = WatchOptions()
 PLAIN_WRITE = WriteOptions()
 PLAIN_DELETE = DeleteOptions()
 WHOLE_LOG = LogOptions()
+
+BINDINGS = "bindings"
+"""A kind that is only posted, and then is nowhere but in its pod."""
 
 _UPKEEP_SECONDS = 60
 _DELETES_AT_ONCE = 500
@@ -134,6 +138,8 @@ class Api:
     async def create(self, target: Target, body: Json, options: WriteOptions = PLAIN_WRITE) -> Written:
         """POST to a collection; with a name and subresource `binding` or `eviction`, to these."""
         match target.subresource:
+            case "" if target.served.full_name == BINDINGS:
+                return await self._pod_actions.bind(self._pod_bound_by(target, body), body, options)
             case "":
                 return await self._creates.create(target, body, options)
             case "binding":
@@ -184,6 +190,14 @@ class Api:
         for start in range(0, len(keys), _DELETES_AT_ONCE):
             await self._deletes.delete_many(target.served, keys[start : start + _DELETES_AT_ONCE], options, writing)
         return page
+
+    def _pod_bound_by(self, target: Target, body: Json) -> Target:
+        """A binding has the name of its pod. Raises Invalid for one without."""
+        metadata = body.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        if not isinstance(name, str) or not name:
+            raise refusals.invalid(target.served, "", [required("metadata.name", "name or generateName is required")])
+        return self.target(("", "v1", "pods"), target.namespace, name, "binding")
 
     def object_counts(self) -> dict[str, int]:
         """How many objects of each kind there are."""

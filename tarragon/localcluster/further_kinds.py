@@ -7,13 +7,18 @@ is what would be a lie: webhooks that nobody would call, certificates that nobod
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tarragon.localcluster import event_forms
 from tarragon.localcluster.served import ALL_VERBS, Served, View
 
 
 def further_core() -> Sequence[Served]:
-    return (_told("", "componentstatuses", "ComponentStatus", short="cs"), _kind("", "podtemplates", "PodTemplate"))
+    return (
+        replace(_kind("", "bindings", "Binding"), verbs=("create",), is_stored=False),
+        _told("", "componentstatuses", "ComponentStatus", short="cs"),
+        _kind("", "podtemplates", "PodTemplate"),
+    )
 
 
 def further_groups() -> Sequence[Served]:

@@ -76,6 +76,7 @@ Check = Callable[[Served, Mapping[str, Any], Mapping[str, Any] | None], None]
 class WriteOptions:
     """The query of a write. An empty `field_manager` is written as `unknown`; fronts default it from the User-Agent.
 
+    `doubles` says what of the body came twice.
     `force` lets an apply take what others own. `check` is what whoever writes may not write, whatever the verbs allow
     them; in process, nothing.
     """
@@ -83,6 +84,7 @@ class WriteOptions:
     dry_run: bool = False
     field_validation: FieldValidation = FieldValidation.WARN
     field_manager: str = ""
+    doubles: Sequence[str] = ()
     force: bool = False
     check: Check | None = None
 

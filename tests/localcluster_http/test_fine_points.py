@@ -191,3 +191,45 @@ async def test_a_volume_of_a_path_says_that_its_type_does_not_matter(ask: Wire) 
     _, made = await ask("POST", "/api/v1/persistentvolumes", {**named("pv"), "spec": spec})
 
     assert made["spec"]["hostPath"] == {"path": "/x", "type": ""}
+
+
+async def test_a_field_that_comes_twice_is_told_or_refused(ask: Wire) -> None:
+    text = (
+        b'{"apiVersion":"example.dev/v1","kind":"Widget","metadata":{"name":"a"},'
+        b'"spec":{"replicas":1,"replicas":2,"colour":"red"}}'
+    )
+
+    _, _, headers = await ask.full("POST", f"{WIDGETS}?dryRun=All", text)
+    _, _, silent = await ask.full("POST", f"{WIDGETS}?dryRun=All&fieldValidation=Ignore", text)
+    code, told = await ask("POST", f"{WIDGETS}?fieldValidation=Strict", text)
+
+    assert headers.getall("Warning") == [  # type: ignore[attr-defined]
+        '299 - "duplicate field \\"spec.replicas\\""',
+        '299 - "unknown field \\"spec.colour\\""',
+    ]
+    assert "Warning" not in silent
+    assert code == 400
+    assert told["message"].endswith(
+        'strict decoding error: duplicate field "spec.replicas", unknown field "spec.colour"'
+    )
+
+
+async def test_a_pod_is_bound_by_a_binding_of_its_name(ask: Wire) -> None:
+    bindings = "/api/v1/namespaces/default/bindings"
+    await ask("POST", PODS, pod("p"))
+    binding = {**named("p"), "target": {"kind": "Node", "name": "n"}}
+
+    assert (await ask("POST", f"{bindings}?dryRun=All", binding))[0] == 201
+    assert "nodeName" not in (await ask("GET", f"{PODS}/p"))[1]["spec"]
+    assert (await ask("POST", bindings, binding))[0] == 201
+    assert (await ask("GET", f"{PODS}/p"))[1]["spec"]["nodeName"] == "n"
+    assert (await ask("POST", bindings, {**binding, **named("none")}))[1]["message"] == 'pods "none" not found'
+    assert [(await ask("GET", path))[0] for path in (bindings, f"{bindings}/p")] == [405, 405]
+
+
+async def test_one_object_by_its_name_is_read_and_not_watched(ask: Wire) -> None:
+    await ask("POST", MAPS, named("a"))
+
+    code, told = await ask("GET", f"{MAPS}/a?watch=true")
+
+    assert (code, told["kind"]) == (200, "ConfigMap")

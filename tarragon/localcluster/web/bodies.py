@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -44,13 +45,26 @@ async def read(request: web.BaseRequest) -> bytes:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-async def object_of(request: web.BaseRequest, kind: str) -> Json:
-    """What a request's body says. `kind` is what the path expects."""
-    return await understood(partial(decoded, kind=kind), await read(request), request.content_type)
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A body as it came."""
+
+    data: bytes
+    content_type: str
 
 
-async def patch_of(request: web.BaseRequest) -> Patch:
-    return await understood(decoded_patch, await read(request), request.content_type)
+async def sent(request: web.BaseRequest) -> Sent:
+    """Raises 413."""
+    return Sent(await read(request), request.content_type)
+
+
+async def object_of(body: Sent, kind: str) -> Json:
+    """What a body says. `kind` is what the path expects."""
+    return await understood(partial(decoded, kind=kind), body.data, body.content_type)
+
+
+async def patch_of(body: Sent) -> Patch:
+    return await understood(decoded_patch, body.data, body.content_type)
 
 
 async def understood(read: Callable[[bytes, str], T], data: bytes, content_type: str) -> T:

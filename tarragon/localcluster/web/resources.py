@@ -13,7 +13,7 @@ from tarragon.cluster.errors import Expired
 from tarragon.kube.codec import decode, encode, timestamp
 from tarragon.localcluster import refusals
 from tarragon.localcluster.access.entrance import Entrance
-from tarragon.localcluster.api import Api
+from tarragon.localcluster.api import BINDINGS, Api
 from tarragon.localcluster.columns import SCALE_COLUMNS, columns_of
 from tarragon.localcluster.computed import ComputedKinds, listing
 from tarragon.localcluster.identity import User
@@ -24,6 +24,7 @@ from tarragon.localcluster.tables import Column, Shape, metadata_only, table
 from tarragon.localcluster.web import bodies, query, streams
 from tarragon.localcluster.web.accept import JSON, PLAIN, Form, chosen
 from tarragon.localcluster.web.answers import json_bytes, json_value, list_bytes, list_metadata, with_warnings
+from tarragon.localcluster.web.doubles import with_doubles
 from tarragon.localcluster.web.paths import ResourcePath
 from tarragon.localcluster.web.pod_connects import CONNECTED, PodConnects
 
@@ -87,7 +88,7 @@ class Resources:
         target = self._api.target((path.group, path.version, path.plural), path.namespace, path.name, path.subresource)
         asked = Asked(request, user, target, request.query)
         _refuse_scope(target, request.method)
-        if not target.served.is_stored or self._computed.has(target):
+        if self._computed.has(target) or not (target.served.is_stored or target.served.full_name == BINDINGS):
             return await self._compute(asked)
         if target.subresource in CONNECTED:
             return await self._connects.answer(request, target)
@@ -111,7 +112,7 @@ class Resources:
         match asked.request.method:
             case "POST" if not target.name or target.subresource:
                 _refuse_verb(target.served, "create")
-                body = await self._body(asked, target.served.kind)
+                body = await bodies.object_of(await bodies.sent(asked.request), target.served.kind)
                 return json_bytes(encode(await answering.create(target, body, asked.user)), 201)
             case "GET" if target.name:
                 _refuse_verb(target.served, "get")
@@ -129,7 +130,7 @@ class Resources:
         target = asked.target
         if target.subresource == "log":
             return await self._log(asked)
-        if query.flag(asked.query, "watch") and not target.subresource:
+        if query.flag(asked.query, "watch") and not target.name:
             _refuse_verb(target.served, "watch")
             return await self._watch(asked)
         if not target.name:
@@ -177,20 +178,23 @@ class Resources:
         if not target.subresource:
             _refuse_verb(target.served, "create")
         options = self._writing(asked, "CreateOptions")
-        body = await self._body(asked, target.served.kind)
-        return self._written(asked, await self._api.create(target, body, options))
+        sent = await bodies.sent(asked.request)
+        body = await bodies.object_of(sent, target.served.kind)
+        return self._written(asked, await self._api.create(target, body, with_doubles(options, sent.data)))
 
     async def _update(self, asked: Asked) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "update")
         options = self._writing(asked, "UpdateOptions")
-        body = await self._body(asked, asked.target.served.kind)
-        return self._written(asked, await self._api.update(asked.target, body, options))
+        sent = await bodies.sent(asked.request)
+        body = await bodies.object_of(sent, asked.target.served.kind)
+        return self._written(asked, await self._api.update(asked.target, body, with_doubles(options, sent.data)))
 
     async def _patch(self, asked: Asked) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "patch")
-        patch = await bodies.patch_of(asked.request)
+        sent = await bodies.sent(asked.request)
+        patch = await bodies.patch_of(sent)
         options = query.of_patch(asked.query, self._writing(asked, "PatchOptions"), patch.type)
-        return self._written(asked, await self._api.patch(asked.target, patch, options))
+        return self._written(asked, await self._api.patch(asked.target, patch, with_doubles(options, sent.data)))
 
     async def _delete(self, asked: Asked) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "delete")
@@ -210,9 +214,6 @@ class Resources:
         is_create = asked.request.method == "POST"
         check = (self._entrance.check if is_create else self._entrance.check_of_change)(asked.user)
         return options if check is None else replace(options, check=check)
-
-    async def _body(self, asked: Asked, kind: str) -> Json:
-        return await bodies.object_of(asked.request, kind)
 
     async def _options_body(self, asked: Asked) -> Json:
         data = await bodies.read(asked.request)
