@@ -138,7 +138,9 @@ class ServiceProxy:
         key = service.metadata.key
 
         def behind() -> Sequence[Place]:
-            return [each for each in self._backends(key, port) if each != place]
+            # The port may have got another name or target since the door was opened.
+            now = dict(self._wanted(self._services.objects.get(key, service))).get(place, port)
+            return [each for each in self._backends(key, now) if each != place]
 
         is_its_own = any(each.port == place.port for each in self._backends(key, port))
         if is_its_own and not await is_answered(behind()):

@@ -86,6 +86,26 @@ async def test_a_service_answers_at_its_address_and_its_node_port(world: World) 
 
 
 @linux_only
+async def test_a_port_that_gets_another_target_leads_there(world: World) -> None:
+    world.start(ServiceProxy(world.client, world.clock, world.jitter))
+    port, nobodys = free_port(), free_port()
+    await endpoint(world, nobodys)
+    async with server() as target:
+        ports = [{"port": port, "targetPort": target}]
+        await world.create(SERVICES, "web", spec={"selector": {"app": "web"}, "ports": ports})
+        await world.there("services/default/web")
+        address = str(world.objects["services/default/web"]["spec"]["clusterIP"])
+        assert await answered(world, address, port) == "HELLO"
+
+    async with server() as target:
+        await world.patch(SERVICES, "web", {"spec": {"ports": [{"port": port, "targetPort": target}]}})
+
+        async with asyncio.timeout(20):
+            while not await answered(world, address, port):
+                await world.clock.sleep(0.01)
+
+
+@linux_only
 async def test_a_service_whose_pods_are_gone_leaves_its_port_to_others(world: World) -> None:
     world.start(ServiceProxy(world.client, world.clock, world.jitter))
     async with server() as target:
