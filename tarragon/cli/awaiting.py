@@ -20,9 +20,6 @@ from tarragon.cli.target import Target
 from tarragon.cli.terminal import Terminal
 from tarragon.cli.words import elapsed
 
-STATES = ("created", "waiting", "starting", "running", "restarting", "suspended", "succeeded", "failed", "deleted")
-"""What may be waited for, each in the word that `list` shows."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:

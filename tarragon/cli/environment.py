@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tarragon.localcluster.kubelet.images import Environment, own_environment
@@ -22,14 +23,47 @@ def python_of(environment: Environment) -> str:
     return "python3"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """Who made an environment, and what can change it. `uv` is how uv is called from here, empty without one."""
+
+    folder: Path
+    python: str
+    has_pip: bool
+    by_pipx: bool = False
+    uv: str = ""
+
+
 def installer(environment: Environment) -> str:
-    """The beginning of a command that installs something into it. Virtualenvs that uv made have no pip."""
-    python = shlex.quote(python_of(environment))
-    if has_module(environment, "pip"):
+    """The beginning of a command that installs something into it."""
+    return install_command(
+        Made(
+            folder=environment.folder,
+            python=python_of(environment),
+            has_pip=has_module(environment, "pip"),
+            by_pipx=(environment.folder / "pipx_metadata.json").is_file(),
+            uv=_uv(environment.folder.parent / ".tools/bin/uv"),
+        )
+    )
+
+
+def install_command(made: Made) -> str:
+    """In the tool that made it, as far as that can: `uv tool` and a checkout's `make` leave no pip in theirs. Pure."""
+    python = shlex.quote(made.python)
+    if made.by_pipx:
+        return f"pipx runpip {shlex.quote(made.folder.name)} install"
+    if made.has_pip:
         return f"{python} -m pip install"
-    if shutil.which("uv"):
-        return f"uv pip install --python {python}"
+    if made.uv:
+        return f"{shlex.quote(made.uv)} pip install --python {python}"
     return f"{python} -m ensurepip && {python} -m pip install"
+
+
+def _uv(of_checkout: Path) -> str:
+    """The one on PATH, or the one that a checkout's `make` has fetched."""
+    if shutil.which("uv"):
+        return "uv"
+    return str(of_checkout) if of_checkout.is_file() else ""
 
 
 def has_module(environment: Environment, name: str) -> bool:

@@ -18,6 +18,7 @@ from tarragon.localcluster.home import Home
 from tarragon.localcluster.kubelet.image_file import read_image_file
 from tarragon.localcluster.kubelet.images import Environment, ImageMap, lacks_command
 
+IN_DOCKERFILE = "in the image's Dockerfile: pip install"
 WORKDIR = "tarragon.dev/workdir"
 VOLUMES = "tarragon.dev/volumes"
 ENVIRONMENTS = "tarragon.dev/environments"
@@ -60,11 +61,21 @@ def tensorflow_missing(job: JsonObject, framework: Framework, images: ImageMap) 
 def environment_of(job: Known) -> Environment:
     """What the job's main containers ran in."""
     manifest = {"spec": job.object.spec}
-    images, _ = image_map(home(), _said_environments(manifest))
     for _, container in _containers(manifest):
         if container.get("name") == job.framework.main_container:
-            return images.environment(str(container.get("image") or ""))
-    return images.default
+            return environment_for(job, str(container.get("image") or ""))
+    return environment_for(job, "")
+
+
+def environment_for(job: Known, image: str) -> Environment:
+    """What stands for an image of the job."""
+    images, _ = image_map(home(), _said_environments({"spec": job.object.spec}))
+    return images.environment(image)
+
+
+def install_for(job: Known, image: str, *, is_local: bool) -> str:
+    """The beginning of a command that installs something where containers of that image run."""
+    return installer(environment_for(job, image)) if is_local else IN_DOCKERFILE
 
 
 def _said_environments(job: JsonObject) -> dict[str, Path]:

@@ -17,7 +17,7 @@ from tarragon.cli.hints import AFTERWARDS, MEANWHILE, hints
 from tarragon.cli.interrupts import SIGNALLED
 from tarragon.cli.jobs import Known
 from tarragon.cli.kept import runs_of_job
-from tarragon.cli.local import environment_of
+from tarragon.cli.local import IN_DOCKERFILE, environment_of
 from tarragon.cli.output import tell
 from tarragon.cli.overrides import without_gpus
 from tarragon.cli.report.ending import Ending, failed, succeeded
@@ -100,9 +100,7 @@ def ending(attended: Attendance) -> Ending:
     """Everything that is known of a job that has ended."""
     job, book, where = attended.follower.job, attended.listener.book, attended.where
     runs = runs_of_job(where.nodes, job)
-    environment, install = (
-        _environment(job) if where.is_local else ("its image", "in the image's Dockerfile: pip install")
-    )
+    environment, install = _environment(job) if where.is_local else ("its image", IN_DOCKERFILE)
     return Ending(
         progress=attended.follower.progress,
         took=attended.took,

@@ -19,6 +19,7 @@ from tests.cli.conftest import Shell
 from tests.cli.manifests import group, python, worker
 from tests.cli.scenes import BEGIN, running, waiting
 
+PIPX = "pipx runpip tarragon install"
 MISSING = (
     "/opt/bin/python: Error while finding module specification for 'tensorboard.main'\nNo module named 'tensorboard'"
 )
@@ -43,29 +44,29 @@ def a_board(state: ContainerState, before: ContainerState | None = None) -> Pod:
 
 
 def test_of_one_that_runs_nothing_is_said() -> None:
-    assert list(troubles(a_job(), [a_board(running())])) == []
+    assert list(troubles(a_job(), [a_board(running())], PIPX)) == []
 
 
 def test_one_that_crashes_shows_its_state_its_last_words_and_what_to_do() -> None:
     ended = ContainerState(terminated=Terminated(exit_code=1, reason="Error", message=MISSING))
 
-    told = list(troubles(a_job(), [a_board(waiting("CrashLoopBackOff", "back-off 10s"), ended)]))
+    told = list(troubles(a_job(), [a_board(waiting("CrashLoopBackOff", "back-off 10s"), ended)], PIPX))
 
     assert told == [
         "does not serve: pod digits-tensorboard is CrashLoopBackOff: back-off 10s; it ended with exit code 1",
         "  │ /opt/bin/python: Error while finding module specification for 'tensorboard.main'",
         "  │ No module named 'tensorboard'",
         "Probably: there is no TensorBoard in python:3",
-        "  pip install tensorboard there, or name an image that has it: the annotation tarragon.dev/tensorboard-image",
+        f"  {PIPX} tensorboard, or name an image that has it: the annotation tarragon.dev/tensorboard-image",
     ]
 
 
 def test_one_without_a_pod_does_not_serve_yet_and_one_that_ends_with_its_job_is_not_missed() -> None:
     ends = {"tarragon.dev/tensorboard-ends-with-job": "true"}
 
-    assert list(troubles(a_job(), [])) == ["does not serve yet: its pod has not been made"]
-    assert list(troubles(a_job(Phase.SUCCEEDED), [])) == ["does not serve: its pod is gone"]
-    assert list(troubles(a_job(Phase.SUCCEEDED, **ends), [])) == []
+    assert list(troubles(a_job(), [], PIPX)) == ["does not serve yet: its pod has not been made"]
+    assert list(troubles(a_job(Phase.SUCCEEDED), [], PIPX)) == ["does not serve: its pod is gone"]
+    assert list(troubles(a_job(Phase.SUCCEEDED, **ends), [], PIPX)) == []
 
 
 def test_describe_shows_beside_the_address_why_nothing_answers_there(shell: Shell) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.cli import local
-from tarragon.cli.environment import calls_python, has_module, installer, python_of
+from tarragon.cli.environment import Made, calls_python, has_module, install_command, installer, python_of
 from tarragon.cli.leftovers import leftovers
 from tarragon.cli.nodes import node, settings_of
 from tarragon.localcluster.home import Home
@@ -87,3 +87,30 @@ def test_a_node_that_was_described_is_strict_and_this_machine_is_not(tmp_path: P
     assert described[0].shared == frozenset()
     assert len(described[0].gpus) == 4
     assert machine[0].shared == {"cpu"}
+
+
+@pytest.mark.parametrize(
+    ("made", "command"),
+    [
+        (
+            Made(folder=Path("/v/tarragon"), python="/v/tarragon/bin/python", has_pip=True, by_pipx=True, uv="uv"),
+            "pipx runpip tarragon install",
+        ),
+        (Made(folder=Path("/env"), python="/env/bin/python", has_pip=True, uv="uv"), "/env/bin/python -m pip install"),
+        (
+            Made(folder=Path("/uv/tools/tarragon"), python="/uv/tools/tarragon/bin/python", has_pip=False, uv="uv"),
+            "uv pip install --python /uv/tools/tarragon/bin/python",
+        ),
+        (
+            Made(folder=Path("/a b/.venv"), python="/a b/.venv/bin/python", has_pip=False, uv="/a b/.tools/bin/uv"),
+            "'/a b/.tools/bin/uv' pip install --python '/a b/.venv/bin/python'",
+        ),
+        (
+            Made(folder=Path("/env"), python="/env/bin/python", has_pip=False),
+            "/env/bin/python -m ensurepip && /env/bin/python -m pip install",
+        ),
+    ],
+    ids=["pipx", "pip", "uv tool", "checkout", "neither pip nor uv"],
+)
+def test_what_installs_something_is_the_tool_that_made_the_environment(made: Made, command: str) -> None:
+    assert install_command(made) == command

@@ -14,8 +14,12 @@ from tarragon.cli.settings import Settings
 from tarragon.cli.tree import COMMANDS, first_page
 from tests.cli.conftest import Shell
 
-LIGHT = ("get", "suspend", "resume", "scale", "config", "check")
+OF_JOBS = ("get", "describe", "logs", "wait", "why", "delete", "suspend", "resume", "scale")
+"""Commands that complete the names of jobs."""
+LIGHT = (*OF_JOBS, "config", "check")
 """Commands of which the help, too, is there at once."""
+MOST_MODULES = 340
+"""That Tab may import; a Python that does nothing has about 60 already."""
 HEAVY = ("aiohttp", "rich", "structlog", "numpy", "msgspec", "yaml", "asyncio", "cryptography", "uvloop", "sqlite3")
 
 
@@ -66,6 +70,39 @@ def test_rule_20_what_needs_no_cluster_imports_nothing_heavy(words: list[str]) -
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert ended.stdout.splitlines()[-1] == "imported: []"
+
+
+@pytest.mark.parametrize("name", OF_JOBS)
+def test_rule_20_tab_behind_a_command_imports_no_more_than_the_names_of_jobs_need(name: str, shell: Shell) -> None:
+    program = (
+        "import sys\n"
+        "from tarragon.cli.main import completions\n"
+        "from tarragon.cli.settings import Settings\n"
+        f"completions([{name!r}, ''], Settings())\n"
+        "print(len(sys.modules), [each for each in ('aiohttp', 'yaml', 'tarragon.cluster.http', 'tarragon.cli.jobs',"
+        " 'tarragon.cluster.reflector') if each in sys.modules])"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=shell.environment(), capture_output=True, text=True, check=True
+    )
+
+    number, _, imported = ended.stdout.splitlines()[-1].partition(" ")
+    assert imported == "[]"
+    assert int(number) < MOST_MODULES
+
+
+def test_ctrl_c_while_it_starts_ends_it_without_a_word(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "tarragon", "version"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, b"", b"")
 
 
 def test_without_a_command_it_says_what_there_is(shell: Shell) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
@@ -46,6 +47,24 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 def terminal(shell: Shell, *words: str, variables: Mapping[str, str] = NOTHING) -> Tty:
     environment = {name: value for name, value in shell.environment().items() if name not in {"CI", "NO_COLOR"}}
     return Tty(shell.command(*words), shell.folder, {**environment, **variables})
+
+
+def test_rule_11_why_tells_the_code_what_is_in_the_way_and_the_place_in_the_queue(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    small = {"TARRAGON_UP_NODE": "name=small,cpu=4,memory=1Gi"}
+    shell = Shell(folder=folder, home=tmp_path / "home", variables=small)
+    for name in ("first", "second", "third"):
+        whole = worker(name, "import time; time.sleep(60)", resources={"limits": {"memory": "1Gi"}})
+        shell("submit", shell.file(f"{name}.yaml", whole))
+        shell("wait", name, "--for", "running" if name == "first" else "waiting", "--timeout", "30s")
+
+    told = shell("why", "third")
+    shell("down")
+
+    first, *below = told.out.splitlines()
+    assert first == "third is Waiting: BehindOthers: TFJob default/second came first and waits for resources"
+    assert any(re.fullmatch(r"  in the queue for .+, at place 2 of 2", line) for line in below), told.out
 
 
 def test_rule_5_results_are_on_stdout_and_progress_and_hints_on_stderr(failed: Shell) -> None:

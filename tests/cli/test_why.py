@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
-from tarragon.cli.commands.why import explained
+from tarragon.cli.explanation import explained
 from tarragon.cli.jobs import Known, known
 from tarragon.cli.target import Prompt
 from tarragon.frameworks.catalog import FRAMEWORKS

@@ -382,6 +382,28 @@ def put(config: Path, *objects: Mapping[str, Any]) -> None:
     asyncio.run(made())
 
 
+def test_rule_11_why_a_job_waits_is_told_to_a_viewer_too(training: ControlPlane, tmp_path: Path) -> None:
+    admin = shell_of(tmp_path, training.kubeconfig)
+    viewer = shell_of(tmp_path, training.user("cli-viewer-of-waits"))
+    api, rules = (
+        "rbac.authorization.k8s.io",
+        [{"apiGroups": ["kubeflow.org"], "resources": ["tfjobs"], "verbs": ["get"]}],
+    )
+    role = {"metadata": {"name": "looks", "namespace": NAMESPACE}, "apiVersion": f"{api}/v1"}
+    subjects = [{"apiGroup": api, "kind": "User", "name": "cli-viewer-of-waits"}]
+    binding = {"roleRef": {"apiGroup": api, "kind": "Role", "name": "looks"}, "subjects": subjects}
+    put(training.kubeconfig, {**role, "kind": "Role", "rules": rules}, {**role, "kind": "RoleBinding", **binding})
+
+    admin("--context", "test", "submit", admin.file("job.yaml", on_node("nowhere", "no-such-node", ["train"])))
+    admin("--context", "test", "wait", "nowhere", "--for", "waiting", "--timeout", "30s")
+    told = viewer("--context", "test", "why", "nowhere")
+    admin("--context", "test", "delete", "nowhere")
+
+    assert told.code == 0, told.err
+    assert told.out.startswith("nowhere is Waiting: NeverFits: "), told.out
+    assert "ask for less in the manifest, or give the cluster a node" in told.out
+
+
 def test_a_viewer_looks_and_is_refused_every_change_in_words(training: ControlPlane, tmp_path: Path) -> None:
     viewer = shell_of(tmp_path, training.user("cli-viewer"))
     rules = [{"apiGroups": ["kubeflow.org"], "resources": ["tfjobs"], "verbs": ["get", "list", "watch"]}]

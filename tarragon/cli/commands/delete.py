@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 import click
 
-from tarragon.base.clock import Clock, SystemClock
-from tarragon.cli.choosing import Choice, choice, choice_options, chosen
-from tarragon.cli.ending import begin, gone
-from tarragon.cli.hints import spelled
-from tarragon.cli.jobs import Known, NoSuchJob
-from tarragon.cli.kept import runs_of_job
-from tarragon.cli.leftovers import leftovers
+from tarragon.cli.choosing import choice, choice_options
 from tarragon.cli.settings import Command, Settings
-from tarragon.cli.target import Target, target
-from tarragon.cli.told import words
-from tarragon.cli.words import listed
 
 
 @click.command("delete", cls=Command)
@@ -29,37 +19,9 @@ def command(settings: Settings, *, names: Sequence[str], labels: str, everything
     \b
     Exit codes: 0 all are deleted, 102 there was none of a name
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
-    return asyncio.run(_delete(settings, choice(names, labels, everything=everything), SystemClock()))
+    import asyncio
 
+    from tarragon.base.clock import SystemClock
+    from tarragon.cli.deletion import delete_chosen
 
-async def _delete(settings: Settings, wanted: Choice, clock: Clock) -> int:
-    """The exit code. One that is not there keeps none of the others."""
-    where = target(settings)
-    async with where.looking() as looker:
-        jobs, missing = await chosen(looker, wanted, where.namespace)
-    if jobs:
-        await _delete_all(where, jobs, clock)
-    for each in missing:
-        click.echo(words(each), err=True)
-    return NoSuchJob.exit_code if missing else 0
-
-
-async def _delete_all(where: Target, jobs: Sequence[Known], clock: Clock) -> None:
-    async with where.changing(clock) as http:
-        for job in jobs:
-            await begin(http, job)
-            # Only now: whoever may not delete it is not to read that it is being deleted.
-            click.echo(f"Deleting {job.name} in {job.key.namespace} on {where.name}", err=True)
-            await gone(http, job, clock, lambda text: click.echo(text, err=True))
-            click.echo(f"{job.name} deleted")
-            left = _left(where, job)
-            if left:
-                click.echo(left, err=True)
-
-
-def _left(where: Target, job: Known) -> str:
-    """What stays; a job that never began has no logs."""
-    others = leftovers({"spec": job.object.spec})
-    logs = f"Its logs are kept: {spelled(where.prompt, job.address, 'logs')}" if runs_of_job(where.nodes, job) else ""
-    also = f"{'also left' if logs else 'Left'}, as others may use it: {listed(others)}" if others else ""
-    return "; ".join(part for part in (logs, also) if part)
+    return asyncio.run(delete_chosen(settings, choice(names, labels, everything=everything), SystemClock()))

@@ -86,7 +86,7 @@ def command(
     for job in jobs:
         click.echo(job.name)
     if stays:
-        from tarragon.cli.commands.wait import waited_for
+        from tarragon.cli.waited import waited_for
 
         return asyncio.run(waited_for(where, settings, jobs[0], (), limit, watches=watches))
     click.echo("\n".join(hint for job in jobs for hint in hints(where.prompt, job.address, MEANWHILE)), err=True)

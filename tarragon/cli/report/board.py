@@ -15,8 +15,8 @@ _NO_TENSORBOARD = re.compile(r"(?:No module named|module specification for) '?te
 _LAST_LINES = 3
 
 
-def troubles(job: Known, pods: Iterable[Pod]) -> Iterator[str]:
-    """Nothing of one that runs. `pods` are all of the job's."""
+def troubles(job: Known, pods: Iterable[Pod], install: str) -> Iterator[str]:
+    """Nothing of one that runs. `pods` are all of the job's; `install` begins a command that installs where it runs."""
     if job.job is None or job.dialect is None or job.job.tensorboard is None:
         return
     is_over = job.status.phase.is_final
@@ -34,7 +34,7 @@ def troubles(job: Known, pods: Iterable[Pod]) -> Iterator[str]:
     yield f"does not serve: pod {name} is {_state(pod, main)}{_exit(end)}"
     lines = end.message.strip().splitlines()[-_LAST_LINES:] if end is not None else []
     yield from (f"  │ {line}" for line in lines)
-    yield from _remedies(lines, job.job.tensorboard.image)
+    yield from _remedies(lines, job.job.tensorboard.image, install)
 
 
 def _state(pod: Pod, main: ContainerStatus | None) -> str:
@@ -56,11 +56,11 @@ def _exit(end: Terminated | None) -> str:
     return "" if end is None else f"; it ended with exit code {end.exit_code}"
 
 
-def _remedies(lines: list[str], image: str) -> Iterator[str]:
+def _remedies(lines: list[str], image: str, install: str) -> Iterator[str]:
     if any(map(_NO_TENSORBOARD.search, lines)):
         yield f"Probably: there is no TensorBoard in {image}"
-        yield f"  pip install tensorboard there, or name an image that has it: the annotation {IMAGE}"
+        yield f"  {install} tensorboard, or name an image that has it: the annotation {IMAGE}"
         return
-    for cause in causes(End(lines=lines)):
+    for cause in causes(End(lines=lines, install=install)):
         yield f"Probably: {cause.what}"
         yield f"  {cause.remedy}"

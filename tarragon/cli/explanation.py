@@ -1,0 +1,103 @@
+"""What keeps a job from going on, or why it failed, and what usually helps, for `tarragon why`."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from types import MappingProxyType
+
+import click
+
+from tarragon.base.clock import SystemClock
+from tarragon.cli import schema
+from tarragon.cli.hints import spelled
+from tarragon.cli.jobs import Known, all_jobs, find
+from tarragon.cli.output import TEXTS, tell
+from tarragon.cli.queueing import key, positions, waits
+from tarragon.cli.report.causes import End, causes
+from tarragon.cli.report.exits import ended, meaning
+from tarragon.cli.report.waits import other_scheduler
+from tarragon.cli.rows import reason
+from tarragon.cli.settings import Settings
+from tarragon.cli.target import Looker, Prompt, target
+from tarragon.cli.words import age
+from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.port import Selection
+from tarragon.job.phase import Phase
+from tarragon.job.reason import reason_of
+from tarragon.job.status import FirstFailure, JobStatus
+from tarragon.kube.codec import timestamp
+from tarragon.scheduling.decision import NEVER_FITS
+
+LAST_LINES = 20
+_NOTHING = MappingProxyType(
+    {Phase.SUSPENDED: "", Phase.SUCCEEDED: ": it has ended well, and there is nothing to explain"}
+)
+"""What is said in place of a reason, where there is none."""
+
+
+async def why(settings: Settings, name: str, form: str | None) -> None:
+    where = target(settings)
+    async with where.looking() as looker:
+        job = await find(looker, name, where.namespace)
+        place = await _place(looker, job)
+    now = SystemClock().now()
+    lines = list(explained(job, now, where.prompt, place))
+    if form is not None:
+        click.echo(TEXTS[form](schema.job(job, now, lines)))
+        return
+    tell(lines)
+
+
+def explained(job: Known, now: dt.datetime, prompt: Prompt, place: str = "") -> Iterator[str]:
+    """The reason first, then since when, what comes next, and of a failure its last lines and what usually helps."""
+    status, failure = job.status, job.status.first_failure
+    known = reason_of(status)
+    told = f"{known.word}: {known.message}" if known.word else reason(job) or other_scheduler(job)
+    nothing = _NOTHING.get(status.phase, "; nothing keeps it from going on")
+    yield f"{job.key.name} is {job.state}" + (f": {told}" if told else nothing)
+    if not status.phase.is_final:
+        yield from (f"  warning: {warning}" for warning in job.warnings)
+    if status.phase is Phase.FAILED:
+        if failure is not None:
+            yield from _about(failure, job)
+        return
+    if status.phase is Phase.SUSPENDED:
+        yield f"  to go on: {spelled(prompt, job.address, 'resume')}"
+        return
+    yield from _waiting(status, now, place)
+
+
+async def _place(looker: Looker, job: Known) -> str:
+    """In the queue, which is one for all namespaces: empty for whoever may not look at all of them."""
+    if not waits(job):
+        return ""
+    try:
+        places = positions(await all_jobs(looker, Selection()))
+    except Forbidden:
+        return ""
+    return f", at place {places[key(job)]} of {len(places)}" if key(job) in places else ""
+
+
+def _waiting(status: JobStatus, now: dt.datetime, place: str) -> Iterator[str]:
+    """Since when it does, and what comes next."""
+    admission, obstacle = status.admission, status.obstacle
+    if obstacle is not None:
+        yield f"  for {age(obstacle.since, now)}; if it lasts, all places of the job are given back, and it queues anew"
+    if reason_of(status).word == NEVER_FITS:
+        yield "  waiting does not help: ask for less in the manifest, or give the cluster a node that is large enough"
+    elif admission is not None and admission.admitted is None:
+        yield f"  in the queue for {age(admission.queued, now)}{place}"
+        if admission.retry is not None and now < admission.retry.after:
+            yield f"  tried {admission.retry.count} times; tried again at {timestamp(admission.retry.after)}"
+
+
+def _about(failure: FirstFailure, job: Known) -> Iterator[str]:
+    table = (job.dialect or job.framework.dialects[0]).exit_codes
+    known = meaning(failure.exit_code, failure.reason, table)
+    yield f"  {failure.replica} at {timestamp(failure.at)}: {ended(failure.exit_code)}, {known.kind}: {known.words}"
+    lines = failure.message.strip().splitlines()[-LAST_LINES:]
+    yield from (f"  │ {line}" for line in lines)
+    for cause in causes(End(lines=lines, reason=failure.reason)):
+        yield f"  Probably: {cause.what}"
+        yield f"    {cause.remedy}"
