@@ -66,7 +66,7 @@ class ApiServer:
         self._front = front
         self._entrance = Entrance(front.token, front.access)
         self._openapi = OpenApi(api.registry)
-        self._openapi_v2 = OpenApiV2(api.registry, self._openapi)
+        self._openapi_v2 = OpenApiV2(api.registry)
         self._streams = Streams(clock)
         self._resources = Resources(api, clock, self._streams, computed, self._entrance)
         self._started = clock.now()
@@ -138,7 +138,7 @@ class ApiServer:
                 return await self._resource(request, user, resource_path("", parts[1], parts[2:]))
             if request.method != "GET":
                 raise refusals.method_not_allowed()
-            return self._about_the_server(request, parts)
+            return await self._about_the_server(request, parts)
         except ApiError as error:
             return answers.refusal(error)
 
@@ -151,12 +151,12 @@ class ApiServer:
             return answers.text("404 page not found\n", status=404)
         return await self._resources.answer(request, user, path)
 
-    def _about_the_server(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
+    async def _about_the_server(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
         match parts:
             case ["version"] | ["metrics"]:
                 return self._about_the_process(parts[0])
             case ["openapi", *place]:
-                return self._openapi_answer(request, place)
+                return await self._openapi_answer(request, place)
             case ["api"] | ["apis"]:
                 return self._groups(request, parts[0])
             case ["api", version]:
@@ -188,21 +188,21 @@ class ApiServer:
             return answers.json_value(discovery.group_list(registry))
         return answers.json_value(discovery.api_versions(self._url.partition("://")[2]))
 
-    def _older_openapi(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _older_openapi(self, request: web.BaseRequest) -> web.StreamResponse:
         if wants_protobuf(request.headers.get("Accept", "")):
-            return answers.json_bytes(self._openapi_v2.protobuf(), headers={"Content-Type": CONTENT_TYPE})
-        return answers.json_value(self._openapi_v2.document())
+            return answers.json_bytes(await self._openapi_v2.protobuf(), headers={"Content-Type": CONTENT_TYPE})
+        return answers.json_value(await self._openapi_v2.document())
 
-    def _openapi_answer(self, request: web.BaseRequest, place: Sequence[str]) -> web.StreamResponse:
+    async def _openapi_answer(self, request: web.BaseRequest, place: Sequence[str]) -> web.StreamResponse:
         match place:
             case ["v2"]:
-                return self._older_openapi(request)
+                return await self._older_openapi(request)
             case ["v3"]:
-                return answers.json_value(self._openapi.index())
+                return answers.json_value(await self._openapi.index())
             case ["v3", "api", version]:
-                document = self._openapi.document("", version)
+                document = await self._openapi.document("", version)
             case ["v3", "apis", group, version]:
-                document = self._openapi.document(group, version)
+                document = await self._openapi.document(group, version)
             case _:
                 document = None
         if document is None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -47,43 +48,53 @@ class Document:
 
 
 class OpenApi:
-    """The documents of a registry's kinds. Each is made when it is first asked for, and anew when its kinds change."""
+    """The documents of a registry's kinds. Each is made when it is first asked for, and anew when its kinds change.
+
+    They are made in a thread: on a busy machine that takes longer than anybody else should wait.
+    """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._made: dict[tuple[str, str], tuple[Sequence[Served], Document]] = {}
 
-    def index(self) -> dict[str, Any]:
+    async def index(self) -> dict[str, Any]:
         """Where the documents are."""
         paths: dict[str, Any] = {}
-        for group, version in self._grouped():
-            document = self.document(group, version)
+        for group, version in grouped(self._registry):
+            document = await self.document(group, version)
             if document is not None:
                 place = f"apis/{group}/{version}" if group else f"api/{version}"
                 paths[place] = {"serverRelativeURL": f"/openapi/v3/{place}?hash={document.hash}"}
         return {"paths": paths}
 
-    def document(self, group: str, version: str) -> Document | None:
+    async def document(self, group: str, version: str) -> Document | None:
         """None when nothing of the group-version is served."""
-        kinds = self._grouped().get((group, version))
+        kinds = grouped(self._registry).get((group, version))
         if kinds is None:
             self._made.pop((group, version), None)
             return None
         made = self._made.get((group, version))
         if made is None or list(made[0]) != kinds:
-            data = encode(_document(kinds))
-            made = kinds, Document(data, hashlib.sha256(data).hexdigest().upper())
+            made = kinds, await asyncio.to_thread(_encoded, kinds)
             self._made[group, version] = made
         return made[1]
 
-    def _grouped(self) -> dict[tuple[str, str], list[Served]]:
-        grouped: dict[tuple[str, str], list[Served]] = {}
-        for served in self._registry:
-            grouped.setdefault((served.group, served.version), []).append(served)
-        return grouped
+
+def grouped(kinds: Iterable[Served]) -> dict[tuple[str, str], list[Served]]:
+    """By group and version."""
+    found: dict[tuple[str, str], list[Served]] = {}
+    for served in kinds:
+        found.setdefault((served.group, served.version), []).append(served)
+    return found
 
 
-def _document(kinds: Sequence[Served]) -> dict[str, Any]:
+def _encoded(kinds: Sequence[Served]) -> Document:
+    data = encode(described(kinds))
+    return Document(data, hashlib.sha256(data).hexdigest().upper())
+
+
+def described(kinds: Sequence[Served]) -> dict[str, Any]:
+    """The document of the kinds of one group-version. Parts of it are Kubernetes' own, and must not be changed."""
     schemas: dict[str, Any] = {}
     paths: dict[str, Any] = {}
     for served in kinds:

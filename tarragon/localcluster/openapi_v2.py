@@ -6,12 +6,13 @@ that is how those clients learn that a server knows dry runs and validates field
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.openapi import REFERENCE, OpenApi
-from tarragon.localcluster.registry import Registry
+from tarragon.kube.codec import encode
+from tarragon.localcluster.openapi import REFERENCE, described, grouped
+from tarragon.localcluster.registry import Registry, Served
 
 Json = dict[str, Any]
 
@@ -27,43 +28,45 @@ _INT_OR_STRING = "int-or-string"
 
 
 class OpenApiV2:
-    """One document of all that is served, made when it is first asked for and anew when kinds change."""
+    """One document of all that is served, made in a thread when it is first asked for, and anew when kinds change."""
 
-    def __init__(self, registry: Registry, third: OpenApi) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._third = third
         self._made: tuple[int, Json] | None = None
         self._encoded: tuple[int, bytes] | None = None
 
-    def document(self) -> Json:
-        if self._made is None or self._made[0] != self._registry.generation:
-            self._made = self._registry.generation, self._document()
-        return self._made[1]
+    async def document(self) -> Json:
+        generation = self._registry.generation
+        made = self._made
+        if made is None or made[0] != generation:
+            self._made = made = generation, await asyncio.to_thread(_document, list(self._registry))
+        return made[1]
 
-    def protobuf(self) -> bytes:
+    async def protobuf(self) -> bytes:
         """The same as older clients want it."""
-        if self._encoded is None or self._encoded[0] != self._registry.generation:
-            self._encoded = self._registry.generation, _document_bytes(self.document())
-        return self._encoded[1]
+        generation = self._registry.generation
+        encoded = self._encoded
+        if encoded is None or encoded[0] != generation:
+            document = await self.document()
+            self._encoded = encoded = generation, await asyncio.to_thread(_document_bytes, document)
+        return encoded[1]
 
-    def _document(self) -> Json:
-        paths: Json = {}
-        definitions: Json = {}
-        for group, version in dict.fromkeys((kind.group, kind.version) for kind in self._registry):
-            document = self._third.document(group, version)
-            whole = (
-                decode(document.data, dict) if document is not None else {"paths": {}, "components": {"schemas": {}}}
-            )
-            definitions.update({name: _schema(one) for name, one in whole["components"]["schemas"].items()})
-            paths.update(
-                {path: {"patch": _patch(one["patch"])} for path, one in whole["paths"].items() if "patch" in one}
-            )
-        return {
-            "swagger": "2.0",
-            "info": {"title": "Kubernetes", "version": "v1.32.0"},
-            "paths": paths,
-            "definitions": dict(sorted(definitions.items())),
-        }
+
+def _document(kinds: Sequence[Served]) -> Json:
+    paths: Json = {}
+    schemas: Json = {}
+    for one in grouped(kinds).values():
+        whole = described(one)
+        schemas.update(whole["components"]["schemas"])
+        paths.update(
+            {path: {"patch": _patch(each["patch"])} for path, each in whole["paths"].items() if "patch" in each}
+        )
+    return {
+        "swagger": "2.0",
+        "info": {"title": "Kubernetes", "version": "v1.32.0"},
+        "paths": paths,
+        "definitions": {name: _schema(schema) for name, schema in sorted(schemas.items())},
+    }
 
 
 def _schema(schema: Mapping[str, Any]) -> Json:

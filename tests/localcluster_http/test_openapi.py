@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ def widgets(version: str = "v1", **spec: Any) -> Served:
     return Served(group="example.dev", version=version, plural="widgets", kind="Widget", openapi=schema, is_custom=True)
 
 
-def document(openapi: OpenApi, group: str, version: str = "v1") -> dict[str, Any]:
-    made = openapi.document(group, version)
+async def document(openapi: OpenApi, group: str, version: str = "v1") -> dict[str, Any]:
+    made = await openapi.document(group, version)
     assert made is not None
     return decode(made.data, dict)
 
@@ -58,40 +59,40 @@ def test_every_built_in_kind_has_kubernetes_own_schema(registry: Registry) -> No
     assert pod["properties"]["nodeName"]["type"] == "string"
 
 
-def test_every_document_holds_all_that_it_refers_to(registry: Registry) -> None:
+async def test_every_document_holds_all_that_it_refers_to(registry: Registry) -> None:
     openapi = OpenApi(registry)
     for group, version in {(kind.group, kind.version) for kind in registry}:
-        whole = document(openapi, group, version)
+        whole = await document(openapi, group, version)
         names = {name.removeprefix(REFERENCE) for name in references(whole)}
 
         assert names <= whole["components"]["schemas"].keys()
 
 
-def test_the_index_leads_to_every_group_version(registry: Registry) -> None:
+async def test_the_index_leads_to_every_group_version(registry: Registry) -> None:
     openapi = OpenApi(registry)
-    paths = openapi.index()["paths"]
+    paths = (await openapi.index())["paths"]
 
     assert {"api/v1", "apis/apiextensions.k8s.io/v1", "apis/example.dev/v1"} <= paths.keys()
-    made = openapi.document("example.dev", "v1")
+    made = await openapi.document("example.dev", "v1")
     assert made is not None
     assert paths["apis/example.dev/v1"]["serverRelativeURL"] == f"/openapi/v3/apis/example.dev/v1?hash={made.hash}"
 
 
-def test_writes_say_that_fields_are_validated_here(registry: Registry) -> None:
+async def test_writes_say_that_fields_are_validated_here(registry: Registry) -> None:
     # Without this kubectl wants OpenAPI v2 and then fails (seen).
     for group, path in (
         ("", "/api/v1/namespaces/{namespace}/pods/{name}"),
         ("", "/api/v1/nodes/{name}"),
         ("example.dev", "/apis/example.dev/v1/namespaces/{namespace}/widgets/{name}"),
     ):
-        patch = document(OpenApi(registry), group)["paths"][path]["patch"]
+        patch = (await document(OpenApi(registry), group))["paths"][path]["patch"]
 
         assert "fieldValidation" in [parameter["name"] for parameter in patch["parameters"]]
         assert patch["x-kubernetes-group-version-kind"]["group"] == group
 
 
-def test_a_custom_kind_has_the_schema_of_its_definition_and_the_metadata_of_all(registry: Registry) -> None:
-    schemas = document(OpenApi(registry), "example.dev")["components"]["schemas"]
+async def test_a_custom_kind_has_the_schema_of_its_definition_and_the_metadata_of_all(registry: Registry) -> None:
+    schemas = (await document(OpenApi(registry), "example.dev"))["components"]["schemas"]
     widget = schemas["dev.example.v1.Widget"]
 
     assert widget["description"] == "A Widget."
@@ -100,44 +101,44 @@ def test_a_custom_kind_has_the_schema_of_its_definition_and_the_metadata_of_all(
     assert "labels" in schemas[OBJECT_META]["properties"]
 
 
-def test_the_hash_changes_with_the_definition_and_with_nothing_else(registry: Registry) -> None:
+async def test_the_hash_changes_with_the_definition_and_with_nothing_else(registry: Registry) -> None:
     openapi = OpenApi(registry)
 
-    def hashes() -> tuple[str, str]:
-        made = openapi.document("", "v1"), openapi.document("example.dev", "v1")
+    async def hashes() -> tuple[str, str]:
+        made = await openapi.document("", "v1"), await openapi.document("example.dev", "v1")
         assert made[0] is not None
         assert made[1] is not None
         return made[0].hash, made[1].hash
 
-    core, custom = hashes()
+    core, custom = await hashes()
     registry.set_custom("widgets.example.dev", [widgets(description="changed")])
 
-    assert hashes()[0] == core
-    assert hashes()[1] != custom
+    assert (await hashes())[0] == core
+    assert (await hashes())[1] != custom
 
 
-def test_what_is_not_served_has_no_document(registry: Registry) -> None:
+async def test_what_is_not_served_has_no_document(registry: Registry) -> None:
     openapi = OpenApi(registry)
-    assert openapi.document("example.dev", "v9") is None
-    assert openapi.document("certificates.k8s.io", "v1") is None
+    assert await openapi.document("example.dev", "v9") is None
+    assert await openapi.document("certificates.k8s.io", "v1") is None
 
     registry.set_custom("widgets.example.dev", [])
-    assert openapi.document("example.dev", "v1") is None
-    assert "apis/example.dev/v1" not in openapi.index()["paths"]
+    assert await openapi.document("example.dev", "v1") is None
+    assert "apis/example.dev/v1" not in (await openapi.index())["paths"]
 
 
-def test_two_versions_of_a_kind_have_two_documents(registry: Registry) -> None:
+async def test_two_versions_of_a_kind_have_two_documents(registry: Registry) -> None:
     registry.set_custom("widgets.example.dev", [widgets("v2", description="new"), widgets("v1")])
     openapi = OpenApi(registry)
 
-    new = document(openapi, "example.dev", "v2")["components"]["schemas"]["dev.example.v2.Widget"]
-    old = document(openapi, "example.dev", "v1")["components"]["schemas"]["dev.example.v1.Widget"]
+    new = (await document(openapi, "example.dev", "v2"))["components"]["schemas"]["dev.example.v2.Widget"]
+    old = (await document(openapi, "example.dev", "v1"))["components"]["schemas"]["dev.example.v1.Widget"]
     assert new["properties"]["spec"] == {"type": "object", "description": "new"}
     assert old["properties"]["spec"] == {"type": "object"}
 
 
-def test_the_second_version_says_the_same_with_fewer_words(registry: Registry) -> None:
-    document = OpenApiV2(registry, OpenApi(registry)).document()
+async def test_the_second_version_says_the_same_with_fewer_words(registry: Registry) -> None:
+    document = await OpenApiV2(registry).document()
 
     pod = document["definitions"]["io.k8s.api.core.v1.Pod"]
     assert pod["properties"]["spec"]["$ref"] == "#/definitions/io.k8s.api.core.v1.PodSpec"
@@ -148,15 +149,26 @@ def test_the_second_version_says_the_same_with_fewer_words(registry: Registry) -
     assert {"dryRun", "fieldValidation"} <= {one["name"] for one in patch["parameters"]}
 
 
-def test_the_second_version_changes_with_the_kinds(registry: Registry) -> None:
-    second = OpenApiV2(registry, OpenApi(registry))
-    before = second.protobuf()
-    assert second.protobuf() is before
+async def test_the_second_version_changes_with_the_kinds(registry: Registry) -> None:
+    second = OpenApiV2(registry)
+    before = await second.protobuf()
+    assert await second.protobuf() is before
 
     registry.set_custom("widgets.example.dev", [])
 
     assert b"dev.example.v1.Widget" in before
-    assert b"dev.example.v1.Widget" not in second.protobuf()
+    assert b"dev.example.v1.Widget" not in await second.protobuf()
+
+
+async def test_nobody_waits_while_a_document_is_made(registry: Registry) -> None:
+    for making in (OpenApiV2(registry).protobuf(), OpenApi(registry).index()):
+        task = asyncio.ensure_future(making)
+        turns = 0
+        while not task.done():
+            await asyncio.wait({task}, timeout=0)
+            turns += 1
+
+        assert turns > 10, "the loop stood still"
 
 
 @pytest.mark.slow
