@@ -6,7 +6,7 @@ import errno
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import web
 
@@ -115,10 +115,12 @@ class ApiServer:
         if self._runner is None:
             return
         runner, self._runner = self._runner, None
+        server = cast("Server", runner.server)
         for site in list(runner.sites):
             await site.stop()
         self._streams.end_all()
         await runner.cleanup()
+        await server.hang_up()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         parts = segments(request.rel_url.raw_path)

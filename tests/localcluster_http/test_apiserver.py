@@ -6,11 +6,13 @@ import asyncio
 import io
 import json
 import random
+import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -588,6 +590,33 @@ async def test_a_server_that_stops_ends_its_watches_in_good_order(tmp_path: Path
             last = (await asyncio.wait_for(response.read(), 20)).splitlines()[-1]
 
     assert json.loads(last)["type"] == "BOOKMARK"
+
+
+@pytest.mark.parametrize("path", ["/version", f"{WIDGETS}?watch=1"], ids=["idle", "watching"])
+async def test_a_server_that_stops_hangs_up_on_those_who_do_not_answer(tmp_path: Path, path: str) -> None:
+    async with embedded(tmp_path) as cluster:
+        await cluster.add_widgets()
+        with await asyncio.to_thread(silent_client, cluster, path) as line:
+            await cluster.server.stop()
+
+            assert await asyncio.to_thread(all_of, line), "it has said goodbye, in TLS"
+
+
+def silent_client(cluster: Embedded, path: str) -> socket.socket:
+    """A client that has got the beginning of an answer, and then neither reads nor closes."""
+    url = urlsplit(cluster.url)
+    plain = socket.create_connection((str(url.hostname), url.port), timeout=10)
+    line = trusting(cluster).wrap_socket(plain, server_hostname=url.hostname)
+    line.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+    assert line.recv(100).startswith(b"HTTP/1.1 200")
+    bare = socket.socket(fileno=line.detach())
+    bare.settimeout(10)
+    return bare
+
+
+def all_of(line: socket.socket) -> bytes:
+    """What comes until the other end hangs up. Raises TimeoutError when it doesn't."""
+    return b"".join(iter(lambda: line.recv(4096), b""))
 
 
 # -------------------------------------------------------------------------------------------------------------- logs

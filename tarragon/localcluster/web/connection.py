@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 import structlog
 from aiohttp import web
@@ -16,6 +17,11 @@ from tarragon.localcluster.web.answers import refusal
 _log = structlog.get_logger(__name__)
 
 _SERVER_ERROR = 500
+_GOODBYE_SECONDS = 0.3
+"""How long clients have, when the server ends, to take what it has said last and to say goodbye in TLS themselves."""
+
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Connection(RequestHandler):
@@ -51,7 +57,34 @@ class Connection(RequestHandler):
 
 
 class Server(web.Server):
-    """aiohttp's, with our connections."""
+    """aiohttp's, with our connections, all of which `hang_up` brings to an end."""
+
+    def __init__(self, handler: Handler, **settings: Any) -> None:
+        super().__init__(handler, **settings)
+        self._lines: dict[Connection, asyncio.Transport] = {}
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self._lines[cast("Connection", handler)] = transport
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self._lines.pop(cast("Connection", handler), None)
+
+    async def hang_up(self) -> None:
+        """After the shutdown: cut the lines of those who have not hung up by then.
+
+        A TLS connection is closed by both ends. asyncio waits half a minute for a client that does not do its part,
+        and for ever for one of which it has stopped reading; the socket would stay open beyond the server's end.
+        """
+        await self._lost(_GOODBYE_SECONDS)
+        for transport in list(self._lines.values()):
+            transport.abort()
+        await self._lost(_GOODBYE_SECONDS)
+
+    async def _lost(self, seconds: float) -> None:
+        if waiting := [line.hung_up for line in self._lines]:
+            await asyncio.wait(waiting, timeout=seconds)
 
     def __call__(self) -> RequestHandler:
         return Connection(self, loop=self._loop, **self._kwargs)
