@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import click
 import pytest
