@@ -97,11 +97,14 @@ def spelled(option: click.Option) -> str:
         ", ".join(f"`{each}`" for each in option.opts[:-1])
         + (", " if option.opts[:-1] else "")
         + (f"`{option.opts[-1]}{value}`".replace("|", "&#124;"))
+        + "".join(f", `{each}`" for each in option.secondary_opts)
     )
 
 
 def meaning(option: click.Option) -> str:
     default = option.default if option.show_default and isinstance(option.default, str | int) else None
+    if default is True:
+        default = option.opts[0]
     tail = f" (default: {default})" if default is not None else ""
     return f"{option.help or ''}{tail}".replace("|", "&#124;")
 

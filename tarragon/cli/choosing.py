@@ -30,7 +30,9 @@ class Choice:
 def choice_options(command: Callable[P, T]) -> Callable[P, T]:
     """JOB… as `names`, `-l` as `labels`, `--all` as `everything`."""
     everything = click.option("--all", "everything", is_flag=True, help="all jobs of the namespace")
-    labels = click.option("-l", "--selector", "labels", default="", help="all jobs with these labels: team=vision")
+    labels = click.option(
+        "-l", "--selector", "labels", default="", metavar="LABELS", help="all jobs with these labels: team=vision"
+    )
     names = click.argument("names", metavar="[JOB...]", nargs=-1, shell_complete=complete_job)
     return names(labels(everything(command)))
 

@@ -145,6 +145,7 @@ def global_options(*, are_hidden: bool = False) -> list[click.Parameter]:
             expose_value=False,
             allow_from_autoenv=not are_hidden,
             callback=_remember,
+            metavar=_METAVARS.get(names[-1]),
             shell_complete=_COMPLETED.get(names[-1]),
         )
 
@@ -175,6 +176,7 @@ def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     return complete_file(ctx, param, incomplete)
 
 
+_METAVARS = MappingProxyType({"--context": "NAME", "--kubeconfig": "FILE", "--namespace": "NAMESPACE"})
 _COMPLETED = MappingProxyType({"--context": _contexts, "--kubeconfig": _files, "--namespace": _namespaces})
 
 

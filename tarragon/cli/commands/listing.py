@@ -24,8 +24,21 @@ from tarragon.kube.selectors import label_selector
 
 @click.command("list", cls=Command)
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="of all namespaces")
-@click.option("-l", "--selector", "labels", default="", help="only jobs with these labels: team=vision,tier!=test")
-@click.option("--field-selector", "fields", default="", help="only jobs with these fields: metadata.name!=digits")
+@click.option(
+    "-l",
+    "--selector",
+    "labels",
+    default="",
+    metavar="LABELS",
+    help="only jobs with these labels: team=vision,tier!=test",
+)
+@click.option(
+    "--field-selector",
+    "fields",
+    default="",
+    metavar="FIELDS",
+    help="only jobs with these fields: metadata.name!=digits",
+)
 @click.option("--sort-by", "order", type=click.Choice(list(ORDERS)), default="name", help="name by default")
 @click.option("--no-headers", is_flag=True, help="rows alone")
 @click.option("-w", "--watch", "watches", is_flag=True, help="go on: rows that move, or a line for every change")

@@ -33,8 +33,9 @@ def pattern(text: str) -> re.Pattern[str]:
     "--type",
     "types",
     multiple=True,
+    metavar="TYPE",
     shell_complete=complete_type,
-    help="only replicas of this type: chief, ps, worker, evaluator",
+    help="only replicas of this type: chief, ps, worker, evaluator; may come again",
 )
 @click.option("-c", "--container", default="", metavar="NAME", help="of this container, not of the one that trains")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="only the last N lines of each replica")

@@ -62,7 +62,7 @@ def ip_address(text: str) -> str:
 
 @click.command("node", cls=Command)
 @cluster_options
-@click.option("--name", metavar="N", help="of the node; by default this machine's")
+@click.option("--name", metavar="NAME", help="of the node; by default this machine's")
 @click.option("--cpu", metavar="AMOUNT", help="that it offers; by default what this process may use")
 @click.option("--memory", metavar="AMOUNT", help="as above: 16Gi")
 @click.option(

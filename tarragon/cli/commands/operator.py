@@ -38,7 +38,7 @@ def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None
     "-n",
     "--namespace",
     "namespaces",
-    metavar="N",
+    metavar="NAMESPACE",
     multiple=True,
     help="only jobs of this namespace; may be given several times",
 )
@@ -68,7 +68,7 @@ def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None
     show_default=True,
     help="agree by a Lease with other operators about who acts",
 )
-@click.option("--lease-namespace", metavar="N", help="where the Lease is; by default where the operator is")
+@click.option("--lease-namespace", metavar="NAMESPACE", help="where the Lease is; by default where the operator is")
 @click.option("--lease-name", metavar="NAME", default="tarragon", show_default=True, help="of the Lease")
 @click.option("--identity", metavar="NAME", help="who holds the Lease; must be this process's alone")
 @_seconds("--lease-duration", 15.0, "a Lease that is not renewed for so long is anybody's")
