@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +23,6 @@ async def kubeconfig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         return
     async with embedded(tmp_path) as running:
         yield running.kubeconfig(tmp_path)
-    gc.collect()  # what these clients leave behind is complained of here, not in somebody else's test
 
 
 @pytest.fixture

@@ -17,9 +17,6 @@ kubernetes = pytest.importorskip("kubernetes")
 
 from kubernetes import client, config, dynamic, utils, watch  # noqa: E402 - it may be missing
 
-# A watch that is left early has its connection cut, with TLS still on it: the server's end is collected, not closed.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 Story = Callable[[Any, str], None]
 
 
