@@ -140,6 +140,9 @@ def _served(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) -
         subresources=tuple(name for name in ("scale", "status") if subresources.get(name) is not None),
         storage_version=storage,
         printer_columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()),
+        selectable=tuple(
+            field.get("jsonPath", "").removeprefix(".") for field in version.get("selectableFields") or ()
+        ),
         scale=_scale_paths(scale) if scale is not None else None,
         openapi=openapi,
         schema=Schema(openapi),

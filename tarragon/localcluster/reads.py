@@ -142,7 +142,8 @@ class Reads:
 
 
 def _matcher(served: Served, labels: str, fields: str) -> Matcher:
-    return matcher(served.shelf, labels, served.view.old_fields(fields) if served.view is not None else fields)
+    fields = served.view.old_fields(fields) if served.view is not None else fields
+    return matcher(served.shelf, labels, fields, served.selectable)
 
 
 def _candidates(shelf: Shelf, target: Target, options: ListOptions, after: ObjectKey | None) -> Iterable[Stored]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from tarragon.kube.codec import decode
 from tarragon.kube.selectors import everything, field_paths, field_selector, label_selector
 from tarragon.localcluster import refusals
 from tarragon.localcluster.history import Stored
@@ -66,8 +67,11 @@ def index(kind: str, thing: Mapping[str, Any]) -> tuple[Mapping[str, str], tuple
     return kept, tuple([_text(thing, steps) for steps in _STEPS.get(kind, ())])
 
 
-def matcher(kind: str, labels: str, fields: str) -> Matcher:
-    """Whether an object is selected. Raises BadRequest for what cannot be read or is not indexed."""
+def matcher(kind: str, labels: str, fields: str, further: Collection[str] = ()) -> Matcher:
+    """Whether an object is selected. Raises BadRequest for what cannot be read or is not indexed.
+
+    By `further` fields it can be selected, too; they are looked up in each object.
+    """
     paths = FIELDS.get(kind, ())
     try:
         by_labels = label_selector(labels)
@@ -76,13 +80,18 @@ def matcher(kind: str, labels: str, fields: str) -> Matcher:
     except ValueError as error:
         raise refusals.bad_request(str(error)) from error
     for path in sorted(named):
-        if path not in {_NAME, _NAMESPACE, *paths}:
+        if path not in {_NAME, _NAMESPACE, *paths, *further}:
             raise refusals.bad_request(f"field label not supported: {path}")
     if by_fields is everything:
         return lambda stored: by_labels(stored.labels)
 
+    looked_up = {path: tuple(path.split(".")) for path in named if path in further}
+
     def selects(stored: Stored) -> bool:
         texts = dict(zip(paths, stored.fields, strict=True))
+        if looked_up:
+            thing = decode(stored.body, dict)
+            texts |= {path: _text(thing, steps) for path, steps in looked_up.items()}
         texts[_NAMESPACE], texts[_NAME] = stored.key
         return by_labels(stored.labels) and by_fields(texts)
 
@@ -101,4 +110,6 @@ def _text(thing: Any, steps: tuple[str, ...]) -> str:
         return str(value or 0)
     if steps in _BOOLEANS:
         return "true" if value is True else "false"
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return "" if value is None else sys.intern(str(value))

@@ -51,7 +51,8 @@ class View:
 class Served:
     """One kind in one of the versions it is served in.
 
-    `subresources` are plain names (`status`, `scale`, `log`). `openapi` is the schema as its CRD wrote it, None for
+    `subresources` are plain names (`status`, `scale`, `log`), `selectable` the fields (`spec.color`) by which a CRD
+    lets its objects be selected. `openapi` is the schema as its CRD wrote it, None for
     built-in kinds, and `schema` the same compiled. Of a kind that is not `is_stored`, `computed` answers; the objects
     of one that is a `view` are those of another kind. What was stored before the revision `reshaped_since` may have
     another shape than the schema says now.
@@ -71,6 +72,7 @@ class Served:
     subresources: tuple[str, ...] = ()
     storage_version: str = ""
     printer_columns: tuple[PrinterColumn, ...] = ()
+    selectable: tuple[str, ...] = ()
     scale: ScalePaths | None = None
     openapi: Mapping[str, Any] | None = None
     schema: Schema | None = None

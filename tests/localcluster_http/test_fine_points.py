@@ -233,3 +233,26 @@ async def test_one_object_by_its_name_is_read_and_not_watched(ask: Wire) -> None
     code, told = await ask("GET", f"{MAPS}/a?watch=true")
 
     assert (code, told["kind"]) == (200, "ConfigMap")
+
+
+async def test_a_custom_kind_is_selected_by_the_fields_that_its_definition_names(ask: Wire) -> None:
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    _, definition = await ask("GET", f"{definitions}/widgets.example.dev")
+    definition["spec"]["versions"][0]["selectableFields"] = [
+        {"jsonPath": ".spec.color"},
+        {"jsonPath": ".spec.replicas"},
+    ]
+    assert (await ask("PUT", f"{definitions}/widgets.example.dev", definition))[0] == 200
+    await ask("POST", WIDGETS, widget("a", color="green", replicas=1))
+    await ask("POST", WIDGETS, widget("b", color="blue"))
+
+    for selector, names in (
+        ("spec.color=green,spec.replicas=1", ["a"]),
+        ("spec.color!=green", ["b"]),
+        ("spec.replicas=", ["b"]),
+    ):
+        _, found = await ask("GET", f"{WIDGETS}?fieldSelector={selector}")
+        assert [one["metadata"]["name"] for one in found["items"]] == names
+    (added,) = await ask.lines(f"{WIDGETS}?watch=1&fieldSelector=spec.color%3Dblue", 1)
+    assert added["object"]["metadata"]["name"] == "b"
+    assert (await ask("GET", f"{WIDGETS}?fieldSelector=spec.parts=x"))[0] == 400
