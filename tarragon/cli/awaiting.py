@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import click
 
 from tarragon.base.clock import Clock
+from tarragon.cli.follow.changes import standstill
 from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.progress import Progress
 from tarragon.cli.follow.teller import Plain, Stage
@@ -48,10 +49,10 @@ async def await_job(where: Target, job: Known, wanted: Awaited, clock: Clock, te
     """Return when it is there, when it never will be, when time has run out, or when somebody ends us."""
     reached = asyncio.Event()
     teller = Plain(Stage(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now))
+    tell = teller.progressed if wanted.watches else _Standstills(job.name).progressed
 
     def progressed(progress: Progress) -> None:
-        if wanted.watches:
-            teller.progressed(progress)
+        tell(progress)
         if progress.state.lower() in wanted.states:
             reached.set()
 
@@ -67,6 +68,20 @@ async def await_job(where: Target, job: Known, wanted: Awaited, clock: Clock, te
     if left is None:
         _note(f"{job.name} has not {'come to that' if wanted.states else 'ended'} within {elapsed(wanted.limit or 0)}.")
     return Met(follower=follower, code=UNFINISHED if left is None else left, is_left=left is not None)
+
+
+class _Standstills:
+    """Tells only why a job does not go on, each reason once: who waits for nothing to happen would wait for ever."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._told = ""
+
+    def progressed(self, progress: Progress) -> None:
+        why = standstill(progress)
+        if why not in {"", self._told}:
+            _note(f"{self._name} is {progress.state}: {why}")
+        self._told = why
 
 
 async def _until(

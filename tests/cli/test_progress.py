@@ -8,7 +8,7 @@ from tarragon.cli.follow.changes import changes, described
 from tarragon.cli.follow.progress import newest
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
-from tarragon.job.status import Admission, Condition, JobStatus, RestartRecord, Wait
+from tarragon.job.status import Admission, Condition, JobStatus, Obstacle, RestartRecord, Wait
 from tarragon.kube.core import ContainerState, Pod, PodSpec, PodStatus
 from tarragon.kube.meta import ObjectMeta
 from tests.cli.scenes import BEGIN, at, ended, pod, progress, ps, running, waiting, worker
@@ -166,3 +166,21 @@ def test_a_restart_in_place_is_counted_once_in_the_record_and_in_the_pod_togethe
     status = JobStatus(phase=Phase.RUNNING, restarts={worker(0): record})
 
     assert progress({worker(0): pod(worker(0), restarts=2)}, status=status).members[0].restarts == 5
+
+
+def hindered(words: str) -> JobStatus:
+    obstacle = Obstacle(since=BEGIN, reason="PodNotPrepared", message=words)
+    return JobStatus(phase=Phase.CREATED, admission=Admission(queued=BEGIN, admitted=BEGIN), obstacle=obstacle)
+
+
+def test_what_keeps_an_admitted_job_from_starting_is_told_once_and_again_when_it_changes() -> None:
+    missing = progress(
+        {worker(0): pod(worker(0), waiting("ContainerCreating"))}, status=hindered("all 2 workers: no claim")
+    )
+    assert next(iter(changes(None, missing))) == "Starting: PodNotPrepared: all 2 workers: no claim"
+    assert list(changes(missing, missing)) == []
+
+    other = progress(
+        {worker(0): pod(worker(0), waiting("ContainerCreating"))}, status=hindered("all 2 workers: no secret")
+    )
+    assert list(changes(missing, other)) == ["Starting: PodNotPrepared: all 2 workers: no secret"]

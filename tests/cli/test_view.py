@@ -11,7 +11,7 @@ from tarragon.cli.follow.view import Frame, view
 from tarragon.cli.style import colorful, plain
 from tarragon.cli.terminal import Terminal
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.job.status import Admission, JobStatus, Wait
+from tarragon.job.status import Admission, JobStatus, Obstacle, Wait
 from tests.cli.emulator import SIZES, Emulator
 from tests.cli.scenes import BEGIN, at, ended, pod, progress, ps, running, waiting, worker
 
@@ -166,3 +166,22 @@ def test_where_nothing_can_move_every_change_is_a_line_with_its_time() -> None:
         "12:00:01Z  worker-0: Succeeded",
     ]
     assert out.getvalue() == "[worker-0] step 1\n"
+
+
+def test_what_hinders_a_start_stays_whole_above_the_rows_and_is_short_below_them(
+    emulate: Callable[[int, int], Emulator],
+) -> None:
+    terminal = emulate(60, 24)
+    teller = moving(terminal)
+    words = 'all 2 workers: MountVolume.SetUp failed: persistentvolumeclaim "not-there" not found'
+    obstacle = Obstacle(since=BEGIN, reason="PodNotPrepared", message=words)
+    status = JobStatus(admission=Admission(queued=BEGIN, admitted=BEGIN), obstacle=obstacle)
+    hindered = progress({worker(0): pod(worker(0), waiting("ContainerCreating"))}, status=status)
+    for _ in range(2):
+        teller.progressed(hindered)
+        teller.tick()
+
+    rows = terminal.rows()
+    assert "".join(rows[:2]) == f"Starting: PodNotPrepared: {words}"
+    assert rows[-1].startswith("  PodNotPrepared: all 2 workers: MountVolume")
+    assert sum("PodNotPrepared" in row for row in rows) == 2

@@ -45,9 +45,15 @@ def described(member: Member) -> str:
     return ", ".join(words)
 
 
+def standstill(progress: Progress) -> str:
+    """What keeps a job that has not ended from going on; empty where nothing does."""
+    return progress.wait.message if progress.wait is not None else progress.hindrance
+
+
 def _why(progress: Progress) -> str:
-    if progress.wait is not None:
-        return progress.wait.message
+    stopped = standstill(progress)
+    if stopped:
+        return stopped
     return progress.message if progress.state in {"Failed", "Restarting", "Suspended"} else ""
 
 

@@ -10,6 +10,7 @@ from tarragon.job.encoding import state_word
 from tarragon.job.member import main_status
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
+from tarragon.job.reason import reason_of
 from tarragon.job.status import Condition, JobStatus, RestartRecord, Wait
 from tarragon.kube.core import ContainerStatus, Pod, Terminated
 from tarragon.kube.meta import Key
@@ -69,6 +70,8 @@ class Progress:
     reason: str = ""
     message: str = ""
     wait: Wait | None = None
+    hindrance: str = ""
+    """What keeps an admitted job's replicas from being made, started or ready, in the words of `why`."""
     created: dt.datetime | None = None
     started: dt.datetime | None = None
     completed: dt.datetime | None = None
@@ -114,6 +117,7 @@ def read(seen: Sighting) -> Progress:
         reason=condition.reason if condition is not None else "",
         message=condition.message if condition is not None else "",
         wait=wait(status) if seen.state != INTERRUPTED else None,
+        hindrance=_hindrance(status) if seen.state != INTERRUPTED else "",
         created=seen.created,
         started=status.started,
         completed=status.completed,
@@ -131,6 +135,12 @@ def wait(status: JobStatus) -> Wait | None:
     """Why it has not been admitted, as far as the scheduler has said."""
     admission = status.admission
     return admission.wait if admission is not None and admission.admitted is None else None
+
+
+def _hindrance(status: JobStatus) -> str:
+    """Empty before its admission, where `wait` tells why, and after its end."""
+    why = reason_of(status)
+    return "" if status.phase.is_final or wait(status) is not None or not why.word else f"{why.word}: {why.message}"
 
 
 def last_condition(status: JobStatus) -> Condition | None:

@@ -92,7 +92,10 @@ class Moving:
         self._tail: deque[str] = deque(maxlen=_TAIL)
 
     def progressed(self, progress: Progress) -> None:
-        self._progress = progress
+        before, self._progress = self._progress, progress
+        # The row at the bottom is cut at the edge, and what is to be mended stands at its end as often as not.
+        if progress.hindrance and (before is None or before.hindrance != progress.hindrance):
+            self.note(f"{progress.state}: {progress.hindrance}")
 
     def said(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None:
         texts = [text for _, text in lines]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tarragon.cli.follow.changes import described
+from tarragon.cli.follow.changes import described, standstill
 from tarragon.cli.follow.progress import FAILED, RESTARTING, Member, Progress
 from tarragon.cli.style import REPLICA_TYPES, STATES, Paint
 from tarragon.cli.words import count, elapsed
@@ -35,8 +35,8 @@ def view(progress: Progress, frame: Frame, paint: Paint) -> list[str]:
     members = progress.members
     body = [_one(member) for member in members] if len(members) < room else list(_many(members))
     rows = [_head(progress, frame.now), *body[:room]]
-    if progress.wait is not None:
-        rows.append([("  ", ""), (progress.wait.message, "yellow")])
+    if standstill(progress):
+        rows.append([("  ", ""), (standstill(progress), "yellow")])
     rows += [[("  ", ""), (line, "dim")] for line in frame.tail]
     return [_painted(row, frame.width - 1, paint) for row in rows]
 
