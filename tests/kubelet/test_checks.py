@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -75,6 +77,31 @@ async def test_a_certificate_is_not_looked_at(tmp_path: Path) -> None:
 
     async with answering(b"HTTP/1.1 200 OK\r\n\r\n", tls) as port:
         assert await checks.http(request(port, "https")) == WELL
+
+
+async def test_nobody_waits_for_a_goodbye(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.prepare()
+    files = certificates(home, SystemClock().now())
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(files.chain, files.key)
+    is_over = threading.Event()
+
+    def serve(listening: socket.socket) -> None:
+        plain, _ = listening.accept()
+        with tls.wrap_socket(plain, server_side=True) as connection:
+            connection.recv(1)
+            connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            is_over.wait()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = asyncio.create_task(asyncio.to_thread(serve, listening))
+        try:
+            async with asyncio.timeout(5):
+                assert await checks.http(request(listening.getsockname()[1], "https")) == WELL
+        finally:
+            is_over.set()
+            await server
 
 
 @pytest.mark.parametrize("location", ["http://[", "http://127.0.0.1:99999/", "//127.0.0.1:http/"])

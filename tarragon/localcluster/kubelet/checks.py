@@ -97,8 +97,7 @@ async def _answer(request: Request) -> tuple[int, str]:
         raise Unreachable(str(error) if isinstance(error, ValueError) else "EOF") from error
     finally:
         writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        writer.transport.abort()  # else TLS waits until the other side says goodbye, too
 
 
 def _head(request: Request) -> bytes:
