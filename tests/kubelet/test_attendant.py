@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tarragon.base.clock import ManualClock
-from tarragon.localcluster.kubelet.attendant import POST_START, Attendant
+from tarragon.localcluster.kubelet.attendant import ANEW_SECONDS, POST_START, Attendant
 from tarragon.localcluster.kubelet.handlers import HookFailed
 from tarragon.localcluster.kubelet.life import Fitness, Run
 from tarragon.localcluster.kubelet.probing import Finding, newborn
@@ -28,12 +28,15 @@ class Scripted:
         self.clock = clock
         self.ill: set[int] = set()
         self.hook_fails = False
+        self.is_broken = False
         self.tried: list[tuple[float, int]] = []
 
     async def check(self, place: Place, handler: Handler, seconds: float) -> Finding:  # noqa: ARG002 - always at once
         assert handler.tcp_socket
         port = int(handler.tcp_socket.port)
         self.tried.append((self.clock.monotonic(), port))
+        if self.is_broken:
+            raise RuntimeError("nobody has foreseen this")
         return Finding(is_well=port not in self.ill, words="ill")
 
     async def carry_out(self, place: Place, handler: Handler) -> None:  # noqa: ARG002 - there is but one
@@ -194,3 +197,12 @@ async def test_a_clock_that_is_set_back_makes_no_delay_longer(watch: Watch) -> N
     await watch.after(6)
 
     assert watch.times(2) == [5]
+
+
+async def test_what_nobody_has_foreseen_does_not_end_probing(watch: Watch) -> None:
+    watch.handlers.is_broken = True
+    await watch.attend(**probe("readinessProbe", periodSeconds=2), **probe("livenessProbe", periodSeconds=2))
+    watch.handlers.is_broken = False
+
+    assert (await watch.after(ANEW_SECONDS)).is_ready
+    assert watch.times(3) == [0, ANEW_SECONDS]

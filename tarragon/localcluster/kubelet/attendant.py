@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 
+import structlog
+
 from tarragon.base.clock import Clock
 from tarragon.localcluster.kubelet import probing
 from tarragon.localcluster.kubelet.handlers import Handlers, HookFailed, Tell
@@ -21,6 +23,10 @@ from tarragon.localcluster.kubelet.spec import Handler, Probe
 POST_START = "FailedPostStartHook"
 TRIES = 3
 """Of one probe that cannot even be tried, before that is told."""
+ANEW_SECONDS = 10.0
+"""After something that nobody has foreseen."""
+
+_log = structlog.get_logger()
 
 
 @dataclass(slots=True)
@@ -63,7 +69,7 @@ class Attendant:
             return
         self.leave(place.container.name)
         attended = self._attended[place.container.name] = _Attended(run.number, known)
-        attended.task = asyncio.create_task(self._look_after(place, run, attended))
+        attended.task = asyncio.create_task(self._attend(place, run, attended))
 
     def leave(self, name: str) -> None:
         """The run has ended."""
@@ -79,6 +85,15 @@ class Attendant:
         for name in list(self._attended):
             self.leave(name)
 
+    async def _attend(self, place: Place, run: Run, attended: _Attended) -> None:
+        """Whatever happens: a container whose probes have ended unnoticed would be ready, or not, for ever."""
+        while True:
+            try:
+                return await self._look_after(place, run, attended)
+            except Exception:  # noqa: BLE001 - whatever it is, probing goes on
+                _log.exception("looking after a container has failed, and begins anew", container=place.container.name)
+                await self._clock.sleep(ANEW_SECONDS)
+
     async def _look_after(self, place: Place, run: Run, attended: _Attended) -> None:
         if attended.fitness.unfit == POST_START:
             return
@@ -91,7 +106,9 @@ class Attendant:
                 self._set(attended, probing.unfit(attended.fitness, Kind.STARTUP))
                 return
             self._set(attended, replace(attended.fitness, is_up=True))
-        await asyncio.gather(self._keep_alive(place, run, attended), self._keep_ready(place, run, attended))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_alive(place, run, attended))
+            tasks.create_task(self._keep_ready(place, run, attended))
 
     async def _hook(self, place: Place, hook: Handler, attended: _Attended) -> bool:
         try:
