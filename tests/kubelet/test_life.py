@@ -180,6 +180,14 @@ def test_a_back_off_is_over_at_its_moment() -> None:
     assert decide(described, {"a": life}, Course.ON, after(10)).start == ("a",)
 
 
+def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
+    crashed = ended(1, backoff=Backoff(20, after(-30)))
+    lacking = Life(trouble=Trouble(reason="CannotStart", message="x", since=NOW, until=after(5)))
+
+    for life in (crashed, lacking):
+        assert decide(spec("a", policy="Always"), {"a": life}, Course.ON, after(-3600)).start == ("a",)
+
+
 def test_a_container_that_ran_for_ten_minutes_starts_over_without_a_pause() -> None:
     life = ended(1, backoff=Backoff(300, after(-601)))
 
@@ -188,7 +196,7 @@ def test_a_container_that_ran_for_ten_minutes_starts_over_without_a_pause() -> N
 
 
 def test_a_container_in_trouble_is_tried_again_when_it_is_time() -> None:
-    trouble = Trouble(reason="CreateContainerConfigError", message="x", until=after(5))
+    trouble = Trouble(reason="CreateContainerConfigError", message="x", since=NOW, until=after(5))
     lives = {"a": Life(trouble=trouble)}
 
     assert decide(spec("a"), lives, Course.ON, NOW) == Orders(wake=after(5))

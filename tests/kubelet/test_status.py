@@ -103,7 +103,7 @@ def test_a_container_that_waits_for_its_restart_says_how_long_and_how_it_ended()
 
 
 def test_a_container_in_trouble_says_which() -> None:
-    trouble = Trouble(reason="CreateContainerConfigError", message='configmap "x" not found', until=LATER)
+    trouble = Trouble(reason="CreateContainerConfigError", message='configmap "x" not found', since=NOW, until=LATER)
 
     status = status_of(pod(), main=Life(trouble=trouble))
 

@@ -7,7 +7,7 @@ among them staying, the restart policy with its back-off, and an end that is dec
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -60,10 +60,11 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Why a container cannot be started for now, in the words of its status, and when to try again."""
+    """Why a container cannot be started for now, in the words of its status, since when, and when to try again."""
 
     reason: str
     message: str
+    since: dt.datetime
     until: dt.datetime
 
 
@@ -179,7 +180,7 @@ class _Plan:
             self.stop.append(container.name)
         if life.is_alive or (life.run and not restarts(policy, life)):
             return
-        due = max(life.back_at() or self.now, life.trouble.until if life.trouble else self.now)
+        due = max((until for since, until in _pauses(life) if since <= self.now), default=self.now)
         if due <= self.now:
             self.start.append(container.name)
         else:
@@ -187,6 +188,14 @@ class _Plan:
 
     def orders(self) -> Orders:
         return Orders(start=tuple(self.start), stop=tuple(self.stop), wake=min(self.wake, default=None))
+
+
+def _pauses(life: Life) -> Iterator[tuple[dt.datetime, dt.datetime]]:
+    """From when to when. One that begins in the future is none: somebody has set the clock back, maybe by hours."""
+    if life.ended is not None and (until := life.back_at()) is not None:
+        yield life.ended, until
+    if life.trouble is not None:
+        yield life.trouble.since, life.trouble.until
 
 
 def restarts(policy: str, life: Life) -> bool:

@@ -76,6 +76,7 @@ class Starting:
     def _in_trouble(self, container: Container, reason: str, message: str, event: str = "Failed") -> None:
         pause = min(self._pauses.get(container.name, FIRST_PAUSE / 2) * 2, LONGEST_PAUSE)
         self._pauses[container.name] = pause
-        until = moment(self._clock.now().timestamp() + pause)
-        self.troubles[container.name] = Trouble(reason=reason, message=message, until=until)
+        now = self._clock.now()
+        until = moment(now.timestamp() + pause)
+        self.troubles[container.name] = Trouble(reason=reason, message=message, since=now, until=until)
         self._tell("Warning", event, message if event != "Failed" else f"Error: {message}")
