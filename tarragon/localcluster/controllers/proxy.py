@@ -88,6 +88,8 @@ class ServiceProxy:
     def _follow_service(self, key: Key, old: _Service | None, new: _Service | None) -> None:
         if any(each is not None and each.has_address for each in (old, new)):
             self._worklist.add(key)
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._told = {mark for mark in self._told if mark[0] != old.metadata.uid}
 
     def _add(self, key: Key) -> None:
         service = self._services.objects.get(key)
