@@ -1,13 +1,13 @@
 """Keeps what pods have mounted as it is in the API: config maps, secrets, and what is said of the pods themselves.
 
 It looks again every few seconds, as kubelets do, and asks for nothing but the version of each object: nothing is
-watched, so that a node needs no right to list secrets.
+watched, so that a node needs no right to list secrets. What a pod mounts is worked out once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -20,6 +20,7 @@ from tarragon.kube.meta import Key, Resource, Struct
 from tarragon.localcluster.kubelet import sources
 from tarragon.localcluster.kubelet.errors import CannotStart
 from tarragon.localcluster.kubelet.spec import Pod
+from tarragon.localcluster.kubelet.tokens import ROOT_BUNDLE
 
 LOOK_SECONDS = 20.0
 
@@ -39,12 +40,12 @@ class _Thing:
     key: Key
 
 
-@dataclass(slots=True)
-class _Known:
-    """Versions of things, and of what pods say of themselves."""
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """What a pod has mounted, and whether its volumes tell of itself, too."""
 
-    things: dict[_Thing, str] = field(default_factory=dict)
-    pods: dict[str, str] = field(default_factory=dict)
+    things: frozenset[_Thing]
+    tells_of_itself: bool
 
 
 class VolumeKeeper:
@@ -52,7 +53,9 @@ class VolumeKeeper:
         self._cluster = cluster
         self._clock = clock
         self._refresh = refresh
-        self._known = _Known()
+        self._uses: dict[str, _Use] = {}
+        self._versions: dict[_Thing, str] = {}
+        self._said: dict[str, str] = {}
 
     async def run(self, pods: Callable[[], Iterable[Pod]]) -> None:
         """For ever, for the pods that there are each time."""
@@ -62,16 +65,18 @@ class VolumeKeeper:
 
     async def look(self, pods: Iterable[Pod]) -> None:
         """Once. What is seen for the first time counts as changed: nobody knows what came before."""
-        uses = {pod.metadata.uid: (pod, set(_mounted(pod))) for pod in pods}
-        now = _Known(
-            things=await self._versions({thing for _, things in uses.values() for thing in things}),
-            pods={uid: _said(pod) for uid, (pod, _) in uses.items()},
-        )
-        news = {thing for thing, version in now.things.items() if self._known.things.get(thing) != version}
-        for uid, (pod, things) in uses.items():
-            if things & news or (now.pods[uid] and now.pods[uid] != self._known.pods.get(uid)):
-                await self._keep(pod)
-        self._known = now
+        found = {pod.metadata.uid: pod for pod in pods}
+        self._uses = {uid: self._uses.get(uid) or _use(pod) for uid, pod in found.items()}
+        news = await self._changed_things({thing for use in self._uses.values() for thing in use.things})
+        said = {uid: _said(found[uid]) for uid, use in self._uses.items() if use.tells_of_itself}
+        for uid, use in self._uses.items():
+            if (news and use.things & news) or (use.tells_of_itself and said[uid] != self._said.get(uid)):
+                await self._keep(found[uid])
+        self._said = said
+
+    async def _changed_things(self, things: Iterable[_Thing]) -> set[_Thing]:
+        before, self._versions = self._versions, await self._read(things)
+        return {thing for thing, now in self._versions.items() if _is_news(thing, before.get(thing, ""), now)}
 
     async def _keep(self, pod: Pod) -> None:
         try:
@@ -79,14 +84,14 @@ class VolumeKeeper:
         except (ApiError, CannotStart, OSError) as error:
             _log.warning("volumes of a pod could not be kept up to date", pod=str(pod.metadata.key), error=str(error))
 
-    async def _versions(self, things: Iterable[_Thing]) -> dict[_Thing, str]:
+    async def _read(self, things: Iterable[_Thing]) -> dict[_Thing, str]:
         """Empty for what is not there; what cannot be read now is taken for unchanged."""
         found: dict[_Thing, str] = {}
         for thing in sorted(things):
             try:
                 found[thing] = await self._version(thing)
             except ApiError:
-                found[thing] = self._known.things.get(thing, "")
+                found[thing] = self._versions.get(thing, "")
         return found
 
     async def _version(self, thing: _Thing) -> str:
@@ -106,9 +111,21 @@ def _mounted(pod: Pod) -> Iterator[_Thing]:
         yield _Thing(SECRETS.plural, Key(namespace, name))
 
 
-def _said(pod: Pod) -> str:
-    """What may change of a pod that its volumes tell; empty where they tell nothing of it."""
+def _is_news(thing: _Thing, before: str, now: str) -> bool:
+    """The root certificates are in every pod, and are known before their config map is: that is there is no news."""
+    return now != before and (bool(before) or thing.key.name != ROOT_BUNDLE)
+
+
+def _use(pod: Pod) -> _Use:
     parts = [part for volume in pod.spec.volumes for part in (volume.get("projected") or {}).get("sources") or []]
-    if any("downwardAPI" in each for each in [*pod.spec.volumes, *parts]):
-        return f"{sorted(pod.metadata.labels.items())}{sorted(pod.metadata.annotations.items())}"
-    return ""
+    told = [item for each in [*pod.spec.volumes, *parts] for item in (each.get("downwardAPI") or {}).get("items") or []]
+    paths = [str((item.get("fieldRef") or {}).get("fieldPath") or "") for item in told]
+    return _Use(frozenset(_mounted(pod)), any(path.startswith(_CHANGING) for path in paths))
+
+
+_CHANGING = ("metadata.labels", "metadata.annotations")
+
+
+def _said(pod: Pod) -> str:
+    """What may change of a pod that its volumes tell."""
+    return f"{sorted(pod.metadata.labels.items())}{sorted(pod.metadata.annotations.items())}"

@@ -42,6 +42,14 @@ class Wish:
     seconds: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A token that is kept fresh."""
+
+    file: Path
+    wish: Wish
+
+
 class TokenSource(Protocol):
     async def token(self, pod: Pod, wish: Wish) -> str:
         """A token of the pod's account that counts as long as the pod is there. Raises ApiError."""
@@ -86,7 +94,7 @@ class TokenKeeper:
         self._source = source
         self._folder = folder
         self._clock = clock
-        self._due: dict[Path, float] = {}
+        self._due: dict[str, dict[_Kept, float | None]] = {}
 
     async def run(self, pods: Callable[[], Iterable[Pod]]) -> None:
         """For ever."""
@@ -95,23 +103,29 @@ class TokenKeeper:
             await self.renew(list(pods()))
 
     async def renew(self, pods: Iterable[Pod]) -> None:
-        """All that are due."""
+        """All that are due. Files are read until they are there, those of all pods together."""
         now = self._clock.now().timestamp()
-        known: dict[Path, float] = {}
-        for pod in pods:
-            for volume, name, wish in _files(pod):
-                file = self._folder.pod(pod.metadata.uid).volumes / volume / name
-                due = self._due.get(file) or await asyncio.to_thread(_due, file)
-                if due is not None and due <= now:
-                    due = await self._renew(pod, wish, file)
-                if due is not None:
-                    known[file] = due
-        self._due = known
+        found = {pod.metadata.uid: pod for pod in pods}
+        fresh = [pod for uid, pod in found.items() if uid not in self._due or None in self._due[uid].values()]
+        read = await asyncio.to_thread(self._read, fresh) if fresh else {}
+        self._due = {uid: due for uid, due in (self._due | read).items() if uid in found}
+        for uid, due in self._due.items():
+            for kept in [kept for kept, moment in due.items() if moment is not None and moment <= now]:
+                due[kept] = await self._renew(found[uid], kept)
 
-    async def _renew(self, pod: Pod, wish: Wish, file: Path) -> float | None:
+    def _read(self, pods: Iterable[Pod]) -> dict[str, dict[_Kept, float | None]]:
+        """When the tokens of each pod are due; None of what is not there."""
+        found: dict[str, dict[_Kept, float | None]] = {}
+        for pod in pods:
+            volumes = self._folder.pod(pod.metadata.uid).volumes
+            files = [_Kept(volumes / volume / name, wish) for volume, name, wish in _files(pod)]
+            found[pod.metadata.uid] = {kept: _due(kept.file) for kept in files}
+        return found
+
+    async def _renew(self, pod: Pod, kept: _Kept) -> float | None:
         try:
-            token = await self._source.token(pod, wish)
-            await asyncio.to_thread(_write, file, token.encode())
+            token = await self._source.token(pod, kept.wish)
+            await asyncio.to_thread(_write, kept.file, token.encode())
         except (ApiError, OSError) as error:
             _log.warning("a token of a pod could not be renewed", pod=str(pod.metadata.key), error=str(error))
             return None
