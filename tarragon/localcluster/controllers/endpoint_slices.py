@@ -10,10 +10,11 @@ from typing import Any
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import AlreadyExists, NotFound
-from tarragon.cluster.port import Cluster
+from tarragon.cluster.port import Cluster, Selection
 from tarragon.kube.core import ENDPOINTS
 from tarragon.kube.meta import AnyObject, Key, ObjectMeta, Resource, Struct
 from tarragon.localcluster.caches import logged_cache
+from tarragon.localcluster.controllers.endpoints import HEADLESS
 from tarragon.localcluster.controllers.worklist import Worklist
 
 Json = dict[str, Any]
@@ -32,11 +33,16 @@ class _Endpoints(Struct, frozen=True):
 
 
 class EndpointSliceController:
-    """Each subset of an Endpoints object is a slice, which goes with it."""
+    """Each subset of an Endpoints object is a slice, which goes with it.
+
+    Headless services have none: jobs have thousands of them, and each pod would cost more writes.
+    """
 
     def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
         self._cluster = cluster
-        self._endpoints = logged_cache(cluster, ENDPOINTS.reading(_Endpoints), clock, jitter)
+        self._endpoints = logged_cache(
+            cluster, ENDPOINTS.reading(_Endpoints), clock, jitter, Selection(labels=f"!{HEADLESS}")
+        )
         self._written: dict[Key, int] = {}
         self._worklist: Worklist[Key] = Worklist(clock, jitter)
         self._endpoints.subscribe(self._follow)

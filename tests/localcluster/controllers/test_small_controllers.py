@@ -189,3 +189,17 @@ async def test_endpoints_are_told_as_slices_too(world: World) -> None:
     assert told["ports"] == [{"name": "http", "port": 20123, "protocol": "TCP"}]
     assert told["endpoints"][0]["addresses"] == ["127.0.0.1"]
     assert told["endpoints"][0]["targetRef"]["name"] == "web-1"
+
+
+async def test_headless_services_of_which_jobs_have_thousands_cost_no_slices(world: World) -> None:
+    serve_endpoints(world, {})
+    world.start(EndpointSliceController(world.client, world.clock, world.jitter))
+    await world.create(
+        SERVICES, "quiet", spec={"clusterIP": "None", "selector": {"app": "web"}, "ports": [{"port": 80}]}
+    )
+    await world.there("endpoints/default/quiet")
+    await a_service(world, "web")
+
+    first = await first_slice(world, lambda _: True)
+
+    assert first["metadata"]["labels"]["kubernetes.io/service-name"] == "web"
