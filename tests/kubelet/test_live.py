@@ -10,9 +10,11 @@ import pytest
 from tarragon.base.clock import ManualClock
 from tarragon.kube.core import CONFIG_MAPS, SECRETS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet.live import LOOK_SECONDS
+from tarragon.localcluster.kubelet.live import LOOK_SECONDS, VolumeKeeper
 from tarragon.localcluster.kubelet.payload import File, write
-from tests.kubelet.builders import container_json
+from tarragon.localcluster.kubelet.spec import Pod
+from tarragon.localcluster.kubelet.tokens import ROOT_BUNDLE
+from tests.kubelet.builders import container_json, pod
 from tests.kubelet.waiting import eventually
 from tests.kubelet.world import ANY_POD, World
 
@@ -98,3 +100,28 @@ async def test_a_running_pod_sees_what_has_changed(world: World, restarted: bool
     clock.advance(LOOK_SECONDS)
     await world.event("Started")
     assert (place / "deep/lr").read_text() == "0.2"
+
+
+async def test_what_every_pod_has_mounted_is_written_anew_when_it_changes_only(world: World) -> None:
+    account = [
+        {"serviceAccountToken": {"path": "token"}},
+        {"configMap": {"name": ROOT_BUNDLE}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+    ]
+    plain = pod("p", container_json(), volumes=[{"name": "v", "projected": {"sources": account}}])
+    refreshed: list[Pod] = []
+
+    async def refresh(pod: Pod) -> None:
+        refreshed.append(pod)
+
+    keeper = VolumeKeeper(world.cluster, ManualClock(), refresh)
+    await keeper.look([plain])
+    await world.config_map(ROOT_BUNDLE, **{"ca.crt": "1"})
+    await keeper.look([plain])
+    await keeper.look([plain])
+    assert refreshed == []
+
+    await world.cluster.patch(CONFIG_MAPS, Key("default", ROOT_BUNDLE), {"data": {"ca.crt": "2"}})
+    await keeper.look([plain])
+
+    assert refreshed == [plain]

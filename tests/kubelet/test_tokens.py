@@ -102,3 +102,12 @@ async def test_a_volume_that_is_not_there_yet_is_left_alone(tmp_path: Path) -> N
 
     assert await stage.after(HOUR) == 0
     assert not stage.file.exists()
+
+
+async def test_the_file_of_a_token_is_read_once(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, HOUR)
+    await stage.write()
+    await stage.after(0)
+    stage.file.resolve().write_bytes(b"garbage")
+
+    assert await stage.after(0.8 * HOUR) == 2
