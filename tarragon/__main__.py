@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tarragon.cli.main import main
+from tarragon.cli.entry import main
 
 main()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -14,6 +16,8 @@ from tarragon.cli.told import bug, is_verbose, words
 from tarragon.cli.tree import Tree, reader_went
 
 INTERRUPTED = 130
+_COMPLETING = "_TARRAGON_COMPLETE"
+"""In the environment when a shell asks what may follow."""
 _ORDINARY = Settings()
 
 
@@ -34,26 +38,44 @@ root = Tree(
 
 
 def main() -> NoReturn:
-    sys.excepthook = bug
+    if _COMPLETING in os.environ:
+        _be_silent()
+    else:
+        _take_over()
     sys.exit(call(sys.argv[1:]))
 
 
 def plugin() -> NoReturn:
     """`kubectl tarragon`: the same commands, about the cluster that kubectl is about."""
-    sys.excepthook = bug
+    _take_over()
     sys.exit(call(sys.argv[1:], Settings(is_plugin=True)))
 
 
 def complete_plugin() -> NoReturn:
     """`kubectl_complete-tarragon`, which kubectl calls when somebody presses Tab behind `kubectl tarragon`."""
+    _be_silent()
     sys.exit(completions(sys.argv[1:], Settings(is_plugin=True)))
+
+
+def _take_over() -> None:
+    """From here on a Ctrl-C is told to the command."""
+    sys.excepthook = bug
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _be_silent() -> None:
+    """Somebody is writing a command line: whatever is said stands in the middle of it."""
+    sys.excepthook = lambda *_: None
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def completions(args: Sequence[str], settings: Settings) -> int:
     """One a line, and last what kubectl's shell is to do with them: 4, no names of files; 0, those of files."""
     from click.shell_completion import ShellComplete
 
-    completing = ShellComplete(root, {"obj": settings}, settings.program, "_TARRAGON_COMPLETE")
+    completing = ShellComplete(root, {"obj": settings}, settings.program, _COMPLETING)
     found = completing.get_completions(list(args[:-1]), args[-1] if args else "")
     names = [item for item in found if item.type == "plain"]
     for item in names:
@@ -77,7 +99,7 @@ def call(args: Sequence[str], settings: Settings = _ORDINARY) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
         return reader_went()

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import click
 import pytest
@@ -92,19 +90,6 @@ def test_rule_20_tab_behind_a_command_imports_no_more_than_the_names_of_jobs_nee
     number, _, imported = ended.stdout.splitlines()[-1].partition(" ")
     assert imported == "[]"
     assert int(number) < MOST_MODULES
-
-
-def test_ctrl_c_while_it_starts_ends_it_without_a_word(tmp_path: Path) -> None:
-    (tmp_path / "click.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGINT)")
-
-    ended = subprocess.run(
-        [sys.executable, "-P", "-m", "tarragon", "version"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        check=False,
-    )
-
-    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, b"", b"")
 
 
 def test_without_a_command_it_says_what_there_is(shell: Shell) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -67,6 +69,24 @@ def test_contexts_are_offered_and_a_cluster_that_does_not_answer_is_no_error(she
     (shell.folder / "k").write_text("{{")
     assert tab(shell, "tarragon", "--context", "", more=more) == ["local"]
     assert tab(shell, "tarragon", "get", "", more={"TARRAGON_CONFIG": str(shell.folder / "k")}) == []
+
+
+def test_ctrl_c_while_a_cluster_is_asked_leaves_the_prompt_as_it_is(shell: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as cluster:
+        config = kubeconfig(shell.folder / "k", f"http://127.0.0.1:{cluster.getsockname()[1]}", "prod", current="prod")
+        asked = {"_TARRAGON_COMPLETE": "bash_complete", "COMP_WORDS": "tarragon --context prod get ", "COMP_CWORD": "4"}
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "tarragon"],
+            env={**shell.environment(), "KUBECONFIG": config, **asked},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        cluster.settimeout(60)
+        with cluster.accept()[0]:
+            process.send_signal(signal.SIGINT)
+
+            assert process.communicate(timeout=60) == (b"", b"")
+        assert process.returncode == -signal.SIGINT
 
 
 def test_rule_20_tab_is_answered_fast(inhabited: Shell) -> None:
