@@ -9,6 +9,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from tarragon.kube.codec import decode
+from tarragon.localcluster.requests import WriteOptions
+from tarragon.localcluster.web.doubles import with_doubles
 from tests.localcluster_http.embedded import TOKEN, Embedded, embedded, pod, widget
 from tests.localcluster_http.test_apiserver import Wire, trusting
 
@@ -212,6 +215,11 @@ async def test_a_field_that_comes_twice_is_told_or_refused(ask: Wire) -> None:
     assert told["message"].endswith(
         'strict decoding error: duplicate field "spec.replicas", unknown field "spec.colour"'
     )
+
+
+@pytest.mark.parametrize("text", [b'{"a" : 1, "a":2}', b'{"a":":", "a":"\\u003a", "b":"\\u003A\\u003a"}'])
+def test_neither_spaces_nor_escapes_hide_a_field_that_comes_twice(text: bytes) -> None:
+    assert with_doubles(WriteOptions(), text, decode(text, dict)).doubles == ['duplicate field "a"']
 
 
 async def test_a_pod_is_bound_by_a_binding_of_its_name(ask: Wire) -> None:

@@ -180,21 +180,23 @@ class Resources:
         options = self._writing(asked, "CreateOptions")
         sent = await bodies.sent(asked.request)
         body = await bodies.object_of(sent, target.served.kind)
-        return self._written(asked, await self._api.create(target, body, with_doubles(options, sent.data)))
+        return self._written(asked, await self._api.create(target, body, with_doubles(options, sent.data, body)))
 
     async def _update(self, asked: Asked) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "update")
         options = self._writing(asked, "UpdateOptions")
         sent = await bodies.sent(asked.request)
         body = await bodies.object_of(sent, asked.target.served.kind)
-        return self._written(asked, await self._api.update(asked.target, body, with_doubles(options, sent.data)))
+        return self._written(asked, await self._api.update(asked.target, body, with_doubles(options, sent.data, body)))
 
     async def _patch(self, asked: Asked) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "patch")
         sent = await bodies.sent(asked.request)
         patch = await bodies.patch_of(sent)
         options = query.of_patch(asked.query, self._writing(asked, "PatchOptions"), patch.type)
-        return self._written(asked, await self._api.patch(asked.target, patch, with_doubles(options, sent.data)))
+        return self._written(
+            asked, await self._api.patch(asked.target, patch, with_doubles(options, sent.data, patch.body))
+        )
 
     async def _delete(self, asked: Asked) -> web.StreamResponse:
         _refuse_verb(asked.target.served, "delete")
