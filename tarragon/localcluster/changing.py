@@ -12,7 +12,7 @@ from tarragon.localcluster.creating import Creates, may_be_made_by_update
 from tarragon.localcluster.custom_kinds import DEFINITIONS, CustomKinds
 from tarragon.localcluster.deleting import Deletes
 from tarragon.localcluster.history import Change, Stored
-from tarragon.localcluster.objects import in_version, is_same
+from tarragon.localcluster.objects import has_kept_its_shape, in_version, is_same
 from tarragon.localcluster.patching import patched, touched
 from tarragon.localcluster.requests import Json, Patch, PatchType, Target, WriteOptions, Written
 from tarragon.localcluster.rules.deleting import is_gone
@@ -120,7 +120,7 @@ class Changes:
     def _changes(self, served: Served, result: Json, old: Json, stored: Stored, options: WriteOptions) -> list[Change]:
         if is_gone(result):
             return self._deletes.ending(served, result, stored, options)
-        if is_same(result, old):
+        if is_same(result, old) and has_kept_its_shape(stored.body, served):
             return []
         return [self._writes.change(served, result, stored, options)]
 

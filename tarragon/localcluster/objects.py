@@ -43,11 +43,20 @@ def in_version(body: bytes, served: Served) -> bytes:
         return encode(served.view.shown(decode(body, dict)))
     if not served.is_custom:
         return body
-    if served.reshaped_since and _revision(body) < served.reshaped_since:
+    if _is_older_than_its_schema(body, served):
         body = _reshaped(body, served)
     end = body.index(b'"', len(_OPENING))
     wanted = served.api_version.encode()
     return body if body[len(_OPENING) : end] == wanted else b"%b%b%b" % (_OPENING, wanted, body[end:])
+
+
+def has_kept_its_shape(body: bytes, served: Served) -> bool:
+    """Whether what is stored is what is read: any write of an object that is not writes the new shape down."""
+    return not _is_older_than_its_schema(body, served) or _reshaped(body, served) == body
+
+
+def _is_older_than_its_schema(body: bytes, served: Served) -> bool:
+    return served.is_custom and bool(served.reshaped_since) and _revision(body) < served.reshaped_since
 
 
 def _revision(body: bytes) -> int:
