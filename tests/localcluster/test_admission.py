@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tarragon.cluster.errors import ApiError, Forbidden
+from tarragon.kube.codec import decode
 from tarragon.localcluster.requests import WriteOptions
 from tests.localcluster.things import CONFIG_MAPS, PODS, Asking, config_map, opened, pod
 
@@ -313,6 +314,26 @@ async def test_a_pod_that_is_not_ready_may_be_evicted_while_enough_others_are(as
     await asking.api.create(asking.target(PODS, "sick", "eviction"), {})
 
     assert "deletionTimestamp" in asking.get(PODS, "sick")["metadata"]
+
+
+async def test_a_write_of_a_pod_under_a_budget_decodes_none_of_the_other_pods(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asking.create(BUDGETS, budget(minAvailable="50%"))
+    for number in range(20):
+        await running(asking, f"pod-{number}", ready="False")
+    decoded: list[bytes] = []
+
+    def counting(body: bytes, type_: Any) -> Any:
+        decoded.append(body)
+        return decode(body, type_)
+
+    monkeypatch.setattr("tarragon.localcluster.admission.budgets.decode", counting)
+
+    await standing(asking, "pod-7", "True")
+
+    assert (await kept(asking))[2] == 1
+    assert len(decoded) <= 3
 
 
 async def test_a_pod_of_two_budgets_is_not_evicted(asking: Asking) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from tarragon.base.clock import Clock
 from tarragon.kube.codec import decode, timestamp
 from tarragon.kube.selectors import from_match_labels
 from tarragon.localcluster.admission.following import Known, newest, with_status
-from tarragon.localcluster.history import Change, Stored
+from tarragon.localcluster.history import Change, ObjectKey, Stored
 from tarragon.localcluster.registry import Registry
 from tarragon.localcluster.store import Store
 
@@ -35,6 +36,25 @@ class Standing:
         return max(0, self.healthy - self.needed) if self.expected else 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """The controller of a pod."""
+
+    uid: str
+    api_version: str
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Pod:
+    """What a budget needs to know of a pod's revision."""
+
+    revision: int
+    is_healthy: bool
+    owner: _Owner | None
+
+
 class Budgets:
     """Follows every write of a pod, of a budget, and of what says how many pods there should be."""
 
@@ -42,6 +62,7 @@ class Budgets:
         self._store = store
         self._clock = clock
         self._known = Known(store, BUDGETS)
+        self._pods: dict[ObjectKey, _Pod] = {}
         found = registry.find("policy", "v1", "poddisruptionbudgets")
         assert found is not None  # noqa: S101 - it is built in
         self._served = found
@@ -78,30 +99,42 @@ class Budgets:
     def _standing(self, budget: Json, namespace: str, changes: Sequence[Change]) -> Standing:
         selects = _selects(budget)
         found = newest(self._store, PODS, namespace, changes).values()
-        pods = [decode(one.body, dict) for one in found if selects(one.labels)]
+        pods = [self._pod(one) for one in found if selects(one.labels)]
         spec = budget.get("spec") or {}
         is_counted = isinstance(spec.get("minAvailable"), int)
         expected = len(pods) if is_counted else self._expected(pods, namespace, changes)
-        return Standing(expected=expected, healthy=sum(map(is_healthy, pods)), needed=_needed(spec, expected))
+        healthy = sum(pod.is_healthy for pod in pods)
+        return Standing(expected=expected, healthy=healthy, needed=_needed(spec, expected))
 
-    def _expected(self, pods: Iterable[Json], namespace: str, changes: Sequence[Change]) -> int:
+    def _pod(self, stored: Stored) -> _Pod:
+        """What has been read once is kept until the pod changes: one write must not decode all the others."""
+        known = self._pods.get(stored.key)
+        if known is not None and known.revision == stored.revision:
+            return known
+        if len(self._pods) > 2 * len(self._store.shelf(PODS).objects):
+            self._pods.clear()  # most of them have been deleted since
+        pod = decode(stored.body, dict)
+        read = self._pods[stored.key] = _Pod(stored.revision, is_healthy(pod), _controller(pod))
+        return read
+
+    def _expected(self, pods: Iterable[_Pod], namespace: str, changes: Sequence[Change]) -> int:
         """As many as their controllers want; those whose controller has no such number count as they are."""
+        owners = Counter(pod.owner for pod in pods)
+        total = owners.pop(None, 0)
         wanted: dict[str, int] = {}
-        alone = 0
-        for pod in pods:
-            owner = _controller(pod)
+        for owner, there in owners.items():
             number = self._replicas(owner, namespace, changes) if owner else None
             if owner is None or number is None:
-                alone += 1
+                total += there
             else:
-                wanted[owner["uid"]] = number
-        return alone + sum(wanted.values())
+                wanted[owner.uid] = number
+        return total + sum(wanted.values())
 
-    def _replicas(self, owner: Json, namespace: str, changes: Sequence[Change]) -> int | None:
-        kind = _SCALED.get((str(owner.get("apiVersion")), str(owner.get("kind"))))
+    def _replicas(self, owner: _Owner, namespace: str, changes: Sequence[Change]) -> int | None:
+        kind = _SCALED.get((owner.api_version, owner.kind))
         if kind is None:
             return None
-        stored = newest(self._store, kind, namespace, changes).get((namespace, str(owner.get("name"))))
+        stored = newest(self._store, kind, namespace, changes).get((namespace, owner.name))
         replicas = (decode(stored.body, dict).get("spec") or {}).get("replicas") if stored is not None else None
         return replicas if isinstance(replicas, int) else None
 
@@ -162,9 +195,12 @@ def _selects(budget: Json) -> Selects:
     return from_match_labels((budget.get("spec") or {}).get("selector") or {})
 
 
-def _controller(pod: Json) -> Json | None:
+def _controller(pod: Json) -> _Owner | None:
     owners = pod["metadata"].get("ownerReferences") or ()
-    return next((one for one in owners if one.get("controller")), None)
+    found = next((one for one in owners if one.get("controller")), None)
+    if found is None:
+        return None
+    return _Owner(found["uid"], str(found.get("apiVersion")), str(found.get("kind")), str(found.get("name")))
 
 
 def _needed(spec: Mapping[str, Any], expected: int) -> int:
