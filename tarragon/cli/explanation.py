@@ -27,13 +27,16 @@ from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
 from tarragon.job.status import FirstFailure, JobStatus
 from tarragon.kube.codec import timestamp
-from tarragon.scheduling.decision import NEVER_FITS
+from tarragon.scheduling.decision import NEVER_FITS, NO_NODE_MAY
 
 LAST_LINES = 20
 _NOTHING = MappingProxyType(
     {Phase.SUSPENDED: "", Phase.SUCCEEDED: ": it has ended well, and there is nothing to explain"}
 )
 """What is said in place of a reason, where there is none."""
+
+_LARGER = "ask for less in the manifest, or give the cluster a node that is large enough"
+_ELSEWHERE = "correct the manifest, or give a node what the pods ask for (kubectl label node, kubectl taint node)"
 
 
 async def why(settings: Settings, name: str, form: str | None) -> None:
@@ -85,7 +88,8 @@ def _waiting(status: JobStatus, now: dt.datetime, place: str) -> Iterator[str]:
     if obstacle is not None:
         yield f"  for {age(obstacle.since, now)}; if it lasts, all places of the job are given back, and it queues anew"
     if reason_of(status).word == NEVER_FITS:
-        yield "  waiting does not help: ask for less in the manifest, or give the cluster a node that is large enough"
+        remedy = _ELSEWHERE if reason_of(status).message.startswith(NO_NODE_MAY) else _LARGER
+        yield f"  waiting does not help: {remedy}"
     elif admission is not None and admission.admitted is None:
         yield f"  in the queue for {age(admission.queued, now)}{place}"
         if admission.retry is not None and now < admission.retry.after:

@@ -46,6 +46,7 @@ from tarragon.operator.usage import Usage
 from tarragon.plan.capacity import HOST_PORT, ONE_PORT, group_request, node_capacity
 from tarragon.plan.obstacles import patience_for, unschedulable
 from tarragon.plan.patience import Hold, ends_at, is_resting, revised
+from tarragon.plan.predicates import away
 from tarragon.plan.rebuilt import Remains, housed, is_nowhere, rebuilt, remains
 from tarragon.plan.scene import may_grow
 from tarragon.plan.stalls import hinders
@@ -315,7 +316,7 @@ class Admitter:
         self._reservations.reckon(self._candidates.all)
         promised = self._reservations.beyond(revised)
         left_out = {candidate.id for candidate, _ in revised}
-        nodes = self._world.nodes.objects.values()
+        nodes = sorted(self._world.nodes.objects.values(), key=lambda node: node.metadata.name)
         candidates = sorted(self._candidates.open.values(), key=lambda candidate: candidate.id)
         now = self._clock.now()
         ports = host_ports(demand for candidate in candidates for demand in self._demanded(candidate))
@@ -325,9 +326,10 @@ class Admitter:
                 node_state(
                     node, [sums.on(node.metadata.name) for sums in (self._usage, self._reservations, promised)], ports
                 )
-                for node in sorted(nodes, key=lambda node: node.metadata.name)
-                if node.is_ready and not node.spec.unschedulable
+                for node in nodes
+                if not away(node)
             ],
+            away=[node_state(node, [], ports) for node in nodes if away(node)],
             waiting=[
                 Gang(
                     name=candidate.name,
@@ -423,10 +425,12 @@ def demands(candidate: Candidate, eligibility: Eligibility) -> Sequence[Demand]:
             each=group_request(group),
             minimum=bounds[0],
             wish=bounds[1],
-            eligible=eligibility.of(group.template, candidate.job.key.namespace),
+            eligible=eligible,
+            refused="" if eligible else eligibility.why_nowhere(group.template),
         )
         for group in groups
         for bounds in [least_and_wish(candidate.job, group)]
+        for eligible in [eligibility.of(group.template, candidate.job.key.namespace)]
     ]
 
 
@@ -444,7 +448,7 @@ def node_state(node: Node, held: Sequence[Mapping[str, int]], ports: Collection[
     free: Mapping[str, int] = capacity
     for amounts in held:
         free = minus(free, amounts)
-    return NodeState(name=node.metadata.name, capacity=capacity, free=free)
+    return NodeState(name=node.metadata.name, capacity=capacity, free=free, away=away(node))
 
 
 def recorded_admission(found: CustomObject) -> JsonObject:

@@ -8,7 +8,7 @@ from tarragon.kube.codec import encode
 from tarragon.kube.core import Node, PodSpec
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.operator.gather import World
-from tarragon.plan.capacity import eligible_nodes, pod_spec
+from tarragon.plan.capacity import eligible_nodes, pod_spec, why_nowhere
 from tarragon.plan.storage import reaches
 
 MOST_KNOWN = 512
@@ -34,6 +34,9 @@ class Eligibility:
                 self._known.clear()
             self._known[wanted] = eligible_nodes(template, nodes)
         return self._known[wanted]
+
+    def why_nowhere(self, template: JsonObject) -> str:
+        return why_nowhere(template, self._world.nodes.objects.values())
 
     @property
     def known(self) -> int:

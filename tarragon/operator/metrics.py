@@ -37,7 +37,7 @@ from tarragon.operator.workqueue import WorkQueue
 from tarragon.plan.obstacles import NODE_FULL, UNSCHEDULABLE
 from tarragon.plan.step import NAME_TAKEN, REFUSED
 from tarragon.plan.written import status_of, tarragon_of
-from tarragon.scheduling.decision import BEHIND_OTHERS, INSUFFICIENT_RESOURCES, NEVER_FITS
+from tarragon.scheduling.decision import BEHIND_OTHERS, INSUFFICIENT_RESOURCES, NEVER_FITS, NODES_AWAY
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # half as many series, and nobody asks for them
 
@@ -48,7 +48,17 @@ NEW = "New"
 GONE = ""
 PHASES = (NEW, "Waiting", "Starting", *(phase.value for phase in Phase if phase is not Phase.CREATED))
 OTHER = "Other"
-WAITS = (NEVER_FITS, INSUFFICIENT_RESOURCES, BEHIND_OTHERS, REFUSED, NAME_TAKEN, UNSCHEDULABLE, NODE_FULL, OTHER)
+WAITS = (
+    NEVER_FITS,
+    NODES_AWAY,
+    INSUFFICIENT_RESOURCES,
+    BEHIND_OTHERS,
+    REFUSED,
+    NAME_TAKEN,
+    UNSCHEDULABLE,
+    NODE_FULL,
+    OTHER,
+)
 
 _SOON = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LONG = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)

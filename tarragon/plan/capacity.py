@@ -12,13 +12,15 @@ from tarragon.base.resources import PODS, largest, total
 from tarragon.job.model import ReplicaGroup
 from tarragon.kube.core import Container, Node, PodSpec, ResourceRequirements
 from tarragon.kube.meta import JsonObject
-from tarragon.plan.predicates import refusal
+from tarragon.plan.predicates import lasting_refusal
 from tarragon.plan.storage import Reach
 
 ONE_POD = {PODS: 1000}
 ONE_PORT = 1000
 HOST_PORT = "host-port:"
 """How a port of the node itself is counted: each node has one of each number."""
+MOST_TOLD = 3
+"""Nodes that are named, and reasons that are given, where no node takes a pod."""
 
 Amounts = Mapping[str, str | int | float]
 
@@ -62,13 +64,33 @@ def node_capacity(node: Node) -> Mapping[str, int]:
 
 
 def eligible_nodes(template: JsonObject, nodes: Iterable[Node], within: Sequence[Reach] = ()) -> frozenset[str]:
-    """The nodes that take pods of this template, whatever is free there, and that its volumes can be used on."""
+    """The nodes that take pods of this template, whatever is free there, and that its volumes can be used on.
+
+    Those that are away for a while are among them: they are told apart by whoever gives places away.
+    """
     spec = pod_spec(template)
     return frozenset(
         node.metadata.name
         for node in nodes
-        if refusal(spec, node) is None and all(reach.includes(node) for reach in within)
+        if lasting_refusal(spec, node) is None and all(reach.includes(node) for reach in within)
     )
+
+
+def why_nowhere(template: JsonObject, nodes: Iterable[Node]) -> str:
+    """What the nodes say of a template that none of them takes: `nodes a, b: it has no label disk=ssd`."""
+    spec = pod_spec(template)
+    said: dict[str, list[str]] = {}
+    for node in nodes:
+        why = lasting_refusal(spec, node) or "the volumes of the pod can't be used there"
+        said.setdefault(why, []).append(node.metadata.name)
+    groups = sorted(said.items(), key=lambda group: -len(group[1]))
+    return "; ".join(f"{_named(names)}: {why}" for why, names in groups[:MOST_TOLD])
+
+
+def _named(names: Sequence[str]) -> str:
+    if len(names) > MOST_TOLD:
+        return f"{len(names)} nodes"
+    return f"node{'s' if len(names) > 1 else ''} {', '.join(sorted(names))}"
 
 
 def _host_ports(spec: PodSpec) -> dict[str, int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
 
 from tarragon.kube.core import Node, PodSpec, Taint, Toleration
 from tarragon.kube.meta import Json, JsonObject
@@ -10,12 +12,35 @@ from tarragon.kube.meta import Json, JsonObject
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """What cordoning amounts to; the node controller adds it a moment later."""
 
+_FOR_A_WHILE = "node.kubernetes.io/"
+"""How the taints are called with which Kubernetes itself marks a node that is not at its best."""
+
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+
+
+def away(node: Node) -> str:
+    """Why it takes nobody for the time being; empty where it does."""
+    if node.spec.unschedulable:
+        return f"is cordoned (kubectl uncordon {node.metadata.name})"
+    return "" if node.is_ready else "is not ready"
 
 
 def refusal(spec: PodSpec, node: Node) -> str | None:
     """Why the node won't take the pod, in a few words, or None."""
-    for rule in _RULES:
+    return _refused(spec, node, _RULES)
+
+
+def lasting_refusal(spec: PodSpec, node: Node) -> str | None:
+    """The same of a node that is away, for when it is back."""
+    if not away(node):
+        return refusal(spec, node)
+    lasting = [taint for taint in node.spec.taints if not taint.key.startswith(_FOR_A_WHILE)]
+    back = replace(node, spec=replace(node.spec, unschedulable=False, taints=lasting))
+    return _refused(spec, back, [rule for rule in _RULES if rule is not _is_not_ready])
+
+
+def _refused(spec: PodSpec, node: Node, rules: Iterable[Callable[[PodSpec, Node], str | None]]) -> str | None:
+    for rule in rules:
         reason = rule(spec, node)
         if reason is not None:
             return reason

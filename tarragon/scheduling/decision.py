@@ -9,6 +9,10 @@ from tarragon.job.model import Replica
 
 NEVER_FITS = "NeverFits"
 """The smallest form of the gang does not fit the cluster even when it is empty."""
+NO_NODE_MAY = "no node may run"
+"""How the words of a gang begin that never fits because of where it may run, not of how much it asks for."""
+NODES_AWAY = "NodesAway"
+"""It would fit if the nodes were back that take nobody now."""
 INSUFFICIENT_RESOURCES = "InsufficientResources"
 """It would fit, but others hold what it needs."""
 BEHIND_OTHERS = "BehindOthers"

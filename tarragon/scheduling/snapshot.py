@@ -17,6 +17,8 @@ class NodeState:
     name: str
     capacity: Resources
     free: Resources
+    away: str = ""
+    """Why nobody gets a place here for the time being, as `is not ready`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,8 @@ class Demand:
     """Fewer than this are of no use: the gang waits."""
     wish: int
     eligible: frozenset[str]
+    refused: str = ""
+    """Where no node is eligible: what each of them says to that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,3 +72,5 @@ class Snapshot:
     nodes: Sequence[NodeState]
     waiting: Sequence[Gang] = ()
     running: Sequence[RunningGang] = field(default=())
+    away: Sequence[NodeState] = field(default=())
+    """Nodes that belong to the cluster and take nobody now."""

@@ -142,6 +142,13 @@ def test_a_job_that_can_never_fit_is_told_that_waiting_does_not_help() -> None:
     assert not any("in the queue" in line for line in never)
 
 
+def test_a_job_that_no_node_may_run_is_not_told_to_ask_for_less() -> None:
+    wait = Wait(code="NeverFits", message="no node may run a worker: node a: it has no label disk=ssd")
+    never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued=BEGIN, wait=wait)))
+
+    assert "correct the manifest, or give a node what the pods ask for" in never[1]
+
+
 def test_a_job_that_succeeded_is_not_said_to_go_on() -> None:
     assert why(JobStatus(phase=Phase.SUCCEEDED)) == [
         "digits is Succeeded: it has ended well, and there is nothing to explain"

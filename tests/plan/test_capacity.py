@@ -172,8 +172,8 @@ def test_an_affinity_may_name_nodes() -> None:
     assert eligible_nodes({"spec": by_name}, [node("a"), node("b")]) == {"b"}
 
 
-def test_eligible_are_the_nodes_that_do_not_refuse() -> None:
+def test_eligible_are_the_nodes_that_do_not_refuse_once_those_that_are_away_are_back() -> None:
     nodes = [node("a"), node("b", ready="False"), node("c", unschedulable=True), node("d", labels={"zone": "x"})]
 
-    assert eligible_nodes({}, nodes) == {"a", "d"}
+    assert eligible_nodes({}, nodes) == {"a", "b", "c", "d"}
     assert eligible_nodes({"spec": {"nodeSelector": {"zone": "x"}}}, nodes) == {"d"}

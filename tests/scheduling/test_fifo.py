@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from tarragon.base.resources import NVIDIA_GPU, total
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.decision import BEHIND_OTHERS, INSUFFICIENT_RESOURCES, NEVER_FITS, Place, Resize, Wait
+from tarragon.scheduling.decision import (
+    BEHIND_OTHERS,
+    INSUFFICIENT_RESOURCES,
+    NEVER_FITS,
+    NODES_AWAY,
+    Place,
+    Resize,
+    Wait,
+)
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.policies.fifo import fifo
 from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
@@ -217,3 +225,33 @@ def test_the_same_snapshot_gives_the_same_decisions(
 ) -> None:
     waiting = gangs_of(nodes, shapes)
     assert fifo(snapshot(nodes, *waiting)) == fifo(snapshot(nodes, *reversed(waiting)))
+
+
+def cordoned(name: str, gpus: int) -> NodeState:
+    return NodeState(name=name, capacity={NVIDIA_GPU: gpus}, free={}, away=f"is cordoned (kubectl uncordon {name})")
+
+
+def test_a_gang_that_needs_a_cordoned_node_waits_for_it_and_blocks_nobody() -> None:
+    here, gone = [node("b", 2)], [cordoned("a", 2)]
+    large = gang("large", demand([*here, *gone], 4), waited=10)
+    decisions = fifo(Snapshot(now=NOON, nodes=here, away=gone, waiting=[large, gang("small", demand(here, 1))]))
+
+    words = f"the gang needs 4m {NVIDIA_GPU}; the other nodes have 2m {NVIDIA_GPU}; "
+    assert decisions[0] == Wait("large", NODES_AWAY, f"{words}node a is cordoned (kubectl uncordon a)")
+    assert isinstance(decisions[1], Place)
+
+
+def test_with_every_node_cordoned_a_gang_waits_and_the_nodes_are_named() -> None:
+    gone = [cordoned("a", 2)]
+    (decision,) = fifo(Snapshot(now=NOON, nodes=[], away=gone, waiting=[gang("job", demand(gone, 2))]))
+
+    words = "no node that may run it takes anybody now: node a is cordoned (kubectl uncordon a)"
+    assert decision == Wait("job", NODES_AWAY, words)
+
+
+def test_a_gang_that_is_too_large_for_the_nodes_that_are_away_as_well_never_fits() -> None:
+    gone = [cordoned("a", 2)]
+    (decision,) = fifo(Snapshot(now=NOON, nodes=[], away=gone, waiting=[gang("job", demand(gone, 3, each=2))]))
+
+    assert isinstance(decision, Wait)
+    assert decision.code == NEVER_FITS

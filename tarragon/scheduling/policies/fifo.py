@@ -12,6 +12,8 @@ from tarragon.scheduling.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
     NEVER_FITS,
+    NO_NODE_MAY,
+    NODES_AWAY,
     Decision,
     Place,
     Resize,
@@ -21,12 +23,15 @@ from tarragon.scheduling.fit import extend, place
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.snapshot import Demand, Gang, RunningGang, Snapshot
 
+MOST_NAMED = 4
+"""Nodes that are named where many of them have the same to say."""
+
 
 def fifo(snapshot: Snapshot) -> Sequence[Decision]:
     """Wishes that have sunk are granted at once, and who lost a node gets another; then gangs start in order of queue
     time, then running ones may grow.
 
-    A gang that could not run on the empty cluster blocks nobody.
+    A gang that could not run on the empty cluster blocks nobody, nor does one that needs nodes which are away.
     """
     ledger = Ledger.of_free(snapshot.nodes)
     empty = Ledger.of_capacity(snapshot.nodes)
@@ -101,6 +106,8 @@ def _missing(gang: RunningGang) -> Iterator[tuple[Replica, Demand]]:
 def _start(gang: Gang, head: Gang | None, snapshot: Snapshot, ledgers: tuple[Ledger, Ledger]) -> Decision:
     ledger, empty = ledgers
     if not could_ever_fit(gang, empty):
+        if snapshot.away and could_ever_fit(gang, Ledger.of_capacity([*snapshot.nodes, *snapshot.away])):
+            return Wait(gang.name, NODES_AWAY, _away(gang, snapshot))
         return Wait(gang.name, NEVER_FITS, _never_fits(gang, snapshot))
     if head is not None:
         return Wait(gang.name, BEHIND_OTHERS, f"{head.name} came first and waits for resources")
@@ -110,21 +117,35 @@ def _start(gang: Gang, head: Gang | None, snapshot: Snapshot, ledgers: tuple[Led
     return Place(gang.name, nodes)
 
 
+def _away(gang: Gang, snapshot: Snapshot) -> str:
+    """What is lacking without them, and which they are."""
+    mine = [node for node in snapshot.away if any(node.name in demand.eligible for demand in gang.demands)]
+    named = [f"node {node.name} {node.away}" for node in mine[:MOST_NAMED]]
+    others = [f"{len(mine) - MOST_NAMED} more"] if len(mine) > MOST_NAMED else []
+    who = ", ".join([*named, *others])
+    useful = [node for node in snapshot.nodes if any(node.name in demand.eligible for demand in gang.demands)]
+    if not useful:
+        return f"no node that may run it takes anybody now: {who}"
+    return f"{_compared(gang, total(node.capacity for node in useful), 'the other nodes have')}; {who}"
+
+
 def _never_fits(gang: Gang, snapshot: Snapshot) -> str:
-    if not snapshot.nodes:
+    there = [*snapshot.nodes, *snapshot.away]
+    if not there:
         return "the cluster has no node that is ready"
     for demand in gang.demands:
         if demand.minimum and not demand.eligible:
-            return f"no node may run a {demand.type.word}: look at its node selector, affinity, tolerations and volumes"
+            why = demand.refused or "look at its node selector, affinity, tolerations and volumes"
+            return f"{NO_NODE_MAY} a {demand.type.word}: {why}"
     for demand in gang.demands:
-        offers = [node.capacity for node in snapshot.nodes if node.name in demand.eligible]
+        offers = [node.capacity for node in there if node.name in demand.eligible]
         nearest = min(offers, key=lambda offer: _weight(shortage(demand.each, offer)), default={})
         lacking = shortage(demand.each, nearest)
         if demand.minimum and lacking:
-            best = "the node has" if len(snapshot.nodes) == 1 else "the roomiest node has"
+            best = "the node has" if len(there) == 1 else "the roomiest node has"
             asked, offered = _words(demand.each, lacking), _words(nearest, lacking)
             return f"no node is large enough for one {demand.type.word}: it asks for {asked}; {best} {offered}"
-    whole = total(node.capacity for node in snapshot.nodes)
+    whole = total(node.capacity for node in there)
     return f"the cluster is too small even when it is empty: {_compared(gang, whole, 'it has')}"
 
 
