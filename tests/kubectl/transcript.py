@@ -110,6 +110,7 @@ def _listed_in_order(lines: Sequence[str]) -> Iterator[str]:
 
 _NOISE = re.compile(
     r"[IW]\d{4} .*very short watch|E\d{4} .* Failed to watch .*: context deadline exceeded"
+    r"|E\d{4} .* \"Failed to watch\" err=\"context deadline exceeded\".*"
     r"|W\d{4} .* prune\.go:\d+\] Deprecated"
 )
 """kubectl about itself: it ended the watch in the moment when its time was over, or will not prune so for ever."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +20,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.Pytes
 @pytest.fixture
 def pods(cluster: User) -> Iterator[client.CoreV1Api]:
     yield client.CoreV1Api(config.new_client_from_config(str(cluster.config)))
+    for thread in threading.enumerate():
+        if thread.name.startswith("Kubernetes port forward proxy"):
+            thread.join(10)
     gc.collect()
 
 
