@@ -14,7 +14,7 @@ from tarragon.cluster.errors import AlreadyExists, ApiError, Forbidden
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES
 from tarragon.kube.meta import Json, JsonObject, Resource
-from tarragon.plan import desired
+from tarragon.plan import desired, tensorboard
 from tarragon.plan.desired import Blueprint
 from tarragon.plan.intake import intake
 from tarragon.plan.logs import Form
@@ -48,7 +48,7 @@ def by_client(loaded: Loaded, logs: Form = Form.TEXT) -> Trial:
 
 
 def children(framework: Framework, job: JsonObject, logs: Form) -> Iterator[JsonObject]:
-    """ConfigMaps, Services and pods of a gang of the size that it wishes for."""
+    """ConfigMaps, Services and pods of a gang of the size that it wishes for, and its TensorBoard."""
     metadata = job["metadata"]
     named = {**metadata, "uid": metadata.get("uid") or UNKNOWN_UID}
     if not named.get("name"):
@@ -68,6 +68,8 @@ def children(framework: Framework, job: JsonObject, logs: Form) -> Iterator[Json
         (CONFIG_MAPS, [*desired.config_maps(plan), *desired.scripts_of_logs(plan)]),
         (SERVICES, desired.services(plan, (replica for _, replica in desired.service_names(plan)))),
         (PODS, desired.pods(plan, replicas)),
+        (SERVICES, tensorboard.services(plan)),
+        (PODS, tensorboard.pods(plan)),
     ):
         yield from ({"apiVersion": "v1", "kind": resource.kind, **body} for body in bodies)
 

@@ -15,7 +15,7 @@ from tarragon.job.phase import Phase
 from tarragon.kube.core import PODS, SERVICES, Pod, Service
 from tarragon.kube.meta import JsonObject, Key
 from tarragon.kube.podtemplate import main_container
-from tarragon.plan.desired import metadata
+from tarragon.plan.desired import Blueprint, metadata
 from tarragon.plan.scene import Scene, is_of
 from tarragon.plan.step import Create, Delete, Step
 from tarragon.plan.upkeep import delete_pod, delete_service, is_awaiting_a_pod
@@ -63,6 +63,17 @@ def beside(scene: Scene, step: Step) -> Step:
     )
 
 
+def services(plan: Blueprint) -> Iterator[JsonObject]:
+    """Its own, of a job that asks for it."""
+    if plan.job.tensorboard is not None:
+        yield _service(plan, plan.job.tensorboard)
+
+
+def pods(plan: Blueprint) -> Iterator[JsonObject]:
+    if plan.job.tensorboard is not None:
+        yield _pod(plan, plan.job.tensorboard)
+
+
 def _deletes(scene: Scene) -> Iterator[Delete]:
     pod, service = _pod_there(scene), _service_there(scene)
     if _is_wanted(scene):
@@ -82,9 +93,9 @@ def _creates(scene: Scene) -> Iterator[Create]:
         return
     key = Key(scene.job.key.namespace, _name(scene))
     if key not in scene.observed.services_there:
-        yield Create(resource=SERVICES, body=_service(scene, board), may_be_refused=True)
+        yield Create(resource=SERVICES, body=_service(scene.blueprint, board), may_be_refused=True)
     if key not in scene.observed.pods_there:
-        yield Create(resource=PODS, body=_pod(scene, board), may_be_refused=True)
+        yield Create(resource=PODS, body=_pod(scene.blueprint, board), may_be_refused=True)
 
 
 def _is_wanted(scene: Scene) -> bool:
@@ -108,8 +119,8 @@ def _again_at(scene: Scene) -> dt.datetime | None:
     return at if at > scene.now else None
 
 
-def _name(scene: Scene) -> str:
-    return scene.dialect.names.tensorboard(scene.job)
+def _name(plan: Scene | Blueprint) -> str:
+    return plan.dialect.names.tensorboard(plan.job)
 
 
 def _pod_there(scene: Scene) -> Pod | None:
@@ -123,27 +134,27 @@ def _service_there(scene: Scene) -> Service | None:
     return next((service for service in owned if service.metadata.name == name), None)
 
 
-def _labels(scene: Scene) -> dict[str, str]:
+def _labels(plan: Blueprint) -> dict[str, str]:
     """Of the job, but of no replica type: whoever counts replicas passes it over."""
-    return {**scene.dialect.selector(scene.job), "app": CONTAINER}
+    return {**plan.dialect.selector(plan.job), "app": CONTAINER}
 
 
-def _service(scene: Scene, board: TensorBoard) -> JsonObject:
+def _service(plan: Blueprint, board: TensorBoard) -> JsonObject:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(scene.blueprint, _name(scene), _labels(scene), {}),
+        "metadata": metadata(plan, _name(plan), _labels(plan), {}),
         "spec": {
             "type": board.service_type,
-            "selector": _labels(scene),
+            "selector": _labels(plan),
             "ports": [{"name": PORT_NAME, "port": SERVICE_PORT, "targetPort": PORT}],
         },
     }
 
 
-def _pod(scene: Scene, board: TensorBoard) -> JsonObject:
+def _pod(plan: Blueprint, board: TensorBoard) -> JsonObject:
     """Without a node: whoever schedules pods that are of no gang finds one."""
-    address = f"{_name(scene)}.{scene.job.key.namespace}.svc:{SERVICE_PORT}"
+    address = f"{_name(plan)}.{plan.job.key.namespace}.svc:{SERVICE_PORT}"
     container: JsonObject = {
         "name": CONTAINER,
         "image": board.image,
@@ -152,14 +163,14 @@ def _pod(scene: Scene, board: TensorBoard) -> JsonObject:
         "ports": [{"name": PORT_NAME, "containerPort": PORT}],
         "volumeMounts": list(board.mounts),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        **_as_its_container(scene),
+        **_as_its_container(plan),
     }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": metadata(scene.blueprint, _name(scene), _labels(scene), _annotations(scene)),
+        "metadata": metadata(plan, _name(plan), _labels(plan), _annotations(plan)),
         "spec": {
-            **_as_who_decides(scene),
+            **_as_who_decides(plan),
             "restartPolicy": "Always",
             "containers": [container],
             "volumes": list(board.volumes),
@@ -167,26 +178,26 @@ def _pod(scene: Scene, board: TensorBoard) -> JsonObject:
     }
 
 
-def _template(scene: Scene) -> JsonObject:
-    chief = scene.job.chief
-    group = scene.job.group(chief.type) if chief is not None else None
+def _template(plan: Blueprint) -> JsonObject:
+    chief = plan.job.chief
+    group = plan.job.group(chief.type) if chief is not None else None
     return group.template if group is not None else {}
 
 
-def _annotations(scene: Scene) -> Mapping[str, str]:
+def _annotations(plan: Blueprint) -> Mapping[str, str]:
     """What tells a node of processes where folders and environments are, as for the replica that decides."""
-    written = _template(scene).get("metadata", {}).get("annotations", {})
+    written = _template(plan).get("metadata", {}).get("annotations", {})
     return {name: value for name, value in written.items() if name.startswith(_OWN) and name not in _NOT_FOR_IT}
 
 
-def _as_who_decides(scene: Scene) -> JsonObject:
+def _as_who_decides(plan: Blueprint) -> JsonObject:
     """What it takes to pull the image, and to run where that replica may and read the files that it writes."""
-    spec = _template(scene).get("spec", {})
+    spec = _template(plan).get("spec", {})
     return {name: spec[name] for name in _AS_WHO_DECIDES if name in spec}
 
 
-def _as_its_container(scene: Scene) -> JsonObject:
+def _as_its_container(plan: Blueprint) -> JsonObject:
     """A namespace that takes restricted pods only takes this one, too, if it takes the replica's."""
-    main = main_container(_template(scene), scene.framework.main_container) or {}
+    main = main_container(_template(plan), plan.framework.main_container) or {}
     context = main.get("securityContext")
     return {} if context is None else {"securityContext": context}

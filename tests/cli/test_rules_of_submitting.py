@@ -65,6 +65,16 @@ def test_rule_10_a_dry_run_by_the_client_prints_pods_services_and_tf_config_and_
     assert "-o is the form of what --dry-run prints" in shell("submit", file, "-o", "json").err
 
 
+@pytest.mark.parametrize("how", ["client", "server"])
+def test_a_dry_run_shows_the_tensorboard_that_is_asked_for(shell: Shell, how: str) -> None:
+    body = json.loads(worker("digits", "print(1)"))
+    body["metadata"]["annotations"] = {"tarragon.dev/tensorboard": "/logs"}
+
+    named = shell("submit", shell.file("job.yaml", json.dumps(body)), f"--dry-run={how}", "-o", "name").out
+
+    assert named.splitlines()[-2:] == ["service/digits-tensorboard", "pod/digits-tensorboard"]
+
+
 def test_a_dry_run_shows_no_secrets(shell: Shell) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"password": "hunter2"}}
     file = shell.file("job.yaml", f"{json.dumps(secret)}\n---\n{worker('digits', 'print(1)')}")
