@@ -6,7 +6,7 @@ import datetime as dt
 import heapq
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -94,12 +94,14 @@ def _birth(pods: Sequence[KeptPod]) -> tuple[float, float]:
     return created, min((run.started for pod in pods for run in pod.facts.runs if run.started), default=math.inf)
 
 
-def lines(runs: Sequence[Run], tail: int | None, since: dt.datetime | None) -> Iterator[Said]:
-    """All that they have said, in order of time; `tail` lines at most of each replica."""
+def lines(
+    runs: Sequence[Run], tail: int | None, since: dt.datetime | None, fits: Callable[[Said], bool]
+) -> Iterator[Said]:
+    """All that they have said and that fits, in order of time; `tail` lines at most of each replica."""
     by_replica: dict[Replica, list[Run]] = {}
     for run in runs:
         by_replica.setdefault(run.replica, []).append(run)
-    streams = [_tail(_readable(_lines(of_replica, since)), tail) for of_replica in by_replica.values()]
+    streams = [_tail(filter(fits, _readable(_lines(of_replica, since))), tail) for of_replica in by_replica.values()]
     return heapq.merge(*streams, key=lambda said: said.stamp)
 
 

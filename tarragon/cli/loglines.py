@@ -40,6 +40,9 @@ class Filter:
         is_named = not self.replicas or str(replica) in self.replicas
         return is_named and (not self.types or replica.type.word in self.types)
 
+    def fits(self, said: Said) -> bool:
+        return self.grep is None or self.grep.search(said.text) is not None
+
     def asked(self, now: dt.datetime) -> LogOptions:
         """What the cluster can leave out for us: it counts whole seconds, and may send a line too many."""
         seconds = None if self.since is None else max(1, math.ceil((now - self.since).total_seconds()))

@@ -81,12 +81,12 @@ def _require_container(name: str, job: Known, pods: Iterable[Pod]) -> None:
         raise NoSuchJob(f"no replica has a container {name}", why=f"there are {listed(known)}")
 
 
-def lines_of(found: Found, tail: int | None) -> Iterator[Said]:
-    """In order of time; `tail` lines at most of each replica, whose init containers were asked for as many each."""
+def lines_of(found: Found, tail: int | None, fits: Callable[[Said], bool]) -> Iterator[Said]:
+    """Those that fit, in order of time; `tail` at most of each replica, whose init containers have as many each."""
     by_replica: dict[Replica, list[Said]] = {}
     for stream in found.streams:
         for said in stream:
-            by_replica.setdefault(said.replica, []).append(said)
+            by_replica.setdefault(said.replica, []).extend([said] if fits(said) else [])
     lists = [said if tail is None else list(deque(said, maxlen=tail)) for said in by_replica.values()]
     return heapq.merge(*lists, key=lambda said: said.stamp)
 

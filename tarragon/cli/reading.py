@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import click
 
@@ -59,10 +60,13 @@ async def logs(settings: Settings, name: str, wanted: Filter, following: Clock |
 
 async def _asked(cluster: Cluster, job: Known, wanted: Filter, printer: Printer) -> None:
     """What the cluster's pods have said until now."""
-    found = await pod_logs(cluster, job, wanted.wants, wanted.asked(SystemClock().now()))
+    asked = wanted.asked(SystemClock().now())
+    if wanted.grep is not None:  # the last lines that fit are not among the last lines
+        asked = replace(asked, tail_lines=None)
+    found = await pod_logs(cluster, job, wanted.wants, asked)
     for text in found.notes:
         click.echo(text, err=True)
-    printer.kept(lines_of(found, wanted.tail))
+    printer.kept(lines_of(found, wanted.tail, wanted.fits))
 
 
 def _named(job: Known) -> JobName:
@@ -124,11 +128,11 @@ def _said(runs: Sequence[Run], wanted: Filter) -> Iterator[Said]:
         known = ", ".join(sorted({run.container for run in of_replicas}))
         raise NoSuchJob(f"no replica has a container {wanted.container}", why=f"there are logs of {known}")
     if not wanted.previous:
-        return lines(mine, wanted.tail, wanted.since)
+        return lines(mine, wanted.tail, wanted.since, wanted.fits)
     before = _before_last(mine)
     if not before:
         click.echo("no replica has been restarted: there is no run before its last one to read", err=True)
-    return lines(before, wanted.tail, wanted.since)
+    return lines(before, wanted.tail, wanted.since, wanted.fits)
 
 
 def _before_last(runs: Sequence[Run]) -> Sequence[Run]:

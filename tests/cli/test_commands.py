@@ -211,6 +211,7 @@ def test_logs_choose_replicas_lines_and_times(shell: Shell) -> None:
     assert re.match(r"\[\S+\] \d{4}-\d\d-\d\dT\S+Z one\n", shell("logs", "digits", "--timestamps").out)
     assert shell("logs", "digits", "--since", "1h").out.count("one") == 3
     assert shell("logs", "digits", "--replica", "worker-7").code == 102
+    assert shell("logs", "digits", "--type", "ps", "--no-prefix", "--grep", "^one$", "--tail", "1").out == "one\n"
     assert shell("logs", "digits", "--grep", "(").code == 2
     before = shell("logs", "digits", "--previous")
     assert before.out == ""

@@ -38,7 +38,12 @@ def pattern(text: str) -> re.Pattern[str]:
     help="only replicas of this type: chief, ps, worker, evaluator; may come again",
 )
 @click.option("-c", "--container", default="", metavar="NAME", help="of this container, not of the one that trains")
-@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="only the last N lines of each replica")
+@click.option(
+    "--tail",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="only the last N lines of each replica; with --grep, the last N of those",
+)
 @click.option("--since", type=duration, metavar="DURATION", help="only what is newer than this: 30s, 5m, 2h")
 @click.option("--since-time", type=instant, metavar="TIME", help="only what is newer: 2026-11-21T12:00:00Z")
 @click.option("--grep", type=pattern, metavar="REGEX", help="only lines in which this is found")
