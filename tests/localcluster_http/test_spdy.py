@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import itertools
 import time
 import zlib
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarragon.localcluster.web.forwarding import forward_spdy
 from tarragon.localcluster.web.spdy.dictionary import ADLER32, DICTIONARY
 from tarragon.localcluster.web.spdy.frames import (
     Data,
@@ -239,3 +241,57 @@ async def test_a_client_waits_once_too_many_bytes_of_it_do_however_few_messages_
     await waiting
 
     assert await heard.get() == b"last"
+
+
+class Talkative:
+    """A client that says one thing after the other, each when the one before has been answered."""
+
+    def __init__(self, *said: list[Frame]) -> None:
+        encoder = Encoder()
+        self._said = iter([b"".join(map(encoder.encode, frames)) for frames in said])
+        self._answered = asyncio.Event()
+        self._answered.set()
+        self.most = 0
+
+    async def read(self) -> bytes:
+        await self._answered.wait()
+        self._answered.clear()
+        self.most = max(self.most, streams_in_memory())
+        return next(self._said, b"")
+
+    async def write(self, data: bytes) -> None:
+        assert data
+        self._answered.set()
+
+
+def streams_in_memory() -> int:
+    gc.collect()
+    return sum(type(one) is Stream for one in gc.get_objects())
+
+
+async def test_streams_that_are_opened_and_reset_at_once_leave_nothing_behind() -> None:
+    before = streams_in_memory()
+    numbers = range(1, 6001, 2)
+    gone = [frame for n in numbers for frame in (SynStream(stream=n, headers={}), Reset(stream=n, status=5))]
+
+    async with Session(Talkative([*gone, SynStream(stream=6001, headers={})])) as session:
+        stream = await session.accept()
+
+        assert stream is not None
+        assert stream.number == 6001
+        assert streams_in_memory() == before + 1
+
+
+async def test_half_a_connection_that_was_reset_is_not_kept() -> None:
+    before = streams_in_memory()
+    opened = [SynStream(stream=n, headers={"requestid": str(n), "streamtype": "error"}) for n in range(1, 61, 2)]
+    resets = [Reset(stream=one.stream, status=5) for one in opened]
+    said: list[list[Frame]] = [[reset, one] for reset, one in zip(resets, opened[1:], strict=False)]
+    client = Talkative([opened[0]], *said)
+
+    async def nowhere(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        raise AssertionError(port)
+
+    await forward_spdy(client, nowhere)
+
+    assert client.most <= before + 3

@@ -57,6 +57,7 @@ async def forward_spdy(wire: Wire, dial: Dial) -> None:
     half: dict[str, Stream] = {}
     async with Session(wire) as session, asyncio.TaskGroup() as connections:
         while (stream := await session.accept()) is not None:
+            half = {name: waiting for name, waiting in half.items() if not waiting.is_over}
             request = stream.headers.get("requestid", "")
             other = half.pop(request, None)
             if other is None:

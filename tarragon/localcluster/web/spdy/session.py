@@ -127,7 +127,9 @@ class Session:
         self._wire = wire
         self._encoder = Encoder()
         self._streams: dict[int, Stream] = {}
-        self._new: asyncio.Queue[Stream | None] = asyncio.Queue()
+        self._new: dict[int, Stream] = {}
+        self._is_over = False
+        self._changed = asyncio.Event()
         self._last = 0
         self._reading: asyncio.Task[None] | None = None
 
@@ -149,9 +151,13 @@ class Session:
 
     async def accept(self) -> Stream | None:
         """The next stream that the client opens; None when it is gone. The client is told that it is welcome."""
-        stream = await self._new.get()
-        if stream is not None:
-            await self.send(SynReply(stream=stream.number, headers={}))
+        while not self._new and not self._is_over:
+            self._changed.clear()
+            await self._changed.wait()
+        if not self._new:
+            return None
+        stream = self._new.pop(next(iter(self._new)))
+        await self.send(SynReply(stream=stream.number, headers={}))
         return stream
 
     async def ended(self) -> None:
@@ -179,7 +185,8 @@ class Session:
         except (ConnectionError, ProtocolError):
             return
         finally:
-            self._new.put_nowait(None)
+            self._is_over = True
+            self._changed.set()
             for stream in list(self._streams.values()):
                 await stream.end_both()
 
@@ -192,6 +199,7 @@ class Session:
                 await stream.take(data)
                 await self._end_if(stream, fin=fin)
             case Reset(stream=number) if number in self._streams:
+                self._new.pop(number, None)
                 await self._streams.pop(number).end_both()
             case Ping(number=number) if number % 2:  # ours would be even, and we send none
                 await self.send(frame)
@@ -204,7 +212,8 @@ class Session:
             return
         self._last = frame.stream
         stream = self._streams[frame.stream] = Stream(self, frame.stream, frame.headers)
-        self._new.put_nowait(stream)
+        self._new[stream.number] = stream
+        self._changed.set()
         await self._end_if(stream, fin=frame.fin)
 
     async def _end_if(self, stream: Stream, *, fin: bool) -> None:
