@@ -27,6 +27,7 @@ from tarragon.localcluster.web.answers import json_bytes, json_value, list_bytes
 from tarragon.localcluster.web.doubles import with_doubles
 from tarragon.localcluster.web.paths import ResourcePath
 from tarragon.localcluster.web.pod_connects import CONNECTED, PodConnects
+from tarragon.localcluster.web.slices import in_slices
 
 _VERSIONS = ("v1", "v1beta1")
 _OBJECT_FORMS = frozenset(Form(kind, v) for kind in ("Table", "PartialObjectMetadata") for v in _VERSIONS)
@@ -135,20 +136,23 @@ class Resources:
             return await self._watch(asked)
         if not target.name:
             _refuse_verb(target.served, "list")
-            return self._list(asked)
+            return await self._list(asked)
         _refuse_verb(target.served, "get")
         return json_bytes(self._in_form(asked, self._api.get(target)))
 
-    def _list(self, asked: Asked) -> web.Response:
+    async def _list(self, asked: Asked) -> web.Response:
         form = asked.form(_LIST_FORMS)
         page = self._api.list(asked.target, query.list_options(asked.query))
         if form == PLAIN:
             return json_bytes(list_bytes(page))
-        objects = [decode(item, dict) for item in page.items]
         if form.kind == "Table":
-            whole = table(columns_of(page.served), objects, asked.shape(form), self._clock.now())
+            columns, shape, now = columns_of(page.served), asked.shape(form), self._clock.now()
+            whole = table(columns, (), shape, now)
+            whole["rows"] = await in_slices(page.items, lambda part: table(columns, part, shape, now)["rows"])
         else:
-            whole = _metadata_list(objects, _version(form))
+            version = _version(form)
+            whole = _metadata_list(version)
+            whole["items"] = await in_slices(page.items, lambda part: [metadata_only(one, version) for one in part])
         whole["metadata"] = list_metadata(page)
         return json_bytes(encode(whole))
 
@@ -273,12 +277,8 @@ def _columns(target: Target) -> Sequence[Column]:
     return SCALE_COLUMNS if target.subresource == "scale" else columns_of(target.served)
 
 
-def _metadata_list(objects: Sequence[Mapping[str, Any]], version: str) -> Json:
-    return {
-        "kind": "PartialObjectMetadataList",
-        "apiVersion": f"meta.k8s.io/{version}",
-        "items": [metadata_only(value, version) for value in objects],
-    }
+def _metadata_list(version: str) -> Json:
+    return {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{version}", "items": []}
 
 
 def _version(form: Form) -> Literal["v1", "v1beta1"]:
