@@ -15,7 +15,7 @@ from tarragon.cli.jobs import Known, all_jobs, find
 from tarragon.cli.output import TEXTS, tell
 from tarragon.cli.queueing import key, positions, waits
 from tarragon.cli.report.causes import End, causes
-from tarragon.cli.report.exits import ended, meaning
+from tarragon.cli.report.exits import NEVER_AGAIN, ended, meaning, never_again
 from tarragon.cli.report.waits import other_scheduler
 from tarragon.cli.rows import reason
 from tarragon.cli.settings import Settings
@@ -100,6 +100,9 @@ def _about(failure: FirstFailure, job: Known) -> Iterator[str]:
     table = (job.dialect or job.framework.dialects[0]).exit_codes
     known = meaning(failure.exit_code, failure.reason, table)
     yield f"  {failure.replica} at {timestamp(failure.at)}: {ended(failure.exit_code)}, {known.kind}: {known.words}"
+    group = job.job.group(failure.replica.type) if job.job is not None else None
+    if group is not None and never_again(known, group.restart_policy):
+        yield f"  {NEVER_AGAIN}"
     lines = failure.message.strip().splitlines()[-LAST_LINES:]
     yield from (f"  │ {line}" for line in lines)
     for cause in causes(End(lines=lines, reason=failure.reason)):

@@ -110,6 +110,7 @@ def ending(attended: Attendance) -> Ending:
         tails=book.tails,
         said=book.said,
         exit_codes=job.dialect.exit_codes if job.dialect is not None else SINCE_TRAINING_OPERATOR_1_5,
+        policies={group.type: group.restart_policy for group in job.job.groups} if job.job is not None else {},
         environment=environment,
         install=install,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tarragon.job import conditions
 from tarragon.job.phase import Phase
@@ -10,6 +11,8 @@ from tarragon.job.status import FirstFailure, JobStatus
 
 LONGEST = 1024
 _LAST_LINE = 200
+_OUT_OF_MEMORY = "OOMKilled"
+_FROM_OUTSIDE = MappingProxyType({129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,18 @@ def _failure(status: JobStatus) -> Reason:
     return Reason(first.reason or conditions.FAILED, _end(first))
 
 
+def _killed(first: FirstFailure) -> str:
+    """The signal from outside that ended it: what it happened to say last has nothing to do with that."""
+    signal = _FROM_OUTSIDE.get(first.exit_code or 0, "")
+    if not signal or first.reason not in {"", "Error", _OUT_OF_MEMORY}:
+        return ""
+    return f"{signal}; often out of memory" if signal == "SIGKILL" and first.reason != _OUT_OF_MEMORY else signal
+
+
 def _end(first: FirstFailure) -> str:
+    killed = _killed(first)
+    if killed:
+        return f"{first.replica}: exit code {first.exit_code} (killed: {killed})"
     code = "" if first.exit_code is None else f"exit code {first.exit_code}"
     last = first.message.strip().rpartition("\n")[2][:_LAST_LINE]
     return ": ".join(part for part in (str(first.replica), code or first.reason, last) if part)

@@ -21,6 +21,7 @@ from tests.cli.manifests import python
 from tests.cli.manifests import worker as worker_job
 from tests.cli.scenes import BEGIN, at, worker
 from tests.frameworks.listed_jobs import cluster
+from tests.operator.stage import group
 
 PROMPT = Prompt("tarragon", "default")
 GOING = Admission(queued=BEGIN, admitted=BEGIN, size={ReplicaType.WORKER: 2})
@@ -140,6 +141,21 @@ def test_a_job_that_can_never_fit_is_told_that_waiting_does_not_help() -> None:
 
     assert "waiting does not help: ask for less" in never[1]
     assert not any("in the queue" in line for line in never)
+
+
+def test_what_a_killed_replica_said_last_is_no_cause_and_it_is_told_why_nothing_is_tried_again() -> None:
+    lines = "step 0 loss 0.9\nstep 1 loss 0.5"
+    first = FirstFailure(replica=worker(0), exit_code=137, reason="Error", message=lines, at=BEGIN)
+    metadata = CustomMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
+    spec = msgspec.Raw(json.dumps({"tfReplicaSpecs": {"Worker": group(1)}}))
+    found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata, raw_spec=spec)
+    status = JobStatus(phase=Phase.FAILED, first_failure=first)
+    told = list(explained(replace(known(FRAMEWORKS[0], found), status=status), at(90), PROMPT))
+
+    assert told[0] == "digits is Failed: Error: worker-0: exit code 137 (killed: SIGKILL; often out of memory)"
+    assert "killed (SIGKILL, 137), retryable" in told[1]
+    assert told[2].startswith("  It was not tried again: its restartPolicy is Never")
+    assert told[3:5] == ["  │ step 0 loss 0.9", "  │ step 1 loss 0.5"]
 
 
 def test_a_job_that_no_node_may_run_is_not_told_to_ask_for_less() -> None:

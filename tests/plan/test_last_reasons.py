@@ -28,7 +28,7 @@ def test_a_job_whose_time_was_over_before_it_got_its_image_says_so_ever_after() 
 @pytest.mark.parametrize(
     ("code", "reason", "word", "message"),
     [
-        (137, "OOMKilled", "OOMKilled", "worker-0: exit code 137: step 9"),
+        (137, "OOMKilled", "OOMKilled", "worker-0: exit code 137 (killed: SIGKILL)"),
         (1, "Error", "Error", "worker-0: exit code 1: step 9"),
     ],
 )

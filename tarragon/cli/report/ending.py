@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from tarragon.cli.follow.lines import last, shown
 from tarragon.cli.follow.progress import FAILED, STARTING, WAITING, Member, Progress
 from tarragon.cli.report.causes import End, causes
-from tarragon.cli.report.exits import Meaning, ended, meaning
+from tarragon.cli.report.exits import NEVER_AGAIN, Meaning, ended, meaning, never_again
 from tarragon.cli.report.numbers import numbers
 from tarragon.cli.style import STATES, Paint, plain
 from tarragon.cli.words import count, elapsed, table
 from tarragon.job.exitcode import ExitCodeTable
-from tarragon.job.model import Replica
+from tarragon.job.model import Replica, ReplicaType, RestartPolicy
 from tarragon.job.status import FirstFailure
 
 LAST_LINES = 20
@@ -39,6 +39,7 @@ class Ending:
     tails: Mapping[Replica, Sequence[str]] = field(default_factory=dict)
     said: Mapping[Replica, int] = field(default_factory=dict)
     exit_codes: ExitCodeTable
+    policies: Mapping[ReplicaType, RestartPolicy] = field(default_factory=dict)
     environment: str = "its environment"
     install: str = "python -m pip install"
 
@@ -125,6 +126,8 @@ def _about(failure: Failure, end: Ending, paint: Paint) -> Iterator[str]:
     others = len({member.replica for member in end.progress.members if member.state == FAILED} - {failure.replica})
     rank = " failed first" if others else " failed"
     yield f"{paint(str(failure.replica), 'bold')}{rank}: {code}, {known.kind}: {known.words}"
+    if never_again(known, end.policies.get(failure.replica.type, RestartPolicy.EXIT_CODE)):
+        yield NEVER_AGAIN
     raw = last(end.tails.get(failure.replica) or failure.message.split("\n"), LAST_LINES)
     yield from (f"  {paint('│', 'dim')} {shown(line, colors=paint is not plain)}" for line in raw)
     tail = [shown(line, colors=False) for line in raw]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tarragon.job.exitcode import ExitClass, ExitCodeTable
+from tarragon.job.model import RestartPolicy
 
 FIRST_SIGNAL = 128
 USER_RETRYABLE = 138
@@ -40,6 +41,7 @@ _WORDS = MappingProxyType(
         128: "the program ended with a code that is no code",
     }
 )
+NEVER_AGAIN = "It was not tried again: its restartPolicy is Never; ExitCode tries what is retryable again."
 _NOT_STARTED = frozenset({"StartError", "ContainerCannotRun"})
 
 
@@ -83,6 +85,11 @@ def meaning(code: int | None, reason: str, table: ExitCodeTable) -> Meaning:
     if code is None:
         return Meaning(words="nobody saw it end: its node or kubelet went away", kind="lost")
     return Meaning(words=words(code), kind=_kind(code, table))
+
+
+def never_again(known: Meaning, policy: RestartPolicy) -> bool:
+    """Whether trying again could have helped, and its restartPolicy forbids it."""
+    return known.kind in {ExitClass.RETRYABLE.value, "user-retryable"} and policy is RestartPolicy.NEVER
 
 
 def ended(code: int | None) -> str:
