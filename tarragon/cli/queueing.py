@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from tarragon.cli.jobs import Known
 from tarragon.kube.meta import Key
+from tarragon.scheduling.decision import NEVER_FITS
 
 JobKey = tuple[str, Key]
 """The kind, the namespace and the name."""
@@ -26,9 +27,14 @@ def positions(jobs: Iterable[Known]) -> Mapping[JobKey, int]:
 
 
 def waits(job: Known) -> bool:
-    """Whether the operator has put it into its queue, and has not let it out yet."""
+    """Whether the operator has put it into its queue, and has not let it out yet.
+
+    Nobody stands behind one that never fits.
+    """
     admission = job.status.admission
-    return admission is not None and admission.admitted is None and not job.status.phase.is_final
+    if admission is None or admission.admitted is not None or job.status.phase.is_final:
+        return False
+    return admission.wait is None or admission.wait.code != NEVER_FITS
 
 
 def _since(job: Known) -> dt.datetime:
