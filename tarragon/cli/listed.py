@@ -44,6 +44,7 @@ class Wanted:
     form: str
     order: str = "name"
     has_header: bool = True
+    shows_managed: bool = False
 
     @property
     def header(self) -> Sequence[str]:

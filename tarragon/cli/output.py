@@ -36,6 +36,12 @@ def yaml_text(value: JsonObject) -> str:
 TEXTS: Mapping[str, Callable[[JsonObject], str]] = MappingProxyType({"json": json_text, "yaml": yaml_text})
 
 
+def unmanaged(value: JsonObject) -> JsonObject:
+    """Without who has written which field, which nobody reads who did not ask for it."""
+    metadata = value.get("metadata", {})
+    return {**value, "metadata": {name: each for name, each in metadata.items() if name != "managedFields"}}
+
+
 def as_list(items: Sequence[JsonObject]) -> JsonObject:
     """As `kubectl get -o json` has it, so that the same scripts read both."""
     return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(items)}

@@ -81,6 +81,9 @@ def test_rule_5_objects_are_those_of_kubernetes_and_other_languages_are_jqs(shel
     listing = json.loads(shell("list", "-o", "json").out)
 
     assert json.loads(as_json.out)["spec"] == yaml.safe_load(as_yaml.out)["spec"] == listing["items"][0]["spec"]
+    assert "managedFields" not in as_json.out + as_yaml.out + json.dumps(listing)
+    for asked in (("get", "digits"), ("list",)):
+        assert "managedFields" in shell(*asked, "-o", "yaml", "--show-managed-fields").out
     assert shell("get", "digits", "-o", "name").out == "tfjob/digits\n"
     assert json.loads(shell("describe", "digits", "-o", "json").out)["state"] in {"Waiting", "Starting", "Running"}
     refused = shell("get", "digits", "-o", "jsonpath={.spec}")

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import click
 
 from tarragon.cli.completing import complete_job
-from tarragon.cli.output import FORMS, TEXTS, show
+from tarragon.cli.output import FORMS, TEXTS, show, unmanaged
 from tarragon.cli.settings import Command, Settings
+
+if TYPE_CHECKING:
+    from tarragon.kube.meta import JsonObject
 
 
 @click.command("get", cls=Command)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
 @click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", help="table by default")
+@click.option(
+    "--show-managed-fields", "shows_managed", is_flag=True, help="with -o yaml and json: who wrote which field"
+)
 @click.pass_obj
-def command(settings: Settings, name: str, form: str) -> None:
+def command(settings: Settings, *, name: str, form: str, shows_managed: bool) -> None:
     """One job, as a row or as the object it is. JOB is a name, kind/name or @latest."""
     import asyncio
 
-    asyncio.run(_get(settings, name, form))
+    asyncio.run(_get(settings, name, form, dict if shows_managed else unmanaged))
 
 
-async def _get(settings: Settings, name: str, form: str) -> None:
+async def _get(settings: Settings, name: str, form: str, as_shown: Callable[[JsonObject], JsonObject]) -> None:
     from tarragon.base.clock import SystemClock
     from tarragon.cli.jobs import find
     from tarragon.cli.rows import header, row
@@ -30,7 +39,8 @@ async def _get(settings: Settings, name: str, form: str) -> None:
     async with where.looking() as looker:
         job = await find(looker, name, where.namespace)
         if form in TEXTS:
-            click.echo(TEXTS[form](await looker.get(job.framework.resource.reading(dict), job.key)))
+            found = await looker.get(job.framework.resource.reading(dict), job.key)
+            click.echo(TEXTS[form](as_shown(found)))
             return
     if form == "name":
         click.echo(job.name)

@@ -11,7 +11,7 @@ import click
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.cli.jobs import Known, all_jobs, whole_jobs
 from tarragon.cli.listed import ORDERS, Wanted, in_order
-from tarragon.cli.output import FORMS, TEXTS, as_list, show
+from tarragon.cli.output import FORMS, TEXTS, as_list, show, unmanaged
 from tarragon.cli.queueing import JobKey, positions, waits
 from tarragon.cli.rows import fitting
 from tarragon.cli.settings import Command, Settings
@@ -43,6 +43,9 @@ from tarragon.kube.selectors import label_selector
 @click.option("--no-headers", is_flag=True, help="rows alone")
 @click.option("-w", "--watch", "watches", is_flag=True, help="go on: rows that move, or a line for every change")
 @click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", help="table by default")
+@click.option(
+    "--show-managed-fields", "shows_managed", is_flag=True, help="with -o yaml and json: who wrote which field"
+)
 @click.pass_obj
 def command(
     settings: Settings,
@@ -54,6 +57,7 @@ def command(
     no_headers: bool,
     watches: bool,
     form: str,
+    shows_managed: bool,
 ) -> None:
     """All jobs with their state, and why they do not go on."""
     try:
@@ -65,7 +69,13 @@ def command(
     where = target(settings)
     selection = Selection(namespace="" if everywhere else where.namespace, labels=labels, fields=fields)
     wanted = Wanted(
-        settings=settings, where=where, selection=selection, form=form, order=order, has_header=not no_headers
+        settings=settings,
+        where=where,
+        selection=selection,
+        form=form,
+        order=order,
+        has_header=not no_headers,
+        shows_managed=shows_managed,
     )
     if watches:
         from tarragon.cli.watching import watch
@@ -78,7 +88,9 @@ def command(
 async def _list(wanted: Wanted, clock: Clock) -> None:
     async with wanted.where.looking() as looker:
         if wanted.form in TEXTS:
-            click.echo(TEXTS[wanted.form](as_list(await whole_jobs(looker, wanted.selection))))
+            found = await whole_jobs(looker, wanted.selection)
+            items = found if wanted.shows_managed else [unmanaged(job) for job in found]
+            click.echo(TEXTS[wanted.form](as_list(items)))
             return
         jobs = await all_jobs(looker, wanted.selection)
         queue = await _queue(looker, jobs, wanted.selection)
