@@ -52,7 +52,7 @@ async def _tell_if_slow(live: Live, job: Known, clock: Clock, note: Note) -> Non
     ending = listed(
         sorted(f"{replica} on {pod.spec.node_name or 'no node'}" for replica, pod in pods_of(job, live.pods))
     )
-    note(f"{job.name} is ending; still there: {ending or 'the job itself'}. Ctrl-C leaves it to that.")
+    note(f"{job.name} is ending; still there: {ending or 'the job itself'}. Ctrl-C ends the waiting alone.")
 
 
 async def kill(cluster: Cluster, job: Known) -> None:

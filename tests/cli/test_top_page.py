@@ -13,7 +13,7 @@ from tarragon.cli.style import colorful, plain, without_colors
 from tarragon.cli.top.entries import Entry, chosen, entry
 from tarragon.cli.top.grid import Column, Line, drawn
 from tarragon.cli.top.machines import Machine, Requests, machines, size
-from tarragon.cli.top.page import page
+from tarragon.cli.top.page import keys_row, page
 from tarragon.cli.top.sayings import progress
 from tarragon.cli.top.state import Panel, Place
 from tarragon.cli.top.view import Frame, ReplicaRow, View, heights
@@ -212,3 +212,10 @@ def test_long_lines_break_between_words_and_go_on_in_their_colour() -> None:
 
 def test_what_a_program_prints_can_not_move_the_cursor() -> None:
     assert list(wrapped("a\x1b[2Jb\x07", 10, colors=True)) == ["ab"]
+
+
+def test_a_small_page_still_says_which_key_helps_and_which_ends_it() -> None:
+    keys = (("enter", "logs"), ("n", "namespaces"), ("?", "help"), ("q", "quit"))
+
+    assert keys_row(keys, 28, plain) == "enter logs  ? help  q quit"
+    assert keys_row(keys, 80, plain) == "enter logs  n namespaces  ? help  q quit"

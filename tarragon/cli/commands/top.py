@@ -41,9 +41,9 @@ def refuse_without_terminal(*, is_terminal: bool, kind: str) -> None:
     """Raises NoTerminal where a page can't be drawn over."""
     if is_terminal and kind not in {"", "dumb"}:
         return
-    why = f"TERM is {kind or 'not set'}" if is_terminal else "its input or its output is none"
+    why = f"TERM is {kind or 'not set'}" if is_terminal else "its input or its output is a pipe or a file"
     raise NoTerminal(
-        "`top` draws on a whole terminal, and this is none that it can draw on",
+        "`top` draws on a whole terminal, and this is none",
         why=why,
         remedy="`list --watch` tells of every change in a line of its own",
     )

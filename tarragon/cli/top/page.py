@@ -82,11 +82,12 @@ def _foot(view: View, place: Place, frame: Frame, paint: Paint) -> str:
 
 
 def keys_row(keys: Sequence[tuple[str, str]], width: int, paint: Paint) -> str:
-    """As many of the keys as there is room for, the last one, which ends it, always."""
-    line, left = "", width - len(" ".join(keys[-1]))
-    for key, what in keys[:-1]:
+    """As many of the keys as there is room for, the last two, which explain it and end it, always."""
+    line, always = "", keys[-2:]
+    left = width - len("  ".join(f"{key} {what}" for key, what in always))
+    for key, what in keys[:-2]:
         needed = len(key) + len(what) + 3
         if needed <= left:
             line += f"{paint(key, 'bold')} {what}  "
             left -= needed
-    return line + f"{paint(keys[-1][0], 'bold')} {keys[-1][1]}"
+    return line + "  ".join(f"{paint(key, 'bold')} {what}" for key, what in always)
