@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 
 import click
 
@@ -12,11 +13,17 @@ from tarragon.cli.ending import begin, gone
 from tarragon.cli.hints import spelled
 from tarragon.cli.jobs import Known, NoSuchJob
 from tarragon.cli.kept import runs_of_job
-from tarragon.cli.leftovers import leftovers
+from tarragon.cli.leftovers import used
 from tarragon.cli.settings import Settings
 from tarragon.cli.target import Target, target
 from tarragon.cli.told import words
 from tarragon.cli.words import listed
+from tarragon.cluster.errors import ApiError, NotFound
+from tarragon.cluster.port import Cluster
+from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS
+from tarragon.kube.meta import AnyObject, Key, Resource
+
+_RESOURCES = MappingProxyType({each.kind: each for each in (CONFIG_MAPS, SECRETS, PERSISTENT_VOLUME_CLAIMS)})
 
 
 async def delete_chosen(settings: Settings, wanted: Choice, clock: Clock) -> int:
@@ -39,14 +46,32 @@ async def _delete_all(where: Target, jobs: Sequence[Known], clock: Clock) -> Non
             click.echo(f"Deleting {job.name} in {job.key.namespace} on {where.name}", err=True)
             await gone(http, job, clock, lambda text: click.echo(text, err=True))
             click.echo(f"{job.name} deleted")
-            left = _left(where, job)
+            left = _left(where, job, await still_there(http, job))
             if left:
                 click.echo(left, err=True)
 
 
-def _left(where: Target, job: Known) -> str:
+async def still_there(cluster: Cluster, job: Known) -> Sequence[str]:
+    """What it used and others may use, without what never was. What we may not look at counts as there."""
+    return [
+        f"{kind} {name}"
+        for kind, name in used({"spec": job.object.spec})
+        if await _may_exist(cluster, _RESOURCES[kind], Key(job.key.namespace, name))
+    ]
+
+
+async def _may_exist(cluster: Cluster, resource: Resource[AnyObject], key: Key) -> bool:
+    try:
+        await cluster.get(resource, key)
+    except NotFound:
+        return False
+    except ApiError:
+        return True
+    return True
+
+
+def _left(where: Target, job: Known, others: Sequence[str]) -> str:
     """What stays; a job that never began has no logs."""
-    others = leftovers({"spec": job.object.spec})
     logs = f"Its logs are kept: {spelled(where.prompt, job.address, 'logs')}" if runs_of_job(where.nodes, job) else ""
     also = f"{'also left' if logs else 'Left'}, as others may use it: {listed(others)}" if others else ""
     return "; ".join(part for part in (logs, also) if part)

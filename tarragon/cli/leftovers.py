@@ -14,11 +14,6 @@ _NAMED_BY = (
 )
 
 
-def leftovers(job: JsonObject) -> Sequence[str]:
-    """`ConfigMap digits-code`, each once, in the order of the manifest."""
-    return [f"{kind} {name}" for kind, name in used(job)]
-
-
 def used(job: JsonObject) -> Sequence[tuple[str, str]]:
     """Kind and name of each, once."""
     found = (each for _, template in templates(job) for each in _of_template(template))

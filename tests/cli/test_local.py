@@ -9,7 +9,7 @@ import pytest
 
 from tarragon.cli import local
 from tarragon.cli.environment import Made, calls_python, has_module, install_command, installer, python_of
-from tarragon.cli.leftovers import leftovers
+from tarragon.cli.leftovers import used
 from tarragon.cli.nodes import node, settings_of
 from tarragon.localcluster.home import Home
 from tarragon.localcluster.kubelet import launch
@@ -73,9 +73,9 @@ def test_what_a_job_uses_is_left_when_it_is_deleted_and_named_once() -> None:
     ]
     template = {"spec": {"containers": [], "volumes": volumes}}
 
-    found = leftovers({"spec": {"tfReplicaSpecs": {"PS": {"template": template}, "Worker": {"template": template}}}})
+    found = used({"spec": {"tfReplicaSpecs": {"PS": {"template": template}, "Worker": {"template": template}}}})
 
-    assert found == ["ConfigMap code", "PersistentVolumeClaim data"]
+    assert found == [("ConfigMap", "code"), ("PersistentVolumeClaim", "data")]
 
 
 def test_a_node_that_was_described_is_strict_and_this_machine_is_not(tmp_path: Path) -> None:
