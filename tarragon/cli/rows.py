@@ -14,7 +14,7 @@ from tarragon.cli.words import age
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
-from tarragon.job.status import NOWHERE
+from tarragon.job.status import NOWHERE, Condition
 from tarragon.plan.others import BATCH_JOBS, is_for_batch_jobs, is_to_be_asked_for
 
 HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "REASON")
@@ -142,6 +142,12 @@ def reason(job: Known) -> str:
         return UNSEEN
     if condition is None or job.status.phase in {Phase.SUCCEEDED, Phase.RUNNING, Phase.CREATED}:
         return ""
+    return _told_last(condition)
+
+
+def _told_last(condition: Condition) -> str:
+    if condition.message.endswith(" is suspended"):
+        return ""  # its state says it
     return condition.message.splitlines()[0] if condition.message else condition.reason
 
 

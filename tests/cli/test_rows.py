@@ -103,3 +103,16 @@ def test_of_a_replica_that_never_started_its_words_are_told() -> None:
     assert cell(a_job(JobStatus(phase=Phase.FAILED, first_failure=missing)), "REASON") == (
         "worker-1: ImagePullBackOff: not found"
     )
+
+
+def test_the_reason_of_a_suspended_job_does_not_repeat_its_state() -> None:
+    said = Condition(
+        type="Suspended",
+        is_true=True,
+        reason="TFJobSuspended",
+        message="TFJob digits is suspended",
+        updated=BEGIN,
+        changed=BEGIN,
+    )
+
+    assert cell(a_job(JobStatus(phase=Phase.SUSPENDED, conditions=(said,))), "REASON") == ""
