@@ -59,6 +59,7 @@ def settings_of(wanted: Sequence[WantedNode], place: Home) -> Sequence[NodeSetti
                 capacity=node.capacity,
                 gpus=_devices(node, gpus),
                 images=place.images,
+                has_lease=True,
             )
             for node in wanted
         ]
@@ -69,6 +70,7 @@ def settings_of(wanted: Sequence[WantedNode], place: Home) -> Sequence[NodeSetti
         shared=frozenset({CPU}),
         gpus=gpus,
         images=place.images,
+        has_lease=True,
     )
     return [machine]
 

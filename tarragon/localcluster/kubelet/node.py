@@ -240,7 +240,8 @@ class Registration:
 
     async def _renew(self) -> None:
         try:
-            await node_lease.renew(self._cluster, self._settings.name, self._clock)
+            seconds = max(node_lease.LEASE_SECONDS, int(2 * self._settings.heartbeat_seconds))
+            await node_lease.renew(self._cluster, self._settings.name, self._clock, seconds)
         except NotFound:  # an old cluster, or one without a node controller: the status is a heartbeat, too
             _log.debug("this cluster keeps no leases of nodes", node=self._settings.name)
         except Forbidden as error:

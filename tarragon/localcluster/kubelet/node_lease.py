@@ -16,20 +16,23 @@ LEASE_SECONDS = 40
 """After this long without a heartbeat a node controller takes the node for lost, whatever stands in the Lease."""
 
 
-async def renew(cluster: Cluster, node: str, clock: Clock) -> None:
-    """Renew it, or make it. Raises ApiError; NotFound where the cluster keeps no leases, or knows no such node."""
+async def renew(cluster: Cluster, node: str, clock: Clock, seconds: int = LEASE_SECONDS) -> None:
+    """Renew it for so many seconds, or make it.
+
+    Raises ApiError; NotFound where the cluster keeps no leases, or knows no such node.
+    """
     key = Key(NAMESPACE, node)
-    renewed = {"spec": {"renewTime": micro_timestamp(clock.now())}}
+    renewed = {"spec": {"renewTime": micro_timestamp(clock.now()), "leaseDurationSeconds": seconds}}
     try:
         await cluster.patch(LEASES, key, renewed)
     except NotFound:
         try:
-            await cluster.create(LEASES, await _new(cluster, node, clock))
+            await cluster.create(LEASES, await _new(cluster, node, renewed["spec"]))
         except AlreadyExists:
             await cluster.patch(LEASES, key, renewed)
 
 
-async def _new(cluster: Cluster, node: str, clock: Clock) -> dict[str, Any]:
+async def _new(cluster: Cluster, node: str, renewed: dict[str, Any]) -> dict[str, Any]:
     """It belongs to the Node, and goes with it."""
     owner = await cluster.get(NODES, Key("", node))
     return {
@@ -40,9 +43,5 @@ async def _new(cluster: Cluster, node: str, clock: Clock) -> dict[str, Any]:
             "namespace": NAMESPACE,
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": owner.metadata.uid}],
         },
-        "spec": {
-            "holderIdentity": node,
-            "leaseDurationSeconds": LEASE_SECONDS,
-            "renewTime": micro_timestamp(clock.now()),
-        },
+        "spec": {"holderIdentity": node, **renewed},
     }

@@ -120,8 +120,11 @@ class Resources:
                 return json_bytes(self._in_form(asked, encode(await answering.get(target))))
             case "GET":
                 _refuse_verb(target.served, "list")
+                form = asked.form(_LIST_FORMS)
                 items = await answering.list(target, query.list_options(asked.query))
-                return json_value(listing(target, items))
+                if form == PLAIN:
+                    return json_value(listing(target, items))
+                return await self._listed(asked, form, [encode(item) for item in items], {})
             case _:
                 raise refusals.method_not_allowed()
 
@@ -145,15 +148,19 @@ class Resources:
         page = self._api.list(asked.target, query.list_options(asked.query))
         if form == PLAIN:
             return json_bytes(list_bytes(page))
+        return await self._listed(asked, form, page.items, list_metadata(page))
+
+    async def _listed(self, asked: Asked, form: Form, items: Sequence[bytes], metadata: Json) -> web.Response:
+        """A Table, or a list of metadata."""
         if form.kind == "Table":
-            columns, shape, now = columns_of(page.served), asked.shape(form), self._clock.now()
+            columns, shape, now = columns_of(asked.target.served), asked.shape(form), self._clock.now()
             whole = table(columns, (), shape, now)
-            whole["rows"] = await in_slices(page.items, lambda part: table(columns, part, shape, now)["rows"])
+            whole["rows"] = await in_slices(items, lambda part: table(columns, part, shape, now)["rows"])
         else:
             version = _version(form)
             whole = _metadata_list(version)
-            whole["items"] = await in_slices(page.items, lambda part: [metadata_only(one, version) for one in part])
-        whole["metadata"] = list_metadata(page)
+            whole["items"] = await in_slices(items, lambda part: [metadata_only(one, version) for one in part])
+        whole["metadata"] = metadata
         return json_bytes(encode(whole))
 
     async def _watch(self, asked: Asked) -> web.StreamResponse:
