@@ -343,7 +343,7 @@ def test_check_finds_a_cluster_that_trains(shell: Shell, training: ControlPlane)
     assert f"ok       cluster     context test ({training.url}), Kubernetes v1.{training.minor}" in ended.out
     assert "ok       TFJob       Tarragon's, as this version has it: v1, v1beta2" in ended.out
     assert "ok       you         may create, get, list, watch, patch and delete tfjobs.kubeflow.org" in ended.out
-    assert re.search(r"^ok +operator +\S+ is at work, says the Lease in cli of \d+\.\d s ago$", ended.out, re.MULTILINE)
+    assert re.search(r"^ok +operator +\S+ is at work, says the Lease in cli of \d+\.\d+ s ago$", ended.out, re.MULTILINE)
     assert "you may run it" in ended.out
     assert re.search(r"^ok +nodes +\d+ node", ended.out, re.MULTILINE)
 
@@ -401,7 +401,7 @@ def test_rule_11_why_a_job_waits_is_told_to_a_viewer_too(training: ControlPlane,
 
     assert told.code == 0, told.err
     assert told.out.startswith("nowhere is Waiting: NeverFits: "), told.out
-    assert "ask for less in the manifest, or give the cluster a node" in told.out
+    assert "correct the manifest, or give a node what the pods ask for" in told.out
 
 
 def test_a_viewer_looks_and_is_refused_every_change_in_words(training: ControlPlane, tmp_path: Path) -> None:
