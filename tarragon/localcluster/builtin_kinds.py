@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
 from tarragon.localcluster.further_kinds import further_core, further_groups
+from tarragon.localcluster.kind_rows import row
 from tarragon.localcluster.served import ALL_VERBS, Served
 from tarragon.localcluster.workload_kinds import core_workloads, group_workloads
 
@@ -107,31 +109,8 @@ def _rbac() -> tuple[Served, ...]:
     )
 
 
-def _kind(  # noqa: PLR0913 - the columns of the table
-    plural: str,
-    kind: str,
-    *,
-    short: str = "",
-    sub: str = "",
-    singular: str = "",
-    namespaced: bool = True,
-    categories: tuple[str, ...] = (),
-    verbs: tuple[str, ...] = ALL_VERBS,
-) -> Served:
-    return Served(
-        group="",
-        version="v1",
-        storage_version="v1",
-        plural=plural,
-        kind=kind,
-        singular=singular or kind.lower(),
-        list_kind=f"{kind}List",
-        namespaced=namespaced,
-        short_names=tuple(short.split()),
-        categories=categories,
-        verbs=verbs,
-        subresources=tuple(sub.split()),
-    )
+_kind = functools.partial(row, "")
+"""A row whose group is filled in by `_of_group`, or stays the core one."""
 
 
 def _of_group(group: str, kinds: Sequence[Served]) -> tuple[Served, ...]:

@@ -7,17 +7,17 @@ is what would be a lie: webhooks that nobody would call, certificates that nobod
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tarragon.localcluster import event_forms
-from tarragon.localcluster.served import ALL_VERBS, Served, View
+from tarragon.localcluster.kind_rows import row
+from tarragon.localcluster.served import Served, View
 
 
 def further_core() -> Sequence[Served]:
     return (
-        replace(_kind("", "bindings", "Binding"), verbs=("create",), is_stored=False),
+        row("", "bindings", "Binding", verbs=("create",), is_stored=False),
         _told("", "componentstatuses", "ComponentStatus", short="cs"),
-        _kind("", "podtemplates", "PodTemplate"),
+        row("", "podtemplates", "PodTemplate"),
     )
 
 
@@ -25,68 +25,30 @@ def further_groups() -> Sequence[Served]:
     """In the order of discovery."""
     return (
         _told("apiregistration.k8s.io", "apiservices", "APIService", categories=("api-extensions",)),
-        _kind("discovery.k8s.io", "endpointslices", "EndpointSlice"),
+        row("discovery.k8s.io", "endpointslices", "EndpointSlice"),
         _events(),
-        _kind("networking.k8s.io", "ingressclasses", "IngressClass", namespaced=False),
-        _kind("networking.k8s.io", "ingresses", "Ingress", short="ing", sub="status"),
-        _kind("networking.k8s.io", "networkpolicies", "NetworkPolicy", short="netpol"),
-        _kind("node.k8s.io", "runtimeclasses", "RuntimeClass", namespaced=False),
-        _kind("storage.k8s.io", "csidrivers", "CSIDriver", namespaced=False),
-        _kind("storage.k8s.io", "csinodes", "CSINode", namespaced=False),
-        _kind("storage.k8s.io", "volumeattachments", "VolumeAttachment", sub="status", namespaced=False),
+        row("networking.k8s.io", "ingressclasses", "IngressClass", namespaced=False),
+        row("networking.k8s.io", "ingresses", "Ingress", short="ing", sub="status"),
+        row("networking.k8s.io", "networkpolicies", "NetworkPolicy", short="netpol"),
+        row("node.k8s.io", "runtimeclasses", "RuntimeClass", namespaced=False),
+        row("storage.k8s.io", "csidrivers", "CSIDriver", namespaced=False),
+        row("storage.k8s.io", "csinodes", "CSINode", namespaced=False),
+        row("storage.k8s.io", "volumeattachments", "VolumeAttachment", sub="status", namespaced=False),
     )
 
 
 def _events() -> Served:
     """The events of the core group, under other names."""
     view = View(
-        of=_kind("", "events", "Event"),
+        of=row("", "events", "Event"),
         shown=event_forms.shown,
         kept=event_forms.kept,
         old_fields=event_forms.old_fields,
     )
-    return _kind("events.k8s.io", "events", "Event", short="ev", view=view)
+    return row("events.k8s.io", "events", "Event", short="ev", view=view)
 
 
 def _told(group: str, plural: str, kind: str, *, short: str = "", categories: tuple[str, ...] = ()) -> Served:
     """Computed, and to be read only."""
-    return Served(
-        group=group,
-        version="v1",
-        storage_version="v1",
-        plural=plural,
-        kind=kind,
-        singular=kind.lower(),
-        list_kind=f"{kind}List",
-        namespaced=False,
-        short_names=tuple(short.split()),
-        categories=categories,
-        verbs=("get", "list"),
-        is_stored=False,
-    )
-
-
-def _kind(  # noqa: PLR0913 - the columns of the table
-    group: str,
-    plural: str,
-    kind: str,
-    *,
-    short: str = "",
-    sub: str = "",
-    namespaced: bool = True,
-    view: View | None = None,
-) -> Served:
-    return Served(
-        group=group,
-        version="v1",
-        storage_version="v1",
-        plural=plural,
-        kind=kind,
-        singular=kind.lower(),
-        list_kind=f"{kind}List",
-        namespaced=namespaced,
-        short_names=tuple(short.split()),
-        verbs=ALL_VERBS,
-        subresources=tuple(sub.split()),
-        view=view,
-    )
+    verbs = ("get", "list")
+    return row(group, plural, kind, short=short, namespaced=False, categories=categories, verbs=verbs, is_stored=False)

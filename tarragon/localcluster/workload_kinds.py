@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tarragon.localcluster import autoscaler_forms
-from tarragon.localcluster.served import ALL_VERBS, ScalePaths, Served, View
+from tarragon.localcluster.kind_rows import row
+from tarragon.localcluster.served import ScalePaths, Served, View
 
 SCALE = ScalePaths(
     spec_replicas=("spec", "replicas"), status_replicas=("status", "replicas"), label_selector=("spec", "selector")
@@ -44,17 +45,5 @@ def _autoscalers() -> Sequence[Served]:
 def _kind(  # noqa: PLR0913 - the columns of the table
     group: str, plural: str, kind: str, *, short: str = "", sub: str = "", categories: tuple[str, ...] = ("all",)
 ) -> Served:
-    return Served(
-        group=group,
-        version="v1",
-        storage_version="v1",
-        plural=plural,
-        kind=kind,
-        singular=kind.lower(),
-        list_kind=f"{kind}List",
-        short_names=tuple(short.split()),
-        categories=categories,
-        verbs=ALL_VERBS,
-        subresources=tuple(sub.split()),
-        scale=SCALE if "scale" in sub else None,
-    )
+    scale = SCALE if "scale" in sub else None
+    return row(group, plural, kind, short=short, sub=sub, categories=categories, scale=scale)
