@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+from contextlib import suppress
+from weakref import WeakSet
 
 _QUIET_SECONDS = 30
 _PROBE_SECONDS = 10
 _PROBES = 3
 _UNTAKEN_SECONDS = 30
+_TURNS = 100
+"""Of the event loop, far more than a transport needs to see that its connection is over."""
+
+
+class Sockets:
+    """Those of one client.
+
+    A call that is cancelled leaves its connection to TLS, which takes leave of the other end for as long as that takes.
+    aiohttp forgets it at that moment, so `close` of a session does not end it.
+    """
+
+    def __init__(self) -> None:
+        self._made: WeakSet[socket.socket] = WeakSet()
+
+    def connecting(self, address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
+        made = connecting(address)
+        self._made.add(made)
+        return made
+
+    async def end(self) -> None:
+        """All that are still open, and returns when they are closed."""
+        for each in list(self._made):
+            with suppress(OSError):  # closed, or never connected
+                each.shutdown(socket.SHUT_RDWR)
+        for _ in range(_TURNS):
+            if all(each.fileno() < 0 for each in list(self._made)):
+                return
+            await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop, not a wait
 
 
 def connecting(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:

@@ -96,6 +96,7 @@ class Transport:
         self._turns = asyncio.Semaphore(_CONNECTIONS)
         self._closed = False
         self._before_writing: Callable[[], None] | None = None
+        self._sockets = sockets.Sockets()
 
     def guard(self, check: Callable[[], None]) -> None:
         """Before everything but a GET is sent, each repetition too: what it raises is raised instead of sending."""
@@ -105,6 +106,7 @@ class Transport:
         self._closed = True
         if self._opened is not None:
             await self._opened.close()
+            await self._sockets.end()
 
     async def call(self, request: Request) -> bytes:
         """The body of the answer."""
@@ -163,7 +165,7 @@ class Transport:
         if self._opened is not None:
             return self._opened
         self._opened = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=sockets.connecting),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._sockets.connecting),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=_headers(self._server),
             request_class=_asking(self._check),

@@ -16,6 +16,7 @@ import yaml
 from aiohttp import web
 from yarl import URL
 
+from tarragon.cluster.sockets import Sockets
 from tools.controlplane import ControlPlane
 
 _CHUNK = 65536
@@ -119,8 +120,9 @@ async def troubled(plane: ControlPlane, trouble: Trouble) -> AsyncIterator[Path]
     """A kubeconfig for a plain HTTP server that passes everything on to the API server as its administrator."""
     trust = ssl.create_default_context(cafile=str(plane.folder / "ca.crt"))
     trust.load_cert_chain(plane.folder / "admin.crt", plane.folder / "admin.key")
+    sockets = Sockets()
     async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=trust, limit=0),
+        connector=aiohttp.TCPConnector(ssl=trust, limit=0, socket_factory=sockets.connecting),
         timeout=aiohttp.ClientTimeout(total=None),
         auto_decompress=False,
     ) as session:
@@ -141,6 +143,7 @@ async def troubled(plane: ControlPlane, trouble: Trouble) -> AsyncIterator[Path]
             yield path
         finally:
             await runner.cleanup()
+            await sockets.end()
 
 
 @dataclass(frozen=True, slots=True)
