@@ -124,6 +124,12 @@ def admission_fields(admission: Admission) -> dict[str, Json]:
         fields["wait"] = {"code": admission.wait.code, "message": admission.wait.message}
     if admission.retry is not None:
         fields["retry"] = {"count": admission.retry.count, "after": micro_timestamp(admission.retry.after)}
+    if admission.resized is not None:
+        fields["resized"] = micro_timestamp(admission.resized)
+    if admission.reason:
+        fields["reason"] = admission.reason
+    if admission.wish:
+        fields["wish"] = {kind.value: number for kind, number in admission.wish.items()}
     return fields
 
 
@@ -185,10 +191,11 @@ def _read_admission(found: Json) -> Admission:
     wait = found.get("wait")
     admitted = found.get("admitted")
     retry = found.get("retry")
+    resized = found.get("resized")
     return Admission(
         queued=_time(found["queued"]),
         admitted=None if admitted is None else _time(admitted),
-        size={ReplicaType(kind): _number(count) for kind, count in found.get("size", {}).items()},
+        size=_read_size(found.get("size", {})),
         nodes={
             Replica(ReplicaType(kind), index): str(node)
             for kind, placed in found.get("nodes", {}).items()
@@ -197,7 +204,14 @@ def _read_admission(found: Json) -> Admission:
         },
         wait=None if wait is None else Wait(code=str(wait["code"]), message=str(wait.get("message", ""))),
         retry=None if retry is None else Retry(count=_number(retry["count"]), after=_time(retry["after"])),
+        resized=None if resized is None else _time(resized),
+        reason=str(found.get("reason", "")),
+        wish=_read_size(found.get("wish", {})),
     )
+
+
+def _read_size(found: Json) -> dict[ReplicaType, int]:
+    return {ReplicaType(kind): _number(number) for kind, number in found.items()}
 
 
 def _read_obstacle(found: Json) -> Obstacle:
@@ -210,8 +224,7 @@ def _gang_fields(gang: Gang) -> dict[str, Json]:
 
 
 def _read_gang(found: Json) -> Gang:
-    size = {ReplicaType(kind): _number(number) for kind, number in found.get("size", {}).items()}
-    return Gang(round=_number(found["round"]), size=size, is_whole=found.get("whole") is True)
+    return Gang(round=_number(found["round"]), size=_read_size(found.get("size", {})), is_whole=found.get("whole") is True)
 
 
 def _failure_fields(failure: FirstFailure) -> dict[str, Json]:

@@ -44,6 +44,12 @@ class Admission:
     wait: Wait | None = None
     """Of an admitted gang: why it does not grow."""
     retry: Retry | None = None
+    resized: dt.datetime | None = None
+    """When the size was changed last; None as long as it is the one that was admitted."""
+    reason: str = ""
+    """Why the size is what it is, where it was changed."""
+    wish: Mapping[ReplicaType, int] = field(default_factory=dict)
+    """How many replicas were wished when the size was decided; where it is missing, as many as there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

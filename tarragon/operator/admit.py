@@ -111,6 +111,7 @@ class Admitter:
         writes = revised + [
             (candidate, admission)
             for decided in (self._policy(snapshot) if may_place else ())
+            if not isinstance(decided, decisions.Again)
             for candidate in [by_name[decided.gang]]
             if (admission := admission_after(candidate, decided, snapshot.now)) != candidate.admission
         ]
@@ -374,16 +375,19 @@ def is_before(left: CustomObject, right: CustomObject) -> bool:
     return older.isdecimal() and newer.isdecimal() and int(older) < int(newer)
 
 
-def admission_after(candidate: Candidate, decided: decisions.Decision, now: dt.datetime) -> Admission:
+def admission_after(candidate: Candidate, decided: decisions.AboutGang, now: dt.datetime) -> Admission:
     """What is to stand in the status; equal to what stands there when nothing has changed."""
     before = candidate.admission or Admission(queued=queued_since(candidate, now))
     match decided:
         case decisions.Wait(_, code, message):
             return replace(before, wait=Wait(code=code, message=message))
         case decisions.Place(_, nodes):
-            return replace(before, admitted=now, size=size_of(nodes), nodes=nodes, wait=None)
-        case decisions.Resize(_, nodes):
-            return replace(before, size=size_of(nodes), nodes=nodes, wait=None)
+            return replace(before, admitted=now, size=size_of(nodes), nodes=nodes, wait=None, resized=None, reason="")
+        case decisions.Resize(_, nodes, reason):
+            after = replace(before, size=size_of(nodes), nodes=nodes, wait=None)
+            return after if after.size == before.size else replace(after, resized=now, reason=reason)
+        case decisions.Evict(_, code, message):
+            return Admission(queued=before.queued, wait=Wait(code=code, message=message), retry=before.retry)
 
 
 def queued_since(candidate: Candidate, now: dt.datetime) -> dt.datetime:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -16,7 +17,13 @@ NODES_AWAY = "NodesAway"
 INSUFFICIENT_RESOURCES = "InsufficientResources"
 """It would fit, but others hold what it needs."""
 BEHIND_OTHERS = "BehindOthers"
-"""A gang that came earlier waits, and this policy lets nobody pass."""
+"""A gang that goes first waits, and what this one needs is kept for it."""
+RESOURCES_RELEASING = "ResourcesReleasing"
+"""Its places are reserved; pods that have been told to end still hold them."""
+QUOTA_EXCEEDED = "QueueQuotaExceeded"
+"""Its namespace would hold more than its queue may."""
+PREEMPTED = "Preempted"
+"""It ran, and gave its places to a gang of higher priority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,24 @@ class Resize:
 
     gang: str
     nodes: Mapping[Replica, str]
+    reason: str = ""
+    """In words that follow "2 -> 4 workers:", as `nodes are idle`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Give back all places and wait again."""
+
+    gang: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Decide again at this moment, even if nothing happens until then."""
+
+    at: dt.datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,4 +69,5 @@ class Wait:
     message: str
 
 
-Decision = Place | Resize | Wait
+AboutGang = Place | Resize | Evict | Wait
+Decision = AboutGang | Again

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.rules import Rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +18,30 @@ class NodeState:
     name: str
     capacity: Resources
     free: Resources
+    releasing: Resources = field(default_factory=dict)
+    """What pods still hold that have been told to end: nobody's yet, but no reason to take more from anybody."""
     away: str = ""
     """Why nobody gets a place here for the time being, as `is not ready`."""
+    domains: tuple[str, ...] = ()
+    """Where it stands, from wide to narrow, as (zone, rack); nodes that share more of them are nearer to each other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spread:
+    """How replicas are to lie over domains of nodes: topology spread, affinity and anti-affinity between pods."""
+
+    domains: Mapping[str, str]
+    """By node; one that is missing takes no replica that this is about."""
+    counted: frozenset[ReplicaType]
+    """The gang's own replicas that count in a domain."""
+    already: Mapping[str, int] = field(default_factory=dict)
+    """Other pods that count, by domain."""
+    skew: int | None = None
+    """At most so many more than in the emptiest domain (maxSkew)."""
+    most: int | None = None
+    """At most so many in one domain; 1 is anti-affinity."""
+    together: bool = False
+    """All in one domain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +54,22 @@ class Demand:
     """Fewer than this are of no use: the gang waits."""
     wish: int
     eligible: frozenset[str]
+    maximum: int = 0
+    """Where resources are idle it may grow to this many; less than the wish means the wish."""
     refused: str = ""
     """Where no node is eligible: what each of them says to that."""
+    preference: Mapping[str, int] = field(default_factory=dict)
+    """By node, what it is liked more for than others (preferred affinity, soft taints); missing is zero."""
+    spreads: tuple[Spread, ...] = ()
+    shape: Hashable = field(init=False, compare=False, repr=False)
+    """Equal for demands that any nodes answer alike."""
+
+    def __post_init__(self) -> None:
+        each = frozenset(self.each.items())
+        preference = frozenset(self.preference.items())
+        object.__setattr__(
+            self, "shape", (self.type, each, self.minimum, self.wish, self.maximum, self.eligible, preference, self.spreads)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +79,17 @@ class Gang:
     name: str
     queued: dt.datetime
     demands: Sequence[Demand]
+    priority: int = 0
+    """Of its PriorityClass; more goes first."""
+    preempts: bool = True
+    """Whether it may take the places of gangs of lower priority."""
+    queue: str = ""
+    """Whose share it counts to: its namespace."""
 
     @property
-    def order(self) -> tuple[dt.datetime, str]:
-        """First come, first served; the name decides between equals, so that equal input gives equal answers."""
-        return self.queued, self.name
+    def order(self) -> tuple[int, dt.datetime, str]:
+        """The more urgent first, then who came first; the name decides between equals: equal input, equal answers."""
+        return -self.priority, self.queued, self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +105,15 @@ class RunningGang:
     """It grows to all that it wishes, or not at all: that takes a restart."""
     homeless: frozenset[Replica] = frozenset()
     """Those whose node is no more: they need another place, or they never run again."""
+    finished: frozenset[Replica] = frozenset()
+    """Those that have done their part: they hold nothing, and taking them away frees nothing."""
+    priority: int = 0
+    queue: str = ""
+    admitted: dt.datetime | None = None
+    resized: dt.datetime | None = None
+    """When its size was changed last."""
+    wished: Mapping[ReplicaType, int] = field(default_factory=dict)
+    """The wish when its size was decided last: one that has sunk or risen since is what somebody has just asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +121,10 @@ class Snapshot:
     """Everything a policy may look at. Nodes are sorted by name."""
 
     now: dt.datetime
-    nodes: Sequence[NodeState]
+    nodes: Collection[NodeState]
+    """An `Inventory`, or what one is made of."""
     waiting: Sequence[Gang] = ()
     running: Sequence[RunningGang] = field(default=())
     away: Sequence[NodeState] = field(default=())
     """Nodes that belong to the cluster and take nobody now."""
+    rules: Rules = field(default_factory=Rules)
