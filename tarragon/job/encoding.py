@@ -124,6 +124,11 @@ def admission_fields(admission: Admission) -> dict[str, Json]:
         fields["wait"] = {"code": admission.wait.code, "message": admission.wait.message}
     if admission.retry is not None:
         fields["retry"] = {"count": admission.retry.count, "after": micro_timestamp(admission.retry.after)}
+    return {**fields, **_resize_fields(admission)}
+
+
+def _resize_fields(admission: Admission) -> dict[str, Json]:
+    fields: dict[str, Json] = {}
     if admission.resized is not None:
         fields["resized"] = micro_timestamp(admission.resized)
     if admission.reason:
@@ -224,7 +229,8 @@ def _gang_fields(gang: Gang) -> dict[str, Json]:
 
 
 def _read_gang(found: Json) -> Gang:
-    return Gang(round=_number(found["round"]), size=_read_size(found.get("size", {})), is_whole=found.get("whole") is True)
+    size = _read_size(found.get("size", {}))
+    return Gang(round=_number(found["round"]), size=size, is_whole=found.get("whole") is True)
 
 
 def _failure_fields(failure: FirstFailure) -> dict[str, Json]:

@@ -67,9 +67,8 @@ class Demand:
     def __post_init__(self) -> None:
         each = frozenset(self.each.items())
         preference = frozenset(self.preference.items())
-        object.__setattr__(
-            self, "shape", (self.type, each, self.minimum, self.wish, self.maximum, self.eligible, preference, self.spreads)
-        )
+        numbers = (self.minimum, self.wish, self.maximum)
+        object.__setattr__(self, "shape", (self.type, each, numbers, self.eligible, preference, self.spreads))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
