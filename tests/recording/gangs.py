@@ -1,0 +1,180 @@
+"""What recorded watches tell of gangs: how long one held nodes in part, and whether a node was ever oversold.
+
+A gang holds a part of what it needs while some of its pods are bound, and another replica, of those without which it
+is of no use, has neither a pod on a node nor a place that is kept for it: the waste that gangs are there to prevent.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tarragon.base.clock import Clock
+from tarragon.base.resources import Resources, fits, total
+from tarragon.cluster.reflector import Live
+from tarragon.frameworks.catalog import FRAMEWORKS
+from tarragon.frameworks.plugin import Framework
+from tarragon.job.encoding import read_status
+from tarragon.job.model import Replica
+from tarragon.kube.core import Node, Pod
+from tarragon.kube.meta import CustomObject, Key
+from tarragon.operator.candidates import least_and_wish
+from tarragon.operator.readings import Readings
+from tarragon.plan.capacity import node_capacity, pod_request
+
+
+@dataclass
+class Spans:
+    """Times during which something was so, by who it was so of."""
+
+    total: float = 0.0
+    longest: float = 0.0
+    _since: dict[str, float] = field(default_factory=dict)
+
+    def tell(self, at: float, of: Collection[str], among: Collection[str]) -> None:
+        """From now on it is so of these; of the others among them it is not."""
+        for name in among:
+            if name in of:
+                self._since.setdefault(name, at)
+            elif (since := self._since.pop(name, None)) is not None:
+                self.total += at - since
+                self.longest = max(self.longest, at - since)
+
+    def end(self, at: float) -> None:
+        self.tell(at, (), list(self._since))
+
+
+@dataclass
+class Gang:
+    """What is known of one job at a moment."""
+
+    least: frozenset[Replica] = frozenset()
+    kept: Mapping[Replica, str] = field(default_factory=dict)
+    finished: frozenset[Replica] = frozenset()
+    is_over: bool = False
+    replica_of: Callable[[str], Replica | None] = lambda _: None
+
+
+class Record:
+    """To be told every change in order. Times in seconds."""
+
+    def __init__(self) -> None:
+        self.half = Spans()
+        """Gangs of which a part held nodes while the rest had no place."""
+        self.gathering = Spans()
+        """Gangs whose places were kept, and whose pods were not all there yet."""
+        self.bereaved = Spans()
+        """Gangs that had lost a replica with its node, until it had another place."""
+        self.leaving = Spans()
+        """Pods of gangs that have, by the record, no places: they are to go."""
+        self.oversold: list[str] = []
+        self.sizes: dict[str, list[int]] = defaultdict(list)
+        """How many replicas each job was to have, in order."""
+        self._gangs: dict[str, Gang] = {}
+        self._pods: dict[str, dict[str, Pod]] = defaultdict(dict)
+        self._on: dict[str, dict[Key, Resources]] = defaultdict(dict)
+        self._nodes: dict[str, Resources] = {}
+        self._readings = Readings({framework.kind: framework for framework in FRAMEWORKS})
+
+    def node(self, _: float, key: Key, node: Node | None) -> None:
+        if node is None:
+            self._nodes.pop(key.name, None)
+            self._on.pop(key.name, None)
+        else:
+            self._nodes[key.name] = node_capacity(node)
+
+    def job(self, at: float, framework: Framework, job: CustomObject) -> None:
+        uid = job.metadata.uid
+        taken = self._readings.of(framework.kind, job)
+        if taken.job is None or taken.dialect is None:
+            return
+        read, names, status = taken.job, taken.dialect.names, read_status(job.status)
+        kept = {} if status.admission is None else status.admission.nodes
+        self._gangs[uid] = Gang(
+            least=frozenset(
+                Replica(group.type, index) for group in read.groups for index in range(least_and_wish(read, group)[0])
+            ),
+            kept=kept,
+            finished=status.finished,
+            is_over=status.phase.is_final,
+            replica_of=lambda name: names.replica(read, name),
+        )
+        sizes = self.sizes[job.metadata.name]
+        if kept and (not sizes or sizes[-1] != len(kept)):
+            sizes.append(len(kept))
+        self._judge(at, uid)
+
+    def pod(self, at: float, key: Key, old: Pod | None, new: Pod | None) -> None:
+        self._weigh(key, old, new)
+        for pod in (old, new):
+            owner = None if pod is None else pod.metadata.controller
+            if owner is None:
+                continue
+            if new is None:
+                self._pods[owner.uid].pop(key.name, None)
+            else:
+                self._pods[owner.uid][key.name] = new
+            self._judge(at, owner.uid)
+
+    def end(self, at: float) -> None:
+        for spans in (self.half, self.gathering, self.bereaved, self.leaving):
+            spans.end(at)
+
+    def _weigh(self, key: Key, old: Pod | None, new: Pod | None) -> None:
+        """A pod that ended, or is refused, holds nothing."""
+        if old is not None and old.spec.node_name:
+            self._on[old.spec.node_name].pop(key, None)
+        if new is None or not new.spec.node_name or new.is_finished:
+            return
+        node = new.spec.node_name
+        self._on[node][key] = pod_request(new.spec)
+        capacity = self._nodes.get(node)
+        held = total(self._on[node].values())
+        if capacity is not None and not fits(held, capacity):
+            self.oversold.append(f"{node} by {key}: {held} of {dict(capacity)}")
+
+    def _judge(self, at: float, uid: str) -> None:
+        gang = self._gangs.get(uid, Gang(is_over=True))
+        held = {
+            gang.replica_of(name): pod
+            for name, pod in self._pods[uid].items()
+            if pod.spec.node_name and not pod.is_finished and not pod.metadata.is_ending
+        }
+        missing = [] if gang.is_over or not held else sorted(gang.least - held.keys() - gang.finished)
+        kept = {replica: gang.kept.get(replica, "") for replica in missing}
+        lost = any(node and node not in self._nodes for node in kept.values())
+        without = any(not node for node in kept.values())
+        for spans, is_so in (
+            (self.bereaved, lost),
+            (self.half, without and not lost and bool(gang.kept)),
+            (self.leaving, without and not gang.kept),
+            (self.gathering, bool(missing) and not lost and not without),
+        ):
+            spans.tell(at, {uid} if is_so else (), [uid])
+
+
+def recorded(
+    record: Record, clock: Clock, *, jobs: Mapping[Framework, Live[CustomObject]], pods: Live[Pod], nodes: Live[Node]
+) -> None:
+    """Let the record follow these caches, which must not have been filled yet."""
+
+    def told_of(framework: Framework) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
+        def told(_: Key, __: CustomObject | None, new: CustomObject | None) -> None:
+            if new is not None:
+                record.job(clock.monotonic(), framework, new)
+
+        return told
+
+    for framework, cache in jobs.items():
+        cache.subscribe(told_of(framework))
+    pods.subscribe(lambda key, old, new: record.pod(clock.monotonic(), key, old, new))
+    nodes.subscribe(lambda key, _, new: record.node(clock.monotonic(), key, new))
+
+
+def report(record: Record) -> Iterator[str]:
+    yield f"seconds with half a gang: {record.half.total:g}"
+    yield f"seconds until all pods of a gang were made, at most: {record.gathering.longest:.2f}"
+    yield f"seconds until a replica whose node was lost had another place, at most: {record.bereaved.longest:.2f}"
+    yield f"seconds until pods without a place were gone, at most: {record.leaving.longest:.2f}"
+    yield f"nodes oversold: {len(record.oversold)}"
