@@ -77,10 +77,12 @@ class Record:
         self._nodes: dict[str, Resources] = {}
         self._readings = Readings({framework.kind: framework for framework in FRAMEWORKS})
 
-    def node(self, _: float, key: Key, node: Node | None) -> None:
+    def node(self, at: float, key: Key, node: Node | None) -> None:
         if node is None:
             self._nodes.pop(key.name, None)
             self._on.pop(key.name, None)
+            for uid in list(self._gangs):
+                self._judge(at, uid)
         else:
             self._nodes[key.name] = node_capacity(node)
 
@@ -139,7 +141,7 @@ class Record:
         held = {
             gang.replica_of(name): pod
             for name, pod in self._pods[uid].items()
-            if pod.spec.node_name and not pod.is_finished and not pod.metadata.is_ending
+            if pod.spec.node_name in self._nodes and not pod.is_finished and not pod.metadata.is_ending
         }
         missing = [] if gang.is_over or not held else sorted(gang.least - held.keys() - gang.finished)
         kept = {replica: gang.kept.get(replica, "") for replica in missing}

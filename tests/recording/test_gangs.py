@@ -75,10 +75,10 @@ def test_a_node_that_is_lost_is_told_apart(record: Record) -> None:
     for name, node in [("job-ps-0", "a"), ("job-worker-0", "a"), ("job-worker-1", "b")]:
         binds(record, 2, name, node)
     record.node(3, Key("", "b"), None)
-    record.pod(4, Key("default", "job-worker-1"), a_pod("job-worker-1", "b"), None)
+    record.pod(8, Key("default", "job-worker-1"), a_pod("job-worker-1", "b"), None)
     record.job(9, TENSORFLOW, a_job(PS={"a": "0"}, Worker={"a": "0-1"}))
 
-    assert (record.half.total, record.bereaved.longest) == (0, 5)
+    assert (record.half.total, record.bereaved.longest) == (0, 6)
 
 
 def test_pods_of_a_job_without_places_are_told_until_they_are_gone(record: Record) -> None:
