@@ -35,6 +35,7 @@ class Toleration(Struct, frozen=True):
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+    toleration_seconds: int | None = None
 
 
 class PodSpec(Struct, frozen=True):
@@ -47,6 +48,7 @@ class PodSpec(Struct, frozen=True):
     node_selector: dict[str, str] = {}
     affinity: Any = None
     tolerations: list[Toleration] = []
+    topology_spread_constraints: Any = None
     overhead: dict[str, str | int | float] = {}
     resources: ResourceRequirements = ResourceRequirements()
     priority: int | None = None
@@ -228,6 +230,13 @@ class StorageClass(Struct, frozen=True):
     allowed_topologies: list[Any] = []
 
 
+class PriorityClass(Struct, frozen=True):
+    metadata: SlimMeta = SlimMeta()
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = ""
+
+
 PODS = Resource(group="", version="v1", plural="pods", kind="Pod", model=Pod)
 NODES = Resource(group="", version="v1", plural="nodes", kind="Node", model=Node, namespaced=False)
 SERVICES = Resource(group="", version="v1", plural="services", kind="Service", model=Service)
@@ -252,6 +261,14 @@ STORAGE_CLASSES = Resource(
     plural="storageclasses",
     kind="StorageClass",
     model=StorageClass,
+    namespaced=False,
+)
+PRIORITY_CLASSES = Resource(
+    group="scheduling.k8s.io",
+    version="v1",
+    plural="priorityclasses",
+    kind="PriorityClass",
+    model=PriorityClass,
     namespaced=False,
 )
 SERVICE_ACCOUNTS = Resource(group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", model=AnyObject)

@@ -174,3 +174,11 @@ def least_and_wish(job: TrainingJob, group: ReplicaGroup) -> tuple[int, int]:
         return wish, wish
     wish = min(max(wish, job.elastic.minimum), job.elastic.maximum)
     return min(job.elastic.minimum, wish), wish
+
+
+def most(job: TrainingJob, group: ReplicaGroup) -> int:
+    """To how many it may grow where nobody needs the room; the wish where it does not grow beyond it."""
+    _, wish = least_and_wish(job, group)
+    if job.elastic is None or group.type is not ReplicaType.WORKER:
+        return wish
+    return max(wish, job.elastic.maximum)

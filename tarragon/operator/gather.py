@@ -19,12 +19,14 @@ from tarragon.kube.core import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    PRIORITY_CLASSES,
     SERVICES,
     STORAGE_CLASSES,
     Node,
     PersistentVolume,
     PersistentVolumeClaim,
     Pod,
+    PriorityClass,
     Service,
     StorageClass,
 )
@@ -90,6 +92,7 @@ class World:
         self._claims: Live[PersistentVolumeClaim] = copy(PERSISTENT_VOLUME_CLAIMS.reading(PersistentVolumeClaim))
         self._volumes: Live[PersistentVolume] = copy(PERSISTENT_VOLUMES)
         self._classes: Live[StorageClass] = copy(STORAGE_CLASSES)
+        self.priorities: Live[PriorityClass] = copy(PRIORITY_CLASSES)
         self._kinds_tried = [_Tried(self.jobs[framework.kind]) for framework in frameworks if framework.is_optional]
         self._tried = [_Tried(cache) for cache in (self.nodes, *self.optional)]
         self.settings = settings
@@ -106,7 +109,12 @@ class World:
 
     @property
     def optional(self) -> Sequence[Live[Json]]:
-        """Of volumes: who may not read them leaves more to kube-scheduler."""
+        """Who may not read the priorities holds all jobs for equally urgent."""
+        return [*self.of_storage, self.priorities]
+
+    @property
+    def of_storage(self) -> Sequence[Live[Json]]:
+        """Who may not read these leaves more to kube-scheduler."""
         return [self._claims, self._volumes, self._classes]
 
     def is_to_be_expected(self, trouble: Trouble) -> bool:
@@ -178,6 +186,7 @@ class World:
             services=[self.services.objects[name] for name in sorted(self._services_of.keys(job.metadata.uid))],
             pods_there=self.pods.objects,
             services_there=self.services.objects,
+            nodes=self.nodes.objects if self.places_gangs else None,
             storage=self.storage,
             refusal=self.refusals.of(kind, key),
             to_ask_again=self.refusals.to_ask_again(kind, key),

@@ -21,6 +21,7 @@ from tarragon.kube.core import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    PRIORITY_CLASSES,
     SERVICES,
     STORAGE_CLASSES,
 )
@@ -190,6 +191,14 @@ _OF_ALL = (
             (PERSISTENT_VOLUMES, "to place a replica where its volume is"),
             (STORAGE_CLASSES, "to know which claims are bound with their pods, and where they can be"),
         )
+    ),
+    Permission(
+        group=PRIORITY_CLASSES.group,
+        resource=PRIORITY_CLASSES.plural,
+        verbs=("list", "watch"),
+        scope=Scope.CLUSTER,
+        reason="to know which gangs go first, and which may take the places of others",
+        without="all jobs are equally urgent, whatever class they name",
     ),
     *(
         Permission(

@@ -1,4 +1,7 @@
-"""What admitted replicas will hold whose pods are not there (yet, or between two tries): kept change by change."""
+"""What admitted replicas will hold whose pods are not there, and which of the pods that are there will leave.
+
+Both are kept change by change.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,29 @@ from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
 from tarragon.operator.candidates import Candidate, JobId, replicas_of
 from tarragon.operator.gather import World
-from tarragon.operator.usage import Sums
+from tarragon.operator.usage import Sums, holds, request_of
 from tarragon.plan.capacity import group_request, pod_request
+from tarragon.plan.rebuilt import is_nowhere
+from tarragon.plan.unplaced import is_left
+
+Pods = Collection[tuple[Replica, Pod]]
+Amounts = tuple[str, Resources]
+"""On a node."""
 
 
 class Reservations:
-    """Sums by node. Of each job it is reckoned anew only after the job, or a pod of its, has changed."""
+    """Of each job it is reckoned anew only after the job, or a pod of its, has changed."""
 
     def __init__(self, world: World) -> None:
+        self.held = Sums()
+        """What is reserved on each node, in thousandths."""
+        self.releasing = Sums()
+        """What pods hold that nobody has told to end yet, and are to; less what ending ones hold whose replica comes
+        back to the same place."""
         self._pods_of = world.pods_of
         self._jobs = world.jobs
-        self._held: dict[JobId, list[tuple[str, Resources]]] = {}
-        self._sums = Sums()
+        self._held: dict[JobId, list[Amounts]] = {}
+        self._releasing: dict[JobId, list[Amounts]] = {}
         self._changed: set[JobId] = set()
         world.pods.subscribe(self._pod_changed)
 
@@ -32,7 +46,7 @@ class Reservations:
 
     def forget(self, job: JobId) -> None:
         """It is gone. What it may have reserved is reckoned as ever."""
-        if job not in self._held:
+        if job not in self._held and job not in self._releasing:
             self._changed.discard(job)
 
     @property
@@ -41,32 +55,24 @@ class Reservations:
         return len(self._changed)
 
     def reckon(self, candidates: Mapping[JobId, Candidate]) -> None:
-        """To be called before `on`. Who is no candidate any more reserves nothing."""
+        """To be called before sums are read. Who is no candidate any more reserves nothing."""
         for job in self._changed:
-            for node, amounts in self._held.pop(job, ()):
-                self._sums.take(node, amounts)
             candidate = candidates.get(job)
-            admission = None if candidate is None else candidate.admission
-            if candidate is None or admission is None:
-                continue
-            held = list(self._reserved_by(candidate, admission.nodes))
-            for node, amounts in held:
-                self._sums.give(node, amounts)
-            if held:
-                self._held[job] = held
+            pods = [] if candidate is None else list(replicas_of(candidate, self._pods_of(candidate.object)))
+            reserved = [] if candidate is None else list(_reserved_by(candidate, _nodes(candidate), pods))
+            leaving = [] if candidate is None else list(_released_by(candidate, pods))
+            _exchange(self._held, self.held, job, reserved)
+            _exchange(self._releasing, self.releasing, job, leaving)
         self._changed.clear()
-
-    def on(self, node: str) -> Resources:
-        """What is reserved there, in thousandths."""
-        return self._sums.on(node)
 
     def beyond(self, found: Iterable[tuple[Candidate, Admission]]) -> Sums:
         """What these will reserve once their admissions are written, beyond what they do by those on record."""
         more = Sums()
         for candidate, admission in found:
-            known = {} if candidate.admission is None else candidate.admission.nodes
+            known = _nodes(candidate)
             nodes = {replica: node for replica, node in admission.nodes.items() if known.get(replica) != node}
-            for node, amounts in self._reserved_by(candidate, nodes):
+            pods = list(replicas_of(candidate, self._pods_of(candidate.object))) if nodes else []
+            for node, amounts in _reserved_by(candidate, nodes, pods):
                 more.give(node, amounts)
         return more
 
@@ -81,19 +87,50 @@ class Reservations:
         """One that comes later, or has gone, is told by `job_changed`."""
         return kind in self._jobs and job in self._jobs[kind].objects
 
-    def _reserved_by(self, candidate: Candidate, nodes: Mapping[Replica, str]) -> Iterator[tuple[str, Resources]]:
-        pods = list(replicas_of(candidate, self._pods_of(candidate.object))) if nodes else []
-        missing = list(_without_pod(candidate, nodes, pods))
-        each = _needs(candidate, {replica.type for replica, _ in missing}, pods)
-        for replica, node in missing:
-            # The manifest may have lost the whole type since: its places go in this very round.
-            if replica.type in each:
-                yield node, each[replica.type]
+
+def _exchange(known: dict[JobId, list[Amounts]], sums: Sums, job: JobId, found: list[Amounts]) -> None:
+    before = known.pop(job, [])
+    if found:
+        known[job] = found
+    if before == found:
+        return
+    for node, amounts in before:
+        sums.take(node, amounts)
+    for node, amounts in found:
+        sums.give(node, amounts)
 
 
-def _without_pod(
-    candidate: Candidate, nodes: Mapping[Replica, str], pods: Collection[tuple[Replica, Pod]]
-) -> Iterator[tuple[Replica, str]]:
+def _nodes(candidate: Candidate) -> Mapping[Replica, str]:
+    return {} if candidate.admission is None else candidate.admission.nodes
+
+
+def _reserved_by(candidate: Candidate, nodes: Mapping[Replica, str], pods: Pods) -> Iterator[Amounts]:
+    missing = list(_without_pod(candidate, nodes, pods))
+    each = _needs(candidate, {replica.type for replica, _ in missing}, pods)
+    for replica, node in missing:
+        # The manifest may have lost the whole type since: its places go in this very round.
+        if replica.type in each:
+            yield node, each[replica.type]
+
+
+def _released_by(candidate: Candidate, pods: Pods) -> Iterator[Amounts]:
+    """Nothing of what others place: where its replicas are to be, nobody has told us."""
+    admission = candidate.admission
+    if admission is None or is_left(admission) or is_nowhere(admission):
+        return
+    kept = {place for place in admission.nodes.items() if place[0] not in candidate.status.finished}
+    held = [(replica, pod) for replica, pod in pods if holds(pod)]
+    going_on = {(replica, pod.spec.node_name) for replica, pod in held if not pod.metadata.is_ending}
+    for replica, pod in held:
+        place = replica, pod.spec.node_name
+        if not pod.metadata.is_ending and replica not in admission.nodes:
+            yield pod.spec.node_name, request_of(pod)
+        elif pod.metadata.is_ending and place in kept - going_on:
+            going_on.add(place)
+            yield pod.spec.node_name, {name: -amount for name, amount in request_of(pod).items()}
+
+
+def _without_pod(candidate: Candidate, nodes: Mapping[Replica, str], pods: Pods) -> Iterator[tuple[Replica, str]]:
     there = {(replica, pod.spec.node_name) for replica, pod in pods if not pod.is_finished}
     for replica, node in nodes.items():
         if replica not in candidate.status.finished and (replica, node) not in there:

@@ -29,6 +29,7 @@ from tarragon.operator.watchdog import LONGEST_PAUSE, Watchdog
 from tarragon.operator.workqueue import WorkQueue
 from tarragon.plan.step import Settings
 from tarragon.scheduling.policies import POLICIES, Policy
+from tarragon.scheduling.rules import Rules
 
 RECONCILES_AT_ONCE = 16
 RESYNC_SECONDS = 300.0
@@ -53,6 +54,8 @@ class Options:
 
     settings: Settings = field(default_factory=Settings)
     policy: Policy = POLICIES["fifo"]
+    rules: Callable[[], Rules] = Rules
+    """Asked once a round: they may be in a file that people edit."""
     frameworks: Sequence[Framework] = FRAMEWORKS
     seed: int | None = None
     """For the jitter of back-offs."""
@@ -72,7 +75,7 @@ class Operator:
         self._means = Means(cluster=cluster, clock=clock, recorder=Recorder(cluster, clock))
         jitter = random.Random(options.seed)
         self._world = World(cluster, options.frameworks, clock, options.settings, jitter)
-        self._admitter = Admitter(cluster, clock, self._world, options.policy)
+        self._admitter = Admitter(cluster, clock, self._world, options.policy, options.rules)
         self._queue: WorkQueue[JobId] = WorkQueue()
         self._work = asyncio.Event()
         self._round = asyncio.Event()

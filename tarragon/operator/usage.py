@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from tarragon.base.resources import Resources
@@ -17,6 +18,7 @@ class Sums:
 
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, int]] = {}
+        self._touched: set[str] = set()
 
     def __len__(self) -> int:
         """Nodes of which there is something to remember."""
@@ -31,7 +33,13 @@ class Sums:
     def take(self, node: str, amounts: Resources) -> None:
         self._add(node, amounts, -1)
 
+    def touched(self) -> set[str]:
+        """The nodes whose amounts may have changed since this was asked last."""
+        touched, self._touched = self._touched, set()
+        return touched
+
     def _add(self, node: str, amounts: Resources, sign: int) -> None:
+        self._touched.add(node)
         sums = self._by_node.setdefault(node, {})
         for name, amount in amounts.items():
             sums[name] = sums.get(name, 0) + sign * amount
@@ -43,25 +51,35 @@ class Sums:
 
 
 class Usage:
-    """Sums by node. A pod that is ending still holds what it has; one that has run to its end holds nothing."""
+    """A pod that is ending still holds what it has; one that has run to its end holds nothing."""
 
     def __init__(self, pods: Live[Pod]) -> None:
-        self._sums = Sums()
+        self.held = Sums()
+        """What pods hold on each node now, in thousandths."""
+        self.ending = Sums()
+        """Those of it whose pods have been told to end."""
         pods.subscribe(self._follow)
-
-    def on(self, node: str) -> Resources:
-        """What is held there now, in thousandths."""
-        return self._sums.on(node)
 
     def _follow(self, _: Key, old: Pod | None, new: Pod | None) -> None:
         if old is not None and holds(old):
-            self._sums.take(old.spec.node_name, _request(encode(old.spec)))
+            self._count(old, Sums.take)
         if new is not None and holds(new):
-            self._sums.give(new.spec.node_name, _request(encode(new.spec)))
+            self._count(new, Sums.give)
+
+    def _count(self, pod: Pod, change: Callable[[Sums, str, Resources], None]) -> None:
+        amounts = request_of(pod)
+        change(self.held, pod.spec.node_name, amounts)
+        if pod.metadata.is_ending:
+            change(self.ending, pod.spec.node_name, amounts)
 
 
 def holds(pod: Pod) -> bool:
     return bool(pod.spec.node_name) and not pod.is_finished
+
+
+def request_of(pod: Pod) -> Resources:
+    """What it holds, or will, in thousandths."""
+    return _request(encode(pod.spec))
 
 
 @lru_cache(maxsize=4096)

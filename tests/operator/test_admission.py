@@ -18,8 +18,9 @@ from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.admit import LONGEST_LAG_SECONDS, Admitter
+from tarragon.operator.admit import Admitter
 from tarragon.operator.gather import World
+from tarragon.operator.telling import LONGEST_LAG_SECONDS
 from tarragon.plan.step import Settings
 from tarragon.scheduling.decision import Decision
 from tarragon.scheduling.policies import POLICIES

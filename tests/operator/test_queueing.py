@@ -6,8 +6,8 @@ from typing import Any
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.codec import decode, encode, timestamp
 from tarragon.kube.meta import CustomObject
-from tarragon.operator.admit import queued_since
 from tarragon.operator.candidates import Candidate, candidate_from, takes_part
+from tarragon.operator.decided import queued_since
 from tarragon.plan.intake import intake
 from tarragon.plan.step import Settings
 from tests.operator.stage import group, job

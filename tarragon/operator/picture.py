@@ -1,0 +1,60 @@
+"""The Snapshot that a policy decides on, from the caches and our own last writes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+
+from tarragon.base.clock import Clock
+from tarragon.job.status import Admission
+from tarragon.operator.candidates import Candidate, Candidates, JobId
+from tarragon.operator.demanded import Demanded
+from tarragon.operator.gangs import Gangs
+from tarragon.operator.gather import World
+from tarragon.operator.holders import Holders
+from tarragon.operator.nodes import NodeStates
+from tarragon.operator.reservations import Reservations
+from tarragon.operator.usage import Usage
+from tarragon.scheduling.rules import Rules
+from tarragon.scheduling.snapshot import Snapshot
+
+
+class Picture:
+    """Between two rounds it takes in what changes; a snapshot then costs what has changed."""
+
+    def __init__(self, world: World, clock: Clock, candidates: Candidates, rules: Callable[[], Rules]) -> None:
+        self._candidates = candidates
+        self._rules = rules
+        self._reservations = Reservations(world)
+        self._demanded = Demanded(world)
+        self._nodes = NodeStates(world, Usage(world.pods), self._reservations)
+        self._gangs = Gangs(world, candidates, Holders(world, clock, candidates), self._demanded)
+
+    @property
+    def unread(self) -> int:
+        """Jobs of which something is to be taken in."""
+        return self._reservations.unread
+
+    def job_changed(self, job: JobId) -> None:
+        self._demanded.job_changed(job)
+        self._reservations.job_changed(job)
+
+    def forget(self, job: JobId) -> None:
+        """It is gone, and took no part."""
+        self._reservations.forget(job)
+
+    def snapshot(self, decided: Sequence[tuple[Candidate, Admission]], now: dt.datetime) -> Snapshot:
+        """Of gangs that this round has decided about already, what they will hold is taken off, and no more is said."""
+        self._reservations.reckon(self._candidates.all)
+        left_out = {candidate.id for candidate, _ in decided}
+        waiting = self._gangs.waiting(left_out, now)
+        running = self._gangs.running(left_out, now)
+        self._nodes.know_ports(self._demanded.ports)
+        return Snapshot(
+            now=now,
+            nodes=self._nodes.less(self._reservations.beyond(decided)),
+            away=self._nodes.away(),
+            waiting=waiting,
+            running=running,
+            rules=self._rules(),
+        )
