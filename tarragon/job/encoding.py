@@ -135,6 +135,8 @@ def _resize_fields(admission: Admission) -> dict[str, Json]:
         fields["reason"] = admission.reason
     if admission.wish:
         fields["wish"] = {kind.value: number for kind, number in admission.wish.items()}
+    if admission.moves:
+        fields["moves"] = [timestamp(at) for at in admission.moves]
     return fields
 
 
@@ -212,6 +214,7 @@ def _read_admission(found: Json) -> Admission:
         resized=None if resized is None else _time(resized),
         reason=str(found.get("reason", "")),
         wish=_read_size(found.get("wish", {})),
+        moves=tuple(_time(at) for at in found.get("moves", [])),
     )
 
 

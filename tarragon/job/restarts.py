@@ -39,7 +39,7 @@ def _briefly(records: Mapping[Replica, RestartRecord]) -> Mapping[Replica, Resta
         return records
     latest = set(sorted(records, key=lambda replica: records[replica].at or classic.NEVER)[-MOST_DETAILS:])
     return {
-        replica: record if replica in latest else replace(record, exit_code=None, reason="", at=None)
+        replica: record if replica in latest else replace(record, exit_code=None, reason="", at=None, refused_by="")
         for replica, record in records.items()
     }
 
@@ -53,6 +53,7 @@ def _record_fields(record: RestartRecord) -> dict[str, Json]:
         "inPlaceOfUid": record.in_place_of_uid,
         "ended": record.has_ended,
         "reason": record.reason,
+        "refusedBy": record.refused_by,
     }
     told = {name: value for name, value in fields.items() if value}
     if record.exit_code is not None:
@@ -75,6 +76,7 @@ def _read_record(entry: Mapping[str, Json]) -> RestartRecord:
         exit_code=code if isinstance(code, int) else None,
         reason=str(entry.get("reason", "")),
         at=classic.time(entry.get("at")),
+        refused_by=str(entry.get("refusedBy", "")),
     )
 
 

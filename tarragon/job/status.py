@@ -50,6 +50,8 @@ class Admission:
     """Why the size is what it is, where it was changed."""
     wish: Mapping[ReplicaType, int] = field(default_factory=dict)
     """How many replicas were wished when the size was decided; where it is missing, as many as there are."""
+    moves: tuple[dt.datetime, ...] = ()
+    """When replicas got another node because the one they had did not take them: the last few times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,8 @@ class RestartRecord:
     exit_code: int | None = None
     reason: str = ""
     at: dt.datetime | None = None
+    refused_by: str = ""
+    """The node whose kubelet did not take the pod that ended last."""
 
     @property
     def total(self) -> int:

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tarragon.kube.core import Pod, Service
+from tarragon.kube.core import Node, Pod, Service
 from tarragon.kube.event import Event
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
 from tarragon.plan.accelerators import Accelerator
@@ -71,6 +71,8 @@ class Observed:
     pods_there: Mapping[Key, Pod] = field(default_factory=dict)
     services_there: Mapping[Key, Service] = field(default_factory=dict)
     """Everybody's: names that others have keep the job waiting until they are free."""
+    nodes: Mapping[Key, Node] | None = None
+    """Everybody's; None where they may not be read."""
     storage: Storage = field(default_factory=Storage)
     refusal: Refusal | None = None
     to_ask_again: Mapping[str, dt.datetime] = field(default_factory=dict)
