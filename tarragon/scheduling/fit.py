@@ -1,12 +1,20 @@
-"""Finding nodes for a gang: on one node if one takes it whole, else on as few as it goes, the first group's first."""
+"""Finding nodes for a gang: on one node if one takes it whole, else on as few as it goes, near its parameter servers.
+
+Of answers with equally many nodes the best liked (preferred affinity) is taken; of these the one within the narrowest
+domain, as one rack; of these the one that leaves least over, accelerators first; and of these the first by name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
-from tarragon.base.resources import CPU, MEMORY, Resources
-from tarragon.job.model import Replica
+import numpy as np
+
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.choice import Share, choose
 from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.packing import Packing, pack
 from tarragon.scheduling.snapshot import Demand
 
 Placement = dict[Replica, str]
@@ -17,75 +25,93 @@ def place(demands: Sequence[Demand], ledger: Ledger) -> Placement | None:
 
     What is returned has been taken from the ledger; after None the ledger is as before.
     """
-    needed = [(Replica(demand.type, index), demand) for demand in demands for index in range(demand.minimum)]
-    wished = [
-        (Replica(demand.type, index), demand) for demand in demands for index in range(demand.minimum, demand.wish)
-    ]
-    whole = _on_one_node(needed + wished, ledger)
-    if whole is not None:
-        return whole
-    placed = _spread(needed, ledger)
-    if placed is None:
+    packing = _largest(demands, ledger) if could_fit(demands, ledger) else None
+    if packing is None:
         return None
-    return placed | extend(wished, ledger, near=placed)
+    for row, counts in packing.items():
+        for demand, count in zip(demands, counts, strict=True):
+            if count:
+                ledger.take_row(row, ledger.nodes.ask(demand).row * count)
+    return _named(demands, packing, ledger)
+
+
+def could_fit(demands: Sequence[Demand], ledger: Ledger) -> bool:
+    """Whether `place` would find places, without taking any. Quick when gangs of the same shape have asked before."""
+    shape = tuple(demand.shape for demand in demands)
+    if shape in ledger.refused:
+        return False
+    if shape not in ledger.welcome:
+        if pack(demands, [demand.minimum for demand in demands], ledger) is None:
+            ledger.refused.add(shape)
+            return False
+        ledger.welcome.add(shape)
+    return True
 
 
 def extend(wished: Sequence[tuple[Replica, Demand]], ledger: Ledger, near: Mapping[Replica, str]) -> Placement:
     """Places for as many of the wished replicas as there is room for, without gaps, near the others first."""
-    placed: Placement = {}
-    full: set[object] = set()
-    home = list(dict.fromkeys(near.values()))
+    groups: dict[ReplicaType, list[tuple[Replica, Demand]]] = {}
     for replica, demand in wished:
-        if demand.type in full:
-            continue
-        node = next((name for name in _preferred(home, ledger) if _takes(name, demand, ledger)), None)
-        if node is None:
-            full.add(demand.type)
-            continue
-        ledger.take(node, demand.each)
-        placed[replica] = node
-    return placed
-
-
-def _on_one_node(wanted: Sequence[tuple[Replica, Demand]], ledger: Ledger) -> Placement | None:
-    """Best fit: of the nodes that take the whole gang, the one that has least left for others."""
-    candidates = [name for name in ledger if all(name in demand.eligible for _, demand in wanted)]
-    for name in sorted(candidates, key=lambda name: (_room(ledger.free(name)), name)):
-        placed = _fill(wanted, [name], ledger)
-        if placed is not None:
-            return placed
-    return None
-
-
-def _spread(wanted: Sequence[tuple[Replica, Demand]], ledger: Ledger) -> Placement | None:
-    """The roomiest nodes first, each filled before the next is opened."""
-    names = sorted(ledger, key=lambda name: (*(-amount for amount in _room(ledger.free(name))), name))
-    return _fill(wanted, names, ledger)
-
-
-def _fill(wanted: Sequence[tuple[Replica, Demand]], names: Sequence[str], ledger: Ledger) -> Placement | None:
+        groups.setdefault(demand.type, []).append((replica, demand))
     placed: Placement = {}
-    for replica, demand in wanted:
-        node = next((name for name in names if _takes(name, demand, ledger)), None)
-        if node is None:
-            amounts = {member: needs.each for member, needs in wanted}
-            ledger.undo(placed, amounts)
-            return None
-        ledger.take(node, demand.each)
-        placed[replica] = node
+    for group in groups.values():
+        home = _home({**near, **placed}, ledger)
+        replicas, demand = [replica for replica, _ in group], group[0][1]
+        placed.update(zip(replicas, _beside(demand, len(replicas), ledger, home), strict=False))
     return placed
 
 
-def _preferred(home: Sequence[str], ledger: Ledger) -> Iterator[str]:
-    yield from home
-    yield from (name for name in sorted(ledger) if name not in home)
+def _largest(demands: Sequence[Demand], ledger: Ledger) -> Packing | None:
+    """At its wish, else each demand in its turn as large as the others' minimum allows."""
+    wishes = [demand.wish for demand in demands]
+    packing = pack(demands, wishes, ledger)
+    if packing is not None:
+        return packing
+    counts = [demand.minimum for demand in demands]
+    packing = pack(demands, counts, ledger)
+    for place, demand in enumerate(demands):
+        fits, too_many = counts[place], demand.wish + 1
+        while too_many - fits > 1:
+            counts[place] = (fits + too_many) // 2
+            larger = pack(demands, counts, ledger)
+            if larger is None:
+                too_many = counts[place]
+            else:
+                packing, fits = larger, counts[place]
+        counts[place] = fits
+    return packing
 
 
-def _takes(name: str, demand: Demand, ledger: Ledger) -> bool:
-    return name in demand.eligible and ledger.fits(name, demand.each)
+def _named(demands: Sequence[Demand], packing: Packing, ledger: Ledger) -> Placement:
+    """The lowest indexes beside the parameter servers: whoever shrinks loses lonely replicas, and high indexes."""
+    opened = sorted(packing.items(), key=lambda item: [-count for count in item[1]])
+    placed: Placement = {}
+    for place, demand in enumerate(demands):
+        rows = [row for row, counts in opened for _ in range(counts[place])]
+        placed |= {Replica(demand.type, index): ledger.nodes.names[row] for index, row in enumerate(rows)}
+    return placed
 
 
-def _room(free: Resources) -> tuple[int, int, int]:
-    """Accelerators are scarcest, so they decide first; then memory, then cpu."""
-    accelerators = sum(amount for name, amount in free.items() if "/" in name)
-    return accelerators, free.get(MEMORY, 0), free.get(CPU, 0)
+def _home(near: Mapping[Replica, str], ledger: Ledger) -> list[int]:
+    """The rows of these replicas, those of parameter servers first, then where most of them are."""
+    here = {replica: node for replica, node in near.items() if node in ledger.nodes.row_of}
+    servers = Counter(node for replica, node in here.items() if replica.type is ReplicaType.PS)
+    others = Counter(here.values())
+    names = sorted(others, key=lambda node: (-servers[node], -others[node], node))
+    return [ledger.nodes.row_of[name] for name in names]
+
+
+def _beside(demand: Demand, wished: int, ledger: Ledger, home: Sequence[int]) -> list[str]:
+    """A node for each, for as many as there is room for: on the gang's own nodes first. They are taken."""
+    room = np.minimum(ledger.room(demand), wished)
+    shares: list[Share] = []
+    for row in home:
+        taken = min(int(room[row]), wished)
+        shares.append((row, taken))
+        wished -= taken
+    room[list(home)] = 0
+    shares += choose(demand, min(wished, int(room.sum())), ledger, home)
+    each = ledger.nodes.ask(demand).row
+    for row, taken in shares:
+        ledger.take_row(row, each * taken)
+    return [ledger.nodes.names[row] for row, taken in shares for _ in range(taken)]

@@ -5,20 +5,57 @@ A round asks every node something for every shape of gang. With 5,000 nodes that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from tarragon.base.resources import Resources
-from tarragon.scheduling.snapshot import NodeState
+from tarragon.base.resources import CPU, MEMORY, Resources
+from tarragon.scheduling.snapshot import Demand, NodeState
 
 Amounts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Scores = npt.NDArray[np.float64]
+
+PLENTY = np.iinfo(np.int64).max
+"""The room for replicas that ask for nothing."""
+_LIGHTEST = 1e-9
+"""What weighs nothing still has to be somewhere."""
+_KEPT = 4096
+"""Masks and questions that are remembered; jobs come and go for months, what they asked for must not stay."""
+
+
+class Ask:
+    """What one replica of a demand asks of a row. The same one for all demands that ask the same of the same nodes."""
+
+    __slots__ = ("columns", "mask", "possible", "row")
+
+    def __init__(self, row: Amounts, mask: Mask, *, possible: bool) -> None:
+        self.row = row
+        """By column."""
+        self.mask = mask
+        """Where it may run."""
+        self.columns = [(column, int(row[column])) for column in range(len(row)) if row[column] > 0]
+        self.possible = possible
+        """False when it asks for what no node has."""
+
+    def room(self, free: Amounts, mask: Mask) -> Amounts:
+        """How many of it each of these rows takes."""
+        if not self.possible:
+            return np.zeros(len(free), np.int64)
+        if not self.columns:
+            return np.where(mask, PLENTY, 0)
+        (column, amount), *others = self.columns
+        room: Amounts = free[:, column] // amount
+        for column, amount in others:
+            np.minimum(room, free[:, column] // amount, out=room)
+        np.maximum(room, 0, out=room)
+        room *= mask
+        return room
 
 
 class Inventory(Collection[NodeState]):
-    """Nodes by name. Never changed: `changed` makes the next one, in the time that copying three tables takes."""
+    """Nodes, sorted by name. Never changed: `changed` makes the next one, in the time that three copies take."""
 
     def __init__(self, states: tuple[NodeState, ...], resources: tuple[str, ...]) -> None:
         self.states = states
@@ -30,14 +67,19 @@ class Inventory(Collection[NodeState]):
         self.capacity = self._table([state.capacity for state in states])
         self.free = self._table([state.free for state in states])
         self.releasing = self._table([state.releasing for state in states])
+        self._most = [max(1, int(column.max(initial=0))) for column in self.capacity.T]
+        self._weights = [(column, weight) for column in range(len(resources)) if (weight := self._weight(column))]
+        self.domains = _domains(states)
+        """From wide to narrow, the number of each row's domain; -1 for a node that says nothing of where it stands."""
         self._masks: dict[frozenset[str], Mask] = {}
+        self._asks: dict[Hashable, Ask] = {}
 
     @classmethod
     def of(cls, states: Iterable[NodeState]) -> Inventory:
         """An inventory is taken as it is."""
         if isinstance(states, Inventory):
             return states
-        rows = tuple(states)
+        rows = tuple(sorted(states, key=lambda state: state.name))
         return cls(rows, _resources_of(rows))
 
     def __len__(self) -> int:
@@ -54,13 +96,20 @@ class Inventory(Collection[NodeState]):
         rows = {self.row_of[state.name]: state for state in states}
         if not rows:
             return self
-        if not self._columns.keys() >= set(_resources_of(rows.values())):
-            return Inventory.of(rows.get(row, state) for row, state in enumerate(self.states))
+        all_states = list(self.states)
+        for row, state in rows.items():
+            all_states[row] = state
+        is_new_column = not self._columns.keys() >= set(_resources_of(rows.values()))
+        if is_new_column or any(self.states[row].domains != state.domains for row, state in rows.items()):
+            return Inventory.of(all_states)
         made = object.__new__(Inventory)
         made.resources, made.names, made.row_of = self.resources, self.names, self.row_of
-        made._columns, made._masks = self._columns, self._masks
-        made.states = tuple(rows.get(row, state) for row, state in enumerate(self.states))
-        made.capacity, made.free, made.releasing = self.capacity.copy(), self.free.copy(), self.releasing.copy()
+        made._columns, made._masks, made._asks = self._columns, self._masks, self._asks
+        made.domains, made._weights, made._most = self.domains, self._weights, self._most
+        made.states = tuple(all_states)
+        made.capacity, made.free, made.releasing = (
+            table.copy(order="K") for table in (self.capacity, self.free, self.releasing)
+        )
         for row, state in rows.items():
             made.capacity[row] = self.row(state.capacity)
             made.free[row] = self.row(state.free)
@@ -82,16 +131,65 @@ class Inventory(Collection[NodeState]):
         """Which rows these are. Kept: thousands of gangs may run on the same nodes."""
         known = self._masks.get(eligible)
         if known is None:
+            if len(self._masks) >= _KEPT:
+                self._masks.clear()
             known = np.fromiter((name in eligible for name in self.names), np.bool_, len(self.names))
             self._masks[eligible] = known
         return known
+
+    def ask(self, demand: Demand) -> Ask:
+        """Kept, for demands of the same shape and for those that differ in numbers only."""
+        known = self._asks.get(demand.shape)
+        if known is not None:
+            return known
+        if len(self._asks) >= _KEPT:
+            self._asks.clear()
+        each = frozenset((name, amount) for name, amount in demand.each.items() if amount > 0)
+        same = (each, demand.eligible)
+        ask = self._asks.get(same)
+        if ask is None:
+            possible = all(name in self._columns for name, _ in each)
+            row = self.row({name: amount for name, amount in each if name in self._columns})
+            ask = self._asks[same] = Ask(row, self.mask(demand.eligible), possible=possible)
+        self._asks[demand.shape] = ask
+        return ask
+
+    def weight(self, ask: Ask) -> float:
+        """How much of the roomiest node it takes; a thousand times that if it asks for accelerators."""
+        shares = [
+            amount / self._most[column] * (1000.0 if "/" in self.resources[column] else 1.0)
+            for column, amount in ask.columns
+        ]
+        return max(shares, default=_LIGHTEST)
+
+    def liking(self, demand: Demand) -> Amounts:
+        """How much each row is preferred."""
+        liked = np.zeros(len(self.names), np.int64)
+        for name, score in demand.preference.items():
+            row = self.row_of.get(name)
+            if row is not None:
+                liked[row] = score
+        return liked
 
     def amounts(self, row: Amounts) -> Resources:
         """A row of a table, in words."""
         return {name: int(row[column]) for name, column in self._columns.items()}
 
+    def roominess(self, table: Amounts) -> Scores:
+        """How much is left for others, by row: accelerators are scarcest, so they decide; then memory, then cpu."""
+        score = np.zeros(len(table), np.float64)
+        for column, weight in self._weights:
+            score += table[:, column] * weight
+        return score
+
+    def _weight(self, column: int) -> float:
+        """Of a resource beside the others, where the roomiest node has 1 of each."""
+        name = self.resources[column]
+        return (1e6 if "/" in name else {MEMORY: 1e3, CPU: 1.0}.get(name, 0.0)) / self._most[column]
+
     def _table(self, of_nodes: Sequence[Resources]) -> Amounts:
-        table = np.zeros((len(of_nodes), len(self.resources)), np.int64)
+        """By column in memory: columns are what is asked."""
+        table = np.zeros((len(of_nodes), len(self.resources)), np.int64, order="F")
         for row, amounts in enumerate(of_nodes):
             for name, amount in amounts.items():
                 table[row, self._columns[name]] = amount
@@ -101,3 +199,14 @@ class Inventory(Collection[NodeState]):
 def _resources_of(states: Iterable[NodeState]) -> tuple[str, ...]:
     names = {name for state in states for amounts in (state.capacity, state.free, state.releasing) for name in amounts}
     return tuple(sorted(names))
+
+
+def _domains(states: Sequence[NodeState]) -> tuple[Amounts, ...]:
+    """A rack is told from one of the same name in another zone."""
+    depth = max((len(state.domains) for state in states), default=0)
+    levels: list[Amounts] = []
+    for level in range(1, depth + 1):
+        prefixes = [state.domains[:level] if len(state.domains) >= level else None for state in states]
+        numbers = {prefix: number for number, prefix in enumerate(sorted({one for one in prefixes if one is not None}))}
+        levels.append(np.array([-1 if prefix is None else numbers[prefix] for prefix in prefixes], np.int64))
+    return tuple(levels)

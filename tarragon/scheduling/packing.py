@@ -1,0 +1,198 @@
+"""Nodes for a gang of a given size: one if one takes it whole, else the fewest that a quick search finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tarragon.scheduling.choice import Share, choose, nearest, tightest
+from tarragon.scheduling.inventory import Amounts, Ask, Scores
+from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.snapshot import Demand
+
+Packing = dict[int, list[int]]
+"""By row, in the order in which they were opened: how many it gets of each demand."""
+
+
+_WEIGHED = 128
+"""So many nodes are compared one with another; whoever needs more of them gets a plainer answer."""
+_NEARLY = 1 - 1e-9
+"""Sums of bytes over thousands of nodes need more than 63 bits; those of floats are this exact at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """So many replicas of one demand."""
+
+    demand: Demand
+    ask: Ask
+    count: int
+    place: int
+    """Among the gang's demands."""
+    weight: float
+    """How much of the roomiest node one replica takes; a thousand times that if it asks for accelerators."""
+
+
+def wants_of(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> list[Want]:
+    """Those of which there are any, the scarcest first: they decide where the others can be."""
+    wants: list[Want] = []
+    for place, (demand, count) in enumerate(zip(demands, counts, strict=True)):
+        if count:
+            ask = ledger.nodes.ask(demand)
+            wants.append(Want(demand, ask, count, place, ledger.nodes.weight(ask)))
+    return sorted(wants, key=lambda want: (-want.weight, want.place))
+
+
+def pack(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> Packing | None:
+    """Nothing is taken yet."""
+    wants = wants_of(demands, counts, ledger)
+    if not has_as_much(wants, ledger):
+        return None
+    whole = _one_row(wants, ledger, ()) if wants else None
+    if whole is not None:
+        return {whole: list(counts)}
+    led = _led(wants, ledger, len(demands))
+    if len(wants) <= 1 or (led is not None and len(led) <= _least(wants, ledger)):
+        return led
+    together = _together(wants, ledger, len(demands))
+    return min((packing for packing in (led, together) if packing is not None), key=len, default=None)
+
+
+def has_as_much(wants: Sequence[Want], ledger: Ledger) -> bool:
+    """Whether each demand for itself has room, and there is as much in all: the quick answer to most that wait."""
+    if any(int(np.minimum(ledger.room(want.demand), want.count).sum()) < want.count for want in wants):
+        return False
+    return len(wants) <= 1 or ledger.has(_needed(wants))
+
+
+def _needed(wants: Sequence[Want]) -> Amounts:
+    needed: Amounts = np.sum([want.ask.row * want.count for want in wants], axis=0)
+    return needed
+
+
+def _least(wants: Sequence[Want], ledger: Ledger) -> int:
+    """Fewer nodes than this can't take all of it: each resource alone takes as many of the nodes that have most."""
+    mask = np.logical_or.reduce([want.ask.mask for want in wants])
+    needed = _needed(wants)
+    least = 1
+    for column in np.flatnonzero(needed):
+        free = np.sort(ledger.table[mask, column])[::-1]
+        least = max(least, int(np.searchsorted(np.cumsum(free, dtype=np.float64), needed[column] * _NEARLY)) + 1)
+    return least
+
+
+def _one_row(wants: Sequence[Want], ledger: Ledger, opened: Sequence[int]) -> int | None:
+    """Best fit: of the rows that take all, the best liked, the nearest, the one with least left for others."""
+    rows = _takers(wants, ledger)
+    if opened:
+        rows = rows[~np.isin(rows, opened)]
+    if not len(rows):
+        return None
+    liking = _liking(wants, ledger)
+    if liking is not None:
+        rows = rows[liking[rows] == liking[rows].max()]
+    return tightest(nearest(rows, ledger, opened), 1, ledger.roominess())[0]
+
+
+def _takers(wants: Sequence[Want], ledger: Ledger) -> Amounts:
+    first, *others = wants
+    takes = ledger.room(first.demand) >= first.count
+    for want in others:
+        if want.ask.mask is not first.ask.mask:
+            takes &= want.ask.mask
+    rows = np.flatnonzero(takes)
+    if others:
+        needed = _needed(wants)
+        for column in np.flatnonzero(needed):
+            rows = rows[ledger.table[rows, column] >= needed[column]]
+    return rows
+
+
+def _liking(wants: Sequence[Want], ledger: Ledger) -> Amounts | None:
+    """How much each row is liked by all replicas together; None when they do not care."""
+    liked = [ledger.nodes.liking(want.demand) * want.count for want in wants if want.demand.preference]
+    return np.sum(liked, axis=0) if liked else None
+
+
+def _led(wants: Sequence[Want], ledger: Ledger, demands: int) -> Packing | None:
+    """The scarcest demand takes the fewest nodes that it can, the others fill what is left of these; and so on."""
+    packing: Packing = {}
+    rest = list(wants)
+    while rest:
+        shares = _shares(rest, ledger, list(packing))
+        if not shares:
+            return None
+        for row, given in shares:
+            packing[row] = [0] * demands
+            packing[row][rest[0].place] = given
+        rest = _filled(packing, [row for row, _ in shares], wants, ledger)
+    return packing
+
+
+def _shares(rest: Sequence[Want], ledger: Ledger, opened: Sequence[int]) -> list[Share]:
+    lead = rest[0]
+    if opened and len(rest) > 1 and (whole := _one_row(rest, ledger, opened)) is not None:
+        return [(whole, lead.count)]
+    return choose(lead.demand, lead.count, ledger, opened)
+
+
+def _filled(packing: Packing, rows: Sequence[int], wants: Sequence[Want], ledger: Ledger) -> list[Want]:
+    """What has no place yet, after these rows have been given all that they take; the scarcest first."""
+    free = {row: left_on(row, packing[row], wants, ledger) for row in rows}
+    rest: list[Want] = []
+    for want in wants:
+        count = want.count - sum(given[want.place] for given in packing.values())
+        for row in rows:
+            if count and want.ask.mask[row]:
+                taken = min(count, int(want.ask.room(free[row], want.ask.mask[[row]])[0]))
+                packing[row][want.place] += taken
+                free[row] -= taken * want.ask.row
+                count -= taken
+        if count:
+            rest.append(replace(want, count=count))
+    return rest
+
+
+def left_on(row: int, given: Sequence[int], wants: Sequence[Want], ledger: Ledger) -> Amounts:
+    """As a table of one row."""
+    left: Amounts = ledger.table[[row]]
+    for want in wants:
+        left -= given[want.place] * want.ask.row
+    return left
+
+
+def _together(wants: Sequence[Want], ledger: Ledger, demands: int) -> Packing | None:
+    """Node by node the one that takes most of what is left of all demands, until one takes the rest."""
+    packing: Packing = {}
+    rest = list(wants)
+    rows = _promising(wants, ledger)
+    while rest:
+        row = _one_row(rest, ledger, list(packing))
+        if row is None:
+            rows = rows[~np.isin(rows, list(packing))]
+            score = _taken(rest, ledger, rows)
+            if not score.any():
+                return None
+            row = tightest(nearest(rows[score == score.max()], ledger, list(packing)), 1, ledger.roominess())[0]
+        packing[row] = [0] * demands
+        rest = _filled(packing, [row], wants, ledger)
+    return packing
+
+
+def _promising(wants: Sequence[Want], ledger: Ledger) -> Amounts:
+    """The rows that would take most."""
+    rows = np.flatnonzero(np.logical_or.reduce([ledger.room(want.demand) > 0 for want in wants]))
+    return rows[np.argsort(-_taken(wants, ledger, rows), kind="stable")[:_WEIGHED]]
+
+
+def _taken(wants: Sequence[Want], ledger: Ledger, rows: Amounts) -> Scores:
+    """What each of these rows would take, in roomiest nodes."""
+    free: Amounts = ledger.table[rows]
+    taken = np.zeros(len(rows), np.float64)
+    for want in wants:
+        count = np.minimum(want.ask.room(free, want.ask.mask[rows]), want.count)
+        free -= np.outer(count, want.ask.row)
+        taken += count * want.weight
+    return taken

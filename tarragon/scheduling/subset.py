@@ -1,0 +1,64 @@
+"""Which nodes to use up: the fewest that suffice, and of these choices the one that leaves least over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isqrt
+
+_STEPS = 3000
+"""A choice may take so long; a larger one begins with the roomiest nodes and weighs only the last ones."""
+
+
+def fewest(nodes_with: Sequence[int], count: int) -> int | None:
+    """How many nodes it takes at least; `nodes_with[room]` nodes take `room` replicas each. None if all are too few."""
+    used = 0
+    for room in range(len(nodes_with) - 1, 0, -1):
+        there = nodes_with[room]
+        if there * room >= count:
+            return used + -(-count // room)
+        used += there
+        count -= there * room
+    return None
+
+
+def chosen(nodes_with: Sequence[int], count: int, nodes: int) -> list[int]:
+    """The rooms of so many nodes, roomiest first, that together take `count` with the least left over.
+
+    Of equal choices the one without very roomy nodes: they may be all that a later gang needs. `nodes` is what `fewest`
+    said.
+    """
+    left = list(nodes_with)
+    found: list[int] = []
+    weighed = max(2, isqrt(2 * _STEPS // sum(1 for there in left if there)))
+    while nodes - len(found) > weighed:
+        room = max(room for room, there in enumerate(left) if there)
+        taken = min(left[room], nodes - len(found) - weighed)
+        left[room] -= taken
+        found += [room] * taken
+    return found + _exact(left, count - sum(found), nodes - len(found))
+
+
+def _exact(nodes_with: Sequence[int], count: int, nodes: int) -> list[int]:
+    """By number of nodes, the sums that can be reached, as bits of a number; then back from the roomiest."""
+    rooms = [room for room in range(1, len(nodes_with)) if nodes_with[room]]
+    useful = (1 << (count + rooms[-1])) - 1
+    sums = [1] + [0] * nodes
+    before: list[list[int]] = []
+    for room in rooms:
+        before.append(sums)
+        sums = sums.copy()
+        for taken in range(1, min(nodes_with[room], nodes) + 1):
+            for others in range(nodes - taken + 1):
+                sums[others + taken] |= (before[-1][others] << (room * taken)) & useful
+    enough = sums[nodes] >> count
+    return _traced(rooms, before, count + (enough & -enough).bit_length() - 1, nodes)
+
+
+def _traced(rooms: Sequence[int], before: Sequence[Sequence[int]], total: int, nodes: int) -> list[int]:
+    """Using as few of the roomy ones as it goes."""
+    found: list[int] = []
+    for room, sums in zip(reversed(rooms), reversed(before), strict=True):
+        while not sums[nodes] >> total & 1:
+            found.append(room)
+            nodes, total = nodes - 1, total - room
+    return found
