@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from tarragon.base.quantity import milli
-from tarragon.base.resources import PODS, largest, total
+from tarragon.base.resources import CPU, PODS, largest, total
 from tarragon.job.model import ReplicaGroup
 from tarragon.kube.core import Container, Node, PodSpec, ResourceRequirements
 from tarragon.kube.meta import JsonObject
@@ -44,7 +44,8 @@ def pod_spec(template: JsonObject) -> PodSpec:
 def pod_request(spec: PodSpec) -> Mapping[str, int]:
     """As kube-scheduler counts: what runs at the same time adds up, what runs before it counts where it needs more.
 
-    A limit stands for a request that is missing, as the API server would fill it in.
+    A limit stands for a request that is missing, as the API server would fill it in; that of the whole pod, for what
+    none of its containers asks for.
     """
     sidecars: dict[str, int] = {}
     peak: Mapping[str, int] = {}
@@ -54,7 +55,8 @@ def pod_request(spec: PodSpec) -> Mapping[str, int]:
         if container.restart_policy == "Always":
             sidecars = total([sidecars, needs])
     running = total([sidecars, *(_container_request(container) for container in spec.containers)])
-    needed = {**largest(running, peak), **_requests(spec.resources)}
+    of_containers = largest(running, peak)
+    needed = {**_amounts(spec.resources.limits), **of_containers, **_amounts(spec.resources.requests)}
     return {**total([needed, _amounts(spec.overhead), ONE_POD]), **_host_ports(spec)}
 
 
@@ -119,7 +121,12 @@ def _requests(resources: ResourceRequirements) -> Mapping[str, int]:
 
 
 def _amounts(quantities: Amounts) -> dict[str, int]:
-    return {name: _milli(quantity) for name, quantity in quantities.items()}
+    return {name: _milli(quantity) if name == CPU else _whole(quantity) for name, quantity in quantities.items()}
+
+
+def _whole(quantity: str | float) -> int:
+    """Nothing but cpu comes in parts: kube-scheduler rounds up, container by container."""
+    return -(-_milli(quantity) // 1000) * 1000
 
 
 @lru_cache(maxsize=4096)

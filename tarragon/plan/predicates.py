@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
@@ -16,6 +17,9 @@ _FOR_A_WHILE = "node.kubernetes.io/"
 """How the taints are called with which Kubernetes itself marks a node that is not at its best."""
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+SOFT_EFFECT = "PreferNoSchedule"
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def away(node: Node) -> str:
@@ -47,10 +51,42 @@ def _refused(spec: PodSpec, node: Node, rules: Iterable[Callable[[PodSpec, Node]
     return None
 
 
+def is_wanted(spec: PodSpec, node: Node) -> bool:
+    """By the pod's selector and its required node affinity."""
+    return _lacks_label(spec, node) is None and _is_unlike(spec, node) is None
+
+
+def is_tolerated(spec: PodSpec, node: Node) -> bool:
+    return _has_taint(spec, node) is None
+
+
+def unwelcome(spec: PodSpec, node: Node) -> int:
+    """The taints of the node for which the pod had better go elsewhere."""
+    soft = (taint for taint in node.spec.taints if taint.effect == SOFT_EFFECT)
+    return sum(not any(_tolerates(toleration, taint) for toleration in spec.tolerations) for taint in soft)
+
+
+def required_of_nodes(spec: PodSpec) -> JsonObject:
+    """The pod's required node affinity, empty where it has none."""
+    return _map(_map(_map(spec.affinity).get("nodeAffinity")).get("requiredDuringSchedulingIgnoredDuringExecution"))
+
+
 def is_selected(selector: JsonObject, node: Node) -> bool:
     """Terms are alternatives; the expressions within one must all hold. A term without any matches nothing."""
     terms = [_map(term) for term in _list(selector.get("nodeSelectorTerms"))]
-    return any(_matches(term, node) for term in terms)
+    return any(is_matched(term, node) for term in terms)
+
+
+def is_matched(term: JsonObject, node: Node) -> bool:
+    """By everything that one term says; one that says nothing matches nothing."""
+    expressions = [_map(each) for each in _list(term.get("matchExpressions"))]
+    fields = [_map(each) for each in _list(term.get("matchFields"))]
+    if not expressions and not fields:
+        return False
+    of_fields = {"metadata.name": node.metadata.name}
+    return all(_holds(each, node.metadata.labels) for each in expressions) and all(
+        _holds(each, of_fields) for each in fields
+    )
 
 
 def _is_bound_elsewhere(spec: PodSpec, node: Node) -> str | None:
@@ -76,7 +112,7 @@ def _lacks_label(spec: PodSpec, node: Node) -> str | None:
 
 
 def _is_unlike(spec: PodSpec, node: Node) -> str | None:
-    required = _map(_map(_map(spec.affinity).get("nodeAffinity")).get("requiredDuringSchedulingIgnoredDuringExecution"))
+    required = required_of_nodes(spec)
     if not required:
         return None
     return None if is_selected(required, node) else "it does not match the required node affinity"
@@ -99,17 +135,6 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.key == taint.key and toleration.value == taint.value
 
 
-def _matches(term: JsonObject, node: Node) -> bool:
-    expressions = [_map(each) for each in _list(term.get("matchExpressions"))]
-    fields = [_map(each) for each in _list(term.get("matchFields"))]
-    if not expressions and not fields:
-        return False
-    of_fields = {"metadata.name": node.metadata.name}
-    return all(_holds(each, node.metadata.labels) for each in expressions) and all(
-        _holds(each, of_fields) for each in fields
-    )
-
-
 def _holds(expression: JsonObject, labels: Mapping[str, str]) -> bool:
     operator = _OPERATORS.get(str(expression.get("operator")))
     values = [str(value) for value in _list(expression.get("values"))]
@@ -125,10 +150,8 @@ def _is_below(found: str | None, values: list[str]) -> bool:
 
 
 def _compared(found: str | None, values: list[str], holds: Callable[[int, int], bool]) -> bool:
-    try:
-        return found is not None and len(values) == 1 and holds(int(found), int(values[0]))
-    except ValueError:
-        return False
+    numbers = [int(text) for text in (found, *values) if text is not None and _WHOLE.fullmatch(text)]
+    return len(numbers) == 2 and len(values) == 1 and holds(*numbers)  # noqa: PLR2004 - the label's, and the wanted
 
 
 _OPERATORS: Mapping[str, Callable[[str | None, list[str]], bool]] = {

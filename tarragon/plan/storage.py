@@ -9,6 +9,7 @@ from tarragon.base.quantity import milli
 from tarragon.kube.core import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from tarragon.kube.meta import Json, JsonObject, Key
 from tarragon.plan.predicates import is_selected
+from tarragon.plan.terms import asks_unknown_namespaces
 
 NOT_PROVISIONED = "kubernetes.io/no-provisioner"
 FIRST_CONSUMER = "WaitForFirstConsumer"
@@ -36,11 +37,14 @@ class Reach:
 def waits_for_a_scheduler(template: JsonObject, namespace: str, storage: Storage) -> bool:
     """Whether something of the pod is bound only when kube-scheduler binds the pod: such a pod can't name its node.
 
-    A claim that we don't know is such a case, as kube-scheduler is never wrong about it; and a gate, which somebody
-    else opens: the API refuses a pod that has both a gate and a node.
+    A claim that we don't know is such a case, as kube-scheduler is never wrong about it; a gate, which somebody else
+    opens: the API refuses a pod that has both a gate and a node; a class of runtimes, which may ask for nodes and
+    overhead that are not in the template; and rules between pods that depend on labels of namespaces.
     """
     spec = template.get("spec", {})
-    if spec.get("resourceClaims") or spec.get("schedulingGates"):
+    if spec.get("resourceClaims") or spec.get("schedulingGates") or spec.get("runtimeClassName"):
+        return True
+    if spec.get("affinity") and asks_unknown_namespaces(spec["affinity"]):
         return True
     if any("ephemeral" in volume for volume in spec.get("volumes", [])):
         return True

@@ -177,3 +177,23 @@ def test_eligible_are_the_nodes_that_do_not_refuse_once_those_that_are_away_are_
 
     assert eligible_nodes({}, nodes) == {"a", "b", "c", "d"}
     assert eligible_nodes({"spec": {"nodeSelector": {"zone": "x"}}}, nodes) == {"d"}
+
+
+def test_numbers_in_labels_are_read_as_kubernetes_reads_them() -> None:
+    """Python would take more for a number."""
+    above = {"key": "gpus", "operator": "Gt", "values": ["4"]}
+
+    assert reason(affinity(above), node(labels={"gpus": "5"})) is None
+    assert reason(affinity(above), node(labels={"gpus": "1_0"})) is not None
+
+
+def test_what_is_limited_for_a_whole_pod_counts_where_no_container_asks() -> None:
+    limits = {"limits": {"cpu": 4, "memory": "1Gi"}}
+
+    assert request(container({"cpu": 1}), resources=limits) == {CPU: 1000, MEMORY: milli("1Gi")}
+
+
+def test_only_cpu_comes_in_parts() -> None:
+    parts = {"cpu": "100m", "memory": "1500m"}
+
+    assert request(container(parts), container(parts)) == {CPU: 200, MEMORY: 4000}

@@ -130,3 +130,16 @@ def test_a_pod_without_claims_waits_for_nobody() -> None:
     template = {"spec": {"containers": [], "volumes": [{"name": "v", "emptyDir": {}}]}}
 
     assert not waits_for_a_scheduler(template, "n1", Storage())
+
+
+def test_what_only_kube_scheduler_can_know_is_left_to_it() -> None:
+    by_label = {"topologyKey": "zone", "namespaceSelector": {"matchLabels": {"team": "a"}}}
+    everywhere = {"topologyKey": "zone", "namespaceSelector": {}}
+
+    def apart(term: Any) -> Any:
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        return {"spec": {"affinity": affinity}}
+
+    assert waits_for_a_scheduler({"spec": {"runtimeClassName": "nvidia"}}, "n", Storage())
+    assert waits_for_a_scheduler(apart(by_label), "n", Storage())
+    assert not waits_for_a_scheduler(apart(everywhere), "n", Storage())

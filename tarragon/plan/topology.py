@@ -1,0 +1,216 @@
+"""Rules between pods, as numbers: nodes that other pods leave to a gang, and how its own pods have to lie."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tarragon.job.model import ReplicaType
+from tarragon.kube.affinity import SpreadConstraint
+from tarragon.kube.codec import encode
+from tarragon.kube.core import Node, Pod, PodSpec
+from tarragon.plan.neighbours import Neighbours
+from tarragon.plan.predicates import is_tolerated, is_wanted, required_of_nodes
+from tarragon.plan.terms import Bonds, Labels, Spreading, Term, bonds
+from tarragon.scheduling.snapshot import Spread
+
+NOBODY_NEAR = "no pod that it has to be near runs"
+KEPT_OFF = "other pods, or their anti-affinity, keep it off all nodes where it may run"
+
+
+class Sites:
+    """Nodes, and the domains that their labels make of them: worked out once for all who ask."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.nodes: Mapping[str, Node] = {node.metadata.name: node for node in nodes}
+        self._domains: dict[str, Mapping[str, str]] = {}
+        self._everywhere: dict[str, Mapping[str, str]] = {}
+        self._counted: dict[bytes, Mapping[str, str]] = {}
+
+    def domains(self, label: str) -> Mapping[str, str]:
+        """The value by node, without those that have no such label."""
+        if label not in self._domains:
+            found = ((name, node.metadata.labels.get(label)) for name, node in self.nodes.items())
+            self._domains[label] = {name: value for name, value in found if value is not None}
+        return self._domains[label]
+
+    def everywhere(self, label: str) -> Mapping[str, str]:
+        """A node without the label is nobody's neighbour by it: it counts as a domain of its own."""
+        if label not in self._everywhere:
+            known = self.domains(label)
+            alone = {name: f" {name}" for name in self.nodes if name not in known}
+            self._everywhere[label] = {**known, **alone} if alone else known
+        return self._everywhere[label]
+
+    def counted(self, constraint: SpreadConstraint, labels: Sequence[str], spec: PodSpec) -> Mapping[str, str]:
+        """The nodes that a spread counts: those that the pod wants, with all the labels by which it is spread."""
+        wants = constraint.node_affinity_policy != "Ignore"
+        tolerates = constraint.node_taints_policy == "Honor"
+        asked = [spec.node_selector, required_of_nodes(spec)] if wants else None
+        tolerations = spec.tolerations if tolerates else None
+        key = encode([constraint.topology_key, labels, asked, tolerations])
+        if key not in self._counted:
+            self._counted[key] = {
+                name: domain
+                for name, domain in self.domains(constraint.topology_key).items()
+                for node in [self.nodes[name]]
+                if all(label in node.metadata.labels for label in labels)
+                and (not wants or is_wanted(spec, node))
+                and (not tolerates or is_tolerated(spec, node))
+            }
+        return self._counted[key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """The replicas of one type, as the pods they are."""
+
+    type: ReplicaType
+    namespace: str
+    labels: Labels
+    """Those that all of them have."""
+    spec: PodSpec
+    bonds: Bonds
+
+    @classmethod
+    def of(cls, kind: ReplicaType, namespace: str, labels: Labels, spec: PodSpec) -> Member:
+        return cls(type=kind, namespace=namespace, labels=labels, spec=spec, bonds=bonds(spec, namespace, labels))
+
+    def is_meant(self, terms: Iterable[Term]) -> bool:
+        """By all of them."""
+        return all(term.matches(self.namespace, self.labels) for term in terms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ties:
+    """What rules between pods leave to the replicas of one type."""
+
+    eligible: frozenset[str]
+    spreads: tuple[Spread, ...] = ()
+    refused: str = ""
+    """Why no node is left."""
+
+
+class Gang:
+    """The members of one job. `uid` tells their own pods, which a policy counts by itself, from all others."""
+
+    def __init__(self, members: Sequence[Member], uid: str) -> None:
+        self.members = members
+        self._uid = uid
+
+    def ties(self, eligible: Mapping[ReplicaType, frozenset[str]], sites: Sites, others: Neighbours) -> _TiesByType:
+        """`eligible`: by what their templates ask of nodes alone."""
+        shared = list(self._shared(sites, others))
+        found = {}
+        for member in self.members:
+            allowed = eligible[member.type] - self._kept_off(member, sites, others)
+            near = self._near(member, sites, others)
+            found[member.type] = Ties(
+                eligible=allowed if near is None else allowed & near,
+                spreads=tuple(spread for kind, spread in shared if kind is member.type),
+                refused=_why(eligible[member.type], allowed, near),
+            )
+        return found
+
+    def _kept_off(self, member: Member, sites: Sites, others: Neighbours) -> frozenset[str]:
+        """Nodes in domains of pods that it keeps off, or that keep it off."""
+        taken = [(pod, term) for term in member.bonds.apart for pod in others.selected([term])]
+        taken += others.repelling(member.namespace, member.labels)
+        lost = {
+            (term.topology, domain)
+            for pod, term in taken
+            if not self._is_own(pod)
+            if (domain := sites.domains(term.topology).get(pod.spec.node_name)) is not None
+        }
+        labels = {label for label, _ in lost}
+        return frozenset(
+            name for label in labels for name, domain in sites.domains(label).items() if (label, domain) in lost
+        )
+
+    def _near(self, member: Member, sites: Sites, others: Neighbours) -> frozenset[str] | None:
+        """Nodes in domains of pods that it has to be near; None where it need not be near anybody."""
+        terms = member.bonds.near
+        if not terms:
+            return None
+        labelled = [sites.domains(term.topology) for term in terms]
+        found = list(others.selected(terms))
+        if any(not self._is_own(pod) for pod in found):
+            homes = [{domains.get(pod.spec.node_name) for pod in found} - {None} for domains in labelled]
+            return _in_all(labelled, homes)
+        if not any(other.is_meant(terms) for other in self.members):
+            return frozenset()
+        return _in_all(labelled, None)
+
+    def _shared(self, sites: Sites, others: Neighbours) -> Iterator[tuple[ReplicaType, Spread]]:
+        for member in self.members:
+            yield from self._together(member, sites, others)
+            for term in member.bonds.apart:
+                yield from self._apart(member, term, sites)
+            for one in member.bonds.spread:
+                yield member.type, self._evenly(member, one, sites, others)
+
+    def _together(self, member: Member, sites: Sites, others: Neighbours) -> Iterator[tuple[ReplicaType, Spread]]:
+        """Who has to be near its own gang, and finds nobody else, is put into one domain with all whom it means."""
+        terms = member.bonds.near
+        meant = frozenset(other.type for other in self.members if other.is_meant(terms))
+        if not terms or not meant or any(not self._is_own(pod) for pod in others.selected(terms)):
+            return
+        for term in terms:
+            spread = Spread(domains=sites.domains(term.topology), counted=meant | {member.type}, together=True)
+            yield from ((kind, spread) for kind in spread.counted)
+
+    def _apart(self, member: Member, term: Term, sites: Sites) -> Iterator[tuple[ReplicaType, Spread]]:
+        """The other side of it counts as much: whom it keeps off keeps it off."""
+        meant = frozenset(other.type for other in self.members if other.is_meant([term]))
+        if not meant:
+            return
+        domains = sites.everywhere(term.topology)
+        yield member.type, Spread(domains=domains, counted=meant, most=int(member.type in meant))
+        for other in meant - {member.type}:
+            yield other, Spread(domains=domains, counted=frozenset({member.type}), most=0)
+
+    def _evenly(self, member: Member, one: Spreading, sites: Sites, others: Neighbours) -> Spread:
+        labels = [other.constraint.topology_key for other in member.bonds.spread]
+        domains = sites.counted(one.constraint, labels, member.spec)
+        counts = self._counts(one.term, domains, others)
+        few = one.constraint.min_domains is not None and len(set(domains.values())) < one.constraint.min_domains
+        skew = one.constraint.max_skew
+        return Spread(
+            domains=domains,
+            counted=frozenset(other.type for other in self.members if other.is_meant([one.term])),
+            already=counts,
+            # With fewer domains than it wants, it is as if one more were there, and empty.
+            skew=None if few else skew,
+            most=skew if few else None,
+        )
+
+    def _counts(self, term: Term, domains: Mapping[str, str], others: Neighbours) -> Mapping[str, int]:
+        """Pods that are ending don't count, here and nowhere else."""
+        return Counter(
+            domains[pod.spec.node_name]
+            for pod in others.selected([term])
+            if pod.spec.node_name in domains and not self._is_own(pod) and not pod.metadata.is_ending
+        )
+
+    def _is_own(self, pod: Pod) -> bool:
+        owner = pod.metadata.controller
+        return owner is not None and owner.uid == self._uid
+
+
+_TiesByType = dict[ReplicaType, Ties]
+
+
+def _why(before: frozenset[str], allowed: frozenset[str], near: frozenset[str] | None) -> str:
+    if not before or (allowed and (near is None or allowed & near)):
+        return ""
+    return KEPT_OFF if not allowed or near else NOBODY_NEAR
+
+
+def _in_all(labelled: Sequence[Mapping[str, str]], homes: Sequence[set[str | None]] | None) -> frozenset[str]:
+    """Nodes that have all the labels, and, where there are homes, are in one of them by each."""
+    names = set(labelled[0]).intersection(*labelled[1:])
+    if homes is None:
+        return frozenset(names)
+    pairs = list(zip(labelled, homes, strict=True))
+    return frozenset(name for name in names if all(domains[name] in home for domains, home in pairs))

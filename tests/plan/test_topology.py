@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tarragon.job.model import ReplicaType
+from tarragon.kube.core import Node, Pod
+from tarragon.plan.capacity import eligible_nodes, pod_spec
+from tarragon.plan.neighbours import Neighbours
+from tarragon.plan.topology import KEPT_OFF, NOBODY_NEAR, Gang, Member, Sites, Ties
+from tarragon.scheduling.snapshot import Spread
+
+Json = dict[str, Any]
+PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
+ZONE, RACK = "zone", "rack"
+
+
+def node(name: str, **labels: str) -> Node:
+    return msgspec.convert(
+        {"metadata": {"name": name, "labels": labels}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+        Node,
+    )
+
+
+FOUR = [node("a1", zone="a"), node("a2", zone="a"), node("b1", zone="b"), node("bare")]
+
+
+def pod(on: str, *, owner: str = "", ending: bool = False, phase: str = "Running", **labels: str) -> Pod:
+    metadata: Json = {"name": f"p-{on}-{owner}-{'-'.join(labels.values())}", "namespace": "n", "labels": labels}
+    if owner:
+        metadata["ownerReferences"] = [{"uid": owner, "controller": True}]
+    if ending:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return msgspec.convert(
+        {"metadata": metadata, "spec": {"nodeName": on}, "status": {"phase": phase}}, Pod, strict=False
+    )
+
+
+def with_affinity(found: Pod, affinity: Json) -> Pod:
+    return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, affinity=affinity))
+
+
+def term(topology: str = ZONE, *, without: Json | None = None, **labels: str) -> Json:
+    return {"topologyKey": topology, "labelSelector": {"matchLabels": labels}, **(without or {})}
+
+
+def near(*terms: Json) -> Json:
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
+
+
+def apart(*terms: Json) -> Json:
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
+
+
+def spread(topology: str = ZONE, skew: int = 1, *, labels: Json | None = None, **fields: Any) -> Json:
+    selector = {"matchLabels": labels if labels is not None else {"app": "x"}}
+    constraint = {"maxSkew": skew, "topologyKey": topology, "whenUnsatisfiable": "DoNotSchedule", **fields}
+    return {"topologySpreadConstraints": [{"labelSelector": selector, **constraint}]}
+
+
+def member(kind: ReplicaType = WORKER, *, affinity: Json | None = None, **more: Any) -> Member:
+    spec = {"affinity": affinity, **more} if affinity else more
+    labels = {"app": "x", "type": kind.word}
+    return Member.of(kind, "n", labels, pod_spec({"spec": spec}))
+
+
+def ties(*members: Member, nodes: list[Node] | None = None, pods: list[Pod] | None = None) -> dict[ReplicaType, Ties]:
+    sites = Sites(FOUR if nodes is None else nodes)
+    eligible = {
+        one.type: eligible_nodes(msgspec.to_builtins({"spec": one.spec}), sites.nodes.values()) for one in members
+    }
+    return Gang(members, "mine").ties(eligible, sites, Neighbours(pods or []))
+
+
+def only(*members: Member, nodes: list[Node] | None = None, pods: list[Pod] | None = None) -> Ties:
+    return ties(*members, nodes=nodes, pods=pods)[members[0].type]
+
+
+def single(found: Ties) -> Spread:
+    assert len(found.spreads) == 1
+    return found.spreads[0]
+
+
+def test_without_rules_between_pods_everything_stays_as_it_is() -> None:
+    assert only(member(), pods=[pod("a1", app="x")]) == Ties(eligible=frozenset({"a1", "a2", "b1", "bare"}))
+
+
+def test_whoever_is_to_be_near_others_goes_into_their_domains() -> None:
+    found = only(member(affinity=near(term(role="cache"))), pods=[pod("a2", role="cache")])
+
+    assert found == Ties(eligible=frozenset({"a1", "a2"}))
+
+
+def test_whoever_is_to_be_near_others_of_which_there_are_none_runs_nowhere() -> None:
+    found = only(member(affinity=near(term(role="cache"))), pods=[pod("a2", role="cache", phase="Succeeded")])
+
+    assert (found.eligible, found.refused) == (frozenset(), NOBODY_NEAR)
+
+
+def test_all_terms_of_an_affinity_are_about_the_same_pods() -> None:
+    """A pod that one of them selects and another does not is nobody's company."""
+    nodes = [node("a", zone="a", rack="1"), node("b", zone="b", rack="2")]
+    both = near(term(role="cache"), term(RACK, tier="fast"))
+
+    halves = [pod("a", role="cache"), pod("a", tier="fast")]
+    assert only(member(affinity=both), nodes=nodes, pods=halves).eligible == frozenset()
+    assert only(member(affinity=both), nodes=nodes, pods=[pod("b", role="cache", tier="fast")]).eligible == {"b"}
+
+
+def test_a_gang_that_is_to_be_near_itself_starts_anywhere_in_one_domain() -> None:
+    found = only(member(affinity=near(term(app="x"))))
+
+    assert found.eligible == {"a1", "a2", "b1"}
+    one = single(found)
+    assert (one.together, one.counted) == (True, frozenset({WORKER}))
+    assert one.domains == {"a1": "a", "a2": "a", "b1": "b"}
+
+
+def test_a_gang_that_may_be_near_others_like_it_is_near_those_that_are_there() -> None:
+    found = only(member(affinity=near(term(app="x"))), pods=[pod("b1", owner="other", app="x")])
+
+    assert found == Ties(eligible=frozenset({"b1"}))
+
+
+def test_workers_that_are_to_be_near_their_parameter_servers_are_put_into_one_domain_with_them() -> None:
+    found = ties(member(PS), member(affinity=near(term(type="ps"))))
+
+    for kind in (PS, WORKER):
+        one = single(found[kind])
+        assert (one.together, one.counted) == (True, frozenset({PS, WORKER}))
+
+
+def test_whoever_keeps_off_others_stays_out_of_their_domains() -> None:
+    found = only(member(affinity=apart(term(role="noisy"))), pods=[pod("a1", role="noisy"), pod("bare", role="noisy")])
+
+    assert found == Ties(eligible=frozenset({"b1", "bare"}))
+
+
+def test_whom_others_keep_off_stays_out_of_their_domains_too() -> None:
+    alone = with_affinity(pod("a1", role="proud"), apart(term(app="x")))
+
+    assert only(member(), pods=[alone]) == Ties(eligible=frozenset({"b1", "bare"}))
+
+
+def test_whom_others_keep_off_everywhere_is_told_so() -> None:
+    several = [with_affinity(pod(name, role="proud"), apart(term("zone", app="x"))) for name in ("a1", "b1")]
+    found = only(member(), nodes=FOUR[:3], pods=several)
+
+    assert (found.eligible, found.refused) == (frozenset(), KEPT_OFF)
+
+
+def test_replicas_that_keep_off_each_other_get_a_domain_each() -> None:
+    one = single(only(member(affinity=apart(term(app="x", type="worker")))))
+
+    assert (one.most, one.counted) == (1, frozenset({WORKER}))
+    assert one.domains == {"a1": "a", "a2": "a", "b1": "b", "bare": " bare"}
+
+
+def test_of_two_types_of_which_one_keeps_off_the_other_neither_gets_to_the_other() -> None:
+    found = ties(member(PS), member(affinity=apart(term(type="ps"))))
+
+    of_worker, of_server = single(found[WORKER]), single(found[PS])
+    assert (of_worker.most, of_worker.counted) == (0, frozenset({PS}))
+    assert (of_server.most, of_server.counted) == (0, frozenset({WORKER}))
+
+
+def test_a_spread_counts_the_gang_s_own_and_the_others_that_are_not_ending() -> None:
+    pods = [
+        pod("a1", owner="other", app="x"),
+        pod("a2", owner="mine", app="x"),
+        pod("b1", owner="third", app="x", ending=True),
+        pod("bare", app="x"),
+    ]
+    one = single(ties(member(PS), member(**spread()), pods=pods)[WORKER])
+
+    assert (one.skew, one.most, one.counted) == (1, None, frozenset({PS, WORKER}))
+    assert one.domains == {"a1": "a", "a2": "a", "b1": "b"}
+    assert one.already == {"a": 1}
+
+
+def test_a_spread_counts_the_nodes_that_the_pod_wants_only() -> None:
+    nodes = [node("a", zone="a", disk="ssd"), node("b", zone="b")]
+
+    wanted = single(only(member(**spread(), nodeSelector={"disk": "ssd"}), nodes=nodes))
+    ignoring = spread(nodeAffinityPolicy="Ignore")
+    every = single(only(member(**ignoring, nodeSelector={"disk": "ssd"}), nodes=nodes))
+
+    assert wanted.domains == {"a": "a"}
+    assert every.domains == {"a": "a", "b": "b"}
+
+
+def test_a_spread_may_leave_out_nodes_whose_taints_the_pod_does_not_tolerate() -> None:
+    tainted = msgspec.structs.replace(
+        node("b", zone="b"),
+        spec=msgspec.convert({"taints": [{"key": "k", "effect": "NoSchedule"}]}, type(FOUR[0].spec)),
+    )
+    nodes = [node("a", zone="a"), tainted]
+
+    assert single(only(member(**spread()), nodes=nodes)).domains == {"a": "a", "b": "b"}
+    assert single(only(member(**spread(nodeTaintsPolicy="Honor")), nodes=nodes)).domains == {"a": "a"}
+
+
+def test_with_fewer_domains_than_it_wants_a_spread_counts_as_if_an_empty_one_were_there() -> None:
+    few = single(only(member(**spread(skew=2, minDomains=3))))
+    enough = single(only(member(**spread(skew=2, minDomains=2))))
+
+    assert (few.skew, few.most) == (None, 2)
+    assert (enough.skew, enough.most) == (2, None)
+
+
+def test_match_label_keys_narrow_whom_a_spread_counts() -> None:
+    pods = [pod("a1", app="x", type="ps"), pod("b1", app="x", type="worker")]
+    one = single(only(member(**spread(matchLabelKeys=["type"])), pods=pods))
+
+    assert one.already == {"b": 1}
+
+
+def test_a_selector_that_is_missing_selects_nobody_and_an_empty_one_everybody() -> None:
+    nobody = {"topologyKey": ZONE}
+    everybody = {"topologyKey": ZONE, "labelSelector": {}}
+    pods = [pod("a1", some="pod")]
+
+    assert only(member(affinity=apart(nobody)), pods=pods).eligible == {"a1", "a2", "b1", "bare"}
+    assert only(member(affinity=apart(everybody)), pods=pods).eligible == {"b1", "bare"}
+
+
+def test_rules_are_about_the_own_namespace_unless_they_name_others() -> None:
+    stranger = msgspec.structs.replace(
+        pod("a1", role="noisy"), metadata=msgspec.structs.replace(pod("a1", role="noisy").metadata, namespace="other")
+    )
+
+    def eligible(**more: Any) -> frozenset[str]:
+        return only(member(affinity=apart(term(role="noisy", without=more))), pods=[stranger]).eligible
+
+    by_name = {"matchLabels": {"kubernetes.io/metadata.name": "other"}}
+    assert "a1" in eligible()
+    assert "a1" not in eligible(namespaces=["other"])
+    assert "a1" not in eligible(namespaceSelector={})
+    assert "a1" not in eligible(namespaceSelector=by_name)
+    assert "a1" in eligible(namespaceSelector={"matchLabels": {"kubernetes.io/metadata.name": "third"}})
+
+
+def test_rules_that_no_api_server_takes_are_none() -> None:
+    odd = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": "all"}}
+
+    assert only(member(affinity=odd)) == Ties(eligible=frozenset({"a1", "a2", "b1", "bare"}))
