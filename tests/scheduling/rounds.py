@@ -1,0 +1,259 @@
+"""Rounds one after the other in virtual time: a policy decides, what it decides happens, and jobs come and end.
+
+Whatever is decided is checked as it happens: no node oversold, no gang in part, none outside its bounds, no quota
+exceeded, nobody preempted for equals, one decision for each that waits.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tarragon.base.resources import NVIDIA_GPU, Resources, fits, minus, total
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.decision import AboutGang, Again, Evict, Place, Resize, Wait
+from tarragon.scheduling.policies import Policy
+from tarragon.scheduling.rules import Rules
+from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
+
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
+
+
+def gpus(number: int) -> Resources:
+    return {NVIDIA_GPU: number * 1000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """`length` is for how many seconds it runs in one piece; None is for ever."""
+
+    name: str
+    demands: Sequence[Demand]
+    length: float | None = None
+    priority: int = 0
+    queue: str = "default"
+    preempts: bool = True
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """A job that has been admitted."""
+
+    job: Job
+    queued: dt.datetime
+    admitted: dt.datetime
+    nodes: Mapping[Replica, str]
+    resized: dt.datetime | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Rounds:
+    """`grace` is for how many seconds pods that were told to end still hold what they have."""
+
+    policy: Policy
+    nodes: Mapping[str, Resources]
+    rules: Rules = field(default_factory=Rules)
+    grace: float = 0.0
+    foreign: Mapping[str, Resources] = field(default_factory=dict)
+    """By node, what pods hold that belong to no gang."""
+    now: dt.datetime = NOON
+    waiting: dict[str, tuple[dt.datetime, Job]] = field(default_factory=dict)
+    running: dict[str, Run] = field(default_factory=dict)
+    ended: list[str] = field(default_factory=list)
+    waits: dict[str, Wait] = field(default_factory=dict)
+    """Of the last round."""
+    _releasing: list[tuple[dt.datetime, str, Resources]] = field(default_factory=list)
+    _again: dt.datetime | None = None
+
+    def workers(self, wish: int, *, least: int | None = None, most: int = 0, each: Resources | None = None) -> Demand:
+        """On any node; one GPU each unless told otherwise."""
+        return self.demand(WORKER, wish, least=least, most=most, each=gpus(1) if each is None else each)
+
+    def demand(
+        self, kind: ReplicaType, wish: int, *, least: int | None = None, most: int = 0, each: Resources
+    ) -> Demand:
+        everywhere = frozenset(self.nodes)
+        minimum = wish if least is None else least
+        return Demand(type=kind, each=each, minimum=minimum, wish=wish, maximum=most, eligible=everywhere)
+
+    def submit(self, job: Job) -> None:
+        self.waiting[job.name] = self.now, job
+
+    def end(self, name: str) -> None:
+        """Its pods are done: what they held is free at once."""
+        del self.running[name]
+        self.ended.append(name)
+
+    def decide(self) -> Sequence[AboutGang]:
+        """One round."""
+        decided = self.policy(self.snapshot())
+        about = [decision for decision in decided if not isinstance(decision, Again)]
+        later = [decision.at for decision in decided if isinstance(decision, Again)]
+        assert all(at > self.now for at in later), "to decide again in the past is to decide for ever"
+        self._again = min(later, default=None)
+        self._check_who(about)
+        self.waits = {decision.gang: decision for decision in about if isinstance(decision, Wait)}
+        free = {state.name: state.free for state in self.snapshot().nodes}
+        held = self._held()
+        for decision in about:
+            match decision:
+                case Place():
+                    self._place(decision, free)
+                case Resize():
+                    self._resize(decision, free)
+                case Evict():
+                    self._evict(decision)
+                case Wait():
+                    pass
+        self._check_quotas(held)
+        return about
+
+    def advance(self, seconds: float) -> None:
+        """Decide, and again whenever something has ended or a policy wants to, for so long."""
+        until = self.now + dt.timedelta(seconds=seconds)
+        self.decide()
+        while (at := self._next()) is not None and at <= until:
+            self.now = max(at, self.now)
+            for name in [name for name, run in self.running.items() if _ends(run) == self.now]:
+                self.end(name)
+            self._releasing = [each for each in self._releasing if each[0] > self.now]
+            self.decide()
+        self.now = until
+
+    def snapshot(self) -> Snapshot:
+        """What a policy sees now."""
+        held: dict[str, list[Resources]] = {}
+        for run in self.running.values():
+            for replica, node in run.nodes.items():
+                held.setdefault(node, []).append(_each(run.job, replica))
+        leaving: dict[str, list[Resources]] = {}
+        for _, node, amounts in self._releasing:
+            leaving.setdefault(node, []).append(amounts)
+        states = []
+        for name, capacity in sorted(self.nodes.items()):
+            releasing = total(leaving.get(name, []))
+            taken = total([*held.get(name, []), releasing, self.foreign.get(name, {})])
+            free = minus(capacity, taken)
+            assert all(amount >= 0 for amount in free.values()), f"{name} is oversold: {free}"
+            states.append(NodeState(name=name, capacity=capacity, free=free, releasing=releasing))
+        return Snapshot(
+            now=self.now,
+            nodes=states,
+            waiting=[_gang(queued, job) for queued, job in self.waiting.values()],
+            running=[_running(run) for run in self.running.values()],
+            rules=self.rules,
+        )
+
+    def size(self, name: str) -> int:
+        """How many workers it has."""
+        return sum(replica.type is WORKER for replica in self.running[name].nodes)
+
+    def _next(self) -> dt.datetime | None:
+        ends = [end for run in self.running.values() if (end := _ends(run)) is not None]
+        moments = [*ends, *(at for at, _, _ in self._releasing)]
+        return min([*moments, *([self._again] if self._again is not None else [])], default=None)
+
+    def _place(self, decision: Place, free: dict[str, Resources]) -> None:
+        queued, job = self.waiting.pop(decision.gang)
+        _check_size(job, decision.nodes)
+        _check_start(job, decision.nodes)
+        for replica, node in decision.nodes.items():
+            _take(free, node, _each(job, replica))
+        self.running[job.name] = Run(job=job, queued=queued, admitted=self.now, nodes=decision.nodes)
+
+    def _resize(self, decision: Resize, free: dict[str, Resources]) -> None:
+        run = self.running[decision.gang]
+        _check_size(run.job, decision.nodes)
+        for replica in decision.nodes.keys() - run.nodes.keys():
+            _take(free, decision.nodes[replica], _each(run.job, replica))
+        self._release(run, run.nodes.keys() - decision.nodes.keys())
+        run.nodes, run.resized = decision.nodes, self.now
+
+    def _evict(self, decision: Evict) -> None:
+        run = self.running.pop(decision.gang)
+        assert any(job.priority > run.job.priority and job.preempts for _, job in self.waiting.values()), (
+            f"{decision.gang} was preempted for nobody of higher priority"
+        )
+        self._release(run, run.nodes.keys())
+        self.waiting[run.job.name] = run.queued, run.job
+
+    def _release(self, run: Run, replicas: Iterable[Replica]) -> None:
+        if self.grace:
+            until = self.now + dt.timedelta(seconds=self.grace)
+            self._releasing += [(until, run.nodes[replica], _each(run.job, replica)) for replica in replicas]
+
+    def _check_who(self, about: Sequence[AboutGang]) -> None:
+        counted = Counter(decision.gang for decision in about)
+        assert set(counted.values()) <= {1}, f"decided twice: {counted.most_common(1)}"
+        undecided = self.waiting.keys() - counted.keys()
+        assert not undecided, f"nothing was decided about {undecided}"
+        assert counted.keys() <= self.waiting.keys() | self.running.keys()
+
+    def _held(self) -> dict[str, Resources]:
+        held: dict[str, list[Resources]] = {}
+        for run in self.running.values():
+            held.setdefault(run.job.queue, []).extend(_each(run.job, replica) for replica in run.nodes)
+        return {queue: total(amounts) for queue, amounts in held.items()}
+
+    def _check_quotas(self, before: Mapping[str, Resources]) -> None:
+        for queue, held in self._held().items():
+            quota = self.rules.queues[queue].quota if queue in self.rules.queues else {}
+            for name, limit in quota.items():
+                most = max(limit, before.get(queue, {}).get(name, 0))
+                assert held.get(name, 0) <= most, f"{queue} holds {held}, and may {quota}"
+
+
+def _gang(queued: dt.datetime, job: Job) -> Gang:
+    return Gang(
+        name=job.name,
+        queued=queued,
+        demands=job.demands,
+        priority=job.priority,
+        preempts=job.preempts,
+        queue=job.queue,
+    )
+
+
+def _running(run: Run) -> RunningGang:
+    return RunningGang(
+        name=run.job.name,
+        demands=run.job.demands,
+        nodes=run.nodes,
+        elastic=any(max(each.wish, each.maximum) > each.minimum for each in run.job.demands),
+        priority=run.job.priority,
+        queue=run.job.queue,
+        admitted=run.admitted,
+        resized=run.resized,
+        wished={each.type: each.wish for each in run.job.demands},
+    )
+
+
+def _ends(run: Run) -> dt.datetime | None:
+    return None if run.job.length is None else run.admitted + dt.timedelta(seconds=run.job.length)
+
+
+def _each(job: Job, replica: Replica) -> Resources:
+    return next(demand.each for demand in job.demands if demand.type is replica.type)
+
+
+def _take(free: dict[str, Resources], node: str, amounts: Resources) -> None:
+    assert fits(amounts, free[node]), f"{node} has {free[node]} left, and gives {amounts}"
+    free[node] = minus(free[node], amounts)
+
+
+def _check_size(job: Job, nodes: Mapping[Replica, str]) -> None:
+    for demand in job.demands:
+        there = [replica for replica in nodes if replica.type is demand.type]
+        most = max(demand.wish, demand.maximum)
+        assert demand.minimum <= len(there) <= most, f"{job.name} has {len(there)} {demand.type.word}s"
+        assert all(nodes[replica] in demand.eligible for replica in there)
+
+
+def _check_start(job: Job, nodes: Mapping[Replica, str]) -> None:
+    for demand in job.demands:
+        indexes = sorted(replica.index for replica in nodes if replica.type is demand.type)
+        assert indexes == list(range(len(indexes))), f"{job.name} starts with gaps: {indexes}"
+        assert len(indexes) <= demand.wish, f"{job.name} starts larger than it wishes"
