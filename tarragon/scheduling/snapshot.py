@@ -37,9 +37,10 @@ class Spread:
     already: Mapping[str, int] = field(default_factory=dict)
     """Other pods that count, by domain."""
     skew: int | None = None
-    """At most so many more than in the emptiest domain (maxSkew)."""
+    """At most so many more than in the emptiest of `domains` (maxSkew), also where that takes nobody."""
     most: int | None = None
-    """At most so many in one domain; 1 is anti-affinity."""
+    """At most so many in one domain, who is to be placed included if it counts itself; 1 is anti-affinity, and 0 keeps
+    whoever does not count itself away from those that do."""
     together: bool = False
     """All in one domain."""
 
