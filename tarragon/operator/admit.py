@@ -20,6 +20,7 @@ from tarragon.kube.core import Node
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.candidates import Candidate, Candidates, JobId, candidate_from, takes_part
 from tarragon.operator.decided import admission_after
+from tarragon.operator.eligibility import traits
 from tarragon.operator.gather import World
 from tarragon.operator.holders import Decided, Holders
 from tarragon.operator.picture import Picture
@@ -133,7 +134,7 @@ class Admitter:
             self._follow(framework, key, new)
 
     def _node_changed(self, _: Key, old: Node | None, new: Node | None) -> None:
-        if old is None or new is None:
+        if traits(old) != traits(new):
             self._candidates.nodes_changed()
 
     def _follow(self, framework: Framework, key: Key, new: CustomObject | None) -> None:

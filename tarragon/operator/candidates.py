@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tarragon.frameworks.plugin import Dialect, Framework
@@ -12,6 +12,7 @@ from tarragon.job.status import Admission, JobStatus
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.plan.desired import is_ours, is_placed_by
+from tarragon.plan.homes import Nodes, is_unsettled
 from tarragon.plan.intake import Intake
 from tarragon.plan.others import is_left_to_others
 from tarragon.plan.refuse import last_good
@@ -59,7 +60,7 @@ class Candidate:
 class Candidates:
     """By id. A cluster has few that are `open` and thousands that just run: a round looks at the few."""
 
-    def __init__(self, nodes: Container[Key]) -> None:
+    def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._all: dict[JobId, Candidate] = {}
         self._open: dict[JobId, Candidate] = {}
@@ -128,7 +129,7 @@ def candidate_from(framework: Framework, found: CustomObject, taken: Intake, set
     )
 
 
-def is_settled(candidate: Candidate, nodes: Container[Key]) -> bool:
+def is_settled(candidate: Candidate, nodes: Nodes) -> bool:
     """Whether it has all that it wishes, and nothing is in its way: no policy would change anything about it.
 
     Nor about one that is refused: no pod of it is made, and what they would need is not known for sure.
@@ -140,21 +141,12 @@ def is_settled(candidate: Candidate, nodes: Container[Key]) -> bool:
         return False
     if admission.wait is not None or admission.retry is not None or candidate.status.obstacle is not None:
         return False
-    if homeless(candidate, admission, nodes):
+    if is_unsettled(candidate.status, admission, nodes):
         return False
     wishes = {group.type: least_and_wish(candidate.job, group)[1] for group in candidate.job.groups}
     if any(replica.index >= wishes.get(replica.type, 0) for replica in admission.nodes):
         return False
     return not may_grow(candidate.job, candidate.status) or len(admission.nodes) >= sum(wishes.values())
-
-
-def homeless(candidate: Candidate, admission: Admission, nodes: Container[Key]) -> frozenset[Replica]:
-    """A node that is only not ready may come back, and its pods with it; one that was deleted does not."""
-    return frozenset(
-        replica
-        for replica, node in admission.nodes.items()
-        if Key("", node) not in nodes and replica not in candidate.status.finished
-    )
 
 
 def replicas_of(candidate: Candidate, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod]]:

@@ -12,6 +12,7 @@ from tarragon.job.conditions import SUSPENDED
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, Wait
 from tarragon.operator.candidates import Candidate, least_and_wish
+from tarragon.plan.patience import moved
 from tarragon.plan.scene import may_grow
 from tarragon.scheduling import decision as decisions
 
@@ -30,7 +31,7 @@ def admission_after(candidate: Candidate, decided: decisions.AboutGang, now: dt.
             size = size_of(nodes)
             after = replace(before, size=size, nodes=nodes, wait=None)
             if size == before.size:
-                return after
+                return moved(before, after, candidate.status.restarts, now)
             return replace(after, resized=now, reason=reason, wish=_wish_beside(size, candidate))
         case decisions.Evict(_, code, message):
             return Admission(queued=before.queued, wait=Wait(code=code, message=message), retry=before.retry)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from tarragon.operator.candidates import Candidate, Candidates, JobId
 from tarragon.operator.decided import queued_since
@@ -11,10 +13,11 @@ from tarragon.operator.demanded import Demanded
 from tarragon.operator.gather import World
 from tarragon.operator.holders import Holders
 from tarragon.operator.priorities import urgency
+from tarragon.plan.homes import shunned
 from tarragon.plan.patience import is_resting
 from tarragon.plan.scene import may_grow
 from tarragon.plan.unplaced import is_left
-from tarragon.scheduling.snapshot import Gang, RunningGang
+from tarragon.scheduling.snapshot import Demand, Gang, RunningGang
 
 
 class Gangs:
@@ -62,7 +65,7 @@ class Gangs:
         assert admission is not None  # noqa: S101 - of those that are admitted
         return RunningGang(
             name=candidate.name,
-            demands=self._demanded.by(candidate),
+            demands=_elsewhere(self._demanded.by(candidate), shunned(candidate.status, now)),
             nodes=admission.nodes,
             elastic=may_grow(candidate.job, candidate.status) and not is_resting(admission, now),
             whole=candidate.job.elastic is None,
@@ -74,3 +77,8 @@ class Gangs:
             resized=admission.resized,
             wished=admission.wish or admission.size,
         )
+
+
+def _elsewhere(demands: Sequence[Demand], nodes: AbstractSet[str]) -> Sequence[Demand]:
+    """Where a node has not taken one of its pods, another may; while a gang only waits, it may try that node again."""
+    return [replace(demand, eligible=demand.eligible - nodes) for demand in demands] if nodes else demands

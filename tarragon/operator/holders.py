@@ -14,9 +14,10 @@ from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission
 from tarragon.kube.core import Pod
-from tarragon.operator.candidates import Candidate, Candidates, JobId, homeless, least_and_wish, replicas_of
+from tarragon.operator.candidates import Candidate, Candidates, JobId, least_and_wish, replicas_of
 from tarragon.operator.decided import bounds, queued_since, size_without_us
 from tarragon.operator.gather import World
+from tarragon.plan.homes import Household, given_up_at, homeless, is_unsettled
 from tarragon.plan.obstacles import patience_for, unschedulable
 from tarragon.plan.patience import Hold, ends_at, revised
 from tarragon.plan.rebuilt import Remains, housed, is_nowhere, rebuilt, remains
@@ -73,7 +74,9 @@ class Holders:
 
     def homeless(self, candidate: Candidate, admission: Admission) -> frozenset[Replica]:
         """Not those that have a pod which somebody else is to bind."""
-        found = homeless(candidate, admission, self._world.nodes.objects)
+        if not is_unsettled(candidate.status, admission, self._world.nodes.objects):
+            return frozenset()
+        found = homeless(self._household(candidate, admission), self._clock.now())
         return found - self._remains(candidate).unbound if is_nowhere(admission) else found
 
     def ends(self, now: dt.datetime) -> Iterator[dt.datetime]:
@@ -83,9 +86,27 @@ class Holders:
             if admission is None:
                 continue
             ends = ends_at(admission, candidate.status.obstacle, self._patience(candidate))
-            for at in (ends, admission.retry.after if admission.retry is not None else None):
+            rest = admission.retry.after if admission.retry is not None else None
+            for at in (ends, rest, self._given_up_at(candidate, admission, now)):
                 if at is not None and at > now:
                     yield at
+
+    def _given_up_at(self, candidate: Candidate, admission: Admission, now: dt.datetime) -> dt.datetime | None:
+        """When nobody waits any more for a node of its that is not ready."""
+        if not is_unsettled(candidate.status, admission, self._world.nodes.objects):
+            return None
+        return given_up_at(self._household(candidate, admission), now)
+
+    def _household(self, candidate: Candidate, admission: Admission) -> Household:
+        pods = self._world.pods_of(candidate.object)
+        living = (pod for pod in pods if not pod.metadata.is_ending and not pod.is_finished)
+        return Household(
+            job=candidate.job,
+            status=candidate.status,
+            admission=admission,
+            pods=dict(replicas_of(candidate, living)),
+            nodes=self._world.nodes.objects,
+        )
 
     def _remains(self, candidate: Candidate) -> Remains:
         pods = self._world.pods_of(candidate.object)

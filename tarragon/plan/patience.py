@@ -7,7 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.job.status import Admission, Obstacle, Retry, Wait
+from tarragon.job.status import Admission, Obstacle, RestartRecord, Retry, Wait
+
+MOVED_TOO_OFTEN = "MovedTooOften"
+"""A gang was sent back by one node after the other."""
+MOST_MOVES = 5
+MOVES_SECONDS = 600.0
 
 LONGEST_PAUSE = 600.0
 """Seconds. Whoever raises a quota does not wait longer than this for the job to notice."""
@@ -57,6 +62,27 @@ def revised(hold: Hold, now: dt.datetime, patience: float) -> Admission:
         return admission
     size = {kind: sum(replica.type is kind for replica in nodes) for kind in admission.size}
     return replace(admission, nodes=nodes, size=size, wait=wait, retry=retry)
+
+
+def moved(before: Admission, after: Admission, records: Mapping[Replica, RestartRecord], now: dt.datetime) -> Admission:
+    """`after`, with the move on record if a node did not take a replica that it was admitted to.
+
+    Whoever is sent from node to node gives everything back: what we see of these nodes is not what they go by.
+    """
+    refused = [
+        (replica, record)
+        for replica, node in before.nodes.items()
+        for record in [records.get(replica)]
+        if record is not None and node and record.refused_by == node and after.nodes.get(replica, node) != node
+    ]
+    if not refused:
+        return after
+    recent = tuple(at for at in before.moves if (now - at).total_seconds() < MOVES_SECONDS)
+    if len(recent) < MOST_MOVES:
+        return replace(after, moves=(*recent, now))
+    replica, record = refused[0]
+    words = f"node {record.refused_by} does not take {replica} ({record.reason}), nor did {MOST_MOVES} nodes before it"
+    return Admission(queued=now, wait=Wait(code=MOVED_TOO_OFTEN, message=words), retry=_next(before.retry, now, 60.0))
 
 
 def is_resting(admission: Admission | None, now: dt.datetime) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.codec import decode, encode
+from tarragon.kube.core import Node, NodeStatus, PodCondition
 from tarragon.kube.meta import Key
 from tarragon.operator.candidates import Candidate, Candidates, candidate_from
 from tarragon.operator.kept import KeptJob
@@ -19,6 +20,7 @@ ADMITTED = {
     "size": {"Worker": 2},
     "nodes": {"Worker": {"n": "0-1"}},
 }
+READY = Node(status=NodeStatus(conditions=[PodCondition(type="Ready", status="True")]))
 
 
 def candidate(workers: int = 2, admission: dict[str, Any] | None = None, **spec: Any) -> Candidate:
@@ -31,8 +33,16 @@ def candidate(workers: int = 2, admission: dict[str, Any] | None = None, **spec:
     return made
 
 
+def test_a_job_is_open_while_one_of_its_nodes_takes_nobody() -> None:
+    candidates = Candidates({Key("", "n"): Node()})
+    runs = candidate(admission=ADMITTED)
+    candidates.put(runs)
+
+    assert runs.id in candidates.open
+
+
 def is_open(candidate: Candidate, *nodes: str) -> bool:
-    candidates = Candidates({Key("", name) for name in nodes})
+    candidates = Candidates({Key("", name): READY for name in nodes})
     candidates.put(candidate)
     assert candidate.id in candidates.all
     return candidate.id in candidates.open
@@ -59,7 +69,7 @@ def test_a_job_that_waits_for_another_try_is_open() -> None:
 
 
 def test_a_job_is_open_once_one_of_its_nodes_is_gone() -> None:
-    nodes = {Key("", "n")}
+    nodes = {Key("", "n"): READY}
     candidates = Candidates(nodes)
     runs = candidate(admission=ADMITTED)
     candidates.put(runs)
