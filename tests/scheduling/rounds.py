@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from tarragon.base.resources import NVIDIA_GPU, Resources, fits, minus, total
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.checked import checked
 from tarragon.scheduling.decision import AboutGang, Again, Evict, Place, Resize, Wait
 from tarragon.scheduling.policies import Policy
 from tarragon.scheduling.rules import Rules
@@ -89,7 +90,9 @@ class Rounds:
 
     def decide(self) -> Sequence[AboutGang]:
         """One round."""
-        decided = self.policy(self.snapshot())
+        snapshot = self.snapshot()
+        decided = self.policy(snapshot)
+        assert not checked(snapshot, decided).violations
         about = [decision for decision in decided if not isinstance(decision, Again)]
         later = [decision.at for decision in decided if isinstance(decision, Again)]
         assert all(at > self.now for at in later), "to decide again in the past is to decide for ever"
