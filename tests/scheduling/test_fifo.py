@@ -138,7 +138,7 @@ def test_a_wish_that_has_sunk_is_granted_from_the_highest_index() -> None:
         nodes={Replica(WORKER, index): "a" for index in range(3)},
         elastic=False,
     )
-    assert fifo(snapshot(nodes, running=[running])) == [Resize("job", {Replica(WORKER, 0): "a"})]
+    assert fifo(snapshot(nodes, running=[running])) == [Resize("job", {Replica(WORKER, 0): "a"}, "as wished")]
 
 
 def test_an_elastic_gang_grows_only_while_nobody_waits() -> None:
@@ -170,7 +170,7 @@ def test_a_replica_whose_node_is_gone_gets_another_before_anybody_starts() -> No
         homeless=frozenset({Replica(WORKER, 1)}),
     )
     decisions = fifo(snapshot([node("b", 2, used=1)], gang("job", demand(nodes, 1)), running=[lost]))
-    assert decisions[0] == Resize("lost", {Replica(WORKER, 0): "b", Replica(WORKER, 1): "b"})
+    assert decisions[0] == Resize("lost", {Replica(WORKER, 0): "b", Replica(WORKER, 1): "b"}, "its node is gone")
     assert isinstance(decisions[1], Wait)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tarragon.scheduling.decision import Decision
+from tarragon.scheduling.policies.backfill import backfill
 from tarragon.scheduling.policies.fifo import fifo
 from tarragon.scheduling.snapshot import Snapshot
 
 Policy = Callable[[Snapshot], Sequence[Decision]]
 
-POLICIES: Mapping[str, Policy] = {"fifo": fifo}
+POLICIES: Mapping[str, Policy] = {"fifo": fifo, "backfill": backfill}

@@ -1,0 +1,83 @@
+"""Which gangs would have to end for another one to start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tarragon.scheduling.fit import could_fit
+from tarragon.scheduling.inventory import Amounts, Inventory
+from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.snapshot import Demand, RunningGang
+
+
+class Holders:
+    """Gangs that run, by number, and what each holds where: all of it in one table, as there may be thousands."""
+
+    def __init__(self, gangs: Sequence[RunningGang], nodes: Inventory) -> None:
+        self.gangs = gangs
+        owners: list[int] = []
+        rows: list[int] = []
+        kinds: list[int] = []
+        each = [np.zeros(len(nodes.resources), np.int64)]
+        for number, gang in enumerate(gangs):
+            kind_of = {demand.type: len(each) + index for index, demand in enumerate(gang.demands)}
+            each += [_row(nodes, demand) for demand in gang.demands]
+            for replica, node in gang.nodes.items():
+                row = nodes.row_of.get(node)
+                if row is not None and replica not in gang.finished:
+                    owners.append(number)
+                    rows.append(row)
+                    kinds.append(kind_of.get(replica.type, 0))
+        self._owners, self._rows = np.array(owners, np.int64), np.array(rows, np.int64)
+        self._amounts = np.array(each)[np.array(kinds, np.int64)]
+
+    def without(self, several: Sequence[int], ledger: Ledger) -> Ledger:
+        """The ledger as it would be if these had ended."""
+        ended = np.zeros(len(self.gangs), np.bool_)
+        ended[list(several)] = True
+        those = ended[self._owners]
+        table = ledger.table.copy(order="K")
+        np.add.at(table, self._rows[those], self._amounts[those])
+        return Ledger(ledger.nodes, table)
+
+
+def fewest(demands: Sequence[Demand], order: Sequence[int], holders: Holders, ledger: Ledger) -> list[int] | None:
+    """The shortest beginning of the order that suffices, without those in it that are not needed, the last ones first.
+
+    None if the demands would not fit even if all had ended.
+    """
+
+    def suffice(several: Sequence[int]) -> bool:
+        return could_fit(demands, holders.without(several, ledger))
+
+    if not suffice(order):
+        return None
+    too_few, enough = -1, len(order)
+    while enough - too_few > 1:
+        middle = (enough + too_few) // 2
+        if suffice(order[:middle]):
+            enough = middle
+        else:
+            too_few = middle
+    return _needed(list(order[:enough]), suffice)
+
+
+def _needed(enough: list[int], suffice: Callable[[Sequence[int]], bool]) -> list[int]:
+    """Whole parts are left out at once where that goes: few of many are needed as a rule."""
+    parts = [enough]
+    while parts:
+        part = parts.pop()
+        left_out = set(part)
+        others = [number for number in enough if number not in left_out]
+        if suffice(others):
+            enough = others
+        elif len(part) > 1:
+            half = len(part) // 2
+            parts += [part[:half], part[half:]]
+    return enough
+
+
+def _row(nodes: Inventory, demand: Demand) -> Amounts:
+    return nodes.row({name: amount for name, amount in demand.each.items() if nodes.column(name) is not None})

@@ -1,0 +1,33 @@
+"""First in, first out, but who fits passes who does not: until that one is aged, and then only without delaying it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tarragon.scheduling.decision import Decision
+from tarragon.scheduling.order import in_order
+from tarragon.scheduling.preemption import Preemption
+from tarragon.scheduling.reservations import Reservations
+from tarragon.scheduling.round import Round
+from tarragon.scheduling.running import grow, settle
+from tarragon.scheduling.snapshot import Snapshot
+
+
+def backfill(snapshot: Snapshot) -> Sequence[Decision]:
+    """Every gang that fits starts, in their order, on what is not kept for another; running ones grow if all did."""
+    made = Round(snapshot)
+    settle(made)
+    preemption, reservations = Preemption(made), Reservations(made)
+    all_started = True
+    for gang in in_order(snapshot, made.shares):
+        hopeless = made.hopeless(gang)
+        if hopeless is not None:
+            made.add(hopeless)
+        elif (started := made.started(gang)) is not None:
+            made.add(started)
+        else:
+            all_started = False
+            made.add(made.promised(gang) or preemption.wait(gang) or reservations.wait(gang))
+    if all_started:
+        grow(made)
+    return [*made.decisions, *reservations.again()]

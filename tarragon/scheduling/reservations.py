@@ -1,0 +1,72 @@
+"""Places that are kept for aged gangs, so that nobody passes them for good.
+
+Nobody knows how long a gang runs, so what is kept is places, not times. The gangs that run are taken in the order in
+which they were admitted: the first of them whose end would let the aged one start are those it waits for, and what is
+free, or becomes free, on the places that it would get then is kept for it. Gangs that are admitted later stand behind
+those in this order and hold nothing of what is kept. So whenever one ends that the aged gang waits for, it waits for
+one less, and it never waits for more: it starts at the latest when all have ended that ran when it had aged.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+
+from tarragon.scheduling.decision import Again, Wait
+from tarragon.scheduling.fit import place
+from tarragon.scheduling.needed import fewest
+from tarragon.scheduling.round import Round
+from tarragon.scheduling.snapshot import Gang
+
+AT_ONCE = 4
+"""So many aged gangs have places kept; the next ones when these have started."""
+
+KEPT = "what becomes free of it is kept for this job"
+_LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
+
+
+class Reservations:
+    """Of one round."""
+
+    def __init__(self, made: Round) -> None:
+        self._made = made
+        self._left = AT_ONCE
+        self._aged = dt.timedelta(seconds=made.snapshot.rules.aged)
+        self._youngest: dt.datetime | None = None
+        self._order: list[int] | None = None
+
+    def wait(self, gang: Gang) -> Wait:
+        """For resources; if it is aged, with places that are kept for it."""
+        waits = self._made.refused(gang)
+        ages = gang.queued + self._aged
+        if ages > self._made.snapshot.now:
+            self._youngest = ages if self._youngest is None else min(self._youngest, ages)
+            return waits
+        if not self._left or not self._reserve(gang):
+            return waits
+        self._left -= 1
+        return Wait(waits.gang, waits.code, f"{waits.message}; {KEPT}")
+
+    def again(self) -> Iterator[Again]:
+        """When the next one is aged."""
+        if self._youngest is not None:
+            yield Again(self._youngest)
+
+    def _reserve(self, gang: Gang) -> bool:
+        """Not on what others hold who are no gangs: they may stay for ever."""
+        smallest, holders, soon = self._made.smallest(gang), self._made.holders, self._made.soon
+        needed = fewest(smallest, self._eldest_first(), holders, soon)
+        nodes = None if needed is None else place(smallest, holders.without(needed, soon))
+        if nodes is None:
+            return False
+        self._made.reserve(gang, nodes)
+        return True
+
+    def _eldest_first(self) -> list[int]:
+        if self._order is None:
+            running, changed = self._made.snapshot.running, self._made.changed
+            those = [number for number, gang in enumerate(running) if gang.name not in changed]
+            self._order = sorted(
+                those, key=lambda number: (running[number].admitted or _LONG_AGO, running[number].name)
+            )
+        return self._order

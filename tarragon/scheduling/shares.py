@@ -1,0 +1,97 @@
+"""What the gangs of each namespace hold, beside what they may hold and what would be their fair share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tarragon.base.resources import PODS, Resources, total
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.rules import Queue
+from tarragon.scheduling.snapshot import Demand, Gang, RunningGang, Snapshot
+
+_DEFAULT = Queue()
+
+
+class Shares:
+    """Taken and given back while a policy thinks, as a ledger of the nodes is."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._queues = snapshot.rules.queues
+        self._there = total(node.capacity for node in snapshot.nodes) if snapshot.rules.is_fair else {}
+        self._held: dict[str, dict[str, int]] = {}
+        self.matter = snapshot.rules.is_fair or any(queue.quota for queue in self._queues.values())
+        """Where nobody asks, nothing is summed up."""
+        for gang in snapshot.running:
+            self.take(gang, gang.nodes.keys() - gang.finished)
+
+    def held(self, queue: str) -> Resources:
+        """By the gangs of one namespace, in thousandths."""
+        return self._held.get(queue, {})
+
+    def quota(self, queue: str) -> Resources:
+        """Empty where nothing is limited."""
+        return self._queues.get(queue, _DEFAULT).quota
+
+    def share(self, queue: str) -> float:
+        """Of the resource that it holds most of: what part of the cluster's, over its weight."""
+        held = self._held.get(queue, {})
+        parts = [held.get(name, 0) / amount for name, amount in self._there.items() if amount > 0 and name != PODS]
+        return max(parts, default=0.0) / self._queues.get(queue, _DEFAULT).weight
+
+    def take(self, gang: Gang | RunningGang, replicas: Iterable[Replica]) -> None:
+        """From now on it holds these, too."""
+        self._change(gang, replicas, 1)
+
+    def give(self, gang: Gang | RunningGang, replicas: Iterable[Replica]) -> None:
+        """It does not hold these any more."""
+        self._change(gang, replicas, -1)
+
+    def allowed(self, queue: str, demands: Sequence[Demand]) -> Sequence[Demand] | None:
+        """The same with smaller wishes where the quota wants it; None when even the smallest form is too much."""
+        quota = self.quota(queue)
+        if not quota:
+            return demands
+        left = {name: limit - self.held(queue).get(name, 0) for name, limit in quota.items()}
+        for demand in demands:
+            left = _less(left, demand.each, demand.minimum)
+        if any(left[name] < 0 and demand.minimum * demand.each.get(name, 0) for demand in demands for name in left):
+            return None
+        made = []
+        for demand in demands:
+            more = _times(demand.each, left, demand.wish - demand.minimum)
+            left = _less(left, demand.each, more)
+            made.append(replace(demand, wish=demand.minimum + more))
+        return made
+
+    def permitted(self, queue: str, more: Sequence[tuple[Replica, Demand]]) -> list[tuple[Replica, Demand]]:
+        """Of replicas that a gang would like besides, the first ones, as many as the quota lets it have."""
+        quota = self.quota(queue)
+        left = {name: limit - self.held(queue).get(name, 0) for name, limit in quota.items()}
+        permitted, full = [], set[ReplicaType]()
+        for replica, demand in more:
+            if demand.type in full or _times(demand.each, left, 1) < 1:
+                full.add(demand.type)
+                continue
+            left = _less(left, demand.each, 1)
+            permitted.append((replica, demand))
+        return permitted
+
+    def _change(self, gang: Gang | RunningGang, replicas: Iterable[Replica], sign: int) -> None:
+        if not self.matter:
+            return
+        numbers = Counter(replica.type for replica in replicas)
+        held = self._held.setdefault(gang.queue, {})
+        for demand in gang.demands:
+            for name, amount in demand.each.items():
+                held[name] = held.get(name, 0) + sign * amount * numbers[demand.type]
+
+
+def _less(left: Mapping[str, int], each: Resources, number: int) -> dict[str, int]:
+    return {name: amount - number * each.get(name, 0) for name, amount in left.items()}
+
+
+def _times(each: Resources, left: Resources, most: int) -> int:
+    """How often `each` goes into what is left, at most so often."""
+    return min([most, *(max(0, left[name]) // each[name] for name in left if each.get(name, 0) > 0)])

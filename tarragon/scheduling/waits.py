@@ -1,0 +1,105 @@
+"""The words of waits: what is short where, in amounts that people read.
+
+Thousands of gangs may wait for one reason. What changes in every round for all of them is not in their words: each
+change is a write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tarragon.base import quantity
+from tarragon.base.resources import MEMORY, PODS, Resources, shortage, total
+from tarragon.scheduling.decision import NO_NODE_MAY
+from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.snapshot import Demand, Gang, Snapshot
+
+MOST_NAMED = 4
+"""Nodes that are named where many of them have the same to say."""
+
+BEHIND = "a job that goes first waits for resources"
+KEPT = "there is room for it, which is kept for a job that goes first"
+RELEASING = "its places are kept for it; pods that have been told to end still hold them"
+
+
+def away(gang: Gang, snapshot: Snapshot) -> str:
+    """What is lacking without them, and which they are."""
+    mine = [node for node in snapshot.away if any(node.name in demand.eligible for demand in gang.demands)]
+    named = [f"node {node.name} {node.away}" for node in mine[:MOST_NAMED]]
+    others = [f"{len(mine) - MOST_NAMED} more"] if len(mine) > MOST_NAMED else []
+    who = ", ".join([*named, *others])
+    useful = [node for node in snapshot.nodes if any(node.name in demand.eligible for demand in gang.demands)]
+    if not useful:
+        return f"no node that may run it takes anybody now: {who}"
+    return f"{_compared(gang, total(node.capacity for node in useful), 'the other nodes have')}; {who}"
+
+
+def never_fits(gang: Gang, snapshot: Snapshot) -> str:
+    """Which replica is too large for every node, or that all of them together are too few."""
+    there = [*snapshot.nodes, *snapshot.away]
+    if not there:
+        return "the cluster has no node that is ready"
+    for demand in gang.demands:
+        if demand.minimum and not demand.eligible:
+            why = demand.refused or "look at its node selector, affinity, tolerations and volumes"
+            return f"{NO_NODE_MAY} a {demand.type.word}: {why}"
+    for demand in gang.demands:
+        offers = [node.capacity for node in there if node.name in demand.eligible]
+        nearest = min(offers, key=lambda offer: _weight(shortage(demand.each, offer)), default={})
+        lacking = shortage(demand.each, nearest)
+        if demand.minimum and lacking:
+            best = "the node has" if len(there) == 1 else "the roomiest node has"
+            asked, offered = words(demand.each, lacking), words(nearest, lacking)
+            return f"no node is large enough for one {demand.type.word}: it asks for {asked}; {best} {offered}"
+    whole = total(node.capacity for node in there)
+    return f"the cluster is too small even when it is empty: {_compared(gang, whole, 'it has')}"
+
+
+def short(gang: Gang, ledger: Ledger) -> str:
+    """Without what others have been given in this round."""
+    return _compared(gang, ledger.nodes.amounts(ledger.table.clip(min=0).sum(axis=0)), "free are")
+
+
+def over_quota(gang: Gang, held: Resources, quota: Resources) -> str:
+    """What its namespace holds, what the gang asks for at least, and what the quota is."""
+    asked = least(gang.demands)
+    over = {name: limit for name, limit in quota.items() if held.get(name, 0) + asked.get(name, 0) > limit}
+    alone = {name: limit for name, limit in over.items() if asked.get(name, 0) > limit and asked.get(name, 0) > 0}
+    if alone:
+        needs, limits = words(asked, alone), words(quota, alone)
+        return f"waiting does not help: the gang alone needs {needs}; the quota of {gang.queue} is {limits}"
+    mine = {name: limit for name, limit in over.items() if asked.get(name, 0) > 0}
+    holds, needs, limits = words(held, mine), words(asked, mine), words(quota, mine)
+    return f"the gang needs {needs}; {gang.queue} holds {holds}, and its quota is {limits}"
+
+
+def least(demands: Sequence[Demand]) -> dict[str, int]:
+    """What the smallest form of a gang holds in all."""
+    return total({name: amount * demand.minimum for name, amount in demand.each.items()} for demand in demands)
+
+
+def words(amounts: Resources, named: Resources) -> str:
+    """The amounts of the resources that are named, each with its name."""
+    return ", ".join(
+        f"{_amount(name, amounts.get(name, 0))} {name}" for name in sorted(named) if name != PODS or len(named) == 1
+    )
+
+
+def _compared(gang: Gang, offer: Resources, there_is: str) -> str:
+    wanted = least(gang.demands)
+    lacking = shortage(wanted, offer)
+    if not lacking:
+        return f"the gang needs {words(wanted, wanted)}; there is as much, but not in pieces that are large enough"
+    return f"the gang needs {words(wanted, lacking)}; {there_is} {words(offer, lacking)}"
+
+
+def _weight(lacking: Resources) -> tuple[int, int]:
+    return len(lacking), sum(lacking.values())
+
+
+def _amount(name: str, milli: int) -> str:
+    """Bytes rounded for the eye: a shortage of 8160437862 bytes reads as 7.6Gi."""
+    gibi = 2**30 * 1000
+    if name == MEMORY and milli >= gibi:
+        return f"{milli / gibi:.1f}Gi".replace(".0Gi", "Gi")
+    return quantity.text(milli)
