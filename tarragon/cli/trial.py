@@ -63,7 +63,7 @@ def children(framework: Framework, job: JsonObject, logs: Form) -> Iterator[Json
         size=taken.job.wished(),
         settings=Settings(logs=logs),
     )
-    replicas = list(desired.in_start_order(framework, taken.job, plan.size))
+    replicas = list(desired.in_start_order(framework, taken.job, taken.job.replicas(plan.size)))
     for resource, bodies in (
         (CONFIG_MAPS, [*desired.config_maps(plan), *desired.scripts_of_logs(plan)]),
         (SERVICES, desired.services(plan, (replica for _, replica in desired.service_names(plan)))),

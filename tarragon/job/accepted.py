@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tarragon.job.annotations import RESIZE, RESTART, RETRYABLE
+from tarragon.job.annotations import CHECKPOINT_SECONDS, RESIZE, RESTART, RETRYABLE
 from tarragon.job.indexes import MOST
 from tarragon.job.model import (
     CleanPodPolicy,
@@ -23,7 +23,7 @@ from tarragon.job.model import (
 )
 from tarragon.kube.meta import Json, Key
 
-ANNOTATIONS = (RESTART, RESIZE, RETRYABLE)
+ANNOTATIONS = (RESTART, RESIZE, CHECKPOINT_SECONDS, RETRYABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

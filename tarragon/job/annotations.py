@@ -21,6 +21,8 @@ RESTART = "tarragon.dev/restart"
 """`gang`: when one replica is to be replaced, all that have not finished are, together."""
 RESIZE = "tarragon.dev/resize"
 """`restart`: a job that can't grow while it runs is started again at its new size."""
+CHECKPOINT_SECONDS = "tarragon.dev/checkpoint-seconds"
+"""`30`: for so long its pods go on after they were told to leave, to save what they have done."""
 RETRYABLE = "tarragon.dev/retryable-exit-codes"
 """`1,42`: what the restart policy ExitCode tries again besides the codes of its table."""
 LOGS = "tarragon.dev/logs"
@@ -33,6 +35,7 @@ KNOWN = frozenset(
     {
         RESTART,
         RESIZE,
+        CHECKPOINT_SECONDS,
         RETRYABLE,
         LOGS,
         IDEMPOTENCY_KEY,
@@ -55,6 +58,8 @@ MEANINGS: Mapping[str, Sequence[str]] = MappingProxyType(
 )
 """The values that each of these understands."""
 LAST_EXIT_CODE = 255
+LONGEST_SAVING = 3600
+"""Seconds that a place may be kept for somebody who has lost it."""
 LONGEST_NUMBER = 20
 
 
@@ -66,6 +71,12 @@ def restarts_together(job: TrainingJob) -> bool:
 def resizes_by_restart(job: TrainingJob) -> bool:
     """An elastic job grows while it runs, whatever is annotated."""
     return job.elastic is None and job.annotations.get(RESIZE) == BY_RESTART
+
+
+def seconds_to_save(job: TrainingJob) -> int:
+    """None at all where it can't be read: then SIGTERM and the pod's own grace are all the warning there is."""
+    written = job.annotations.get(CHECKPOINT_SECONDS, "0")
+    return int(written) if _is_time_to_save(written) else 0
 
 
 def retryable_codes(job: TrainingJob) -> frozenset[int]:
@@ -84,6 +95,10 @@ def annotations_are_understood(job: TrainingJob) -> Iterator[Problem]:
     if wrong:
         said = f"must be exit codes from 1 to {LAST_EXIT_CODE}, not {wrong[0]!r}"
         yield Problem(joined(ANNOTATIONS, RETRYABLE), said, "write for example 1,42")
+    written = job.annotations.get(CHECKPOINT_SECONDS, "0")
+    if not _is_time_to_save(written):
+        said = f"must be seconds from 0 to {LONGEST_SAVING}, not {written!r}"
+        yield Problem(joined(ANNOTATIONS, CHECKPOINT_SECONDS), said, 'write for example "30"')
 
 
 def in_words_that_count(problem: Problem) -> Problem:
@@ -109,6 +124,11 @@ def _quoted(word: str) -> str:
 def _codes(job: TrainingJob) -> list[str]:
     written = job.annotations.get(RETRYABLE)
     return [] if written is None else [code.strip() for code in written.split(",")]
+
+
+def _is_time_to_save(written: str) -> bool:
+    is_number = written.isascii() and written.isdecimal() and len(written) < LONGEST_NUMBER
+    return is_number and int(written) <= LONGEST_SAVING
 
 
 def _is_exit_code(code: str) -> bool:

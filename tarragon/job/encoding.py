@@ -228,12 +228,14 @@ def _read_obstacle(found: Json) -> Obstacle:
 
 def _gang_fields(gang: Gang) -> dict[str, Json]:
     size = {kind.value: number for kind, number in gang.size.items()}
-    return {"round": gang.round, "size": size, "whole": gang.is_whole}
+    fields: dict[str, Json] = {"round": gang.round, "size": size, "whole": gang.is_whole}
+    return {**fields, "saves": True} if gang.saves else fields
 
 
 def _read_gang(found: Json) -> Gang:
     size = _read_size(found.get("size", {}))
-    return Gang(round=_number(found["round"]), size=size, is_whole=found.get("whole") is True)
+    saves = found.get("saves") is True
+    return Gang(round=_number(found["round"]), size=size, is_whole=found.get("whole") is True, saves=saves)
 
 
 def _failure_fields(failure: FirstFailure) -> dict[str, Json]:

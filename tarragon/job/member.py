@@ -10,6 +10,7 @@ from enum import Enum
 from msgspec import structs
 
 from tarragon.job.exitcode import ExitClass, ExitCodeTable
+from tarragon.job.leaving import leaves_at, left_by_itself
 from tarragon.job.model import RestartPolicy
 from tarragon.job.spoken import last_words
 from tarragon.kube.core import ContainerStatus, Pod, Terminated
@@ -30,6 +31,9 @@ DISRUPTIONS = frozenset(
     }
 )
 """Reasons of a pod's status that tell of a node, not of the program. All that begin with OutOf are of their kind."""
+
+LEFT = "Leaving"
+"""The reason of an end after a pod was told that its place is taken."""
 
 NO_EXIT_CODE = 0xBEEF
 """What the tables of exit codes are asked when a pod failed and its main container had not ended: not in any list."""
@@ -83,6 +87,11 @@ class Member:
         return self.fate is Fate.GOES_ON and not self.pod.metadata.is_ending
 
     @property
+    def was_told_to_go(self) -> bool:
+        """Its end says nothing of its program: somebody has deleted it, or its place was taken."""
+        return self.pod.metadata.is_ending or leaves_at(self.pod) is not None
+
+    @property
     def fell_at(self) -> dt.datetime:
         """When it ended, for telling the cause from what follows from it. A disruption of unknown time is a cause."""
         if self.ending is not None and self.ending.at is not None:
@@ -128,6 +137,8 @@ def ending_of(pod: Pod, main: str) -> Ending | None:
     terminated = status.state.terminated if status is not None else None
     if pod.metadata.is_ending and not _ended_before_deletion(pod, terminated):
         return Ending(end=End.DISRUPTED, reason="Deleted", message=pod.status.message)
+    if left_by_itself(pod, status):
+        return Ending(end=End.DISRUPTED, reason=LEFT, at=_finished(terminated))
     if _is_disrupted(pod):
         reason = pod.status.reason or "DisruptionTarget"
         return Ending(end=End.DISRUPTED, reason=reason, message=pod.status.message, at=_finished(terminated))

@@ -105,6 +105,9 @@ class Gang:
     """What they were told of each other; empty while nobody may run."""
     is_whole: bool = False
     """Whether all have been there: from then on, one that is not there has gone."""
+    saves: bool = False
+    """Whether those of the round before could go on, but for a change of size: they may save first what they have done.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

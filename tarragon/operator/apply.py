@@ -6,12 +6,22 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from http import HTTPStatus
 
-from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, Expired, NotFound, TooManyRequests, Unauthorized
+from tarragon.cluster.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Expired,
+    Forbidden,
+    NotFound,
+    TooManyRequests,
+    Unauthorized,
+)
 from tarragon.cluster.port import Cluster, DeleteOptions
+from tarragon.kube.core import PODS
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import AnyObject, CustomObject, Json, JsonObject, Key, Resource
 from tarragon.operator.recorder import Doing, Recorder, summary
-from tarragon.plan.step import NAME_TAKEN, REFUSED, Create, Delete, Step
+from tarragon.plan.step import NAME_TAKEN, REFUSED, Create, Delete, Notice, Step
 
 FIRST_BATCH = 4
 LARGEST_BATCH = 64
@@ -71,6 +81,7 @@ async def apply(
     telling = asyncio.ensure_future(_tell(recorder, step.events))
     done = _Done()
     try:
+        await asyncio.gather(*(_notify(cluster, notice, done) for notice in step.notices))
         await asyncio.gather(*(_delete(cluster, delete, done) for delete in step.deletes))
         await _create_all(cluster, step.creates, done)
     except Refused as refused:
@@ -116,6 +127,18 @@ class _Done:
         for (doing, kind), names in self._names.items():
             # As people count: worker-2 before worker-10.
             yield summary(about, doing, kind, sorted(names, key=lambda name: (len(name), name)))
+
+
+async def _notify(cluster: Cluster, notice: Notice, done: _Done) -> None:
+    precondition = {"uid": notice.uid, "resourceVersion": notice.resource_version}
+    patch = {"metadata": {**precondition, "annotations": dict(notice.annotations)}}
+    try:
+        await cluster.patch(PODS.reading(AnyObject), notice.pod, patch)
+    except NotFound:
+        return
+    except Forbidden:
+        if notice.otherwise is not None:
+            await _delete(cluster, notice.otherwise, done)
 
 
 async def _delete(cluster: Cluster, delete: Delete, done: _Done) -> None:

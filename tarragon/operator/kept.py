@@ -12,6 +12,7 @@ from sys import intern
 from msgspec.structs import force_setattr, replace
 
 from tarragon.frameworks.recognition import LAST_APPLIED
+from tarragon.job.leaving import CHECKPOINT, LEAVING
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import (
@@ -31,6 +32,8 @@ from tarragon.plan.rounds import ROUND_ANNOTATION
 
 _HEALTHY = frozenset({"Initialized", "Ready", "ContainersReady", "PodScheduled", "PodReadyToStartContainers"})
 """Conditions that say nothing while they hold."""
+
+_OUR_NOTES = (ROUND_ANNOTATION, LEAVING, CHECKPOINT)
 
 # One empty value for all: each of its own would take more room than what else is kept of a healthy pod.
 _NO_WORDS: dict[str, str] = {}
@@ -80,15 +83,16 @@ def _metadata(found: ObjectMeta) -> ObjectMeta:
         deletion_timestamp=found.deletion_timestamp,
         deletion_grace_period_seconds=found.deletion_grace_period_seconds,
         labels=_NO_WORDS,
-        annotations=_round(found),
+        annotations=_notes(found),
         finalizers=_NO_FINALIZERS,
         owner_references=_owners(encode(found.owner_references)),
     )
 
 
-def _round(found: ObjectMeta) -> dict[str, str]:
-    written = found.annotations.get(ROUND_ANNOTATION)
-    return _NO_WORDS if written is None else {ROUND_ANNOTATION: intern(written)}
+def _notes(found: ObjectMeta) -> dict[str, str]:
+    """Those that we have written."""
+    written = {name: intern(found.annotations[name]) for name in _OUR_NOTES if name in found.annotations}
+    return written or _NO_WORDS
 
 
 @lru_cache(maxsize=4096)

@@ -10,6 +10,7 @@ from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
 from tarragon.kube.meta import Json
 from tarragon.plan.finish import clean_up, finished
 from tarragon.plan.intake import Intake
+from tarragon.plan.leaving import leave
 from tarragon.plan.limits import deadline_at, expires_at
 from tarragon.plan.obstacles import look_again_at
 from tarragon.plan.others import is_begun, is_left_to_others, keeper, left_alone
@@ -21,7 +22,7 @@ from tarragon.plan.scene import Scene, scene
 from tarragon.plan.step import Observed, Step
 from tarragon.plan.suspend import resumed, suspended
 from tarragon.plan.tensorboard import beside
-from tarragon.plan.upkeep import creates, deletes, wake_for_start
+from tarragon.plan.upkeep import creates, deletes_of_services, doomed, wake_for_start
 from tarragon.plan.written import news, precondition, status_patch
 
 
@@ -73,10 +74,12 @@ def going(seen: Scene) -> Step:
             events=news(seen, status),
             wake_at=expires_at(seen.job, status),
         )
-    wakes = (deadline_at(seen.job, status), wake_for_start(seen, status), look_again_at(seen, status))
+    leaving = leave(seen, doomed(seen, status))
+    wakes = (deadline_at(seen.job, status), wake_for_start(seen, status), look_again_at(seen, status), leaving.again)
     return Step(
         status=status_patch(seen, status),
-        deletes=deletes(seen, status),
+        notices=leaving.notices,
+        deletes=[*leaving.deletes, *deletes_of_services(seen)],
         creates=creates(seen, status),
         events=news(seen, status),
         wake_at=min((at for at in wakes if at is not None), default=None),

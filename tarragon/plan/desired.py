@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tarragon.frameworks.plugin import Dialect, Framework, Size, Wiring
 from tarragon.job.annotations import restarts_together
+from tarragon.job.leaving import CHECKPOINT, LEAVING
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaGroup, RestartPolicy, TrainingJob
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.podtemplate import main_container
@@ -47,7 +48,7 @@ class Blueprint:
 def service_names(plan: Blueprint) -> Iterator[tuple[str, Replica]]:
     """Of all replicas that may ever ask for each other."""
     size = plan.framework.service_size(plan.job, plan.size)
-    for replica in in_start_order(plan.framework, plan.job, size):
+    for replica in in_start_order(plan.framework, plan.job, plan.job.replicas(size)):
         yield plan.dialect.names.service(plan.job, replica), replica
 
 
@@ -83,10 +84,11 @@ def pods(plan: Blueprint, wanted: Iterable[Replica]) -> Iterator[JsonObject]:
             yield _pod(plan, replica, group, wire)
 
 
-def in_start_order(framework: Framework, job: TrainingJob, size: Size) -> Iterator[Replica]:
-    """Every replica of a gang of that size, the types that others wait for first."""
+def in_start_order(framework: Framework, job: TrainingJob, replicas: Iterable[Replica]) -> Iterator[Replica]:
+    """The types that others wait for first."""
     order = {kind: position for position, kind in enumerate(framework.start_order)}
-    yield from sorted(job.replicas(size), key=lambda replica: (order.get(replica.type, len(order)), replica.index))
+    rest = {group.type: len(order) + position for position, group in enumerate(job.groups)}
+    yield from sorted(replicas, key=lambda replica: (order.get(replica.type, rest[replica.type]), replica.index))
 
 
 def is_ours(job: TrainingJob) -> bool:
@@ -161,8 +163,8 @@ def _labels(plan: Blueprint, replica: Replica) -> dict[str, str]:
 
 
 def _annotations(plan: Blueprint, written: Mapping[str, str]) -> dict[str, str]:
-    """A template that was copied from a pod has the round of that pod's gang."""
-    kept = {name: value for name, value in written.items() if name != ROUND_ANNOTATION}
+    """A template that was copied from a pod has what was noted on that pod."""
+    kept = {name: value for name, value in written.items() if name not in {ROUND_ANNOTATION, LEAVING, CHECKPOINT}}
     return {**kept, ROUND_ANNOTATION: str(plan.round)} if plan.round else kept
 
 

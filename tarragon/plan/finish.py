@@ -8,11 +8,12 @@ from tarragon.job import conditions
 from tarragon.job.model import CleanPodPolicy
 from tarragon.job.status import JobStatus, ReplicaCounts
 from tarragon.kube.core import Pod
+from tarragon.plan.leaving import delete_pod
 from tarragon.plan.limits import Limit, expires_at
 from tarragon.plan.outcome import counted, finishes_recorded
 from tarragon.plan.scene import Scene
 from tarragon.plan.step import Delete, Step
-from tarragon.plan.upkeep import delete_job, delete_pod, delete_service
+from tarragon.plan.upkeep import delete_job, delete_service
 from tarragon.plan.written import status_patch
 
 HAS_ENDED = "the job has ended"

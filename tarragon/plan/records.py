@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tarragon.job.annotations import restarts_together
+from tarragon.job.leaving import leaves_at
 from tarragon.job.member import End, Fate, Member
 from tarragon.job.model import Replica
 from tarragon.job.status import JobStatus, RestartRecord
@@ -60,6 +61,8 @@ def may_start_at(record: RestartRecord | None) -> dt.datetime | None:
 
 
 def _after(record: RestartRecord, member: Member, now: dt.datetime) -> RestartRecord:
+    if leaves_at(member.pod) is not None:
+        return record
     record = _with_restarts_in_place(record, member, now)
     if member.fate is not Fate.REPLACED or _was_deleted(member) or is_recorded(record, member):
         return record

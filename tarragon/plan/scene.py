@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tarragon.frameworks.plugin import Dialect, Framework, Sight, Size
@@ -36,6 +37,8 @@ class Scene:
     needs_admission: bool
     """Somebody else's scheduler may place it: then it starts at once, at its wish."""
     size: Size
+    replicas: Sequence[Replica]
+    """Those that are to be. Of an elastic job's workers one in the middle may have been taken away."""
     members: Mapping[Replica, Member]
     """The pod of every replica that is to be, if there is one of this round."""
     stalls: Mapping[Replica, Stall]
@@ -74,7 +77,6 @@ class Scene:
 
     @property
     def blueprint(self) -> Blueprint:
-        admission = self.before.admission
         return Blueprint(
             framework=self.framework,
             dialect=self.dialect,
@@ -82,8 +84,14 @@ class Scene:
             size=self.size,
             settings=self.observed.settings,
             storage=self.observed.storage,
-            nodes=admission.nodes if admission is not None and self.needs_admission else {},
+            nodes=self.places,
         )
+
+    @property
+    def places(self) -> Mapping[Replica, str]:
+        """The node of each replica; none where somebody else's scheduler finds them."""
+        admission = self.before.admission
+        return admission.nodes if admission is not None and self.needs_admission else {}
 
     @property
     def about(self) -> ObjectReference:
@@ -100,9 +108,10 @@ def scene(framework: Framework, observed: Observed, taken: Intake, now: dt.datet
     before = recall(observed.object.status).status
     needs_admission = is_placed_by(job, observed.settings.scheduler)
     size = size_of(job, before, needs_admission=needs_admission)
+    replicas = _replicas(job, before, size) if needs_admission else tuple(job.replicas(size))
     beside = taken.dialect.names.tensorboard(job)
     own = [pod for pod in observed.pods if is_of(pod, job.uid) and pod.metadata.name != beside]
-    chosen = _chosen(job, taken.dialect, {group.type: size.get(group.type, 0) for group in job.groups}, own)
+    chosen = _chosen(job, taken.dialect, frozenset(replicas), own)
     codes = replace(taken.dialect.exit_codes, wished=retryable_codes(job))
     members = {
         replica: found
@@ -121,6 +130,7 @@ def scene(framework: Framework, observed: Observed, taken: Intake, now: dt.datet
         before=before,
         needs_admission=needs_admission,
         size=size,
+        replicas=replicas,
         members=members,
         surplus=[pod for pod in own if pod.metadata.uid not in uids],
         stalls={
@@ -157,12 +167,23 @@ def is_of(owned: Pod | Service, uid: str) -> bool:
     return controller is not None and controller.uid == uid
 
 
-def _chosen(job: TrainingJob, dialect: Dialect, size: Size, own: Iterable[Pod]) -> dict[Replica, Pod]:
+def _replicas(job: TrainingJob, status: JobStatus, size: Size) -> Sequence[Replica]:
+    """Those that were given places, where each was; else as many as there are to be, from the first."""
+    admission = status.admission
+    placed = admission.nodes.keys() if admission is not None and admission.admitted is not None else ()
+    if Counter(replica.type for replica in placed) != Counter(size):
+        return tuple(job.replicas(size))
+    order = {group.type: position for position, group in enumerate(job.groups)}
+    there = (replica for replica in placed if replica.type in order)
+    return sorted(there, key=lambda replica: (order[replica.type], replica.index))
+
+
+def _chosen(job: TrainingJob, dialect: Dialect, replicas: Container[Replica], own: Iterable[Pod]) -> dict[Replica, Pod]:
     """Of each wanted replica the newest pod. Names tell, not labels: labels can be edited."""
     chosen: dict[Replica, Pod] = {}
     for pod in sorted(own, key=_age):
         replica = dialect.names.replica(job, pod.metadata.name)
-        if replica is not None and replica.index < size.get(replica.type, 0):
+        if replica is not None and replica in replicas:
             chosen[replica] = pod
     return chosen
 

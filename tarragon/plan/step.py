@@ -108,8 +108,21 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """Annotations of a pod for its program to read, None for one that goes. Conditional on uid and version."""
+
+    pod: Key
+    uid: str
+    resource_version: str
+    annotations: Mapping[str, str | None]
+    otherwise: Delete | None = None
+    """What is done where the operator may not write to pods: nobody would ever have the note."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """In this order: mark, status, events, deletes, creates. A failed write ends the step; the next one starts anew.
+    """In this order: mark, status, events, notices, deletes, creates. A failed write ends the step; the next one starts
+    anew.
 
     The status goes first because a failure must be on record before its pod is deleted.
     """
@@ -118,6 +131,7 @@ class Step:
     """Merge patch of the job's metadata (its generation), conditional; nothing else is done in the same step."""
     status: JsonObject | None = None
     """Merge patch of the status subresource, conditional on the job's resourceVersion; None when nothing changes."""
+    notices: Sequence[Notice] = ()
     deletes: Sequence[Delete] = ()
     creates: Sequence[Create] = ()
     events: Sequence[Event] = ()

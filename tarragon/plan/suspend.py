@@ -8,12 +8,13 @@ from tarragon.job import conditions
 from tarragon.job.conditions import Said, with_condition
 from tarragon.job.phase import Phase, Signal, after
 from tarragon.job.status import JobStatus, ReplicaCounts
+from tarragon.plan.leaving import delete_pod
 from tarragon.plan.obstacles import unobstructed
 from tarragon.plan.outcome import admitted, created, finishes_recorded, restarts_recorded, understood
 from tarragon.plan.scene import Scene
 from tarragon.plan.step import Step
 from tarragon.plan.together import dissolved
-from tarragon.plan.upkeep import delete_pod, delete_service
+from tarragon.plan.upkeep import delete_service
 from tarragon.plan.written import news, status_patch
 
 IS_SUSPENDED = "the job is suspended"

@@ -16,9 +16,10 @@ from tarragon.kube.core import PODS, SERVICES, Pod, Service
 from tarragon.kube.meta import JsonObject, Key
 from tarragon.kube.podtemplate import main_container
 from tarragon.plan.desired import Blueprint, metadata
+from tarragon.plan.leaving import delete_pod
 from tarragon.plan.scene import Scene, is_of
 from tarragon.plan.step import Create, Delete, Step
-from tarragon.plan.upkeep import delete_pod, delete_service, is_awaiting_a_pod
+from tarragon.plan.upkeep import delete_service, is_awaiting_a_pod
 
 CONTAINER = "tensorboard"
 PORT = 6006

@@ -38,16 +38,19 @@ def bound(scene: Scene, status: JobStatus) -> JobStatus:
         return replace(status, gang=dissolved(scene, before))
     why = _why_anew(scene, before)
     if why is not None:
-        anew = Gang(round=following(before, scene.own_pods), size=_size(scene))
+        saves = _size(scene) != before.size
+        anew = Gang(round=following(before, scene.own_pods), size=_size(scene), saves=saves)
         return _told(scene, replace(status, gang=anew), why)
     is_whole = before.is_whole or not any(_missing(scene))
-    return replace(status, gang=Gang(round=before.round, size=_size(scene), is_whole=is_whole))
+    return replace(status, gang=replace(before, size=_size(scene), is_whole=is_whole))
 
 
 def dissolved(scene: Scene, gang: Gang) -> Gang:
     """Whatever is still there of a gang that may not run any more belongs to none that comes after it."""
     is_left = any(round_of(member.pod) >= gang.round for member in scene.members.values() if is_to_go(member.fate))
-    return Gang(round=following(gang, scene.own_pods) if is_left else gang.round)
+    return (
+        Gang(round=following(gang, scene.own_pods), saves=True) if is_left else replace(gang, size={}, is_whole=False)
+    )
 
 
 def wish_told(scene: Scene, status: JobStatus) -> JobStatus:
@@ -121,7 +124,7 @@ def _told(scene: Scene, status: JobStatus, why: str) -> JobStatus:
 
 
 def _missing(scene: Scene) -> Iterator[Replica]:
-    for replica in scene.job.replicas(scene.size):
+    for replica in scene.replicas:
         if replica not in scene.members and replica not in scene.before.finished:
             yield replica
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -12,7 +12,7 @@ from tarragon.job.annotations import restarts_together
 from tarragon.job.member import Fate, Member
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import NOWHERE, JobStatus
-from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES, Pod, Service
+from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES, Service
 from tarragon.kube.meta import Key
 from tarragon.plan.desired import (
     Blueprint,
@@ -23,6 +23,7 @@ from tarragon.plan.desired import (
     service_names,
     services,
 )
+from tarragon.plan.leaving import Doomed
 from tarragon.plan.placement import node_of
 from tarragon.plan.records import is_recorded, may_start_at
 from tarragon.plan.rounds import current
@@ -67,21 +68,29 @@ def _mounted(plan: Blueprint) -> Iterator[Create]:
         )
 
 
-def deletes(scene: Scene, status: JobStatus) -> list[Delete]:
-    """Only of what this status has on record; what it does not know yet, the next look will see."""
-    places = scene.blueprint.nodes
+def doomed(scene: Scene, status: JobStatus) -> list[Doomed]:
+    """Pods that are to go, by what this status has on record; what it does not know yet, the next look will see."""
     old = list(outdated(scene, status))
     uids = {pod.metadata.uid for pod in old}
-    doomed = [(pod, "its gang is started again, whole") for pod in old]
-    doomed += [
-        (pod, "no replica of the admitted size has this name") for pod in scene.surplus if pod.metadata.uid not in uids
+    is_resized = status.gang is not None and status.gang.saves
+    found = [Doomed(pod=pod, why="its gang is started again, whole", may_save=is_resized) for pod in old]
+    found += [
+        Doomed(pod=pod, why="no replica of the admitted size has this name", may_save=True)
+        for pod in scene.surplus
+        if pod.metadata.uid not in uids
     ]
-    for replica, member in scene.members.items():
-        why = _replacement(scene, status, replica, member) or _removal(scene, replica, member, places)
-        if why is not None and member.pod.metadata.uid not in uids:
-            doomed.append((member.pod, why))
-    pods_to_go = [delete_pod(pod, why) for pod, why in doomed if not pod.metadata.is_ending]
-    return pods_to_go + [delete_service(service, "no replica has this name any more") for service in _unused(scene)]
+    found += [
+        going
+        for replica, member in scene.members.items()
+        if member.pod.metadata.uid not in uids
+        for going in [_replaced(scene, status, replica, member) or _removed(scene, replica, member)]
+        if going is not None
+    ]
+    return found
+
+
+def deletes_of_services(scene: Scene) -> list[Delete]:
+    return [delete_service(service, "no replica has this name any more") for service in _unused(scene)]
 
 
 def wake_for_start(scene: Scene, status: JobStatus) -> dt.datetime | None:
@@ -102,16 +111,6 @@ def taken_names(scene: Scene, status: JobStatus) -> Sequence[str]:
 def is_awaiting_a_pod(scene: Scene, status: JobStatus) -> bool:
     """Whether a pod that should be there by now is not, or a service that the pods wait for."""
     return any(_unserved(scene)) or any(_due(scene, status))
-
-
-def delete_pod(pod: Pod, why: str) -> Delete:
-    return Delete(
-        resource=PODS,
-        key=pod.metadata.key,
-        uid=pod.metadata.uid,
-        resource_version=pod.metadata.resource_version,
-        reason=why,
-    )
 
 
 def delete_service(service: Service, why: str) -> Delete:
@@ -135,20 +134,22 @@ def delete_job(framework: Framework, observed: Observed) -> Delete:
     )
 
 
-def _replacement(scene: Scene, status: JobStatus, replica: Replica, member: Member) -> str | None:
-    if member.fate is Fate.REPLACED and not scene.is_refused and is_recorded(status.restarts.get(replica), member):
-        return "it has ended, and is replaced by a new one"
+def _replaced(scene: Scene, status: JobStatus, replica: Replica, member: Member) -> Doomed | None:
+    is_counted = member.was_told_to_go or is_recorded(status.restarts.get(replica), member)
+    if member.fate is Fate.REPLACED and not scene.is_refused and is_counted:
+        return Doomed(pod=member.pod, why="it has ended, and is replaced by a new one")
     return None
 
 
-def _removal(scene: Scene, replica: Replica, member: Member, places: Mapping[Replica, str]) -> str | None:
-    """Why this replica's pod is to go although it has not ended, or None."""
+def _removed(scene: Scene, replica: Replica, member: Member) -> Doomed | None:
+    """If this replica's pod is to go although it has not ended."""
     if member.fate is not Fate.GOES_ON:
         return None
     if not scene.may_run:
-        return "the job has lost its places"
-    place, here = places.get(replica), node_of(member.pod.spec)
-    return f"its place is on node {place} now" if place and here and place != here else None
+        return Doomed(pod=member.pod, why="the job has lost its places", may_save=True)
+    place, here = scene.places.get(replica), node_of(member.pod.spec)
+    is_elsewhere = place and here and place != here
+    return Doomed(pod=member.pod, why=f"its place is on node {place} now") if is_elsewhere else None
 
 
 def _unserved(scene: Scene) -> Iterator[tuple[str, Replica]]:
@@ -168,8 +169,8 @@ def _unused(scene: Scene) -> Iterator[Service]:
 
 
 def _missing(scene: Scene, status: JobStatus) -> Iterator[Replica]:
-    places = scene.blueprint.nodes
-    for replica in in_start_order(scene.framework, scene.job, scene.size):
+    places = scene.places
+    for replica in in_start_order(scene.framework, scene.job, scene.replicas):
         has_place = places.get(replica) != NOWHERE
         if has_place and replica not in scene.members and replica not in status.finished:
             yield replica

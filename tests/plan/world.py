@@ -28,7 +28,7 @@ from tarragon.kube.patch import difference, merged
 from tarragon.operator.kept import KeptJob, KeptPod, KeptService
 from tarragon.plan.decide import decide
 from tarragon.plan.intake import intake
-from tarragon.plan.step import Create, Delete, Observed, Refusal, Settings, Step
+from tarragon.plan.step import Create, Delete, Notice, Observed, Refusal, Settings, Step
 
 START = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 NODES = ("node-a", "node-b")
@@ -141,6 +141,7 @@ class World:
             return
         if step.status is not None:
             yield partial(self._patch_conditionally, step.status)
+        yield from (partial(self._notify, notice) for notice in step.notices)
         yield from (partial(self._delete, delete) for delete in step.deletes)
         yield from (partial(self._create, create) for create in step.creates)
         yield partial(self.events.extend, step.events)
@@ -170,6 +171,16 @@ class World:
         is_ours = found["metadata"].get("ownerReferences") == body["metadata"]["ownerReferences"]
         if not is_ours or "deletionTimestamp" in found["metadata"]:
             raise ConflictError
+
+    def _notify(self, notice: Notice) -> None:
+        pod = self.pods.get(notice.pod.name)
+        if pod is None:
+            return
+        if pod["metadata"]["uid"] != notice.uid or pod["metadata"]["resourceVersion"] != notice.resource_version:
+            raise ConflictError
+        noted = merged(pod, {"metadata": {"annotations": dict(notice.annotations)}})
+        self.pods[notice.pod.name] = self._stamped(noted, uid=notice.uid)
+        self._remember()
 
     def _delete(self, delete: Delete) -> None:
         if delete.resource is self.framework.resource:
@@ -328,7 +339,7 @@ class World:
 
 def is_idle(step: Step) -> bool:
     """It writes nothing; it may still want to be woken."""
-    return not (step.mark or step.status or step.deletes or step.creates or step.events)
+    return not (step.mark or step.status or step.notices or step.deletes or step.creates or step.events)
 
 
 def _container(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def _first_loss(sight: Sight) -> datetime | None:
 
 
 def _is_fresh_loss(sight: Sight, replica: Replica, member: Member) -> bool:
-    if member.fate is not Fate.REPLACED or member.pod.metadata.is_ending:
+    if member.fate is not Fate.REPLACED or member.was_told_to_go:
         return False
     record = sight.status.restarts.get(replica)
     return record is None or record.uid != member.pod.metadata.uid or not record.has_ended
