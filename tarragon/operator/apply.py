@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 
 from tarragon.cluster.errors import (
@@ -21,7 +22,7 @@ from tarragon.kube.core import PODS
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import AnyObject, CustomObject, Json, JsonObject, Key, Resource
 from tarragon.operator.recorder import Doing, Recorder, summary
-from tarragon.plan.step import NAME_TAKEN, REFUSED, Create, Delete, Notice, Step
+from tarragon.plan.step import NAME_TAKEN, REFUSED, Create, Delete, Notice, Patch, Step
 
 FIRST_BATCH = 4
 LARGEST_BATCH = 64
@@ -83,6 +84,7 @@ async def apply(
     try:
         await asyncio.gather(*(_notify(cluster, notice, done) for notice in step.notices))
         await asyncio.gather(*(_delete(cluster, delete, done) for delete in step.deletes))
+        await asyncio.gather(*(_patch(cluster, patch) for patch in step.patches))
         await _create_all(cluster, step.creates, done)
     except Refused as refused:
         await recorder.record(Event(about=about, type="Warning", reason=refused.event, message=str(refused)))
@@ -139,6 +141,11 @@ async def _notify(cluster: Cluster, notice: Notice, done: _Done) -> None:
     except Forbidden:
         if notice.otherwise is not None:
             await _delete(cluster, notice.otherwise, done)
+
+
+async def _patch(cluster: Cluster, patch: Patch) -> None:
+    with suppress(NotFound):  # the next look makes it anew
+        await cluster.patch(patch.resource, patch.key, patch.body)
 
 
 async def _delete(cluster: Cluster, delete: Delete, done: _Done) -> None:

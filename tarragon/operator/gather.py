@@ -34,6 +34,7 @@ from tarragon.kube.meta import CustomObject, Json, Key, Resource
 from tarragon.operator.kept import KeptJob, KeptPod, KeptService
 from tarragon.operator.readings import Readings
 from tarragon.operator.refusals import Refusals
+from tarragon.plan.groupkinds import KINDS, PodGroup
 from tarragon.plan.step import Observed, Settings
 from tarragon.plan.storage import Storage
 
@@ -93,7 +94,10 @@ class World:
         self._volumes: Live[PersistentVolume] = copy(PERSISTENT_VOLUMES)
         self._classes: Live[StorageClass] = copy(STORAGE_CLASSES)
         self.priorities: Live[PriorityClass] = copy(PRIORITY_CLASSES)
-        self._kinds_tried = [_Tried(self.jobs[framework.kind]) for framework in frameworks if framework.is_optional]
+        wanted = dict.fromkeys(settings.pod_groups.values())
+        self.pod_groups: Sequence[Live[PodGroup]] = [copy(KINDS[name].resource) for name in wanted]
+        optional = (self.jobs[framework.kind] for framework in frameworks if framework.is_optional)
+        self._kinds_tried = [*map(_Tried, optional), *map(_Tried, self.pod_groups)]
         self._tried = [_Tried(cache) for cache in (self.nodes, *self.optional)]
         self.settings = settings
         self.refusals = Refusals()
@@ -187,6 +191,9 @@ class World:
             pods_there=self.pods.objects,
             services_there=self.services.objects,
             nodes=self.nodes.objects if self.places_gangs else None,
+            pod_groups={
+                cache.resource.full_name: cache.objects[key] for cache in self.pod_groups if key in cache.objects
+            },
             storage=self.storage,
             refusal=self.refusals.of(kind, key),
             to_ask_again=self.refusals.to_ask_again(kind, key),

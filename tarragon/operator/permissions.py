@@ -27,6 +27,7 @@ from tarragon.kube.core import (
 )
 from tarragon.kube.meta import Json, Resource
 from tarragon.operator.rivals import DEPLOYMENTS, LOCKS
+from tarragon.plan.groupkinds import BY_SCHEDULER, KINDS
 
 LEASE_NAME = "tarragon"
 """Of the Lease that the leader holds, in the operator's own namespace."""
@@ -149,7 +150,6 @@ _OF_ALL = (
     _needs(PODS, ("list", "watch"), "to see how each replica fares, and what is free on each node, whoever uses it"),
     _needs(PODS, ("create", "delete"), "to start replicas, and to end, replace and clean them up"),
     _needs(PODS, ("get",), "to see whose a pod is that has a replica's name already, when the watch lags behind"),
-    _needs(SERVICES, ("list", "watch"), "to see which replicas have their names already"),
     Permission(
         group=PODS.group,
         resource=PODS.plural,
@@ -158,6 +158,7 @@ _OF_ALL = (
         reason="to tell a replica that its place is taken, and until when it may save what it has done",
         without="replicas whose places are taken go without a note, whatever tarragon.dev/checkpoint-seconds says",
     ),
+    _needs(SERVICES, ("list", "watch"), "to see which replicas have their names already"),
     _needs(SERVICES, ("create", "delete"), "to give each replica the name that the others call it by, and to take it"),
     _needs(SERVICES, ("get",), "to see whose a service is that has a replica's name already, as for pods"),
     _needs(CONFIG_MAPS, ("create",), "to give pods the scripts that they mount: of default parameter servers, of logs"),
@@ -207,6 +208,17 @@ _OF_ALL = (
         scope=Scope.CLUSTER,
         reason="to know which gangs go first, and which may take the places of others",
         without="all jobs are equally urgent, whatever class they name",
+    ),
+    *(
+        Permission(
+            group=kind.resource.group,
+            resource=kind.resource.plural,
+            verbs=("list", "watch", "create", "get", "patch", "delete"),
+            scope=Scope.JOBS,
+            reason=f"to keep the PodGroup that {scheduler} wants of a job whose pods name it",
+            without=f"{scheduler} starts such jobs pod by pod, or not at all",
+        )
+        for scheduler, kind in ((name, KINDS[kind]) for name, kind in BY_SCHEDULER.items())
     ),
     *(
         Permission(

@@ -27,6 +27,7 @@ from tarragon.operator.recorder import Recorder
 from tarragon.operator.troubles import Troubles
 from tarragon.operator.watchdog import LONGEST_PAUSE, Watchdog
 from tarragon.operator.workqueue import WorkQueue
+from tarragon.plan.groupkinds import PodGroup
 from tarragon.plan.step import Settings
 from tarragon.scheduling.policies import POLICIES, Policy
 from tarragon.scheduling.rules import Rules
@@ -45,6 +46,7 @@ BUG = "Bug"
 """What an error is counted as that is none of the API server's."""
 
 JobId = tuple[str, Key]
+Owned = Pod | Service | PodGroup
 log = structlog.get_logger(__name__)
 
 
@@ -164,6 +166,8 @@ class Operator:
             cache.subscribe(self._job_handler(kind))
         self._world.pods.subscribe(self._owned_changed)
         self._world.services.subscribe(self._owned_changed)
+        for groups in self._world.pod_groups:
+            groups.subscribe(self._owned_changed)
         for cache in (self._world.nodes, *self._world.optional):
             cache.subscribe(lambda _key, _old, _new: self._round.set())
         # Nodes that can't be read for too long are a reason to place nothing any more.
@@ -176,7 +180,7 @@ class Operator:
 
         return changed
 
-    def _owned_changed(self, key: Key, old: Pod | Service | None, new: Pod | Service | None) -> None:
+    def _owned_changed(self, key: Key, old: Owned | None, new: Owned | None) -> None:
         seen = new if new is not None else old
         owner = seen.metadata.controller if seen is not None else None
         if owner is not None and (owner.api_version.partition("/")[0], owner.kind) in self._owners:

@@ -15,6 +15,7 @@ from tarragon.plan.limits import deadline_at, expires_at
 from tarragon.plan.obstacles import look_again_at
 from tarragon.plan.others import is_begun, is_left_to_others, keeper, left_alone
 from tarragon.plan.outcome import outcome
+from tarragon.plan.podgroups import grouped
 from tarragon.plan.provenance import marks
 from tarragon.plan.rebuilt import remembering
 from tarragon.plan.refuse import begun_as, last_good, refused
@@ -39,7 +40,8 @@ def decide(framework: Framework, observed: Observed, now: dt.datetime) -> Step:
     seen = scene(framework, observed, good, now)
     if step is not None or seen is None:
         return step or Step()
-    return beside(seen, finished(seen) or suspended(seen) or resumed(seen) or remembering(seen) or going(seen))
+    step = finished(seen) or suspended(seen) or resumed(seen) or remembering(seen) or going(seen)
+    return beside(seen, grouped(seen, step))
 
 
 def unmarked(observed: Observed, taken: Intake) -> Step | None:

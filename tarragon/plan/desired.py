@@ -13,6 +13,7 @@ from tarragon.kube.meta import Json, JsonObject
 from tarragon.kube.podtemplate import main_container
 from tarragon.plan import logs
 from tarragon.plan.accelerators import equipped
+from tarragon.plan.groupkinds import kind_for, marked
 from tarragon.plan.logs import Speaker
 from tarragon.plan.placement import Placement, by_affinity, directly
 from tarragon.plan.rounds import ROUND_ANNOTATION
@@ -78,10 +79,12 @@ def _mounted(plan: Blueprint, body: JsonObject) -> JsonObject:
 def pods(plan: Blueprint, wanted: Iterable[Replica]) -> Iterator[JsonObject]:
     """Bodies for these replicas only: of ten thousand pods, one may be missing."""
     wire = plan.dialect.wire(plan.job, plan.size, plan.settings.cluster_domain)
+    kind = kind_for(plan.job, plan.settings.pod_groups)
     for replica in wanted:
         group = plan.job.group(replica.type)
         if group is not None:
-            yield _pod(plan, replica, group, wire)
+            made = _pod(plan, replica, group, wire)
+            yield made if kind is None else marked(made, kind, plan.job, replica)
 
 
 def in_start_order(framework: Framework, job: TrainingJob, replicas: Iterable[Replica]) -> Iterator[Replica]:

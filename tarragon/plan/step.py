@@ -10,6 +10,7 @@ from tarragon.kube.core import Node, Pod, Service
 from tarragon.kube.event import Event
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
 from tarragon.plan.accelerators import Accelerator
+from tarragon.plan.groupkinds import BY_SCHEDULER, PodGroup
 from tarragon.plan.intake import Intake
 from tarragon.plan.logs import Form
 from tarragon.plan.placement import Placement
@@ -45,6 +46,8 @@ class Settings:
     """Whether jobs that other operators have begun are ours, too, without being asked for one by one."""
     logs: Form = Form.TEXT
     """Of jobs that don't say it themselves."""
+    pod_groups: Mapping[str, str] = field(default_factory=lambda: BY_SCHEDULER)
+    """By the name of a scheduler, what it wants to see of a job that names it: a key of `groupkinds.KINDS`."""
     left_to: Mapping[str, str] = field(default_factory=dict)
     """By kind, the other operator that keeps its jobs, in words: what is not ours already is left to it."""
 
@@ -73,6 +76,8 @@ class Observed:
     """Everybody's: names that others have keep the job waiting until they are free."""
     nodes: Mapping[Key, Node] | None = None
     """Everybody's; None where they may not be read."""
+    pod_groups: Mapping[str, PodGroup] = field(default_factory=dict)
+    """Those that are called as the job, whosever they are, by the full name of their kind."""
     storage: Storage = field(default_factory=Storage)
     refusal: Refusal | None = None
     to_ask_again: Mapping[str, dt.datetime] = field(default_factory=dict)
@@ -108,6 +113,15 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Patch:
+    """A merge patch of something of the job's that is not as it should be, conditional on uid and version."""
+
+    resource: Resource[Json]
+    key: Key
+    body: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
     """Annotations of a pod for its program to read, None for one that goes. Conditional on uid and version."""
 
@@ -121,8 +135,8 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """In this order: mark, status, events, notices, deletes, creates. A failed write ends the step; the next one starts
-    anew.
+    """In this order: mark, status, events, notices, deletes, patches, creates. A failed write ends the step; the next
+    one starts anew.
 
     The status goes first because a failure must be on record before its pod is deleted.
     """
@@ -133,6 +147,7 @@ class Step:
     """Merge patch of the status subresource, conditional on the job's resourceVersion; None when nothing changes."""
     notices: Sequence[Notice] = ()
     deletes: Sequence[Delete] = ()
+    patches: Sequence[Patch] = ()
     creates: Sequence[Create] = ()
     events: Sequence[Event] = ()
     wake_at: dt.datetime | None = None

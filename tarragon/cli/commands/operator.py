@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
@@ -13,6 +13,7 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli import operating
+from tarragon.cli.grouping import pod_groups_option
 from tarragon.cli.settings import Command, Settings, is_namespace, logs_option
 from tarragon.cli.whose import access, cluster_options
 from tarragon.scheduling.policies import POLICIES
@@ -49,6 +50,7 @@ def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None
     show_default=True,
     help="jobs with another schedulerName in their pods are placed by that one",
 )
+@pod_groups_option
 @click.option("--policy", type=click.Choice(list(POLICIES)), default="fifo", show_default=True, help="who starts first")
 @click.option(
     "--placement",
@@ -92,6 +94,7 @@ def command(
     context: str | None,
     namespaces: tuple[str, ...],
     scheduler: str,
+    pod_groups: Mapping[str, str],
     policy: str,
     placement: str,
     patience: float,
@@ -139,6 +142,7 @@ def command(
     domain = operating.cluster_domain(os.environ) if cluster_domain is None else cluster_domain
     plan = PlanSettings(
         scheduler=scheduler,
+        pod_groups=pod_groups,
         placement=Placement(placement),
         patience=patience,
         start_patience=start_patience,

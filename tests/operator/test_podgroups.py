@@ -1,0 +1,200 @@
+"""What other gang schedulers are shown of a job. None of them runs here; the objects are those that they read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
+from tarragon.kube.meta import JsonObject, Key
+from tarragon.operator.run import Operator, Options
+from tarragon.plan.groupkinds import KINDS, Kind
+from tarragon.plan.step import Settings
+from tests.operator.stage import TFJOBS, Stage, group
+from tests.plan.world import World, manifest
+
+Json = dict[str, Any]
+NATIVE = {"default-scheduler": "native"}
+
+
+def definition(kind: Kind) -> JsonObject:
+    """As much as its owner's has of what decides what may be written."""
+    resource = kind.resource
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": resource.full_name,
+            "annotations": {"api-approved.kubernetes.io": "https://kubernetes.io"},
+        },
+        "spec": {
+            "group": resource.group,
+            "scope": "Namespaced",
+            "names": {"plural": resource.plural, "kind": resource.kind},
+            "versions": [
+                {
+                    "name": resource.version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+async def offer(stage: Stage, name: str) -> None:
+    await stage.world.client.create(CUSTOM_RESOURCE_DEFINITIONS, definition(KINDS[name]))
+    await stage.world.follow(KINDS[name].resource)
+
+
+def placed_by(scheduler: str, replicas: int, **resources: str) -> Json:
+    made = group(replicas, **resources)
+    made["template"]["spec"]["schedulerName"] = scheduler
+    return made
+
+
+def start(stage: Stage, **settings: Any) -> None:
+    options = Options(seed=1, settings=Settings(**settings))
+    stage.start(Operator(stage.world.client, stage.world.clock, options).run())
+
+
+def shown(stage: Stage, name: str = "job") -> Json:
+    found: Json = stage.world.objects[f"podgroups/default/{name}"]
+    return found
+
+
+POLICY = {"schedulingPolicy": {"queue": "research", "priorityClass": "high", "scheduleTimeoutSeconds": 90}}
+
+
+async def test_volcano_sees_a_group_before_its_pods_as_it_did_before(stage: Stage) -> None:
+    await offer(stage, "volcano")
+    ps, workers = placed_by("volcano", 1, cpu="500m"), placed_by("volcano", 2, cpu="1", **{"nvidia.com_gpu": "1"})
+    await stage.submit("job", PS=ps, Worker=workers, runPolicy=POLICY)
+    start(stage)
+
+    await stage.until_pods("job-ps-0", "job-worker-0", "job-worker-1")
+
+    found = shown(stage)
+    assert found["spec"] == {
+        "minMember": 3,
+        "queue": "research",
+        "priorityClassName": "high",
+        "minResources": {"cpu": "2500m", "nvidia.com/gpu": "2"},
+    }
+    assert found["metadata"]["ownerReferences"][0]["name"] == "job"
+    marks = stage.pods()["job-worker-1"]["metadata"]["annotations"]
+    assert marks == {"scheduling.k8s.io/group-name": "job", "volcano.sh/task-spec": "worker"}
+    assert "nodeName" not in stage.pods()["job-worker-1"]["spec"]
+    assert stage.admission("job") == {}
+    order = [one.what for one in sorted(stage.world.happened) if one.type == "ADDED"]
+    assert order.index("podgroups/default/job") < order.index("pods/default/job-ps-0")
+
+
+async def test_an_elastic_job_needs_its_servers_and_the_fewest_workers(stage: Stage) -> None:
+    await offer(stage, "volcano")
+    ps, workers = placed_by("volcano", 1, cpu="1"), placed_by("volcano", 4, cpu="2")
+    bounds: Json = {"min-instances": 2, "max-instances": 4}
+    await stage.submit("job", PS=ps, Worker=workers, **bounds)
+    start(stage)
+
+    await stage.world.until(lambda: "job-worker-3" in stage.pods())
+    assert shown(stage)["spec"] == {"minMember": 3, "queue": "default", "minResources": {"cpu": "5"}}
+
+
+async def test_the_plug_in_of_scheduler_plugins_sees_a_group_and_labels(stage: Stage) -> None:
+    await offer(stage, "scheduler-plugins")
+    await stage.submit("job", Worker=placed_by("scheduler-plugins-scheduler", 2, cpu="1"), runPolicy=POLICY)
+    start(stage)
+
+    await stage.until_pods("job-worker-0", "job-worker-1")
+
+    assert shown(stage)["apiVersion"] == "scheduling.x-k8s.io/v1alpha1"
+    wanted = {"minMember": 2, "minResources": {"cpu": "2"}, "scheduleTimeoutSeconds": 90}
+    assert shown(stage)["spec"] == wanted
+    assert stage.pods()["job-worker-0"]["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "job"
+
+
+async def test_kubernetes_own_groups_are_shown_to_whom_they_were_asked_for(stage: Stage) -> None:
+    await offer(stage, "native")
+    await stage.submit("job", Worker=placed_by("default-scheduler", 2, cpu="1"))
+    start(stage, pod_groups=NATIVE)
+
+    await stage.until_pods("job-worker-0", "job-worker-1")
+
+    assert shown(stage)["spec"] == {"schedulingPolicy": {"gang": {"minCount": 2}}}
+
+
+def test_a_pod_names_its_group_as_kubernetes_1_37_reads_it() -> None:
+    """The embedded server drops the field, as every server does that is older than it."""
+    world = World(placed_by_default({"Worker": 1}), Settings(pod_groups=NATIVE))
+    world.settle()
+    world.settle()
+
+    assert world.pods["dist-worker-0"]["spec"]["schedulingGroup"] == {"podGroupName": "dist"}
+
+
+def placed_by_default(replicas: dict[str, int]) -> Json:
+    job = manifest(replicas)
+    for each in job["spec"]["tfReplicaSpecs"].values():
+        each["template"]["spec"]["schedulerName"] = "default-scheduler"
+    return job
+
+
+async def test_a_group_goes_when_its_job_is_suspended_and_comes_back_with_it(stage: Stage) -> None:
+    await offer(stage, "volcano")
+    await stage.submit("job", Worker=placed_by("volcano", 1, cpu="1"))
+    start(stage)
+    await stage.until_pods("job-worker-0")
+
+    await stage.world.client.patch(TFJOBS, Key("default", "job"), {"spec": {"runPolicy": {"suspend": True}}})
+    await stage.until_state("job", "Suspended")
+    await stage.world.until(lambda: "podgroups/default/job" not in stage.world.objects)
+    await stage.end_pods()
+    await stage.world.client.patch(TFJOBS, Key("default", "job"), {"spec": {"runPolicy": {"suspend": False}}})
+
+    await stage.until_pods("job-worker-0")
+    assert shown(stage)["spec"]["minMember"] == 1
+
+
+async def test_a_group_goes_once_when_its_job_has_ended(stage: Stage) -> None:
+    await offer(stage, "volcano")
+    await stage.submit("job", Worker=placed_by("volcano", 1, cpu="1"))
+    start(stage)
+    await stage.until_pods("job-worker-0")
+
+    await stage.plays("job-worker-0", "Succeeded", 0)
+
+    await stage.until_state("job", "Succeeded")
+    await stage.world.until(lambda: "podgroups/default/job" not in stage.world.objects)
+    happened = [one.type for one in sorted(stage.world.happened) if one.what == "podgroups/default/job"]
+    assert happened == ["ADDED", "DELETED"]
+
+
+async def test_a_group_follows_an_edit_and_keeps_the_queue_that_it_was_moved_to(stage: Stage) -> None:
+    await offer(stage, "volcano")
+    ps, workers = placed_by("volcano", 1, cpu="1"), placed_by("volcano", 2, cpu="1")
+    bounds: Json = {"min-instances": 1, "max-instances": 4}
+    await stage.submit("job", PS=ps, Worker=workers, **bounds)
+    start(stage)
+    await stage.until_pods("job-ps-0", "job-worker-0", "job-worker-1")
+    await stage.world.client.patch(KINDS["volcano"].resource, Key("default", "job"), {"spec": {"queue": "night"}})
+
+    await stage.world.client.patch(TFJOBS, Key("default", "job"), {"spec": {"min-instances": 2}})
+
+    await stage.world.until(lambda: shown(stage)["spec"]["minMember"] == 3)
+    assert shown(stage)["spec"]["queue"] == "night"
+
+
+@pytest.mark.parametrize("scheduler", ["volcano", "scheduler-plugins-scheduler"])
+async def test_a_scheduler_whose_groups_nobody_has_installed_is_told(stage: Stage, scheduler: str) -> None:
+    """The job says what is missing; no pod is made that would wait for ever."""
+    await stage.submit("job", Worker=placed_by(scheduler, 1, cpu="1"))
+    start(stage)
+
+    await stage.world.until(lambda: bool(stage.events("FailedCreatePodGroup")))
+
+    assert "podgroups" in stage.events("FailedCreatePodGroup")[0]
+    assert stage.pods() == {}
