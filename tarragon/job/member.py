@@ -15,22 +15,20 @@ from tarragon.job.model import RestartPolicy
 from tarragon.job.spoken import last_words
 from tarragon.kube.core import ContainerStatus, Pod, Terminated
 
-DISRUPTIONS = frozenset(
+REFUSALS = frozenset(
     {
-        "Evicted",
         "NodeAffinity",
-        "NodeLost",
         "NodeName",
         "NodePorts",
-        "NodeShutdown",
-        "Preempting",
-        "Shutdown",
-        "Terminated",
+        "TaintToleration",
         "TopologyAffinityError",
         "UnexpectedAdmissionError",
     }
 )
-"""Reasons of a pod's status that tell of a node, not of the program. All that begin with OutOf are of their kind."""
+"""Reasons for which a kubelet does not take a pod that another node may take. All that begin with OutOf are such."""
+
+DISRUPTIONS = REFUSALS | {"Evicted", "NodeLost", "NodeShutdown", "Preempting", "Shutdown", "Terminated"}
+"""Reasons of a pod's status that tell of a node, not of the program; besides those that begin with OutOf."""
 
 LEFT = "Leaving"
 """The reason of an end after a pod was told that its place is taken."""
@@ -149,6 +147,11 @@ def ending_of(pod: Pod, main: str) -> Ending | None:
     return None
 
 
+def is_refusal(reason: str) -> bool:
+    """Whether the kubelet of its node has not taken the pod."""
+    return reason in REFUSALS or reason.startswith("OutOf")
+
+
 def main_status(pod: Pod, main: str) -> ContainerStatus | None:
     """The status of the container that decides."""
     named = pod.container_status(main) if main else None
@@ -206,7 +209,7 @@ def _is_disrupted(pod: Pod) -> bool:
     if reason == "Evicted":
         return not _OWN_LIMIT.search(pod.status.message)
     target = pod.condition("DisruptionTarget")
-    return reason in DISRUPTIONS or reason.startswith("OutOf") or (target is not None and target.status == "True")
+    return reason in DISRUPTIONS or is_refusal(reason) or (target is not None and target.status == "True")
 
 
 def _ended_before_deletion(pod: Pod, terminated: Terminated | None) -> bool:

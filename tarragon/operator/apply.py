@@ -149,7 +149,12 @@ async def _patch(cluster: Cluster, patch: Patch) -> None:
 
 
 async def _delete(cluster: Cluster, delete: Delete, done: _Done) -> None:
-    options = DeleteOptions(uid=delete.uid, resource_version=delete.resource_version, propagation="Background")
+    options = DeleteOptions(
+        uid=delete.uid,
+        resource_version=delete.resource_version,
+        propagation="Background",
+        grace_seconds=0 if delete.at_once else None,
+    )
     try:
         await cluster.delete(delete.resource, delete.key, options)
     except NotFound:

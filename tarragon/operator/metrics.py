@@ -34,7 +34,8 @@ from tarragon.job.status import JobStatus
 from tarragon.kube.meta import CustomObject, JsonObject, Key
 from tarragon.operator.gather import World
 from tarragon.operator.workqueue import WorkQueue
-from tarragon.plan.obstacles import NODE_FULL, UNSCHEDULABLE
+from tarragon.plan.obstacles import NODE_AWAY, NODE_FULL, UNSCHEDULABLE
+from tarragon.plan.patience import MOVED_TOO_OFTEN
 from tarragon.plan.step import NAME_TAKEN, REFUSED
 from tarragon.plan.written import status_of, tarragon_of
 from tarragon.scheduling.decision import BEHIND_OTHERS, INSUFFICIENT_RESOURCES, NEVER_FITS, NODES_AWAY
@@ -57,6 +58,8 @@ WAITS = (
     NAME_TAKEN,
     UNSCHEDULABLE,
     NODE_FULL,
+    NODE_AWAY,
+    MOVED_TOO_OFTEN,
     OTHER,
 )
 

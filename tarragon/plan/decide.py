@@ -9,6 +9,7 @@ from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
 from tarragon.kube.meta import Json
 from tarragon.plan.finish import clean_up, finished
+from tarragon.plan.givenup import given_up
 from tarragon.plan.intake import Intake
 from tarragon.plan.leaving import leave
 from tarragon.plan.limits import deadline_at, expires_at
@@ -81,7 +82,7 @@ def going(seen: Scene) -> Step:
     return Step(
         status=status_patch(seen, status),
         notices=leaving.notices,
-        deletes=[*leaving.deletes, *deletes_of_services(seen)],
+        deletes=[*leaving.deletes, *given_up(seen), *deletes_of_services(seen)],
         creates=creates(seen, status),
         events=news(seen, status),
         wake_at=min((at for at in wakes if at is not None), default=None),

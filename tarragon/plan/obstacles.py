@@ -8,21 +8,21 @@ from dataclasses import replace
 from tarragon.job import conditions
 from tarragon.job.conditions import Said, with_condition, without_condition
 from tarragon.job.member import Fate
-from tarragon.job.status import JobStatus, Obstacle
+from tarragon.job.status import NOWHERE, JobStatus, Obstacle
 from tarragon.kube.core import Pod
+from tarragon.plan.homes import is_refused
 from tarragon.plan.scene import Scene
 from tarragon.plan.stalled import Told, delay, hindrance, next_told
 from tarragon.plan.step import NAME_TAKEN, REFUSED, Settings
-from tarragon.plan.upkeep import is_awaiting_a_pod, taken_names
+from tarragon.plan.upkeep import closed_places, is_awaiting_a_pod, taken_names
 
 UNSCHEDULABLE = "Unschedulable"
 """kube-scheduler's own word, and ours for its words."""
 NODE_FULL = "NodeFull"
-SENT_BACK = ("OutOf", "NodePorts")
-"""How the kubelet's reasons begin with which it sends a pod back that another node may take."""
+NODE_AWAY = "NodeAway"
 LONGEST_LIST = 8
-NAMES_ARE_LOOKED_AT_SECONDS = 5
-"""Of others' objects no change is told to the job; looking costs no call."""
+OTHERS_ARE_LOOKED_AT_SECONDS = 5
+"""Of others' objects, and of nodes, no change is told to the job; looking costs no call."""
 
 
 def obstructed(scene: Scene, status: JobStatus) -> JobStatus:
@@ -73,8 +73,8 @@ def look_again_at(scene: Scene, status: JobStatus) -> dt.datetime | None:
     if status.obstacle is not None:
         refusal = scene.observed.refusal
         times.append(refusal.again if refusal is not None and refusal.again > scene.now else None)
-        if status.obstacle.reason == NAME_TAKEN:
-            times.append(scene.now + dt.timedelta(seconds=NAMES_ARE_LOOKED_AT_SECONDS))
+        if status.obstacle.reason in {NAME_TAKEN, NODE_AWAY}:
+            times.append(scene.now + dt.timedelta(seconds=OTHERS_ARE_LOOKED_AT_SECONDS))
     return min((at for at in times if at is not None), default=None)
 
 
@@ -94,13 +94,23 @@ def _found(scene: Scene, status: JobStatus) -> tuple[str, str] | None:
     refusal = scene.observed.refusal
     if refusal is not None and is_awaiting_a_pod(scene, status):
         return refusal.reason, refusal.message
-    return _unbound(scene) or _not_taken(scene, status) or _not_startable(scene, status)
+    return _unhoused(scene) or _unbound(scene) or _not_taken(scene, status) or _not_startable(scene, status)
 
 
 def _not_startable(scene: Scene, status: JobStatus) -> tuple[str, str] | None:
     known = status.obstacle
     told = hindrance(scene, None if known is None else Told(known.reason, known.message))
     return None if told is None else (told.reason, told.message)
+
+
+def _unhoused(scene: Scene) -> tuple[str, str] | None:
+    """Of replicas that lost their pod and can't get another one where it was: the scheduler looks for another node."""
+    shut = closed_places(scene)
+    first = min(shut, default=None)
+    if first is None:
+        return None
+    others = f" (and {len(shut) - 1} more)" if len(shut) > 1 else ""
+    return NODE_AWAY, f"{first}{others} needs another place: {shut[first]}"
 
 
 def _unbound(scene: Scene) -> tuple[str, str] | None:
@@ -119,14 +129,12 @@ def _not_taken(scene: Scene, status: JobStatus) -> tuple[str, str] | None:
     admission = status.admission
     if admission is None or admission.admitted is None or not scene.needs_admission:
         return None
-    # Records have whole seconds. One of the same second may be of earlier places, and says nothing of these.
-    since = admission.admitted
     for replica, record in status.restarts.items():
-        if not record.reason.startswith(SENT_BACK) or record.at is None or record.at.replace(microsecond=0) < since:
+        node = admission.nodes.get(replica, NOWHERE)
+        if not is_refused(record, node, admission):
             continue
         member = scene.members.get(replica)
         if member is None or member.fate is not Fate.GOES_ON or not member.pod.status.container_statuses:
-            node = scene.blueprint.nodes.get(replica, "of its place")
             return NODE_FULL, f"node {node} does not take {replica}: {record.reason}"
     return None
 

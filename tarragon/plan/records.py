@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tarragon.job.annotations import restarts_together
 from tarragon.job.leaving import leaves_at
-from tarragon.job.member import End, Fate, Member
+from tarragon.job.member import End, Fate, Member, is_refusal
 from tarragon.job.model import Replica
 from tarragon.job.status import JobStatus, RestartRecord
 from tarragon.plan.scene import Scene
@@ -54,10 +54,13 @@ def is_recorded(record: RestartRecord | None, member: Member) -> bool:
 
 
 def may_start_at(record: RestartRecord | None) -> dt.datetime | None:
-    """A replica that ends again and again is started later and later; the first time it is at once."""
-    if record is None or record.at is None or record.count <= 1:
+    """A replica that ends again and again is started later and later; the first time it is at once.
+
+    Unless a node did not take it: another one is looked for first.
+    """
+    if record is None or record.at is None or (record.count <= 1 and not record.refused_by):
         return None
-    return record.at + dt.timedelta(seconds=min(2 ** min(record.count - 2, 10), LONGEST_PAUSE))
+    return record.at + dt.timedelta(seconds=min(2 ** min(max(record.count - 2, 0), 10), LONGEST_PAUSE))
 
 
 def _after(record: RestartRecord, member: Member, now: dt.datetime) -> RestartRecord:
@@ -86,6 +89,7 @@ def _with_restarts_in_place(record: RestartRecord, member: Member, now: dt.datet
         exit_code=failure.exit_code if failure is not None else None,
         reason=failure.reason if failure is not None else "",
         at=now,
+        refused_by="",
     )
 
 
@@ -101,6 +105,7 @@ def _with_end(record: RestartRecord, member: Member, now: dt.datetime) -> Restar
         exit_code=ending.exit_code if ending is not None else None,
         reason=ending.reason if ending is not None else "",
         at=now,
+        refused_by=member.pod.spec.node_name if ending is not None and is_refusal(ending.reason) else "",
     )
 
 

@@ -110,6 +110,8 @@ class Delete:
     uid: str
     resource_version: str
     reason: str
+    at_once: bool = False
+    """Without waiting for whoever was to say that it has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

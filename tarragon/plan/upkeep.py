@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -23,6 +23,7 @@ from tarragon.plan.desired import (
     service_names,
     services,
 )
+from tarragon.plan.homes import closed
 from tarragon.plan.leaving import Doomed
 from tarragon.plan.placement import node_of
 from tarragon.plan.records import is_recorded, may_start_at
@@ -47,7 +48,7 @@ def creates(scene: Scene, status: JobStatus) -> list[Create]:
         taken = {service.metadata.name for service in scene.own_services} | set(_taken_services(scene))
         wanted = islice((replica for name, replica in unserved if name not in taken), MOST_CREATES)
         return [Create(resource=SERVICES, body=body) for body in services(plan, wanted)]
-    if not scene.members and any(_taken_pods(scene, status)):
+    if not scene.members and (any(_taken_pods(scene, status)) or closed_places(scene)):
         return []  # A gang that can't be whole is not begun.
     due = list(islice(_due(scene, status), MOST_CREATES))
     if not due:
@@ -106,6 +107,16 @@ def taken_names(scene: Scene, status: JobStatus) -> Sequence[str]:
     if not scene.may_run:
         return []
     return sorted({*_taken_services(scene), *_taken_pods(scene, status)})
+
+
+def closed_places(scene: Scene) -> Mapping[Replica, str]:
+    """Why the node of its place takes no pod of a replica that has none; the scheduler looks for another one."""
+    nodes = scene.observed.nodes
+    if nodes is None or not scene.may_run or scene.is_refused:
+        return {}
+    there = scene.members.keys() | scene.before.finished
+    missing = {replica: node for replica, node in scene.places.items() if replica not in there}
+    return dict(closed(scene.job, missing, nodes)) if missing else {}
 
 
 def is_awaiting_a_pod(scene: Scene, status: JobStatus) -> bool:
@@ -170,8 +181,9 @@ def _unused(scene: Scene) -> Iterator[Service]:
 
 def _missing(scene: Scene, status: JobStatus) -> Iterator[Replica]:
     places = scene.places
+    shut = closed_places(scene)
     for replica in in_start_order(scene.framework, scene.job, scene.replicas):
-        has_place = places.get(replica) != NOWHERE
+        has_place = places.get(replica) != NOWHERE and replica not in shut
         if has_place and replica not in scene.members and replica not in status.finished:
             yield replica
 

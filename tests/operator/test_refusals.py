@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tarragon.cluster.errors import ApiError, Forbidden, from_status, unavailable
-from tarragon.kube.core import CONFIG_MAPS, NODES, PODS
+from tarragon.kube.core import CONFIG_MAPS, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.apply import is_refusal
 from tarragon.operator.run import Operator, Options
@@ -176,7 +176,6 @@ async def test_a_gang_that_a_node_does_not_take_looks_for_another_one(stage: Sta
     await stage.submit("a", Worker=group(1, cpu="1"))
     await stage.until_pods("a-worker-0")
     await stage.node("roomy", cpu="1")
-    await stage.world.client.patch(NODES, Key("", "full"), {"spec": {"unschedulable": True}})
     kubelet = asyncio.create_task(send_back(stage, "full", "a-worker-0"))
     await stage.world.until(lambda: [pod["spec"]["nodeName"] for pod in stage.pods().values()] == ["roomy"])
 

@@ -21,7 +21,7 @@ from tarragon.job.encoding import admission_fields, read_status
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, JobStatus, Wait
 from tarragon.kube.codec import decode, encode, timestamp
-from tarragon.kube.core import CONFIG_MAPS, SERVICES
+from tarragon.kube.core import CONFIG_MAPS, SERVICES, Node
 from tarragon.kube.event import Event
 from tarragon.kube.meta import Key
 from tarragon.kube.patch import difference, merged
@@ -66,6 +66,7 @@ class World:
         self.settings = settings or Settings()
         self.now = START
         self.refusal: Refusal | None = None
+        self.nodes: Mapping[Key, Node] | None = None
         self.events: list[Event] = []
         self.pods: dict[str, dict[str, Any]] = {}
         self.services: dict[str, dict[str, Any]] = {}
@@ -130,6 +131,7 @@ class World:
             services=[decode(encode(service), KeptService) for service in services.values()],
             pods_there={Key("n1", name): decode(encode(pod), KeptPod) for name, pod in pods.items()},
             services_there={Key("n1", name): decode(encode(found), KeptService) for name, found in services.items()},
+            nodes=self.nodes,
             refusal=self.refusal,
             settings=self.settings,
         )
