@@ -1,0 +1,210 @@
+"""Whether a node takes a pod: our answer beside that of a real kube-scheduler, in worlds made at random.
+
+Known differences, which no world has in it:
+- a node that is not ready, or cordoned, gets nobody from us, even who tolerates that: it is away;
+- ports of a node are counted by number and protocol, whatever hostIP says: kube-scheduler lets two addresses share one;
+- before 1.25, kube-scheduler refuses a pod that asks for some memory where others hold more than all cpu, and the like;
+- sidecars (1.29), amounts of whole pods (1.34), minDomains (1.30), policies of spreads (1.33), matchLabelKeys (1.34),
+  namespaceSelector (1.24) are unknown to the 1.20 that is asked here: tests/plan/test_topology.py has them by the book.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tarragon.base.clock import SystemClock
+from tarragon.base.resources import minus, total
+from tarragon.cluster.http import Http
+from tarragon.cluster.port import DeleteOptions
+from tarragon.job.model import ReplicaType
+from tarragon.kube.core import NAMESPACES, NODES, PODS, Node, Pod
+from tarragon.kube.meta import AnyObject, Key, Resource
+from tarragon.plan.capacity import HOST_PORT, ONE_PORT, node_capacity, pod_request
+from tarragon.plan.neighbours import Neighbours
+from tarragon.plan.predicates import refusal
+from tarragon.plan.topology import Gang, Member, Sites
+from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.snapshot import Demand, NodeState, Spread
+from tests.real.scene import connect
+from tests.real.worlds import OVERHEAD, RUNTIME, World, worlds
+from tools.controlplane import CONTROLLERS, ControlPlane
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+Json = dict[str, Any]
+FIXED = range(1, 101)
+FURTHER = 20
+PATIENCE = 60.0
+RUNTIME_CLASSES = Resource(
+    group="node.k8s.io", version="v1", plural="runtimeclasses", kind="RuntimeClass", model=AnyObject, namespaced=False
+)
+WORKER = ReplicaType.WORKER
+"""Nodes are as they are made: nobody is to taint them, and no namespace gets accounts."""
+FLAGS = ["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"]
+
+
+def would_we(world: World) -> bool:
+    """Whether we would put the pod on the node that is pinned."""
+    nodes = [msgspec.convert(body, Node) for body in world.nodes]
+    there = [pod for body in world.pods for pod in [as_seen(body, world)] if not pod.is_finished]
+    asking = as_seen(world.asking, world)
+    member = Member.of(WORKER, asking.metadata.namespace, asking.metadata.labels, asking.spec)
+    eligible = frozenset(node.metadata.name for node in nodes if refusal(asking.spec, node) is None)
+    ties = Gang([member], "mine").ties({WORKER: eligible}, Sites(nodes), Neighbours(there))[WORKER]
+    demand = Demand(type=WORKER, each=pod_request(asking.spec), minimum=1, wish=1, eligible=ties.eligible)
+    states = [state(node, there, demand) for node in nodes]
+    room = Ledger.of_free(states).room(demand)
+    has_room = any(int(room[row]) > 0 for row, node in enumerate(nodes) if node.metadata.name == world.pinned)
+    return has_room and all(takes_first(spread, world.pinned) for spread in ties.spreads)
+
+
+def as_seen(body: Json, world: World) -> Pod:
+    name = body["metadata"]["name"]
+    metadata = {**body["metadata"], **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if name in world.ending else {})}
+    phase = "Succeeded" if name in world.finished else "Running"
+    return msgspec.convert({**body, "metadata": metadata, "status": {"phase": phase}}, Pod, strict=False)
+
+
+def state(node: Node, pods: Iterable[Pod], demand: Demand) -> NodeState:
+    ports = {name: ONE_PORT for name in demand.each if name.startswith(HOST_PORT)}
+    capacity = {**node_capacity(node), **ports}
+    held = total(pod_request(pod.spec) for pod in pods if pod.spec.node_name == node.metadata.name)
+    return NodeState(name=node.metadata.name, capacity=capacity, free=minus(capacity, held))
+
+
+def takes_first(spread: Spread, node: str) -> bool:
+    """Whether a replica may be the first of its gang there."""
+    domain = spread.domains.get(node)
+    if domain is None:
+        return False
+    counts = {each: spread.already.get(each, 0) for each in spread.domains.values()}
+    after = counts[domain] + (WORKER in spread.counted)
+    is_even = spread.skew is None or after - min(counts.values()) <= spread.skew
+    return is_even and (spread.most is None or after <= spread.most)
+
+
+def without_oversold(world: World) -> World:
+    """Of the pods that are there, those that have room: nobody has looked whether they fit."""
+    nodes = {body["metadata"]["name"]: msgspec.convert(body, Node) for body in world.nodes}
+    kept: list[Json] = []
+    for body in world.pods:
+        pods = [as_seen(each, world) for each in (*kept, body)]
+        running = [pod for pod in pods if not pod.is_finished]
+        each = Demand(type=WORKER, each=pod_request(pods[-1].spec), minimum=1, wish=1, eligible=frozenset())
+        after = state(nodes[pods[-1].spec.node_name], running, each).free
+        if all(amount >= 0 for amount in after.values()):
+            kept.append(body)
+    return replace(world, pods=kept)
+
+
+def chosen() -> Iterator[World]:
+    seeds = [*FIXED, *(random.Random().randrange(10**6, 10**9) for _ in range(FURTHER))]
+    for seed in seeds:
+        yield from map(without_oversold, worlds(seed))
+
+
+async def made(http: Http, several: list[World]) -> None:
+    """In the order in which they have to be there."""
+    few = asyncio.Semaphore(48)
+
+    async def each(work: Iterable[Awaitable[object]]) -> None:
+        async def one(awaitable: Awaitable[object]) -> None:
+            async with few:
+                await awaitable
+
+        await asyncio.gather(*(one(awaitable) for awaitable in work))
+
+    fat = {"handler": "fat", "overhead": {"podFixed": OVERHEAD}}
+    await http.create(RUNTIME_CLASSES.reading(dict), {**header(RUNTIME_CLASSES, RUNTIME), **fat})
+    names = [name for world in several for name in world.namespaces]
+    await each(http.create(NAMESPACES.reading(dict), header(NAMESPACES, name)) for name in names)
+    await each(http.create(NODES.reading(dict), body) for world in several for body in world.nodes)
+    await each(http.create(PODS.reading(dict), body) for world in several for body in world.pods)
+    await each(http.delete(PODS, key, DeleteOptions()) for world in several for key in keys(world, world.ending))
+    over = {"status": {"phase": "Succeeded"}}
+    await each(
+        http.patch(PODS.reading(dict), key, over, subresource="status")
+        for world in several
+        for key in keys(world, world.finished)
+    )
+    await each(http.create(PODS.reading(dict), world.asking) for world in several)
+
+
+def header(resource: Resource[Any], name: str) -> Json:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}}
+
+
+def keys(world: World, names: frozenset[str]) -> list[Key]:
+    of_pods = [Key(body["metadata"]["namespace"], body["metadata"]["name"]) for body in world.pods]
+    return [key for key in of_pods if key.name in names]
+
+
+async def answers(http: Http) -> dict[str, str]:
+    """By world: the node, or why there is none; without those that are still to be answered."""
+    found = {}
+    for pod in (await http.list(PODS)).items:
+        if pod.metadata.name != "asks":
+            continue
+        condition = pod.condition("PodScheduled")
+        if pod.spec.node_name:
+            found[pod.metadata.namespace] = pod.spec.node_name
+        elif condition is not None and condition.reason == "Unschedulable":
+            found[pod.metadata.namespace] = f"no: {condition.message}"
+    return found
+
+
+def differences(several: list[World], expected: dict[str, bool], found: dict[str, str]) -> dict[str, str]:
+    """By world, what each of the two says."""
+    return {
+        world.name: f"we say {expected[world.name]}, kube-scheduler {answer}\n{told(world)}"
+        for world in several
+        for answer in [found.get(world.name, "nothing yet")]
+        if world.name not in found or expected[world.name] != (answer == world.pinned)
+    }
+
+
+def told(world: World) -> str:
+    bodies = [*world.nodes, *world.pods, world.asking]
+    lines = [msgspec.json.encode(body).decode() for body in bodies]
+    return "\n".join([f"pinned {world.pinned} ending {set(world.ending)} finished {set(world.finished)}", *lines])
+
+
+async def test_kube_scheduler_takes_a_pod_where_we_would_and_refuses_it_where_we_would(tmp_path: Path) -> None:
+    plane = ControlPlane.start(tmp_path / "control-plane", arguments=FLAGS)
+    plane.kill(CONTROLLERS)
+    several = list(chosen())
+    expected = {world.name: would_we(world) for world in several}
+    try:
+        async with connect(plane.kubeconfig) as http:
+            await made(http, several)
+            differing = await settled(http, several, expected)
+    finally:
+        plane.stop()
+
+    assert not differing, f"{len(differing)} of {len(several)}:\n" + "\n\n".join(list(differing.values())[:3])
+    assert len(several) > 200
+    assert 0.15 < sum(expected.values()) / len(several) < 0.85
+
+
+async def settled(http: Http, several: list[World], expected: dict[str, bool]) -> dict[str, str]:
+    """Who is refused at first because the scheduler has not seen some node yet is asked about again by itself."""
+    clock = SystemClock()
+    end = clock.monotonic() + PATIENCE
+    quiet_since, before = clock.monotonic(), ""
+    while True:
+        differing = differences(several, expected, await answers(http))
+        if not differing or clock.monotonic() > end:
+            return differing
+        if (now := str(sorted(differing))) != before:
+            quiet_since, before = clock.monotonic(), now
+        elif clock.monotonic() - quiet_since > PATIENCE / 6:
+            return differing
+        await clock.sleep(0.3)

@@ -1,0 +1,229 @@
+"""Small clusters made at random, each with pods that are there and one that asks for a place: for comparing answers.
+
+Every world has labels, domains and namespaces of its own, so that hundreds of them can share one control plane. The pod
+that asks wants one of `PIN`, which only one node of the world has: whoever places it says yes or no to that node.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+
+HOST = "kubernetes.io/hostname"
+PIN = "tests.tarragon.dev/pin"
+GPU = "nvidia.com/gpu"
+RUNTIME = "fat"
+OVERHEAD = {"cpu": "250m", "memory": "64Mi"}
+EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """Bodies as they are sent; `ending` and `finished` are names of pods that are brought to that."""
+
+    name: str
+    nodes: Sequence[Json]
+    pods: Sequence[Json]
+    asking: Json
+    pinned: str
+    ending: frozenset[str] = field(default=frozenset())
+    finished: frozenset[str] = field(default=frozenset())
+
+    @property
+    def namespaces(self) -> tuple[str, str]:
+        return self.name, f"{self.name}-other"
+
+
+def worlds(seed: int) -> list[World]:
+    """One for each node of the same random cluster: only the node that is pinned differs."""
+    size = random.Random(seed).choice((2, 3, 3))
+    return [_Maker(random.Random(seed), f"w{seed}-{place}").world(place, size) for place in range(size)]
+
+
+class _Maker:
+    """The same dice throw the same cluster, whatever it is called."""
+
+    def __init__(self, dice: random.Random, name: str) -> None:
+        self._dice = dice
+        self._name = name
+
+    def world(self, place: int, size: int) -> World:
+        self._dice.random()
+        nodes = [self._node(f"{self._name}-n{number}") for number in range(size)]
+        nodes[place]["status"]["allocatable"][PIN] = "1"
+        there = [self._there(number, nodes) for number in range(self._dice.randint(0, 5))]
+        names = [pod["metadata"]["name"] for pod in there]
+        ending = frozenset(name for name in names if self._chance(0.15))
+        finished = frozenset(name for name in names if self._chance(0.15)) - ending
+        return World(
+            name=self._name,
+            nodes=nodes,
+            pods=there,
+            asking=self._asking(),
+            pinned=nodes[place]["metadata"]["name"],
+            ending=ending,
+            finished=finished,
+        )
+
+    def _chance(self, probability: float) -> bool:
+        return self._dice.random() < probability
+
+    def _maybe(self, probability: float, make: Callable[[], Json]) -> Json:
+        """The dice are thrown in any case."""
+        made = make()
+        return made if self._chance(probability) else {}
+
+    def _node(self, name: str) -> Json:
+        dice = self._dice
+        labels = {HOST: name, "world": self._name}
+        labels |= self._maybe(0.85, lambda: {"zone": self._domain("zone")})
+        labels |= self._maybe(0.7, lambda: {"rack": self._domain("rack")})
+        labels |= self._maybe(0.6, lambda: {"disk": dice.choice(("ssd", "hdd"))})
+        labels |= self._maybe(0.6, lambda: {"gpus": dice.choice(("2", "4", "8", "1_0", "007", "many"))})
+        amounts = {"cpu": dice.choice(("1", "2", "6")), "memory": dice.choice(("1Gi", "5Gi")), "pods": "110"}
+        amounts |= self._maybe(0.15, lambda: {"pods": dice.choice(("1", "2", "3"))})
+        amounts |= self._maybe(0.6, lambda: {"ephemeral-storage": dice.choice(("1Gi", "5Gi"))})
+        amounts |= self._maybe(0.5, lambda: {GPU: dice.choice(("1", "2"))})
+        amounts |= self._maybe(0.5, lambda: {"hugepages-2Mi": dice.choice(("4Mi", "16Mi"))})
+        taints = [self._taint() for _ in range(dice.choice((0, 0, 0, 0, 0, 1, 2)))]
+        spec: Json = {"taints": list({(one["key"], one["effect"]): one for one in taints}.values())}
+        if self._chance(0.03):
+            spec["unschedulable"] = True
+        ready = {"type": "Ready", "status": "True", "reason": "Test", "message": "of a test"}
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels},
+            "spec": spec,
+            "status": {"allocatable": amounts, "capacity": dict(amounts), "conditions": [ready]},
+        }
+
+    def _domain(self, word: str) -> str:
+        return f"{self._name}-{word}-{self._dice.choice('ab')}"
+
+    def _taint(self) -> Json:
+        value = self._dice.choice(("", "v1", "v2"))
+        return {"key": self._dice.choice(("k1", "k2")), "value": value, "effect": self._dice.choice(EFFECTS)}
+
+    def _there(self, number: int, nodes: Sequence[Json]) -> Json:
+        spec = {
+            "nodeName": self._dice.choice(nodes)["metadata"]["name"],
+            "containers": self._containers(1),
+            **self._maybe(0.3, lambda: {"affinity": {"podAntiAffinity": self._between()}}),
+        }
+        return self._pod(f"p{number}", spec, "" if self._chance(0.8) else "-other")
+
+    def _asking(self) -> Json:
+        containers = self._containers(self._dice.choice((1, 1, 2)))
+        containers[0]["resources"]["requests"][PIN] = containers[0]["resources"]["limits"][PIN] = "1"
+        spec = {
+            "containers": containers,
+            "nodeSelector": {
+                "world": self._name,
+                **self._maybe(0.15, lambda: {"disk": self._dice.choice(("ssd", "hdd"))}),
+            },
+            "tolerations": [self._toleration() for _ in range(self._dice.choice((0, 0, 1, 2)))],
+            **self._maybe(0.25, lambda: {"initContainers": self._containers(self._dice.choice((1, 2)), word="i")}),
+            **self._maybe(0.15, lambda: {"runtimeClassName": RUNTIME, "overhead": dict(OVERHEAD)}),
+            **self._maybe(0.35, lambda: {"topologySpreadConstraints": self._spreads()}),
+        }
+        affinity = {
+            **self._maybe(0.2, lambda: {"nodeAffinity": self._of_nodes()}),
+            **self._maybe(0.2, lambda: {"podAffinity": self._between()}),
+            **self._maybe(0.3, lambda: {"podAntiAffinity": self._between()}),
+        }
+        return self._pod("asks", {**spec, "affinity": affinity} if affinity else spec, "")
+
+    def _pod(self, name: str, spec: Json, of_namespace: str) -> Json:
+        labels = {"app": self._dice.choice("xy"), **self._maybe(0.5, lambda: {"tier": self._dice.choice("12")})}
+        metadata = {"name": name, "namespace": f"{self._name}{of_namespace}", "labels": labels}
+        spec = {"terminationGracePeriodSeconds": 600, **spec}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def _containers(self, count: int, word: str = "c") -> list[Json]:
+        return [self._container(f"{word}{number}", has_port=word == "c") for number in range(count)]
+
+    def _container(self, name: str, *, has_port: bool) -> Json:
+        dice = self._dice
+        requests = {**self._maybe(0.6, lambda: {"cpu": dice.choice(("100m", "300m", "1", "1500m"))})}
+        requests |= self._maybe(0.6, lambda: {"memory": dice.choice(("100Mi", "300Mi", "2Gi"))})
+        requests |= self._maybe(0.1, lambda: {"ephemeral-storage": dice.choice(("1Gi", "3Gi"))})
+        limits = {**self._maybe(0.1, lambda: {"cpu": "2", "memory": "2Gi"})}
+        whole = {**self._maybe(0.12, lambda: {GPU: dice.choice(("1", "2"))})}
+        if "memory" in requests or "memory" in limits:
+            whole |= self._maybe(0.15, lambda: {"hugepages-2Mi": dice.choice(("4Mi", "8Mi"))})
+        # Where only a limit is written, the API server fills in the request.
+        written = whole if self._chance(0.5) else {}
+        port = self._maybe(
+            0.15, lambda: {"hostPort": dice.choice((8080, 8081)), "protocol": dice.choice(("TCP", "UDP"))}
+        )
+        ports = [{"containerPort": 80, **port}] if port and has_port and name == "c0" else []
+        return {
+            "name": name,
+            "image": "i",
+            "resources": {"requests": {**requests, **written}, "limits": {**limits, **whole}},
+            **({"ports": ports} if ports else {}),
+        }
+
+    def _toleration(self) -> Json:
+        some: Json = {**self._maybe(0.5, lambda: {"effect": self._dice.choice(EFFECTS[:2])})}
+        if self._chance(0.3):
+            return {"operator": "Exists", **some, **self._maybe(0.8, lambda: {"key": self._dice.choice(("k1", "k2"))})}
+        return {"key": self._dice.choice(("k1", "k2")), "value": self._dice.choice(("", "v1", "v2")), **some}
+
+    def _of_nodes(self) -> Json:
+        terms = [self._node_term() for _ in range(self._dice.choice((1, 2)))]
+        return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+
+    def _node_term(self) -> Json:
+        dice = self._dice
+        pool: Sequence[Json] = [
+            {"key": "disk", "operator": dice.choice(("In", "NotIn")), "values": [dice.choice(("ssd", "hdd"))]},
+            {"key": "gpus", "operator": dice.choice(("Gt", "Lt")), "values": [dice.choice(("3", "0", "8"))]},
+            {"key": dice.choice(("disk", "rack", "gpus")), "operator": dice.choice(("Exists", "DoesNotExist"))},
+            {"key": "zone", "operator": "In", "values": [self._domain("zone"), "elsewhere"]},
+        ]
+        name = f"{self._name}-n{dice.choice((0, 1))}"
+        fields = {"key": "metadata.name", "operator": dice.choice(("In", "NotIn")), "values": [name]}
+        chosen = dice.sample(pool, dice.choice((1, 1, 2)))
+        return {"matchExpressions": chosen, **self._maybe(0.2, lambda: {"matchFields": [fields]})}
+
+    def _between(self) -> Json:
+        terms = [self._term() for _ in range(self._dice.choice((1, 1, 2)))]
+        return {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+
+    def _term(self) -> Json:
+        others = self._maybe(
+            0.2, lambda: {"namespaces": [self._name, f"{self._name}-other"][self._dice.choice((0, 1)) :]}
+        )
+        return {"topologyKey": self._dice.choice((HOST, "zone", "rack")), **self._selector(), **others}
+
+    def _selector(self) -> Json:
+        """Mostly one that selects something."""
+        dice = self._dice
+        expression = dice.choice(
+            (
+                {"key": "app", "operator": "In", "values": dice.choice((["x"], ["x", "y"]))},
+                {"key": "tier", "operator": "NotIn", "values": ["1"]},
+                {"key": "tier", "operator": "Exists"},
+                {"key": "tier", "operator": "DoesNotExist"},
+            )
+        )
+        by_labels = {"matchLabels": {"app": dice.choice("xy")}}
+        return {"labelSelector": dice.choice((by_labels, by_labels, {"matchExpressions": [expression]}, {}))}
+
+    def _spreads(self) -> list[Json]:
+        keys = self._dice.sample((HOST, "zone", "rack"), self._dice.choice((1, 1, 2)))
+        return [
+            {
+                "topologyKey": key,
+                "maxSkew": self._dice.choice((1, 1, 2)),
+                "whenUnsatisfiable": self._dice.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
+                **self._selector(),
+            }
+            for key in keys
+        ]
