@@ -43,25 +43,43 @@ class Holders:
         return Ledger(ledger.nodes, table)
 
 
+def has_as_much(demands: Sequence[Demand], ledger: Ledger) -> bool:
+    """Whether each demand for itself has room for its minimum: quickly told, and without it nothing fits."""
+    return all(int(np.minimum(ledger.room(demand), demand.minimum).sum()) >= demand.minimum for demand in demands)
+
+
 def fewest(demands: Sequence[Demand], order: Sequence[int], holders: Holders, ledger: Ledger) -> list[int] | None:
     """The shortest beginning of the order that suffices, without those in it that are not needed, the last ones first.
 
     None if the demands would not fit even if all had ended.
     """
 
+    def seem(several: Sequence[int]) -> bool:
+        return has_as_much(demands, holders.without(several, ledger))
+
     def suffice(several: Sequence[int]) -> bool:
         return could_fit(demands, holders.without(several, ledger))
 
-    if not suffice(order):
+    if not seem(order):
         return None
-    too_few, enough = -1, len(order)
+    enough = _shortest(order, 0, seem)
+    if suffice(enough):
+        needed = _needed(enough, seem)
+        # What only seems to suffice may be in too small pieces; what does not even seem so surely does not.
+        return needed if suffice(needed) else _needed(enough, suffice)
+    return _needed(_shortest(order, len(enough) + 1, suffice), suffice) if suffice(order) else None
+
+
+def _shortest(order: Sequence[int], least: int, suffice: Callable[[Sequence[int]], bool]) -> list[int]:
+    """Of the beginnings with at least so many, all of which suffice."""
+    too_few, enough = least - 1, len(order)
     while enough - too_few > 1:
         middle = (enough + too_few) // 2
         if suffice(order[:middle]):
             enough = middle
         else:
             too_few = middle
-    return _needed(list(order[:enough]), suffice)
+    return list(order[:enough])
 
 
 def _needed(enough: list[int], suffice: Callable[[Sequence[int]], bool]) -> list[int]:

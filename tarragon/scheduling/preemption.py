@@ -7,7 +7,7 @@ from bisect import bisect_left
 
 from tarragon.scheduling.decision import PREEMPTED, Wait
 from tarragon.scheduling.needed import fewest
-from tarragon.scheduling.round import Round, Shape, shape_of
+from tarragon.scheduling.round import Round
 from tarragon.scheduling.snapshot import Gang, RunningGang
 
 AT_ONCE = 4
@@ -24,22 +24,22 @@ class Preemption:
         self._left = AT_ONCE if made.snapshot.rules.preempts else 0
         running = made.snapshot.running
         lowest = min((gang.priority for gang in running), default=0)
-        self._is_worth_it = any(gang.priority > lowest for gang in made.snapshot.waiting) and bool(running)
         self._order: list[int] = []
         self._priorities: list[int] = []
-        if self._left and self._is_worth_it:
+        if self._left and any(gang.priority > lowest for gang in made.snapshot.waiting):
             self._order = sorted(range(len(running)), key=lambda number: _who_goes_first(running[number]))
             self._priorities = [running[number].priority for number in self._order]
-        self._in_vain: dict[Shape, int] = {}
 
     def wait(self, gang: Gang) -> Wait | None:
         """For places that others give back for it. None if it may take none, or all of them were too few."""
-        shape = shape_of(gang.demands)
-        if not self._left or not gang.preempts or gang.priority <= self._in_vain.get(shape, gang.priority - 1):
+        kind = self._made.kind(gang)
+        if not self._left or not self._order or not gang.preempts:
+            return None
+        if kind.in_vain is not None and gang.priority <= kind.in_vain:
             return None
         victims = self._victims(gang)
         if not victims:
-            self._in_vain[shape] = gang.priority
+            kind.in_vain = gang.priority
             return None
         self._left -= 1
         for victim in victims:
@@ -53,7 +53,7 @@ class Preemption:
         lower = [number for number in lower if running[number].name not in self._made.changed]
         if not lower:
             return []
-        smallest = self._made.smallest(gang)
+        smallest = self._made.kind(gang).smallest
         return [running[number] for number in fewest(smallest, lower, self._made.holders, self._made.soon) or ()]
 
 

@@ -18,7 +18,7 @@ from tarragon.scheduling.needed import fewest
 from tarragon.scheduling.round import Round
 from tarragon.scheduling.snapshot import Gang
 
-AT_ONCE = 4
+AT_ONCE = 3
 """So many aged gangs have places kept; the next ones when these have started."""
 
 KEPT = "what becomes free of it is kept for this job"
@@ -54,7 +54,7 @@ class Reservations:
 
     def _reserve(self, gang: Gang) -> bool:
         """Not on what others hold who are no gangs: they may stay for ever."""
-        smallest, holders, soon = self._made.smallest(gang), self._made.holders, self._made.soon
+        smallest, holders, soon = self._made.kind(gang).smallest, self._made.holders, self._made.soon
         needed = fewest(smallest, self._eldest_first(), holders, soon)
         nodes = None if needed is None else place(smallest, holders.without(needed, soon))
         if nodes is None:

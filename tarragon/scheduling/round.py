@@ -6,7 +6,7 @@ All policies are made of these pieces; what differs between them is who may go b
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
@@ -27,23 +27,32 @@ from tarragon.scheduling.decision import (
 from tarragon.scheduling.fit import Placement, could_fit, place
 from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
-from tarragon.scheduling.needed import Holders
+from tarragon.scheduling.needed import Holders, has_as_much
 from tarragon.scheduling.shares import Shares
 from tarragon.scheduling.snapshot import Demand, Gang, RunningGang, Snapshot
 
-Shape = Hashable
 
+@dataclass(slots=True)
+class Kind:
+    """Gangs whose demands any nodes answer alike, and what a round has found out about them."""
 
-def shape_of(demands: Sequence[Demand]) -> Shape:
-    """Equal for gangs that any nodes answer alike."""
-    return tuple(demand.shape for demand in demands)
+    smallest: Sequence[Demand]
+    """What each of them needs at least."""
+    never: tuple[str, str] | None
+    """The code and words of those that could not run on the empty cluster."""
+    refused: tuple[str, str] | None = None
+    """Of those for which there is no room."""
+    is_not_soon: bool = False
+    """There won't be, either, when those have left who are leaving."""
+    in_vain: int | None = None
+    """All that run with a lower priority than this together hold too little."""
 
 
 class Round:
     """`free` is what can be had now, less what is kept for somebody; `soon` has besides what is about to be free."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
+        self.snapshot = replace(snapshot, running=sorted(snapshot.running, key=lambda gang: gang.name))
         self.nodes = Inventory.of(snapshot.nodes)
         self.free = Ledger.of_free(self.nodes)
         self.soon = Ledger.of_free_soon(self.nodes)
@@ -56,40 +65,40 @@ class Round:
         self._everything = Ledger.of_capacity(self.nodes)
         self._with_away: Ledger | None = None
         self._is_releasing = bool(self.nodes.releasing.any())
-        self._never: dict[Shape, tuple[str, str] | None] = {}
-        self._smallest: dict[Shape, Sequence[Demand]] = {}
-        self._refused: dict[Shape, tuple[str, str]] = {}
-        self._not_soon: set[Shape] = set()
+        self._kinds: dict[Hashable, Kind] = {}
+        self._kind_of: dict[str, Kind] = {}
 
     def add(self, decision: AboutGang) -> None:
         self.decisions.append(decision)
 
-    def smallest(self, gang: Gang) -> Sequence[Demand]:
-        """What it needs at least."""
-        shape = shape_of(gang.demands)
-        if shape not in self._smallest:
-            self._smallest[shape] = [replace(demand, wish=demand.minimum, maximum=0) for demand in gang.demands]
-        return self._smallest[shape]
+    def kind(self, gang: Gang) -> Kind:
+        """Looked up by its demands once, and by its name from then on."""
+        known = self._kind_of.get(gang.name)
+        if known is None:
+            shape = tuple(demand.shape for demand in gang.demands)
+            known = self._kinds.get(shape)
+            if known is None:
+                smallest = [replace(demand, wish=demand.minimum, maximum=0) for demand in gang.demands]
+                known = self._kinds[shape] = Kind(smallest, self._why_never(gang, smallest))
+            self._kind_of[gang.name] = known
+        return known
 
     def hopeless(self, gang: Gang) -> Wait | None:
         """Why it could not start now whoever went before it: the cluster, its nodes, its quota."""
-        shape = shape_of(gang.demands)
-        if shape not in self._never:
-            self._never[shape] = self._why_never(gang)
-        why = self._never[shape]
-        if why is not None:
-            return Wait(gang.name, *why)
-        if self.shares.allowed(gang.queue, gang.demands) is None:
+        never = self.kind(gang).never
+        if never is not None:
+            return Wait(gang.name, *never)
+        if self.shares.quota(gang.queue) and self.shares.allowed(gang.queue, gang.demands) is None:
             held, quota = self.shares.held(gang.queue), self.shares.quota(gang.queue)
             return Wait(gang.name, QUOTA_EXCEEDED, waits.over_quota(gang, held, quota))
         return None
 
     def started(self, gang: Gang) -> Place | None:
         """As large as it goes on what is free; None when that is too little."""
-        demands = self.shares.allowed(gang.queue, gang.demands)
-        if demands is None or shape_of(gang.demands) in self._refused:
+        if self.kind(gang).refused is not None:
             return None
-        nodes = place(demands, self.free)
+        demands = self.shares.allowed(gang.queue, gang.demands)
+        nodes = None if demands is None else place(demands, self.free)
         if nodes is None:
             return None
         self.taken(gang, nodes)
@@ -97,12 +106,10 @@ class Round:
 
     def promised(self, gang: Gang) -> Wait | None:
         """It starts once those have left who are leaving: its places are kept. None if that is not enough for it."""
-        shape = shape_of(gang.demands)
-        if not self._is_releasing or shape in self._not_soon:
-            return None
-        nodes = place(self.smallest(gang), self.soon)
+        kind = self.kind(gang)
+        nodes = None if kind.is_not_soon or not self._is_releasing else place(kind.smallest, self.soon)
         if nodes is None:
-            self._not_soon.add(shape)
+            kind.is_not_soon = True
             return None
         self._set_aside(nodes, amounts_of(gang.demands, nodes))
         self.shares.take(gang, nodes)
@@ -117,14 +124,14 @@ class Round:
 
     def refused(self, gang: Gang) -> Wait:
         """It does not fit: because there is too little, or because what there is is kept for others."""
-        shape = shape_of(gang.demands)
-        if shape not in self._refused:
-            if self._open is not None and could_fit(self.smallest(gang), self._open):
-                self._refused[shape] = BEHIND_OTHERS, waits.KEPT
+        kind = self.kind(gang)
+        if kind.refused is None:
+            if self._open is not None and has_as_much(kind.smallest, self._open):
+                kind.refused = BEHIND_OTHERS, waits.KEPT
             else:
                 ledger = self.free if self._open is None else self._open
-                self._refused[shape] = INSUFFICIENT_RESOURCES, waits.short(gang, ledger)
-        return Wait(gang.name, *self._refused[shape])
+                kind.refused = INSUFFICIENT_RESOURCES, waits.short(gang, ledger)
+        return Wait(gang.name, *kind.refused)
 
     @property
     def holders(self) -> Holders:
@@ -160,7 +167,8 @@ class Round:
 
     def _release(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> None:
         self._is_releasing = True
-        self._not_soon.clear()
+        for kind in self._kinds.values():
+            kind.is_not_soon = False
         amounts = amounts_of(gang.demands, nodes)
         self.shares.give(gang, nodes.keys() - gang.finished)
         for replica, node in nodes.items():
@@ -172,8 +180,7 @@ class Round:
             self._open = self.free.copy()
         _keep(self.free, nodes, amounts)
 
-    def _why_never(self, gang: Gang) -> tuple[str, str] | None:
-        smallest = self.smallest(gang)
+    def _why_never(self, gang: Gang, smallest: Sequence[Demand]) -> tuple[str, str] | None:
         if could_fit(smallest, self._everything):
             return None
         if self.snapshot.away:
