@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""How often a job starts within the band of time that `tarragon why` has told of it: four of five should.
+
+    python bench/forecast.py [--traces FOLDER]
+
+Jobs are played through the policy `fifo` on nodes of eight GPUs, and again and again one that waits is asked for, among
+the first ten; what is then told of it is compared with what came. One set of jobs is made up: five families, most of
+them short and some very long. With `--traces` (or TARRAGON_TRACES), three virtual clusters of Microsoft's trace of
+Philly (Jeon et al., ATC 2019) come after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench.support.replay import PHILLY, Asked, Job, Replay, coverage, philly, synthetic  # noqa: E402
+from tarragon.scheduling.forecast import Forecast  # noqa: E402
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--traces", default=os.environ.get("TARRAGON_TRACES", ""), help="the folder of the traces")
+    table = Table("jobs", "asked", "told", "in the band", "before it", "no end told", "seconds a forecast")
+    for what, asked, seconds in measured(parser.parse_args().traces):
+        told = [each for each in asked if isinstance(each.told, Forecast)]
+        early = sum(each.is_early for each in told)
+        endless = sum(each.told.latest is None for each in told if isinstance(each.told, Forecast))
+        share = f"{100 * coverage(asked):.0f} %"
+        table.add_row(what, str(len(asked)), str(len(told)), share, str(early), str(endless), f"{seconds:.3f}")
+    Console(width=110).print(table)
+
+
+def measured(traces: str) -> Iterator[tuple[str, Sequence[Asked], float]]:
+    for seed in (1, 2, 3):
+        yield ("made up", *timed(Replay(nodes=4, every=15), synthetic(600, seed, 170)))
+    if traces:
+        for cluster, (nodes, every, most) in PHILLY.items():
+            yield (f"philly {cluster}", *timed(Replay(nodes=nodes, every=every), philly(Path(traces), cluster, most)))
+
+
+def timed(replay: Replay, jobs: Sequence[Job]) -> tuple[Sequence[Asked], float]:
+    """The seconds of one forecast, with its share of the replay."""
+    begin = time.perf_counter()
+    asked = replay.of(jobs)
+    return asked, (time.perf_counter() - begin) / max(1, len(asked))
+
+
+if __name__ == "__main__":
+    main()
