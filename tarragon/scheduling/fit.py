@@ -14,8 +14,9 @@ import numpy as np
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.choice import Share, choose
 from tarragon.scheduling.ledger import Ledger
-from tarragon.scheduling.packing import Packing, pack
+from tarragon.scheduling.packing import Packing
 from tarragon.scheduling.snapshot import Demand
+from tarragon.scheduling.spreading import Walk, packed
 
 Placement = dict[Replica, str]
 
@@ -41,7 +42,7 @@ def could_fit(demands: Sequence[Demand], ledger: Ledger) -> bool:
     if shape in ledger.refused:
         return False
     if shape not in ledger.welcome:
-        if pack(demands, [demand.minimum for demand in demands], ledger) is None:
+        if packed(demands, [demand.minimum for demand in demands], ledger) is None:
             ledger.refused.add(shape)
             return False
         ledger.welcome.add(shape)
@@ -55,25 +56,27 @@ def extend(wished: Sequence[tuple[Replica, Demand]], ledger: Ledger, near: Mappi
         groups.setdefault(demand.type, []).append((replica, demand))
     placed: Placement = {}
     for group in groups.values():
-        home = _home({**near, **placed}, ledger)
+        gang = {**near, **placed}
         replicas, demand = [replica for replica, _ in group], group[0][1]
-        placed.update(zip(replicas, _beside(demand, len(replicas), ledger, home), strict=False))
+        beside = _one_by_one if demand.spreads else _beside
+        rows = beside(demand, len(replicas), ledger, gang)
+        placed.update(zip(replicas, (ledger.nodes.names[row] for row in rows), strict=False))
     return placed
 
 
 def _largest(demands: Sequence[Demand], ledger: Ledger) -> Packing | None:
     """At its wish, else each demand in its turn as large as the others' minimum allows."""
     wishes = [demand.wish for demand in demands]
-    packing = pack(demands, wishes, ledger)
+    packing = packed(demands, wishes, ledger)
     if packing is not None:
         return packing
     counts = [demand.minimum for demand in demands]
-    packing = pack(demands, counts, ledger)
+    packing = packed(demands, counts, ledger)
     for place, demand in enumerate(demands):
         fits, too_many = counts[place], demand.wish + 1
         while too_many - fits > 1:
             counts[place] = (fits + too_many) // 2
-            larger = pack(demands, counts, ledger)
+            larger = packed(demands, counts, ledger)
             if larger is None:
                 too_many = counts[place]
             else:
@@ -101,8 +104,9 @@ def _home(near: Mapping[Replica, str], ledger: Ledger) -> list[int]:
     return [ledger.nodes.row_of[name] for name in names]
 
 
-def _beside(demand: Demand, wished: int, ledger: Ledger, home: Sequence[int]) -> list[str]:
-    """A node for each, for as many as there is room for: on the gang's own nodes first. They are taken."""
+def _beside(demand: Demand, wished: int, ledger: Ledger, gang: Mapping[Replica, str]) -> list[int]:
+    """A row for each, for as many as there is room for: where the gang is first. They are taken."""
+    home = _home(gang, ledger)
     room = np.minimum(ledger.room(demand), wished)
     shares: list[Share] = []
     for row in home:
@@ -114,4 +118,14 @@ def _beside(demand: Demand, wished: int, ledger: Ledger, home: Sequence[int]) ->
     each = ledger.nodes.ask(demand).row
     for row, taken in shares:
         ledger.take_row(row, each * taken)
-    return [ledger.nodes.names[row] for row, taken in shares for _ in range(taken)]
+    return [row for row, taken in shares for _ in range(taken)]
+
+
+def _one_by_one(demand: Demand, wished: int, ledger: Ledger, gang: Mapping[Replica, str]) -> list[int]:
+    """As `_beside`, as the rules on how they lie over domains allow."""
+    walk = Walk([demand], ledger)
+    for row in _home(gang, ledger):
+        for replica, node in gang.items():
+            if node == ledger.nodes.names[row]:
+                walk.is_at(replica.type, row)
+    return walk.give(demand, wished)

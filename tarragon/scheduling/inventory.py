@@ -73,6 +73,7 @@ class Inventory(Collection[NodeState]):
         """From wide to narrow, the number of each row's domain; -1 for a node that says nothing of where it stands."""
         self._masks: dict[frozenset[str], Mask] = {}
         self._asks: dict[Hashable, Ask] = {}
+        self._sites: dict[int, tuple[Mapping[str, str], Amounts, Sequence[str]]] = {}
 
     @classmethod
     def of(cls, states: Iterable[NodeState]) -> Inventory:
@@ -104,7 +105,7 @@ class Inventory(Collection[NodeState]):
             return Inventory.of(all_states)
         made = object.__new__(Inventory)
         made.resources, made.names, made.row_of = self.resources, self.names, self.row_of
-        made._columns, made._masks, made._asks = self._columns, self._masks, self._asks
+        made._columns, made._masks, made._asks, made._sites = self._columns, self._masks, self._asks, self._sites
         made.domains, made._weights, made._most = self.domains, self._weights, self._most
         made.states = tuple(all_states)
         made.capacity, made.free, made.releasing = (
@@ -170,6 +171,18 @@ class Inventory(Collection[NodeState]):
             if row is not None:
                 liked[row] = score
         return liked
+
+    def sites(self, domains: Mapping[str, str]) -> tuple[Amounts, Sequence[str]]:
+        """The number of each row's domain, -1 where it has none; and the domains by number, other nodes' too."""
+        known = self._sites.get(id(domains))
+        if known is None or known[0] is not domains:
+            if len(self._sites) >= _KEPT:
+                self._sites.clear()
+            names = sorted(set(domains.values()))
+            numbers: dict[str | None, int] = {name: number for number, name in enumerate(names)}
+            of = np.fromiter((numbers.get(domains.get(name), -1) for name in self.names), np.int64, len(self.names))
+            known = self._sites[id(domains)] = domains, of, names
+        return known[1], known[2]
 
     def amounts(self, row: Amounts) -> Resources:
         """A row of a table, in words."""

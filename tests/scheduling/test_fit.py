@@ -1,0 +1,357 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tarragon.base.resources import CPU, NVIDIA_GPU, Resources
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.fit import Placement, could_fit, extend, place
+from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.snapshot import Demand, NodeState, Spread
+
+PS, WORKER, CHIEF = ReplicaType.PS, ReplicaType.WORKER, ReplicaType.CHIEF
+
+
+def node(name: str, gpus: int, cpu: int = 64, domains: tuple[str, ...] = ()) -> NodeState:
+    amounts = {NVIDIA_GPU: gpus, CPU: cpu}
+    return NodeState(name=name, capacity=amounts, free=amounts, domains=domains)
+
+
+def demand(kind: ReplicaType, nodes: Sequence[NodeState], wish: int, each: Resources, **how: Any) -> Demand:
+    """`how`: the other fields of a demand."""
+    eligible = frozenset(state.name for state in nodes)
+    return Demand(type=kind, each=each, wish=wish, eligible=eligible, **{"minimum": wish, **how})
+
+
+def workers(nodes: Sequence[NodeState], wish: int, *, least: int | None = None, gpus: int = 1) -> Demand:
+    return demand(WORKER, nodes, wish, {NVIDIA_GPU: gpus, CPU: 1}, minimum=wish if least is None else least)
+
+
+def servers(nodes: Sequence[NodeState], wish: int, cpu: int = 1) -> Demand:
+    return demand(PS, nodes, wish, {CPU: cpu})
+
+
+def placed(nodes: Sequence[NodeState], *demands: Demand) -> Mapping[str, int]:
+    """How many replicas each node gets."""
+    found = place(demands, Ledger.of_free(nodes))
+    assert found is not None
+    return Counter(found.values())
+
+
+def test_of_the_nodes_that_take_it_whole_the_one_with_least_left_gets_it() -> None:
+    nodes = [node("a", 8), node("b", 4), node("c", 6)]
+    assert placed(nodes, servers(nodes, 1), workers(nodes, 4)) == {"b": 5}
+
+
+def test_who_needs_no_accelerator_leaves_nodes_alone_that_have_some() -> None:
+    nodes = [node("a", 4, cpu=16), node("b", 0, cpu=64)]
+    assert placed(nodes, servers(nodes, 1), demand(WORKER, nodes, 2, {CPU: 4})) == {"b": 3}
+
+
+def test_a_gang_that_no_node_takes_whole_gets_as_few_as_it_goes() -> None:
+    nodes = [node("a", 2), node("b", 8), node("c", 3), node("d", 8), node("e", 1)]
+    assert placed(nodes, workers(nodes, 16)).keys() == {"b", "d"}
+
+
+def test_of_equally_few_nodes_it_uses_those_up_that_it_fills() -> None:
+    nodes = [node("a", 4), node("b", 4), node("c", 3), node("d", 3)]
+    assert placed(nodes, workers(nodes, 6)) == {"c": 3, "d": 3}
+
+
+def test_parameter_servers_are_where_workers_are_if_there_is_room() -> None:
+    nodes = [node("a", 8, cpu=10), node("b", 8, cpu=10), node("c", 0, cpu=64)]
+    counts = placed(nodes, servers(nodes, 2, cpu=2), workers(nodes, 16))
+    assert counts == {"a": 9, "b": 9}
+
+
+def test_parameter_servers_that_would_take_the_workers_cpu_are_elsewhere() -> None:
+    nodes = [node("a", 8, cpu=8), node("b", 8, cpu=8), node("c", 0, cpu=64)]
+    found = place([servers(nodes, 2, cpu=4), workers(nodes, 16)], Ledger.of_free(nodes))
+    assert found is not None
+    assert {found[Replica(PS, 0)], found[Replica(PS, 1)]} == {"c"}
+
+
+def test_the_first_workers_are_beside_the_parameter_server() -> None:
+    nodes = [node("a", 4, cpu=4), node("b", 4, cpu=64)]
+    found = place([servers(nodes, 1, cpu=8), workers(nodes, 8)], Ledger.of_free(nodes))
+    assert found is not None
+    assert found[Replica(PS, 0)] == "b"
+    assert [found[Replica(WORKER, index)] for index in range(8)] == ["b"] * 4 + ["a"] * 4
+
+
+def racks(*sizes: tuple[str, str, int]) -> list[NodeState]:
+    return [node(f"n{index}", gpus, domains=(zone, rack)) for index, (zone, rack, gpus) in enumerate(sizes)]
+
+
+def test_a_gang_on_several_nodes_is_within_one_rack() -> None:
+    nodes = racks(("z1", "r1", 4), ("z1", "r2", 4), ("z2", "r1", 4), ("z1", "r2", 4))
+    assert placed(nodes, workers(nodes, 8)) == {"n1": 4, "n3": 4}
+
+
+def test_where_no_rack_takes_it_it_is_within_one_zone() -> None:
+    nodes = racks(("z1", "r1", 4), ("z2", "r1", 4), ("z1", "r2", 2), ("z2", "r2", 4))
+    assert placed(nodes, workers(nodes, 8)) == {"n1": 4, "n3": 4}
+
+
+def test_a_rack_that_would_take_more_nodes_is_passed_over() -> None:
+    nodes = racks(("z1", "r1", 2), ("z1", "r1", 2), ("z1", "r1", 4), ("z2", "r2", 4))
+    assert placed(nodes, workers(nodes, 8)) == {"n2": 4, "n3": 4}
+
+
+def test_of_equally_few_nodes_the_preferred_ones_are_taken_even_if_they_are_further_apart() -> None:
+    nodes = racks(("z1", "r1", 4), ("z1", "r1", 4), ("z1", "r2", 4), ("z2", "r1", 4))
+    wanted = demand(WORKER, nodes, 8, {NVIDIA_GPU: 1}, preference={"n2": 10, "n3": 10})
+    assert placed(nodes, wanted) == {"n2": 4, "n3": 4}
+
+
+def test_a_preference_costs_no_further_node() -> None:
+    nodes = [node("a", 4), node("b", 3), node("c", 8)]
+    assert placed(nodes, demand(WORKER, nodes, 7, {NVIDIA_GPU: 1}, preference={"a": 5, "b": 5})) == {"c": 7}
+
+
+def test_a_gang_that_may_be_smaller_is_as_large_as_it_goes() -> None:
+    nodes = [node("a", 4), node("b", 3)]
+    assert sum(placed(nodes, workers(nodes, 16, least=2)).values()) == 7
+
+
+def test_growing_begins_beside_the_parameter_server_and_goes_on_in_its_rack() -> None:
+    nodes = racks(("z1", "r1", 2), ("z2", "r1", 8), ("z1", "r1", 4), ("z1", "r2", 4))
+    wanted = workers(nodes, 6)
+    ledger = Ledger.of_free(nodes)
+    found = extend([(Replica(WORKER, index), wanted) for index in range(1, 6)], ledger, near={Replica(PS, 0): "n0"})
+    assert list(found.values()) == ["n0", "n0", "n2", "n2", "n2"]
+
+
+def test_growing_takes_what_there_is_without_gaps() -> None:
+    nodes = [node("a", 2)]
+    wanted = workers(nodes, 6)
+    found = extend([(Replica(WORKER, index), wanted) for index in range(1, 6)], Ledger.of_free(nodes), near={})
+    assert found == {Replica(WORKER, 1): "a", Replica(WORKER, 2): "a"}
+
+
+def by_name(nodes: Sequence[NodeState]) -> dict[str, str]:
+    return {state.name: state.name for state in nodes}
+
+
+def test_replicas_that_keep_off_each_other_get_a_node_each() -> None:
+    nodes = [node("a", 8), node("b", 8), node("c", 8)]
+    apart = Spread(domains=by_name(nodes), counted=frozenset({WORKER}), most=1)
+    wanted = demand(WORKER, nodes, 3, {NVIDIA_GPU: 1}, spreads=(apart,))
+    assert placed(nodes, wanted) == {"a": 1, "b": 1, "c": 1}
+    assert place([demand(WORKER, nodes, 4, {NVIDIA_GPU: 1}, spreads=(apart,))], Ledger.of_free(nodes)) is None
+
+
+def test_replicas_that_have_to_be_together_are_in_the_fullest_domain_that_takes_all() -> None:
+    nodes = racks(("z1", "", 4), ("z1", "", 4), ("z2", "", 4), ("z2", "", 2), ("z3", "", 2))
+    zones = {state.name: state.domains[0] for state in nodes}
+    together = Spread(domains=zones, counted=frozenset({WORKER}), together=True)
+    wanted = demand(WORKER, nodes, 6, {NVIDIA_GPU: 1}, spreads=(together,))
+    assert placed(nodes, wanted) == {"n2": 4, "n3": 2}
+
+
+def test_a_gang_that_is_spread_evenly_is_so_with_what_others_have_there() -> None:
+    nodes = [node("a", 8), node("b", 8)]
+    even = Spread(domains=by_name(nodes), counted=frozenset({WORKER}), already={"a": 3}, skew=1)
+    assert placed(nodes, demand(WORKER, nodes, 5, {NVIDIA_GPU: 1}, spreads=(even,))) == {"a": 1, "b": 4}
+
+
+def test_growing_keeps_to_the_rules_too() -> None:
+    nodes = [node("a", 8), node("b", 8), node("c", 8)]
+    apart = Spread(domains=by_name(nodes), counted=frozenset({WORKER}), most=1)
+    wanted = demand(WORKER, nodes, 4, {NVIDIA_GPU: 1}, spreads=(apart,))
+    wished = [(Replica(WORKER, index), wanted) for index in (1, 2, 3)]
+    found = extend(wished, Ledger.of_free(nodes), near={Replica(WORKER, 0): "a"})
+    assert found == {Replica(WORKER, 1): "b", Replica(WORKER, 2): "c"}
+
+
+def test_whether_it_could_fit_is_told_without_taking_and_anew_when_something_was_taken_or_given() -> None:
+    nodes = [node("a", 4)]
+    ledger = Ledger.of_free(nodes)
+    gang = [workers(nodes, 4, least=3)]
+    assert could_fit(gang, ledger)
+    assert ledger.free("a")[NVIDIA_GPU] == 4
+    ledger.take("a", {NVIDIA_GPU: 2})
+    assert not could_fit(gang, ledger)
+    ledger.give("a", {NVIDIA_GPU: 1})
+    assert could_fit(gang, ledger)
+
+
+def test_thousands_of_terabytes_are_added_up_rightly() -> None:
+    much = 4 * 2**40 * 1000
+    amounts = {"memory": much, CPU: 64}
+    nodes = [NodeState(name=f"n{index}", capacity=amounts, free=amounts) for index in range(4000)]
+    half = {"memory": much // 2, CPU: 1}
+    found = place([demand(PS, nodes, 1, half), demand(WORKER, nodes, 3, half)], Ledger.of_free(nodes))
+    assert found is not None
+    assert len(set(found.values())) == 2
+
+
+# What holds for any nodes and any gang.
+
+SIZES = st.lists(
+    st.tuples(st.integers(0, 4), st.integers(0, 6), st.sampled_from(["z1", "z2"]), st.sampled_from(["r1", "r2"])),
+    min_size=1,
+    max_size=6,
+)
+RULES = st.sampled_from(["", "most", "skew", "together", "apart"])
+
+
+def nodes_of(sizes: Sequence[tuple[int, int, str, str]]) -> list[NodeState]:
+    return [node(f"n{index}", gpus, cpu, (zone, rack)) for index, (gpus, cpu, zone, rack) in enumerate(sizes)]
+
+
+@st.composite
+def gangs(draw: st.DrawFn, nodes: Sequence[NodeState]) -> list[Demand]:
+    """A chief, parameter servers and workers, each of any size, and workers with any rule."""
+    zones = {state.name: state.domains[0] for state in nodes}
+    rules = {
+        "": (),
+        "most": (Spread(domains=by_name(nodes), counted=frozenset({WORKER}), most=2),),
+        "skew": (Spread(domains=zones, counted=frozenset({WORKER}), already={"z1": draw(st.integers(0, 2))}, skew=1),),
+        "together": (Spread(domains=zones, counted=frozenset({WORKER}), together=True),),
+        "apart": (Spread(domains=by_name(nodes), counted=frozenset({PS}), most=0),),
+    }
+    rule = draw(RULES)
+    # Who keeps off others is kept off by them: the other side of it is a rule as well.
+    other_side = (Spread(domains=by_name(nodes), counted=frozenset({WORKER}), most=0),) if rule == "apart" else ()
+    least, more = draw(st.integers(0, 4)), draw(st.integers(0, 4))
+    may = draw(st.lists(st.sampled_from(nodes), unique_by=lambda state: state.name))
+    each = {NVIDIA_GPU: draw(st.integers(0, 2)), CPU: draw(st.integers(0, 2))}
+    return [
+        demand(CHIEF, nodes, draw(st.integers(0, 1)), {CPU: 1}),
+        demand(PS, nodes, draw(st.integers(0, 2)), {CPU: draw(st.integers(0, 3))}, spreads=other_side),
+        demand(WORKER, may or nodes, least + more, each, minimum=least, spreads=rules[rule]),
+    ]
+
+
+SCENES = SIZES.map(nodes_of).flatmap(lambda nodes: st.tuples(st.just(nodes), gangs(nodes)))
+
+
+def keeps(spread: Spread, kind: ReplicaType, found: Placement) -> bool:
+    """As it lies in the end, whoever was placed first."""
+    mine = [spread.domains.get(place) for replica, place in found.items() if replica.type is kind]
+    if None in mine:
+        return False
+    counts = Counter(spread.already)
+    counts.update(
+        spread.domains[place]
+        for replica, place in found.items()
+        if replica.type in spread.counted and place in spread.domains
+    )
+    emptiest = min(counts[domain] for domain in spread.domains.values())
+    return (
+        (spread.most is None or all(counts[str(domain)] <= spread.most for domain in mine))
+        and (spread.skew is None or all(counts[str(domain)] - emptiest <= spread.skew for domain in mine))
+        and not (spread.together and len(set(mine)) > 1)
+    )
+
+
+@given(scene=SCENES)
+@settings(max_examples=300, deadline=None)
+def test_whatever_the_gang_it_is_whole_on_nodes_that_hold_it_or_nothing_is_taken(
+    scene: tuple[list[NodeState], list[Demand]],
+) -> None:
+    nodes, demands = scene
+    ledger = Ledger.of_free(nodes)
+    before = ledger.table.copy()
+    could = could_fit(demands, ledger)
+    assert (ledger.table == before).all()
+
+    found = place(demands, ledger)
+
+    assert (found is not None) == could
+    if found is None:
+        assert (ledger.table == before).all()
+        return
+    assert (ledger.table >= 0).all()
+    of = {wanted.type: wanted for wanted in demands}
+    for wanted in demands:
+        indexes = sorted(replica.index for replica in found if replica.type is wanted.type)
+        assert indexes == list(range(len(indexes)))
+        assert wanted.minimum <= len(indexes) <= wanted.wish
+        assert all(keeps(spread, wanted.type, found) for spread in wanted.spreads)
+    assert all(node in of[replica.type].eligible for replica, node in found.items())
+    ledger.undo(found, {replica: of[replica.type].each for replica in found})
+    assert (ledger.table == before).all()
+
+
+@given(scene=SCENES, order=st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None)
+def test_the_order_in_which_nodes_are_listed_changes_nothing(
+    scene: tuple[list[NodeState], list[Demand]], order: object
+) -> None:
+    nodes, demands = scene
+    shuffled = list(nodes)
+    order.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert place(demands, Ledger.of_free(nodes)) == place(demands, Ledger.of_free(shuffled))
+
+
+def takes_all(several: Sequence[NodeState], demands: Sequence[Demand]) -> bool:
+    """By trying everything: how many replicas of each demand each of the nodes gets."""
+
+    def fits(left: list[int], rest: Sequence[NodeState]) -> bool:
+        if not any(left):
+            return True
+        if not rest:
+            return False
+        first, *others = rest
+        ranges = [
+            range(count + 1 if first.name in wanted.eligible else 1)
+            for count, wanted in zip(left, demands, strict=True)
+        ]
+        for given_here in product(*ranges):
+            if all(
+                sum(count * wanted.each.get(name, 0) for count, wanted in zip(given_here, demands, strict=True))
+                <= there
+                for name, there in first.free.items()
+            ) and fits([count - here for count, here in zip(left, given_here, strict=True)], others):
+                return True
+        return False
+
+    return fits([wanted.minimum for wanted in demands], several)
+
+
+TINY = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=1, max_size=4)
+
+
+@given(
+    sizes=TINY,
+    servers_=st.tuples(st.integers(0, 2), st.integers(1, 3)),
+    workers_=st.tuples(st.integers(1, 6), st.integers(0, 1)),
+)
+@settings(max_examples=300, deadline=None)
+def test_no_search_finds_fewer_nodes_for_equal_replicas_and_at_most_one_fewer_for_different_ones(
+    sizes: list[tuple[int, int]], servers_: tuple[int, int], workers_: tuple[int, int]
+) -> None:
+    nodes = [node(f"n{index}", gpus, cpu) for index, (gpus, cpu) in enumerate(sizes)]
+    demands = [servers(nodes, *servers_), demand(WORKER, nodes, workers_[0], {NVIDIA_GPU: workers_[1], CPU: 1})]
+    least = next(
+        (count for count in range(1, 5) for several in combinations(nodes, count) if takes_all(several, demands)), None
+    )
+
+    found = place(demands, Ledger.of_free(nodes))
+
+    if least is None:
+        assert found is None
+    elif found is not None:
+        assert len(set(found.values())) <= least + (servers_[0] > 0)
+    else:
+        assert servers_[0] > 0
+
+
+def test_what_is_known_of_nodes_is_told_anew_when_they_change() -> None:
+    nodes = [node("a", 4), node("b", 4)]
+    wanted = workers(nodes, 1)
+    ledger = Ledger.of_free(nodes)
+    assert ledger.room(wanted).tolist() == [4, 4]
+    ledger.take("b", {NVIDIA_GPU: 3})
+    other = ledger.copy()
+    other.give("b", {NVIDIA_GPU: 1})
+    assert (ledger.room(wanted).tolist(), other.room(wanted).tolist()) == ([4, 1], [4, 2])
+    assert np.argmin(ledger.roominess()) == 1
