@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tarragon.scheduling.decision import Decision
 from tarragon.scheduling.policies.backfill import backfill
+from tarragon.scheduling.policies.dragon import dragon
 from tarragon.scheduling.policies.fifo import fifo
 from tarragon.scheduling.snapshot import Snapshot
 
 Policy = Callable[[Snapshot], Sequence[Decision]]
 
-POLICIES: Mapping[str, Policy] = {"fifo": fifo, "backfill": backfill}
+POLICIES: Mapping[str, Policy] = {"fifo": fifo, "backfill": backfill, "dragon": dragon}

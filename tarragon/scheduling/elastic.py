@@ -1,0 +1,198 @@
+"""What elastic gangs can do without, and which of it is given back so that another gang may start."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tarragon.base.resources import Resources
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.fit import could_fit, place
+from tarragon.scheduling.inventory import Amounts, Inventory
+from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.snapshot import Demand, RunningGang
+
+_WEIGHED = 8
+"""Of so many replicas each is tried to be left out; of more, those that are on nodes that the gang does not get."""
+_LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
+_DECIDES = frozenset({ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.LAUNCHER})
+
+Order = tuple[int, int, float, float, str, int]
+Smaller = tuple[RunningGang, Mapping[Replica, str]]
+"""A gang as it is, and what it goes on with."""
+
+
+def lonely_last(gang: RunningGang, demand: Demand) -> list[Replica]:
+    """Its replicas of this demand, those that are to go first at the end: lonely ones, of these the highest index.
+
+    Lonely is who is on another node than all the parameter servers; the first of its kind stays in any case. A gang
+    that is started again for each size has no gaps in its indexes: there the index alone counts.
+    """
+    servers = {node for replica, node in gang.nodes.items() if replica.type is ReplicaType.PS}
+    told_apart = bool(servers) and not gang.whole
+
+    def order(replica: Replica) -> tuple[bool, int]:
+        return told_apart and replica.index > 0 and gang.nodes[replica] not in servers, replica.index
+
+    return sorted((replica for replica in gang.nodes if replica.type is demand.type), key=order)
+
+
+def spare(gang: RunningGang) -> list[Replica]:
+    """Those that it can do without, the first to go first: never below the minimum, and never who decides the job.
+
+    Whoever has finished, or has lost its node, holds nothing that others could use. A gang that is started again for
+    each size gives nothing: that would cost it more than others gain.
+    """
+    if gang.whole or len(gang.nodes) <= sum(demand.minimum for demand in gang.demands):
+        return []
+    found: list[Replica] = []
+    for demand in gang.demands:
+        if demand.type not in _DECIDES:
+            away = gang.finished | gang.homeless
+            there = [replica for replica in lonely_last(gang, demand) if replica not in away]
+            loose = [replica for replica in reversed(there) if replica.index > 0]
+            found += loose[: max(0, len(there) - demand.minimum)]
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unit:
+    """One replica that may be given back."""
+
+    gang: int
+    replica: Replica
+    row: int
+    priority: int
+    order: Order
+
+
+class Spares:
+    """All that could be given back, in a fair order: of the least urgent first, then of whoever has most above its
+    minimum, then of whoever has the largest part of its maximum, then of the youngest.
+    """
+
+    def __init__(self, gangs: Sequence[RunningGang], nodes: Inventory) -> None:
+        self._gangs = list(gangs)
+        self._amounts: dict[int, dict[ReplicaType, Amounts]] = {}
+        units = [unit for number, gang in enumerate(gangs) for unit in self._units(number, gang, nodes)]
+        self._set(sorted(units, key=lambda unit: unit.order))
+
+    def given_up(self, demands: Sequence[Demand], ledger: Ledger, below: int | None = None) -> list[Smaller] | None:
+        """Who goes on with what, for these demands to fit the ledger: no more is taken than it needs, and from none
+        of this priority or a higher one. None when all of it together is too little.
+        """
+        useful = self._useful(demands, ledger, below)
+        if not self._suffice(useful, demands, ledger):
+            return None
+        enough = self._beginning(useful, demands, ledger)
+        needed = self._on_its_nodes(enough, demands, ledger)
+        if len(needed) <= _WEIGHED:
+            needed = self._weighed(needed, demands, ledger)
+        return self._taken(needed)
+
+    def forget(self, names: Collection[str]) -> None:
+        """These give back all that they have, or are changed by others."""
+        self._set([unit for unit in self._all if self._gangs[unit.gang].name not in names])
+
+    def _units(self, number: int, gang: RunningGang, nodes: Inventory) -> Iterator[_Unit]:
+        replicas = spare(gang)
+        if not replicas:
+            return
+        self._amounts[number] = {demand.type: _row(nodes, demand.each) for demand in gang.demands}
+        most = sum(max(demand.maximum, demand.wish) for demand in gang.demands)
+        admitted = (gang.admitted or _LONG_AGO).timestamp()
+        size, left = len(gang.nodes), len(replicas)
+        for turn, replica in enumerate(replicas):
+            row = nodes.row_of.get(gang.nodes[replica])
+            if row is not None:
+                order = (gang.priority, turn - left, -(size - turn) / most, -admitted, gang.name, turn)
+                yield _Unit(gang=number, replica=replica, row=row, priority=gang.priority, order=order)
+
+    def _set(self, units: list[_Unit]) -> None:
+        self._all = units
+        self._rows = np.array([unit.row for unit in units], np.int64)
+        self._priorities = np.array([unit.priority for unit in units], np.int64)
+        self._freed = np.array([self._amounts[unit.gang][unit.replica.type] for unit in units], np.int64)
+
+    def _useful(self, demands: Sequence[Demand], ledger: Ledger, below: int | None) -> Amounts:
+        """Those on nodes that take any of these, and that hold any of what is asked."""
+        useful = np.zeros(len(self._all), np.bool_)
+        if not self._all:
+            return np.flatnonzero(useful)
+        for ask in [ledger.nodes.ask(demand) for demand in demands if demand.minimum]:
+            useful |= ask.mask[self._rows] & (self._freed[:, ask.row > 0] > 0).any(axis=1)
+        return np.flatnonzero(useful if below is None else useful & (self._priorities < below))
+
+    def _without(self, units: Amounts, ledger: Ledger) -> Ledger:
+        table = ledger.table.copy(order="K")
+        np.add.at(table, self._rows[units], self._freed[units])
+        return Ledger(ledger.nodes, table)
+
+    def _suffice(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> bool:
+        return len(units) > 0 and could_fit(demands, self._without(units, ledger))
+
+    def _beginning(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts:
+        """The shortest one that suffices."""
+        too_few, enough = 0, len(units)
+        while enough - too_few > 1:
+            middle = (enough + too_few) // 2
+            if self._suffice(units[:middle], demands, ledger):
+                enough = middle
+            else:
+                too_few = middle
+        return units[:enough]
+
+    def _on_its_nodes(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts:
+        """Those without which one of the nodes that the demands would get had too little."""
+        free = self._without(units, ledger)
+        before = free.table.copy()
+        if place(demands, free) is None:
+            return units
+        asked = before - free.table
+        lacking = np.where(asked > 0, asked - ledger.table, 0)
+        kept: list[int] = []
+        for row in np.flatnonzero((lacking > 0).any(axis=1)):
+            here = units[self._rows[units] == row]
+            kept += [int(here[position]) for position in _covering(self._freed[here], lacking[row])]
+        return np.array(sorted(kept), np.int64)
+
+    def _weighed(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts:
+        """Without those that are not needed, the last ones of the order first."""
+        for unit in units[::-1]:
+            others = units[units != unit]
+            if self._suffice(others, demands, ledger):
+                units = others
+        return units
+
+    def _taken(self, units: Amounts) -> list[Smaller]:
+        """From now on they are not there any more."""
+        gone: dict[int, set[Replica]] = {}
+        for unit in units:
+            gone.setdefault(self._all[unit].gang, set()).add(self._all[unit].replica)
+        left = np.ones(len(self._all), np.bool_)
+        left[units] = False
+        self._set([self._all[unit] for unit in np.flatnonzero(left)])
+        found: list[Smaller] = []
+        for number, replicas in sorted(gone.items()):
+            gang = self._gangs[number]
+            kept = {replica: node for replica, node in gang.nodes.items() if replica not in replicas}
+            self._gangs[number] = replace(gang, nodes=kept)
+            found.append((gang, kept))
+        return found
+
+
+def _covering(freed: Amounts, lacking: Amounts) -> list[int]:
+    """The first rows whose sum covers what is lacking, without those that are not needed."""
+    chosen = list(range(len(freed)))
+    for position in reversed(range(len(freed))):
+        others = [other for other in chosen if other != position]
+        if (freed[others].sum(axis=0) >= lacking).all():
+            chosen = others
+    return chosen
+
+
+def _row(nodes: Inventory, each: Resources) -> Amounts:
+    return nodes.row({name: amount for name, amount in each.items() if nodes.column(name) is not None})

@@ -1,0 +1,120 @@
+"""What DRAGON's README promises: who does not fit is passed, for the aged others shrink, and idle nodes are used.
+
+Gangs start in their order, as many in a round as there is room for. For one that is aged others give back what they
+have above their minimum, but only if it can start then; what is on its way out for it nobody else gets. Where that is
+not enough, places are kept for it as they become free: nobody is blocked by it, and nobody passes it for good.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from tarragon.job.model import Replica
+from tarragon.scheduling.decision import Again, Decision, Resize, Wait
+from tarragon.scheduling.elastic import Spares
+from tarragon.scheduling.growth import grow
+from tarragon.scheduling.order import in_order
+from tarragon.scheduling.preemption import Preemption
+from tarragon.scheduling.reservations import Reservations
+from tarragon.scheduling.round import Round
+from tarragon.scheduling.running import settle
+from tarragon.scheduling.snapshot import Gang, RunningGang, Snapshot
+
+AT_ONCE = 8
+"""So many shapes of gangs are looked at in one round for whom others may shrink."""
+_LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
+
+
+def dragon(snapshot: Snapshot) -> Sequence[Decision]:
+    """First whoever lost a place, then those who wait, then growth on what is left."""
+    made = Round(snapshot)
+    settle(made)
+    room, preemption, reservations = _Room(made), Preemption(made), Reservations(made)
+    for gang in _bereft(made):
+        if made.hopeless(gang) is None and made.promised(gang) is None and room.wait(gang) is None:
+            reservations.wait(gang)
+    young: list[Gang] = []
+    for gang in in_order(snapshot, made.shares):
+        known = made.hopeless(gang) or made.started(gang) or made.promised(gang)
+        known = known or room.wait(gang) or preemption.wait(gang)
+        if known is None and not room.is_aged(gang):
+            young.append(gang)
+        made.add(known or reservations.wait(gang))
+    at = grow(made, young)
+    return [*made.decisions, *reservations.again(), *([] if at is None else [Again(at)])]
+
+
+class _Room:
+    """What others give back so that aged gangs may start. Of one round."""
+
+    def __init__(self, made: Round) -> None:
+        self._made = made
+        self._left = AT_ONCE
+        self._aged = dt.timedelta(seconds=made.snapshot.rules.aged)
+        self._lowest = min((gang.priority for gang in made.snapshot.running), default=0)
+        self._in_vain: set[tuple[int, int | None]] = set()
+        self._spares: Spares | None = None
+        self._shrunk: set[str] = set()
+        self._forgotten: set[str] = set()
+
+    def is_aged(self, gang: Gang) -> bool:
+        return gang.queued <= self._made.snapshot.now - self._aged
+
+    def wait(self, gang: Gang) -> Wait | None:
+        """For places that others give back for it. None if they need not, or if all of it were too little.
+
+        Gangs of lower priority give way also to one that is not aged.
+        """
+        below = None if self.is_aged(gang) else gang.priority
+        if below is not None and not (self._made.snapshot.rules.preempts and gang.preempts and self._lowest < below):
+            return None
+        kind = self._made.kind(gang)
+        if not self._left or (id(kind), below) in self._in_vain:
+            return None
+        self._left -= 1
+        smaller = self._of_others().given_up(kind.smallest, self._made.soon, below)
+        if smaller is None:
+            self._in_vain.add((id(kind), below))
+            return None
+        for victim, nodes in smaller:
+            self._shrink(victim, nodes, f"made room for {gang.name}")
+        return self._made.promised(gang)
+
+    def _of_others(self) -> Spares:
+        """Of those about whom nothing else is decided."""
+        others = self._made.changed - self._shrunk
+        if self._spares is None:
+            here = [gang for gang in self._made.snapshot.running if gang.name not in others]
+            self._spares, self._forgotten = Spares(here, self._made.nodes), others
+        elif others != self._forgotten:
+            self._spares.forget(others)
+            self._forgotten = others
+        return self._spares
+
+    def _shrink(self, gang: RunningGang, nodes: Mapping[Replica, str], reason: str) -> None:
+        """The last decision about a gang is the one that counts."""
+        if gang.name in self._shrunk:
+            decisions = self._made.decisions
+            decisions[:] = [each for each in decisions if not isinstance(each, Resize) or each.gang != gang.name]
+        self._shrunk.add(gang.name)
+        self._made.resize(gang, nodes, reason)
+
+
+def _bereft(made: Round) -> Iterator[Gang]:
+    """What gangs have lost with a node and can't do without, as if it were a gang that has waited for long."""
+    settled = {decision.gang: decision.nodes for decision in made.decisions if isinstance(decision, Resize)}
+    for gang in made.snapshot.running:
+        if not gang.homeless:
+            continue
+        nodes = settled.get(gang.name, gang.nodes)
+        lost = {replica for replica in gang.homeless & nodes.keys() if nodes[replica] == gang.nodes[replica]}
+        demands = []
+        for demand in gang.demands:
+            gone = sum(replica.type is demand.type for replica in lost)
+            there = sum(replica.type is demand.type for replica in nodes) - gone
+            needed = min(gone, max(0, demand.minimum - there))
+            demands.append(replace(demand, minimum=needed, wish=needed, maximum=0))
+        if any(demand.minimum for demand in demands):
+            yield Gang(name=gang.name, queued=_LONG_AGO, demands=demands, priority=gang.priority, preempts=False)
