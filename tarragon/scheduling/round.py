@@ -5,6 +5,7 @@ All policies are made of these pieces; what differs between them is who may go b
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -88,10 +89,16 @@ class Round:
         never = self.kind(gang).never
         if never is not None:
             return Wait(gang.name, *never)
-        if self.shares.quota(gang.queue) and self.shares.allowed(gang.queue, gang.demands) is None:
-            held, quota = self.shares.held(gang.queue), self.shares.quota(gang.queue)
-            return Wait(gang.name, QUOTA_EXCEEDED, waits.over_quota(gang, held, quota))
-        return None
+        if not self.shares.quota(gang.queue) or self.shares.allowed(gang.queue, gang.demands) is not None:
+            return None
+        held, quota, least = self.shares.held(gang.queue), self.shares.quota(gang.queue), waits.least(gang.demands)
+        if self.is_aged(gang) and all(least.get(name, 0) <= limit for name, limit in quota.items()):
+            self.shares.keep(gang.queue, least)
+        return Wait(gang.name, QUOTA_EXCEEDED, waits.over_quota(gang, held, quota))
+
+    def is_aged(self, gang: Gang) -> bool:
+        """Whether it has waited for so long that nobody is to pass it for good."""
+        return self.snapshot.now - gang.queued >= dt.timedelta(seconds=self.snapshot.rules.aged)
 
     def started(self, gang: Gang) -> Place | None:
         """As large as it goes on what is free; None when that is too little."""

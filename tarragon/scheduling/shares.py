@@ -21,6 +21,7 @@ class Shares:
         self._queues = snapshot.rules.queues
         self._there = total(node.capacity for node in snapshot.nodes) if snapshot.rules.is_fair else {}
         self._held: dict[str, dict[str, int]] = {}
+        self._kept: dict[str, list[Resources]] = {}
         self.matter = snapshot.rules.is_fair or any(queue.quota for queue in self._queues.values())
         """Where nobody asks, nothing is summed up."""
         for gang in snapshot.running:
@@ -48,12 +49,16 @@ class Shares:
         """It does not hold these any more."""
         self._change(gang, replicas, -1)
 
+    def keep(self, queue: str, amounts: Resources) -> None:
+        """What becomes free of its quota is for somebody who goes before all that ask from now on."""
+        self._kept.setdefault(queue, []).append(amounts)
+
     def allowed(self, queue: str, demands: Sequence[Demand]) -> Sequence[Demand] | None:
         """The same with smaller wishes where the quota wants it; None when even the smallest form is too much."""
         quota = self.quota(queue)
         if not quota:
             return demands
-        left = {name: limit - self.held(queue).get(name, 0) for name, limit in quota.items()}
+        left = self._left(queue)
         for demand in demands:
             left = _less(left, demand.each, demand.minimum)
         if any(left[name] < 0 and demand.minimum * demand.each.get(name, 0) for demand in demands for name in left):
@@ -67,8 +72,7 @@ class Shares:
 
     def permitted(self, queue: str, more: Sequence[tuple[Replica, Demand]]) -> list[tuple[Replica, Demand]]:
         """Of replicas that a gang would like besides, the first ones, as many as the quota lets it have."""
-        quota = self.quota(queue)
-        left = {name: limit - self.held(queue).get(name, 0) for name, limit in quota.items()}
+        left = self._left(queue)
         permitted, full = [], set[ReplicaType]()
         for replica, demand in more:
             if demand.type in full or _times(demand.each, left, 1) < 1:
@@ -77,6 +81,11 @@ class Shares:
             left = _less(left, demand.each, 1)
             permitted.append((replica, demand))
         return permitted
+
+    def _left(self, queue: str) -> Resources:
+        """Of what its quota limits; below zero where it holds, or is to get, more than that."""
+        gone = total([self.held(queue), *self._kept.get(queue, ())])
+        return {name: limit - gone.get(name, 0) for name, limit in self.quota(queue).items()}
 
     def _change(self, gang: Gang | RunningGang, replicas: Iterable[Replica], sign: int) -> None:
         if not self.matter:

@@ -69,6 +69,8 @@ def over_quota(gang: Gang, held: Resources, quota: Resources) -> str:
         needs, limits = words(asked, alone), words(quota, alone)
         return f"waiting does not help: the gang alone needs {needs}; the quota of {gang.queue} is {limits}"
     mine = {name: limit for name, limit in over.items() if asked.get(name, 0) > 0}
+    if not mine:
+        return f"the quota of {gang.queue} has room for it, which is kept for a job that goes first"
     holds, needs, limits = words(held, mine), words(asked, mine), words(quota, mine)
     return f"the gang needs {needs}; {gang.queue} holds {holds}, and its quota is {limits}"
 
