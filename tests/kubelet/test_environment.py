@@ -156,7 +156,7 @@ def test_replicas_do_not_speak_to_each_other_through_a_proxy(spared: str) -> Non
 
 
 def test_a_container_without_gpus_sees_none_and_is_modest() -> None:
-    assert env.training(container(), MACHINE, ()) == {
+    assert env.training(container(), MACHINE, {}) == {
         "CUDA_VISIBLE_DEVICES": "-1",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         "TF_NUM_INTRAOP_THREADS": "1",
@@ -169,9 +169,10 @@ def test_a_container_without_gpus_sees_none_and_is_modest() -> None:
 
 
 def test_a_container_sees_its_gpus_in_the_order_of_the_bus() -> None:
-    told = env.training(container(), MACHINE, ("GPU-a", "GPU-b"))
+    told = env.training(container(), MACHINE, {"nvidia.com/gpu": ("GPU-a", "GPU-b")})
 
     assert (told["CUDA_VISIBLE_DEVICES"], told["CUDA_DEVICE_ORDER"]) == ("GPU-a,GPU-b", "PCI_BUS_ID")
+    assert told["NVIDIA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_a_container_sees_its_gpus_in_the_order_of_the_bus() -> None:
 def test_who_asks_for_cpus_gets_as_many_threads_but_not_more_than_there_are(
     resources: dict[str, Any], threads: str
 ) -> None:
-    assert env.training(container(resources=resources), MACHINE, ())["TF_NUM_INTRAOP_THREADS"] == threads
+    assert env.training(container(resources=resources), MACHINE, {})["TF_NUM_INTRAOP_THREADS"] == threads
 
 
 def test_a_pod_hears_the_addresses_that_its_status_tells() -> None:

@@ -46,7 +46,8 @@ def asking(name: str, **amounts: Any) -> Any:
 
 
 def ledger(*gpus: str) -> Ledger:
-    return Ledger({"cpu": 4000, "memory": 8 * GI, "pods": 3000, "nvidia.com/gpu": len(gpus) * 1000}, {"cpu"}, gpus)
+    capacity = {"cpu": 4000, "memory": 8 * GI, "pods": 3000, "nvidia.com/gpu": len(gpus) * 1000}
+    return Ledger(capacity, {"cpu"}, {"nvidia.com/gpu": gpus})
 
 
 def reason(answer: object) -> str:
@@ -88,14 +89,18 @@ def test_containers_of_a_pod_have_gpus_of_their_own_and_init_containers_use_them
         initContainers=[container_json(name="i", **two)],
     )
 
-    assert ledger("0", "1", "2").admit(described, []) == {"a": ("0",), "b": ("1",), "i": ("0", "1")}
+    assert ledger("0", "1", "2").admit(described, []) == {
+        "a": {"nvidia.com/gpu": ("0",)},
+        "b": {"nvidia.com/gpu": ("1",)},
+        "i": {"nvidia.com/gpu": ("0", "1")},
+    }
 
 
 def test_gpus_that_are_promised_are_not_given_again() -> None:
     node = ledger("0", "1")
-    node.promise("before", {}, {"main": ["0"]})
+    node.promise("before", {}, {"main": {"nvidia.com/gpu": ("0",)}})
 
-    assert node.admit(asking("a", **{"nvidia.com_gpu": 1}), []) == {"main": ("1",)}
+    assert node.admit(asking("a", **{"nvidia.com_gpu": 1}), []) == {"main": {"nvidia.com/gpu": ("1",)}}
     assert reason(node.admit(asking("b", **{"nvidia.com_gpu": 1}), [])) in {
         "OutOfnvidia.com/gpu",
         "UnexpectedAdmissionError",
@@ -115,5 +120,5 @@ def test_a_wished_gpu_may_be_shared() -> None:
     node = ledger("0", "1")
     wish = ["1"]
 
-    assert node.admit(asking("a", **{"nvidia.com_gpu": 1}), wish) == {"main": ("1",)}
-    assert node.admit(asking("b", **{"nvidia.com_gpu": 1}), wish) == {"main": ("1",)}
+    assert node.admit(asking("a", **{"nvidia.com_gpu": 1}), wish) == {"main": {"nvidia.com/gpu": ("1",)}}
+    assert node.admit(asking("b", **{"nvidia.com_gpu": 1}), wish) == {"main": {"nvidia.com/gpu": ("1",)}}

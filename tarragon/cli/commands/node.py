@@ -158,7 +158,7 @@ def command(
     node = replace(
         wanted,
         folder=(place or _folder(where, named)).absolute(),
-        labels=dict(labels),
+        labels={**wanted.labels, **dict(labels)},
         taints=tuple({"key": each.key, "value": each.value, "effect": each.effect} for each in taints),
         environments=dict(environments),
         volumes=dict(volumes),

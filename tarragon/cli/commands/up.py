@@ -31,7 +31,12 @@ IDLE_SECONDS = 600.0
     "--port", metavar="N", type=click.IntRange(1, 65535), help="where to serve; by default where it did before"
 )
 @click.option(
-    "--node", "nodes", metavar="NODE", type=node, multiple=True, help="name=a,cpu=8,memory=16Gi,nvidia.com/gpu=4"
+    "--node",
+    "nodes",
+    metavar="NODE",
+    type=node,
+    multiple=True,
+    help="name=a,cpu=8,memory=16Gi,nvidia.com/gpu=4,label:zone=b",
 )
 @click.option("--without-operator", is_flag=True, help="a plain Kubernetes, for an operator of your own")
 @click.option(

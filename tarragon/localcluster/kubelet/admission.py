@@ -9,7 +9,8 @@ from tarragon.base.resources import NVIDIA_GPU, Resources, total
 from tarragon.kube import core
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.fit import wanted
-from tarragon.localcluster.kubelet.environment import gpus_wanted
+from tarragon.localcluster.kubelet.devices import Given
+from tarragon.localcluster.kubelet.devices import wanted as wanted_of
 from tarragon.localcluster.kubelet.spec import Pod
 from tarragon.localcluster.kubelet.status import Verdict
 
@@ -32,72 +33,83 @@ def refusal(needed: Resources, used: Resources, allocatable: Resources, shared: 
     return None
 
 
-def devices(pod: Pod, free: Sequence[str], wished: Sequence[str] = ()) -> Mapping[str, tuple[str, ...]] | None:
-    """GPUs for each container that asks for some, the wished ones if any; None when there are not enough.
+def devices(pod: Pod, resource: str, pool: Sequence[str]) -> Mapping[str, tuple[str, ...]] | None:
+    """Those of one resource for each container that asks for some; None when there are not enough.
 
     Init containers use those of the others: they are through before these start.
     """
-    pool = list(wished) or list(free)
     given: dict[str, tuple[str, ...]] = {}
     lasting = [each for each in pod.spec.init_containers if each.is_sidecar] + pod.spec.containers
     place = 0
     for container in lasting:
-        count = gpus_wanted(container)
+        count = wanted_of(container, resource)
         given[container.name] = tuple(pool[place : place + count])
         place += count
     passing = [each for each in pod.spec.init_containers if not each.is_sidecar]
     for container in passing:
-        given[container.name] = tuple(pool[: gpus_wanted(container)])
-    if max([place, *map(gpus_wanted, passing)]) > len(pool):
+        given[container.name] = tuple(pool[: wanted_of(container, resource)])
+    if max([place, *(wanted_of(each, resource) for each in passing)]) > len(pool):
         return None
     return {name: ids for name, ids in given.items() if ids}
 
 
-def unavailable(pod: Pod, available: int) -> Verdict:
+def unavailable(pod: Pod, resource: str, available: int) -> Verdict:
     """In the words of a device manager."""
-    needed = sum(map(gpus_wanted, pod.spec.containers))
+    needed = sum(wanted_of(container, resource) for container in pod.spec.containers)
     message = (
-        f"Allocate failed due to requested number of devices unavailable for {NVIDIA_GPU}. "
+        f"Allocate failed due to requested number of devices unavailable for {resource}. "
         f"Requested: {needed}, Available: {available}, which is unexpected"
     )
     return Verdict(reason="UnexpectedAdmissionError", message=message)
 
 
 class Ledger:
-    """What the pods on the node have been promised."""
+    """What the pods on the node have been promised. `offered` are the node's devices by resource."""
 
-    def __init__(self, allocatable: Resources, shared: Collection[str], gpus: Sequence[str]) -> None:
+    def __init__(self, allocatable: Resources, shared: Collection[str], offered: Given) -> None:
         self._allocatable = allocatable
         self._shared = shared
-        self._gpus = gpus
+        self._offered = offered
         self._promised: dict[str, Resources] = {}
-        self._devices: dict[str, frozenset[str]] = {}
+        self._devices: dict[str, frozenset[tuple[str, str]]] = {}
 
-    def promise(self, uid: str, needed: Resources, gpus: Mapping[str, Sequence[str]]) -> None:
-        """Also of a pod that was admitted before the kubelet was restarted."""
+    def promise(self, uid: str, needed: Resources, given: Mapping[str, Given]) -> None:
+        """Also of a pod that was admitted before the kubelet was restarted. `given` is by container."""
         self._promised[uid] = needed
-        self._devices[uid] = frozenset(identity for ids in gpus.values() for identity in ids)
+        self._devices[uid] = frozenset(
+            (resource, identity)
+            for by_resource in given.values()
+            for resource, ids in by_resource.items()
+            for identity in ids
+        )
 
     def release(self, uid: str) -> None:
         self._promised.pop(uid, None)
         self._devices.pop(uid, None)
 
-    def admit(self, pod: Pod, wished: Sequence[str]) -> Mapping[str, tuple[str, ...]] | Verdict:
-        """The GPUs of each container, or why the pod cannot be taken."""
+    def admit(self, pod: Pod, wished: Sequence[str]) -> dict[str, dict[str, tuple[str, ...]]] | Verdict:
+        """The devices of each container by resource, or why the pod can't be taken. GPUs of NVIDIA may be wished."""
         uid, needed = pod.metadata.uid, requests(pod)
         verdict = refusal(needed, self._used(), self._allocatable, self._shared)
         if verdict:
             return verdict
-        if unknown := [identity for identity in wished if identity not in self._gpus]:
+        if unknown := [identity for identity in wished if identity not in self._offered.get(NVIDIA_GPU, ())]:
             words = f"Allocate failed due to {', '.join(unknown)}: no such device on this node"
             return Verdict(reason="UnexpectedAdmissionError", message=words)
+        given: dict[str, dict[str, tuple[str, ...]]] = {}
+        for resource in self._offered:
+            pool = list(wished) if wished and resource == NVIDIA_GPU else self._free(resource)
+            found = devices(pod, resource, pool)
+            if found is None:
+                return unavailable(pod, resource, len(pool))
+            for container, ids in found.items():
+                given.setdefault(container, {})[resource] = ids
+        self.promise(uid, needed, given)
+        return given
+
+    def _free(self, resource: str) -> list[str]:
         taken = frozenset().union(*self._devices.values())
-        free = [identity for identity in self._gpus if identity not in taken]
-        gpus = devices(pod, free, wished)
-        if gpus is None:
-            return unavailable(pod, len(wished or free))
-        self.promise(uid, needed, gpus)
-        return gpus
+        return [identity for identity in self._offered[resource] if (resource, identity) not in taken]
 
     def _used(self) -> Resources:
         return total(self._promised.values())

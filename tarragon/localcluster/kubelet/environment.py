@@ -6,13 +6,13 @@ whoever started the cluster, from whatever shell.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tarragon.base.quantity import milli
-from tarragon.base.resources import NVIDIA_GPU, Resources
-from tarragon.localcluster.kubelet import downward
+from tarragon.base.resources import Resources
+from tarragon.localcluster.kubelet import devices, downward
+from tarragon.localcluster.kubelet.devices import Given
 from tarragon.localcluster.kubelet.errors import CannotStart
 from tarragon.localcluster.kubelet.expansion import expand
 from tarragon.localcluster.kubelet.images import Environment
@@ -65,19 +65,10 @@ def base(machine: Machine, image: Environment) -> dict[str, str]:
     return variables
 
 
-def training(container: Container, machine: Machine, gpus: Sequence[str]) -> dict[str, str]:
-    """Thread counts and devices. Without a GPU of its own a container sees none: TensorFlow takes all that it sees."""
+def training(container: Container, machine: Machine, given: Given) -> dict[str, str]:
+    """Thread counts and devices."""
     threads = str(min(downward.cpus(container) or 1, machine.cpus))
-    variables = dict(TRAINING) | dict.fromkeys(THREADS, threads)
-    variables["CUDA_VISIBLE_DEVICES"] = ",".join(gpus) if gpus else "-1"
-    if gpus:
-        variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    return variables
-
-
-def gpus_wanted(container: Container) -> int:
-    resources = container.resources
-    return milli(resources.limits.get(NVIDIA_GPU, resources.requests.get(NVIDIA_GPU, 0))) // 1000
+    return dict(TRAINING) | dict.fromkeys(THREADS, threads) | devices.variables(given, machine.allocatable)
 
 
 def declared(pod: Pod, container: Container, sources: Sources, allocatable: Resources) -> dict[str, str]:

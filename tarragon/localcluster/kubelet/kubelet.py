@@ -21,6 +21,7 @@ from tarragon.kube.core import SERVICES, Service
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet import kept, mounts, records, shim, shims
 from tarragon.localcluster.kubelet.admission import Ledger
+from tarragon.localcluster.kubelet.devices import offered
 from tarragon.localcluster.kubelet.files import try_lock, unlock
 from tarragon.localcluster.kubelet.ground import Ground
 from tarragon.localcluster.kubelet.handlers import LocalHandlers
@@ -142,7 +143,7 @@ class Kubelet:
             folder=self._folder,
             shims=containers,
             ports=ports,
-            ledger=Ledger(settings.capacity, settings.shared, settings.gpus),
+            ledger=Ledger(settings.capacity, settings.shared, offered(settings.capacity, settings.gpus)),
             launcher=Launcher(self._cluster, settings, self._folder, ports, self._pod_api),
             recorder=self.recorder,
             handlers=handlers,

@@ -107,7 +107,7 @@ class Launcher:
             | dict(image.env)
             | await self.links(pod)
             | (self._pod_api.variables() if self._pod_api else {})
-            | environment.training(container, self._machine, order.record.gpus.get(container.name, ()))
+            | environment.training(container, self._machine, order.record.devices_of(container.name))
             | environment.of_the_pod(pod, workdir)
             | {name: local(value) for name, value in declared.items()}
         )

@@ -38,6 +38,10 @@ LONGEST_PAUSE = 30.0
 MOST_PODS = 500
 KIND = "tarragon.dev/node"
 """The label that tells a node of processes, or a hollow one, from all others."""
+PRODUCT = "nvidia.com/gpu.product"
+"""The label by which NVIDIA's feature discovery tells models apart."""
+PRETENDED = "tarragon.dev/pretended-devices"
+"""Annotation of a node: resources whose devices it hands out by number though its machine has none."""
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 _log = structlog.get_logger()
@@ -57,6 +61,8 @@ class NodeSettings:
     capacity: Resources
     shared: frozenset[str] = frozenset()
     gpus: tuple[str, ...] = ()
+    pretended: frozenset[str] = frozenset()
+    """Resources whose devices this machine does not have."""
     labels: Mapping[str, str] = field(default_factory=dict)
     volumes: Mapping[str, Path] = field(default_factory=dict)
     environments: Mapping[str, Path] = field(default_factory=dict)
@@ -93,18 +99,31 @@ def memory() -> int:
     return min(limits)
 
 
-_GPU = re.compile(r"GPU \d+: .*\(UUID: (GPU-[0-9a-f-]+)\)")
+_GPU = re.compile(r"GPU \d+: (.*) \(UUID: (GPU-[0-9a-f-]+)\)")
 
 
-def gpus_of_this_machine(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """By UUID, in the order of the bus; no more than our own CUDA_VISIBLE_DEVICES allows. Waits for nvidia-smi."""
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """Those of a machine, by UUID, in the order of the bus; `allowed` are those that this process may use."""
+
+    models: Mapping[str, str] = field(default_factory=dict)
+    allowed: tuple[str, ...] = ()
+
+    def labels(self, some: Sequence[str]) -> dict[str, str]:
+        """As NVIDIA's feature discovery has it; nothing where there are several models."""
+        found = {self.models[identity] for identity in some if identity in self.models}
+        return {PRODUCT: re.sub(r"[^A-Za-z0-9_.-]+", "-", found.pop())} if len(found) == 1 else {}
+
+
+def gpus_of_this_machine(environment: Mapping[str, str]) -> Gpus:
+    """No more is allowed than our own CUDA_VISIBLE_DEVICES says. Waits for nvidia-smi."""
     command = ["nvidia-smi", "-L"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return ()
-    found = _GPU.findall(listed.stdout) if listed.returncode == 0 else []
-    return visible(found, environment.get("CUDA_VISIBLE_DEVICES"))
+        return Gpus()
+    found = {identity: model for model, identity in _GPU.findall(listed.stdout)} if listed.returncode == 0 else {}
+    return Gpus(found, visible(list(found), environment.get("CUDA_VISIBLE_DEVICES")))
 
 
 def visible(found: Sequence[str], allowed: str | None) -> tuple[str, ...]:
@@ -217,10 +236,13 @@ class Registration:
         body = manifest(settings.name, settings.labels)
         # Each port of a process is a port of its own on the machine, whatever it is called in the pod.
         shared = {OVERCOMMIT: ",".join(sorted({*settings.shared, HOST_PORTS}))}
-        metadata = {"labels": body["metadata"]["labels"], "annotations": shared}
+        pretended = {PRETENDED: ",".join(sorted(settings.pretended)) or None}
+        metadata = {"labels": body["metadata"]["labels"], "annotations": {**shared, **pretended}}
         spec = {"taints": list(settings.taints)} if settings.taints else {}
         try:
-            await self._cluster.create(NODES, {**body, "metadata": {**body["metadata"], **metadata}, "spec": spec})
+            told = {name: value for name, value in metadata["annotations"].items() if value is not None}
+            made = {**body["metadata"], **metadata, "annotations": told}
+            await self._cluster.create(NODES, {**body, "metadata": made, "spec": spec})
         except AlreadyExists:
             await self._cluster.patch(NODES, self._key, {"metadata": metadata})
 

@@ -13,6 +13,7 @@ from tarragon.cluster.errors import ApiError, Conflict, NotFound
 from tarragon.cluster.port import DeleteOptions
 from tarragon.localcluster.kubelet.admission import requests
 from tarragon.localcluster.kubelet.attendant import POST_START, Attendant
+from tarragon.localcluster.kubelet.devices import told
 from tarragon.localcluster.kubelet.ending import Ending
 from tarragon.localcluster.kubelet.ground import Ground
 from tarragon.localcluster.kubelet.ignored import ignored
@@ -130,7 +131,7 @@ class PodWorker:
         if is_new:
             self._admit()
         elif not self._is_halted():
-            self._ground.ledger.promise(uid, track.record.requests, track.record.gpus)
+            self._ground.ledger.promise(uid, track.record.requests, track.record.all_devices)
 
     def _admit(self) -> None:
         answer = self._ground.ledger.admit(self.pod, wished_gpus(self.pod))
@@ -138,8 +139,10 @@ class PodWorker:
             self._tell("Warning", answer.reason, answer.message)
             self.end(answer)
             return
-        record = replace(self._track.record, requests=requests(self.pod), gpus=dict(answer))
+        record = replace(self._track.record, requests=requests(self.pod), devices=answer)
         self._track.save(record)
+        if answer:
+            self._tell("Normal", "DevicesAllocated", told(answer, self._ground.settings.pretended))
         if words := ignored(self.pod):
             self._tell("Normal", "NotCarriedOut", "; ".join(words))
 

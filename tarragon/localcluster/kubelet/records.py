@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from tarragon.base.resources import NVIDIA_GPU
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.kubelet.files import read_json, write_bytes, write_json
 from tarragon.localcluster.kubelet.layout import PodFolder
@@ -45,11 +46,15 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`volumes` are places by name, None before they have been made; `gpus` are devices by container."""
+    """`volumes` are places by name, None before they have been made; `devices` are by container and resource.
+
+    `gpus` are those of NVIDIA, as earlier versions wrote them.
+    """
 
     started: float
     requests: dict[str, int] = {}
     gpus: dict[str, tuple[str, ...]] = {}
+    devices: dict[str, dict[str, tuple[str, ...]]] = {}
     volumes: dict[str, str] | None = None
     verdict_reason: str = ""
     verdict_message: str = ""
@@ -60,6 +65,14 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if not self.verdict_reason:
             return None
         return Verdict(reason=self.verdict_reason, message=self.verdict_message)
+
+    def devices_of(self, container: str) -> dict[str, tuple[str, ...]]:
+        before = self.gpus.get(container)
+        return {**({NVIDIA_GPU: before} if before else {}), **self.devices.get(container, {})}
+
+    @property
+    def all_devices(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        return {name: self.devices_of(name) for name in {**self.gpus, **self.devices}}
 
     def container(self, name: str) -> ContainerRecord:
         return self.containers.get(name) or ContainerRecord()
@@ -96,6 +109,16 @@ def save(folder: PodFolder, record: PodRecord) -> None:
 
 def load(folder: PodFolder) -> PodRecord | None:
     return read_json(folder.record, PodRecord)
+
+
+def devices_held(node: Path, resource: str) -> list[str]:
+    """Those that containers of a node have, or had last, by what its kubelet has written down. `node` is its folder."""
+    found: dict[str, None] = {}
+    for folder in sorted((node / "pods").glob("[!.]*")):
+        record = load(PodFolder(folder))
+        for given in record.all_devices.values() if record is not None else ():
+            found |= dict.fromkeys(given.get(resource, ()))
+    return list(found)
 
 
 def run_of(number: int, state: State | None, message: str = "") -> Run:
