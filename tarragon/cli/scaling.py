@@ -12,7 +12,14 @@ from tarragon.cli.loading import Refused
 from tarragon.cli.overrides import assigned
 from tarragon.cli.words import listed
 from tarragon.frameworks.tensorflow.fields import LIST_SPELLINGS, Spec
-from tarragon.job.annotations import ANNOTATIONS, BY_RESTART, RESIZE, resizes_by_restart, restarts_together
+from tarragon.job.annotations import (
+    ANNOTATIONS,
+    BY_RESTART,
+    RESIZE,
+    is_elastic_by_restart,
+    resizes_by_restart,
+    restarts_together,
+)
 from tarragon.job.model import ReplicaType, TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.kube.core import Pod
@@ -142,7 +149,8 @@ def _when(job: Known) -> str:
         return f"{job.name} does not run: it begins with that size."
     differing = [kind for kind, wish in wished.items() if wish != size.get(kind, 0)]
     is_growing = any(wished[kind] > size.get(kind, 0) for kind in differing)
-    if (differing and restarts_together(job.job)) or (is_growing and resizes_by_restart(job.job)):
+    is_anew = restarts_together(job.job) or is_elastic_by_restart(job.job)
+    if (differing and is_anew) or (is_growing and resizes_by_restart(job.job)):
         return f"{job.name}: all of its replicas are started again at the new size, once there is room for it."
     return ""
 

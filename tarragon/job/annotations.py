@@ -20,7 +20,7 @@ from tarragon.kube.reader import joined, nearest
 RESTART = "tarragon.dev/restart"
 """`gang`: when one replica is to be replaced, all that have not finished are, together."""
 RESIZE = "tarragon.dev/resize"
-"""`restart`: a job that can't grow while it runs is started again at its new size."""
+"""`restart`: a job that can't grow while it runs is started again at its new size; an elastic one by each new size."""
 CHECKPOINT_SECONDS = "tarragon.dev/checkpoint-seconds"
 """`30`: for so long its pods go on after they were told to leave, to save what they have done."""
 RETRYABLE = "tarragon.dev/retryable-exit-codes"
@@ -69,8 +69,13 @@ def restarts_together(job: TrainingJob) -> bool:
 
 
 def resizes_by_restart(job: TrainingJob) -> bool:
-    """An elastic job grows while it runs, whatever is annotated."""
-    return job.elastic is None and job.annotations.get(RESIZE) == BY_RESTART
+    """Where those that run can't use more: they were told of so many, and turn others away."""
+    return job.annotations.get(RESIZE) == BY_RESTART
+
+
+def is_elastic_by_restart(job: TrainingJob) -> bool:
+    """Each of its sizes is a world of its own, in which every replica knows of exactly those that there are."""
+    return job.elastic is not None and (resizes_by_restart(job) or restarts_together(job))
 
 
 def seconds_to_save(job: TrainingJob) -> int:

@@ -41,6 +41,7 @@ _FIELDS = frozenset(
         "replicas",
         "restarts",
         "selector",
+        "size",
         "state",
     }
 )
@@ -91,6 +92,8 @@ def tarragon_fields(status: JobStatus, summary: Summary) -> dict[str, Json]:
         fields |= {"reason": why.word, "message": why.message}
     if status.finished:
         fields["finished"] = by_type(status.finished)
+    if status.size:
+        fields["size"] = {kind.value: number for kind, number in status.size.items()}
     if status.obstacle is not None:
         fields["obstacle"] = {
             "since": micro_timestamp(status.obstacle.since),
@@ -179,6 +182,7 @@ def recall(raw: Json) -> Recalled:
         first_failure=read("failure", _read_failure, None),
         provenance=read("provenance", _read_provenance, None),
         gang=read("gang", _read_gang, None),
+        size=read("size", _read_size, {}),
     )
     return Recalled(status=status, notes=tuple(notes))
 

@@ -174,6 +174,9 @@ class JobStatus:
     gang: Gang | None = None
     """Of jobs where it matters who was made with whom."""
 
+    size: Mapping[ReplicaType, int] = field(default_factory=dict)
+    """What people were told it has; empty while nobody may run."""
+
     @property
     def is_admitted(self) -> bool:
         return self.admission is not None and self.admission.admitted is not None

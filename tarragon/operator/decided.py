@@ -14,6 +14,7 @@ from tarragon.job.status import Admission, Wait
 from tarragon.operator.candidates import Candidate, least_and_wish
 from tarragon.plan.patience import moved
 from tarragon.plan.scene import may_grow
+from tarragon.plan.sizes import without_gaps
 from tarragon.scheduling import decision as decisions
 
 
@@ -27,14 +28,17 @@ def admission_after(candidate: Candidate, decided: decisions.AboutGang, now: dt.
             size = size_of(nodes)
             after = replace(before, admitted=now, size=size, nodes=nodes, wait=None, resized=None, reason="")
             return replace(after, wish=_wish_beside(size, candidate))
-        case decisions.Resize(_, nodes, reason):
+        case decisions.Resize(_, chosen, reason):
+            nodes = without_gaps(candidate.job, chosen)
             size = size_of(nodes)
             after = replace(before, size=size, nodes=nodes, wait=None)
             if size == before.size:
                 return moved(before, after, candidate.status.restarts, now)
             return replace(after, resized=now, reason=reason, wish=_wish_beside(size, candidate))
         case decisions.Evict(_, code, message):
-            return Admission(queued=before.queued, wait=Wait(code=code, message=message), retry=before.retry)
+            # The wait is told anew by the next round; what it had to go for, the reason keeps until it runs again.
+            wait = Wait(code=code, message=message)
+            return Admission(queued=before.queued, wait=wait, retry=before.retry, resized=now, reason=message)
 
 
 def queued_since(candidate: Candidate, now: dt.datetime) -> dt.datetime:

@@ -19,6 +19,7 @@ from tarragon.plan.obstacles import obstructed, stalled, unobstructed
 from tarragon.plan.provenance import traced
 from tarragon.plan.records import recorded, settled
 from tarragon.plan.scene import Scene
+from tarragon.plan.sizes import resized
 from tarragon.plan.together import bound, wish_told
 from tarragon.plan.unplaced import LEFT, WORDS, is_left
 
@@ -140,6 +141,7 @@ RULES: tuple[Rule, ...] = (
     understood,
     traced,
     admitted,
+    resized,
     started,
     restarts_recorded,
     finishes_recorded,
@@ -156,7 +158,9 @@ def _withdrawn(scene: Scene, status: JobStatus) -> JobStatus:
     """Its places went to somebody else; what ran is sent away, and the gang waits again."""
     if status.phase is not Phase.RUNNING:
         return status
-    message = f"{scene.job.kind} {scene.job.key.name} has lost its places, and waits for new ones"
+    evicted = status.condition(conditions.EVICTED)
+    why = "" if evicted is None else f" ({evicted.message})"
+    message = f"{scene.job.kind} {scene.job.key.name} has lost its places{why}, and waits for new ones"
     return replace(_said(scene, status, conditions.RESTARTING, message), phase=after(status.phase, Signal.LOST))
 
 

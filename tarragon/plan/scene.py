@@ -8,10 +8,10 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tarragon.frameworks.plugin import Dialect, Framework, Sight, Size
-from tarragon.job.annotations import resizes_by_restart, retryable_codes
+from tarragon.job.annotations import is_elastic_by_restart, resizes_by_restart, retryable_codes
 from tarragon.job.encoding import recall
 from tarragon.job.member import Fate, Member, member
-from tarragon.job.model import Replica, TrainingJob
+from tarragon.job.model import Replica, SuccessPolicy, TrainingJob
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.event import ObjectReference
@@ -154,10 +154,12 @@ def size_of(job: TrainingJob, status: JobStatus, *, needs_admission: bool) -> Si
 
 def may_grow(job: TrainingJob, status: JobStatus) -> bool:
     """Not once a replica has done its work: the job is near its end, and the room that became free is for others.
+    Unless the work of all workers is wanted: what one of them had not done when it lost its place is still to do.
 
     Nor before it is on record what those that run were told of each other.
     """
-    if status.finished:
+    waits_for_all = job.success_policy is SuccessPolicy.ALL_WORKERS and not job.has_chief
+    if status.finished and not (waits_for_all and job.elastic is not None and not is_elastic_by_restart(job)):
         return False
     return job.elastic is not None or (resizes_by_restart(job) and status.gang is not None and bool(status.gang.size))
 

@@ -12,6 +12,7 @@ from tarragon.plan.leaving import delete_pod
 from tarragon.plan.obstacles import unobstructed
 from tarragon.plan.outcome import admitted, created, finishes_recorded, restarts_recorded, understood
 from tarragon.plan.scene import Scene
+from tarragon.plan.sizes import unsized
 from tarragon.plan.step import Step
 from tarragon.plan.together import dissolved
 from tarragon.plan.upkeep import delete_service
@@ -56,7 +57,7 @@ def resumed(scene: Scene) -> Step | None:
 def _suspended(scene: Scene) -> JobStatus:
     gang = scene.before.gang
     status = replace(scene.before, admission=None, gang=None if gang is None else dissolved(scene, gang))
-    status = unobstructed(status)
+    status = unsized(unobstructed(status))
     for rule in (created, understood, admitted, restarts_recorded, finishes_recorded):
         status = rule(scene, status)
     message = f"{scene.job.kind} {scene.job.key.name} is suspended"

@@ -11,7 +11,13 @@ from dataclasses import replace
 
 from tarragon.frameworks.plugin import Size
 from tarragon.job import conditions
-from tarragon.job.annotations import BY_RESTART, RESIZE, resizes_by_restart, restarts_together
+from tarragon.job.annotations import (
+    BY_RESTART,
+    RESIZE,
+    is_elastic_by_restart,
+    resizes_by_restart,
+    restarts_together,
+)
 from tarragon.job.conditions import Said, with_condition, without_condition
 from tarragon.job.indexes import words
 from tarragon.job.member import Fate
@@ -97,12 +103,11 @@ def _why_anew(scene: Scene, gang: Gang) -> str | None:
     size = _size(scene)
     if not gang.size:
         return None
-    if any(number > gang.size.get(kind, 0) for kind, number in size.items()):
+    grows = any(number > gang.size.get(kind, 0) for kind, number in size.items())
+    if grows or (size != gang.size and (restarts_together(scene.job) or is_elastic_by_restart(scene.job))):
         return _new_size(scene)
     if not restarts_together(scene.job):
         return None
-    if size != gang.size:
-        return _new_size(scene)
     lost = [replica for replica, member in scene.members.items() if member.fate is Fate.REPLACED]
     if not lost and gang.is_whole:
         lost = list(_missing(scene))

@@ -19,6 +19,7 @@ from tarragon.plan.scene import Scene
 _WARNINGS = frozenset(
     {
         conditions.BLOCKED,
+        conditions.EVICTED,
         conditions.FAILED,
         conditions.FIELDS_IGNORED,
         conditions.RESTARTING,
@@ -91,6 +92,7 @@ def changes(about: ObjectReference, before: JobStatus, status: JobStatus) -> Ite
     for condition in status.conditions:
         known = before.condition(condition.type)
         is_old = known is not None and (known.is_true, known.reason) == (condition.is_true, condition.reason)
+        is_old = is_old and not (condition.type == conditions.RESIZED and known != condition)
         if not is_old and (condition.is_true or condition.type in _TOLD_WHEN_FALSE):
             yield Event(about=about, type=_type(condition), reason=condition.reason, message=condition.message)
 

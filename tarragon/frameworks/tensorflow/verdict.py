@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from tarragon.frameworks.plugin import Sight, Verdict
-from tarragon.job.annotations import restarts_together
+from tarragon.job.annotations import is_elastic_by_restart, restarts_together
 from tarragon.job.indexes import words
 from tarragon.job.member import End, Ending, Fate, Member
 from tarragon.job.model import Replica, ReplicaType, SuccessPolicy
@@ -39,7 +39,7 @@ def succeeded(sight: Sight) -> Verdict | None:
         if not is_done(sight, job.chief):
             return None
         return Verdict(signal=Signal.SUCCEEDED, message=f"{job.chief} has succeeded")
-    if all(is_done(sight, Replica(ReplicaType.WORKER, index)) for index in range(_most_workers(sight))):
+    if _all_workers_are_done(sight):
         return Verdict(signal=Signal.SUCCEEDED, message="all workers have succeeded")
     return None
 
@@ -93,10 +93,18 @@ def is_done(sight: Sight, replica: Replica) -> bool:
     return replica in sight.status.finished or (member is not None and member.fate is Fate.DONE)
 
 
-def _most_workers(sight: Sight) -> int:
-    """An elastic job may still get those that it has not now; any other keeps its size, however the wish may grow."""
-    most = sight.size.get(ReplicaType.WORKER, 0) if sight.job.elastic is None else sight.job.elastic.maximum
-    return min(most, sight.job.wished().get(ReplicaType.WORKER, 0))
+def _all_workers_are_done(sight: Sight) -> bool:
+    """An elastic job gets back those that it had to give away before they were done. As many as are wished for have to
+    be, whichever they are, and all that are there.
+    """
+    elastic, wish = sight.job.elastic, sight.job.wished().get(ReplicaType.WORKER, 0)
+    if elastic is None or is_elastic_by_restart(sight.job):
+        size = min(sight.size.get(ReplicaType.WORKER, 0), wish)
+        return all(is_done(sight, Replica(ReplicaType.WORKER, index)) for index in range(size))
+    there = {replica for replica in sight.members if replica.type is ReplicaType.WORKER}
+    known = there | {replica for replica in sight.status.finished if replica.type is ReplicaType.WORKER}
+    done = {replica for replica in known if is_done(sight, replica)}
+    return there <= done and len(done) >= min(max(wish, elastic.minimum), elastic.maximum)
 
 
 def _fatal(sight: Sight) -> Iterator[Replica]:

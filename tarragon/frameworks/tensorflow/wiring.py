@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tarragon.frameworks.plugin import Size, Wiring
 from tarragon.frameworks.tensorflow.naming import name
+from tarragon.job.annotations import is_elastic_by_restart
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.kube.meta import Json
 
@@ -66,8 +67,11 @@ def wire(habits: Habits) -> Wire:
 
 
 def listed_size(job: TrainingJob, size: Size) -> Size:
-    """An elastic job lists every worker that may ever come: a parameter server turns away those it was not told of."""
-    if job.elastic is None:
+    """An elastic job lists every worker that may ever come: a parameter server turns away those it was not told of.
+
+    Workers that march in step would wait for all that are listed: they are started again at each new size.
+    """
+    if job.elastic is None or is_elastic_by_restart(job):
         return size
     return {kind: job.elastic.maximum if kind is ReplicaType.WORKER else count for kind, count in size.items()}
 
