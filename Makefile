@@ -86,5 +86,5 @@ $(FOR_RUNNING): pyproject.toml uv.lock $(MOVED) | $(UV)
 	@touch $@
 
 $(FOR_DEVELOPMENT): pyproject.toml uv.lock $(MOVED) | $(UV)
-	$(SYNC) --group dev
+	$(SYNC) --group dev --extra bench
 	@touch $@ $(FOR_RUNNING)

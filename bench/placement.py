@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""How many nodes gangs get, beside the fewest that there are, which an integer programme finds (extra `bench`).
+
+    python bench/placement.py [--instances N] [--nodes 8,16,32] [--seed N]
+
+An instance is a cluster of nodes with 4 GPUs of which some are taken, and gangs of up to 16 workers, sized as in the
+Pollux workload, that ask for a part of what is free and come all at once. Every gang is placed by all; what differs is
+on how many nodes, added up over the gangs. A cell: nodes over those of the optimum, and how often they were as few.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench.support.plane import load  # noqa: E402
+from tarragon.base.resources import NVIDIA_GPU  # noqa: E402
+from tarragon.job.model import Replica, ReplicaType  # noqa: E402
+from tarragon.scheduling.decision import Place  # noqa: E402
+from tarragon.scheduling.policies import POLICIES  # noqa: E402
+from tarragon.scheduling.snapshot import Demand, Gang, NodeState, Snapshot  # noqa: E402
+
+GPUS = 4
+FILLS = (0.5, 0.8, 1.0)
+SIZES = {4: 301, 6: 930, 8: 875, 12: 954, 16: 690}
+"""Of the 6,400 jobs of the Pollux workloads, so many ask for so many GPUs; larger and single ones are left out."""
+PATIENCE = 60.0
+"""Seconds that the integer programme may take; the best that it has found by then is not proved to be the best."""
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+
+Nodes = list[int]
+"""The nodes that a gang's workers are on, one entry a worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    free: Sequence[int]
+    """GPUs by node."""
+    gangs: Sequence[int]
+    """Workers of one GPU each."""
+
+
+def instance(nodes: int, fill: float, chance: random.Random) -> Instance:
+    """At a fill of 1 the last gang is as large as what is left."""
+    while True:
+        free = [chance.randint(0, GPUS) for _ in range(nodes)]
+        left = round(sum(free) * fill)
+        gangs: list[int] = []
+        while left >= 2:
+            size = chance.choices(list(SIZES), list(SIZES.values()))[0]
+            gangs.append(min(size, left))
+            left -= gangs[-1]
+        if len(gangs) >= 2:
+            chance.shuffle(gangs)
+            return Instance(free, gangs)
+
+
+def by_policy(name: str) -> Callable[[Instance, random.Random], Sequence[Nodes]]:
+    """What the operator would do in one round, in which all gangs wait in their order."""
+
+    def placed(given: Instance, _: random.Random) -> Sequence[Nodes]:
+        states = [
+            NodeState(name=f"{number:03}", capacity={NVIDIA_GPU: GPUS}, free={NVIDIA_GPU: free})
+            for number, free in enumerate(given.free)
+        ]
+        eligible = frozenset(state.name for state in states)
+        waiting = [
+            Gang(
+                name=f"{number:03}",
+                queued=NOON,
+                demands=[
+                    Demand(type=ReplicaType.WORKER, each={NVIDIA_GPU: 1}, minimum=size, wish=size, eligible=eligible)
+                ],
+            )
+            for number, size in enumerate(given.gangs)
+        ]
+        found: dict[str, Mapping[Replica, str]] = {}
+        for decision in POLICIES[name](Snapshot(now=NOON, nodes=states, waiting=waiting)):
+            if isinstance(decision, Place):
+                found[decision.gang] = decision.nodes
+        return [[int(node) for node in found[gang.name].values()] for gang in waiting]
+
+    return placed
+
+
+def best_fit(given: Instance, _: random.Random) -> Sequence[Nodes]:
+    """Gang by gang: the node that it leaves least on, else the roomiest node, and again for what is left of it."""
+    free = list(given.free)
+    found = []
+    for size in given.gangs:
+        nodes: Nodes = []
+        while len(nodes) < size:
+            left = size - len(nodes)
+            whole = [number for number, there in enumerate(free) if there >= left]
+            chosen = min(whole, key=lambda number: free[number]) if whole else free.index(max(free))
+            taken = min(left, free[chosen])
+            free[chosen] -= taken
+            nodes += [chosen] * taken
+        found.append(nodes)
+    return found
+
+
+def kube_spread(given: Instance, chance: random.Random) -> Sequence[Nodes]:
+    """As kube-scheduler does by itself: pod by pod onto the node of which most is free, any one of equals."""
+    free = list(given.free)
+    found = []
+    for size in given.gangs:
+        nodes: Nodes = []
+        for _ in range(size):
+            most = max(free)
+            chosen = chance.choice([number for number, there in enumerate(free) if there == most])
+            free[chosen] -= 1
+            nodes.append(chosen)
+        found.append(nodes)
+    return found
+
+
+def dragon(given: Instance, chance: random.Random) -> Sequence[Nodes]:
+    """As it is coded: the first node in random order that takes all; else the one that took most, then any order."""
+    free = list(given.free)
+    found = []
+    for size in given.gangs:
+        order = chance.sample(range(len(free)), len(free))
+        whole = next((number for number in order if free[number] >= size), None)
+        if whole is not None:
+            walked = [whole]
+        else:
+            first = max(order, key=lambda number: min(free[number], size))
+            walked = [first, *(number for number in chance.sample(order, len(order)) if number != first)]
+        nodes: Nodes = []
+        for number in walked:
+            taken = min(free[number], size - len(nodes))
+            free[number] -= taken
+            nodes += [number] * taken
+        found.append(nodes)
+    return found
+
+
+def optimum(given: Instance) -> tuple[int, bool]:
+    """The fewest nodes, and whether this is proved: HiGHS, gangs x nodes yes or no, with how many workers."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array
+
+    gangs, nodes = len(given.gangs), len(given.free)
+    pairs = gangs * nodes
+    most = np.array([min(size, free) for size in given.gangs for free in given.free])
+    each, of_gang = np.arange(pairs), np.arange(pairs) // nodes
+    of_node = np.arange(pairs) % nodes
+    ones = np.ones(pairs)
+    amounts = csr_array((ones, (of_gang, each)), (gangs, 2 * pairs))
+    room = csr_array((ones, (of_node, each)), (nodes, 2 * pairs))
+    linked = csr_array(
+        (np.concatenate([ones, -most]), (np.concatenate([each, each]), np.concatenate([each, each + pairs]))),
+        (pairs, 2 * pairs),
+    )
+    opened = csr_array((most, (of_gang, each + pairs)), (gangs, 2 * pairs))
+    found = milp(
+        np.concatenate([np.zeros(pairs), ones]),
+        integrality=np.concatenate([np.zeros(pairs), ones]),
+        bounds=Bounds(0, np.concatenate([most, np.minimum(most, 1)])),
+        constraints=[
+            LinearConstraint(amounts, given.gangs, given.gangs),
+            LinearConstraint(room, 0, given.free),
+            LinearConstraint(linked, -np.inf, 0),
+            LinearConstraint(opened, given.gangs, np.inf),
+        ],
+        options={"time_limit": PATIENCE},
+    )
+    if found.x is None:
+        raise RuntimeError(f"no answer for {given}: {found.message}")
+    return round(found.fun), found.status == 0
+
+
+def used(given: Instance, placed: Sequence[Nodes]) -> int:
+    """How many nodes, added up over the gangs. What is placed must be whole, on what is free."""
+    taken = Counter(node for nodes in placed for node in nodes)
+    assert all(count <= given.free[node] for node, count in taken.items())
+    assert [len(nodes) for nodes in placed] == list(given.gangs)
+    return sum(len(set(nodes)) for nodes in placed)
+
+
+@dataclass(slots=True)
+class Cell:
+    nodes: list[int] = field(default_factory=list)
+    least: list[int] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        equal = sum(one == other for one, other in zip(self.nodes, self.least, strict=True))
+        return f"{sum(self.nodes) / sum(self.least):.3f} ({equal / len(self.nodes):.0%})"
+
+
+WAYS: Mapping[str, Callable[[Instance, random.Random], Sequence[Nodes]]] = {
+    **{f"tarragon, {name}": by_policy(name) for name in POLICIES},
+    "best fit, one after the other": best_fit,
+    "DRAGON as coded (random fit)": dragon,
+    "kube-scheduler (spread)": kube_spread,
+}
+
+
+def measure(sizes: Sequence[int], instances: int, seed: int) -> None:
+    title = f"nodes over the optimum (optimal), {instances} instances a cell, seed {seed}, {load()}"
+    columns = [f"{nodes} nodes, fill {fill}" for nodes in sizes for fill in FILLS]
+    table = Table("", *columns, title=title)
+    cells = {way: [Cell() for _ in columns] for way in WAYS}
+    seconds: list[str] = []
+    ours: dict[str, list[float]] = {way: [] for way in WAYS}
+    for column, (nodes, fill) in enumerate((nodes, fill) for nodes in sizes for fill in FILLS):
+        times: list[float] = []
+        unproved = 0
+        for number in range(instances):
+            given = instance(nodes, fill, random.Random(f"{seed} {nodes} {fill} {number}"))
+            begin = time.perf_counter()
+            least, is_proved = optimum(given)
+            times.append(time.perf_counter() - begin)
+            unproved += not is_proved
+            for way, place in WAYS.items():
+                begin = time.perf_counter()
+                placed = place(given, random.Random(number))
+                ours[way].append(time.perf_counter() - begin)
+                cells[way][column].nodes.append(used(given, placed))
+                cells[way][column].least.append(least)
+        seconds.append(f"{sum(times) / len(times):.2f} s" + (f", {unproved} unproved" if unproved else ""))
+    for way in WAYS:
+        table.add_row(way, *(str(cell) for cell in cells[way]))
+    table.add_row("integer programme, time", *seconds)
+    Console(width=max(200, Console().width)).print(table)
+    for way, taken in ours.items():
+        print(f"{way}: {1000 * sum(taken) / len(taken):.2f} ms an instance, at most {1000 * max(taken):.1f} ms")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--instances", type=int, default=30, help="random instances a cell")
+    parser.add_argument("--nodes", default="8,16,32")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    measure([int(nodes) for nodes in options.nodes.split(",")], options.instances, options.seed)
+
+
+if __name__ == "__main__":
+    main()
