@@ -13,11 +13,14 @@ import pytest
 from tarragon.cluster.access import kubeconfig
 from tarragon.cluster.http import Http
 from tarragon.cluster.port import EVERYTHING, DeleteOptions, Listing, Selection, WatchEvent
-from tarragon.kube.core import PODS, SERVICES
+from tarragon.job.annotations import CHECKPOINT_SECONDS
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource
 from tarragon.operator.permissions import permissions
 from tarragon.operator.run import Operator, Options
+from tarragon.plan.groupkinds import BY_SCHEDULER, KINDS, PodGroup
 from tests.deploy.stage import TFJOBS, Stage, group, verbs_of
+from tests.operator.test_podgroups import definition
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
 
@@ -32,6 +35,8 @@ async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: S
     stage = empty
     await stage.install("create", "-f", "deploy/")
     await stage.node("n")
+    for kind in BY_SCHEDULER.values():
+        await stage.http.create(CUSTOM_RESOURCE_DEFINITIONS, definition(KINDS[kind]))
     config = await stage.token()
     first = await stage.operator(config)
     await stage.until(lambda: first.is_leading)
@@ -41,6 +46,8 @@ async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: S
     await fails_and_is_restarted(stage)
     await is_suspended_and_resumed(stage, 2)
     await is_made_smaller(stage)
+    for scheduler, kind in BY_SCHEDULER.items():
+        await is_a_gang_of_others(stage, scheduler, KINDS[kind].resource)
     await first.stop()
     await stage.until(lambda: second.is_leading)
     await is_suspended_and_resumed(stage, 3)
@@ -97,8 +104,37 @@ async def is_suspended_and_resumed(stage: Stage, times: int) -> None:
 
 
 async def is_made_smaller(stage: Stage) -> None:
+    """Whoever leaves is told before, to save what it has done."""
+    await stage.http.patch(TFJOBS, Key("default", "b"), {"metadata": {"annotations": {CHECKPOINT_SECONDS: "1"}}})
     await stage.change("b", {"tfReplicaSpecs": {"Worker": {"replicas": 1}}})
     await stage.until(lambda: stage.has_pods("b-worker-0"))
+
+
+async def is_a_gang_of_others(stage: Stage, scheduler: str, groups: Resource[PodGroup]) -> None:
+    """At first there is one of that name already; then one that follows an edit, and goes with the job's end."""
+    key = Key("default", scheduler)
+    stranger = {
+        "apiVersion": groups.api_version,
+        "kind": "PodGroup",
+        "metadata": {"name": scheduler, "namespace": "default"},
+    }
+    await stage.http.create(groups, stranger)
+    worker = group(1)
+    worker["template"]["spec"]["schedulerName"] = scheduler
+    await stage.submit(scheduler, Worker=worker)
+    await stage.until_told(scheduler, "FailedCreatePodGroup")
+    await stage.http.delete(groups, key)
+    await stage.until(lambda: Key("default", f"{scheduler}-worker-0") in stage.pods.objects)
+    await stage.change(scheduler, {"runPolicy": {"schedulingPolicy": {"minAvailable": 2}}})
+    while (await stage.http.get(groups, key)).spec["minMember"] != 2:
+        await stage.clock.sleep(0.1)
+    await stage.change(scheduler, {"runPolicy": {"suspend": True}})
+    await stage.until_state(scheduler, "Suspended")
+    while (await stage.http.list(groups)).items:
+        await stage.clock.sleep(0.1)
+    await stage.until(lambda: Key("default", f"{scheduler}-worker-0") not in stage.pods.objects)
+    await stage.http.delete(TFJOBS, key)
+    await stage.until(lambda: key not in stage.jobs.objects)
 
 
 async def meets_names_that_its_watch_does_not_show(stage: Stage, config: Path) -> None:
