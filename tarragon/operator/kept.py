@@ -27,9 +27,12 @@ from tarragon.kube.core import (
     Service,
     ServiceSpec,
 )
-from tarragon.kube.meta import NULL, CustomObject, ObjectMeta, OwnerReference
+from tarragon.kube.meta import NULL, CustomObject, Json, ObjectMeta, OwnerReference
+from tarragon.plan.placement import REQUIRED
 from tarragon.plan.rounds import ROUND_ANNOTATION
 
+_INDEX_LABELS = frozenset({"training.kubeflow.org/replica-index", "replica-index", "tf-replica-index", "task_index"})
+"""Of our own pods, which have all other labels in common with those of their type."""
 _HEALTHY = frozenset({"Initialized", "Ready", "ContainersReady", "PodScheduled", "PodReadyToStartContainers"})
 """Conditions that say nothing while they hold."""
 
@@ -46,10 +49,10 @@ _NO_SERVICE_SPEC = ServiceSpec()
 
 
 class KeptPod(Pod, frozen=True):
-    """Without labels and what its containers are to do, and without most annotations: names tell whose a pod is."""
+    """Without what its containers are to do, and without most annotations. Labels are for rules between pods."""
 
     def __post_init__(self) -> None:
-        force_setattr(self, "metadata", _metadata(self.metadata))
+        force_setattr(self, "metadata", _metadata(self.metadata, _labels(self.metadata)))
         force_setattr(self, "spec", _pod_spec(encode(_slim(self.spec))))
         force_setattr(self, "status", _pod_status(self.status))
 
@@ -58,7 +61,7 @@ class KeptService(Service, frozen=True):
     """Its metadata."""
 
     def __post_init__(self) -> None:
-        force_setattr(self, "metadata", _metadata(self.metadata))
+        force_setattr(self, "metadata", _metadata(self.metadata, _NO_WORDS))
         force_setattr(self, "spec", _NO_SERVICE_SPEC)
 
 
@@ -73,7 +76,7 @@ class KeptJob(CustomObject, frozen=True):
             force_setattr(self, "metadata", replace(metadata, annotations=annotations, raw_managed_fields=NULL))
 
 
-def _metadata(found: ObjectMeta) -> ObjectMeta:
+def _metadata(found: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:
     return ObjectMeta(
         name=found.name,
         namespace=intern(found.namespace),
@@ -82,11 +85,21 @@ def _metadata(found: ObjectMeta) -> ObjectMeta:
         creation_timestamp=found.creation_timestamp,
         deletion_timestamp=found.deletion_timestamp,
         deletion_grace_period_seconds=found.deletion_grace_period_seconds,
-        labels=_NO_WORDS,
+        labels=labels,
         annotations=_notes(found),
         finalizers=_NO_FINALIZERS,
         owner_references=_owners(encode(found.owner_references)),
     )
+
+
+def _labels(found: ObjectMeta) -> dict[str, str]:
+    written = tuple((name, value) for name, value in found.labels.items() if name not in _INDEX_LABELS)
+    return _shared(written) if written else _NO_WORDS
+
+
+@lru_cache(maxsize=4096)
+def _shared(written: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    return {intern(name): intern(value) for name, value in written}
 
 
 def _notes(found: ObjectMeta) -> dict[str, str]:
@@ -108,10 +121,17 @@ def _slim(spec: PodSpec) -> PodSpec:
         containers=[_slim_container(container) for container in spec.containers],
         init_containers=[_slim_container(container) for container in spec.init_containers],
         node_selector={},
-        # Until it is bound, it says which node the pod is for.
-        affinity=None if spec.node_name else spec.affinity,
+        # Until it is bound, it says which node the pod is for; and then, whom the pod keeps off.
+        affinity=_keeping_off(spec.affinity) if spec.node_name else spec.affinity,
         tolerations=[],
+        topology_spread_constraints=None,
     )
+
+
+def _keeping_off(affinity: Json) -> Json:
+    of_pods = affinity.get("podAntiAffinity") if isinstance(affinity, dict) else None
+    required = of_pods.get(REQUIRED) if isinstance(of_pods, dict) else None
+    return {"podAntiAffinity": {REQUIRED: required}} if required else None
 
 
 def _slim_container(container: Container) -> Container:

@@ -140,7 +140,7 @@ def _pod(
 ) -> JsonObject:
     spec = _placed(plan, group, plan.nodes.get(replica))
     written = group.template.get("metadata", {})
-    labels = {**written.get("labels", {}), **_labels(plan, replica)}
+    labels = pod_labels(plan.framework, plan.dialect, plan.job, replica)
     spec["restartPolicy"] = _restart_policy(plan.job, replica, group)
     if spec.get("initContainers"):
         spec["initContainers"] = [_with_last_words(container) for container in spec["initContainers"]]
@@ -156,13 +156,17 @@ def _pod(
     }
 
 
-def _labels(plan: Blueprint, replica: Replica) -> dict[str, str]:
-    """Of a job that another operator began, those of all generations: its Services select by whichever it had."""
-    own = plan.dialect.labels(plan.job, replica)
-    if plan.job.annotations.get(ADOPT_ANNOTATION) != "true":
-        return own
-    alike = (dialect for dialect in plan.framework.dialects if dialect.names is plan.dialect.names)
-    return {name: value for dialect in alike for name, value in dialect.labels(plan.job, replica).items()} | own
+def pod_labels(framework: Framework, dialect: Dialect, job: TrainingJob, replica: Replica) -> dict[str, str]:
+    """The template's, and ours: of a job that another operator began, those of all generations, as its Services select
+    by whichever it had.
+    """
+    group = job.group(replica.type)
+    written = {} if group is None else group.template.get("metadata", {}).get("labels", {})
+    if job.annotations.get(ADOPT_ANNOTATION) != "true":
+        return {**written, **dialect.labels(job, replica)}
+    alike = (other for other in framework.dialects if other.names is dialect.names)
+    of_all = {name: value for other in alike for name, value in other.labels(job, replica).items()}
+    return {**written, **of_all, **dialect.labels(job, replica)}
 
 
 def _annotations(plan: Blueprint, written: Mapping[str, str]) -> dict[str, str]:

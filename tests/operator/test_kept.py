@@ -25,7 +25,13 @@ def pod(name: str, **status: Any) -> KeptPod:
         "resources": {"requests": {"cpu": "2"}},
     }
     body = {
-        "metadata": {"name": name, "namespace": "n", "uid": name, "labels": {"x": name}, "ownerReferences": [OWNER]},
+        "metadata": {
+            "name": name,
+            "namespace": "n",
+            "uid": name,
+            "labels": {"job": "a", "training.kubeflow.org/replica-index": name},
+            "ownerReferences": [OWNER],
+        },
         "spec": {"nodeName": "node", "containers": [container], "tolerations": [{"key": "k"}]},
         "status": {"phase": "Running", **status},
     }
@@ -45,7 +51,17 @@ def test_pods_that_run_alike_share_what_they_need_and_who_owns_them() -> None:
     assert one.metadata.owner_references is other.metadata.owner_references
     assert (one.metadata.name, other.metadata.name) == ("a-worker-0", "a-worker-1")
     assert pod_request(one.spec)["cpu"] == 2000
-    assert not one.metadata.labels
+    assert one.metadata.labels is other.metadata.labels
+    assert one.metadata.labels == {"job": "a"}
+
+
+def test_of_the_affinity_of_a_pod_that_is_bound_it_is_kept_whom_it_keeps_off() -> None:
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
+    affinity = {"podAffinity": required, "podAntiAffinity": {**required, "preferredDuringSchedulingIgnored": []}}
+    spec = {"nodeName": "node", "affinity": affinity}
+
+    assert decode(encode({"spec": spec}), KeptPod).spec.affinity == {"podAntiAffinity": required}
+    assert decode(encode({"spec": {"nodeName": "node", "affinity": {}}}), KeptPod).spec.affinity is None
 
 
 def test_of_a_pod_that_has_failed_its_reason_is_kept() -> None:
