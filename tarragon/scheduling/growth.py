@@ -129,7 +129,9 @@ class _Growing:
         return None
 
     def _part(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> float:
-        return len(nodes) / max(1, sum(_most(demand) for demand in gang.demands))
+        """Of what it could have at most; those that it has in any case don't count."""
+        elastic = {demand.type: _most(demand) for demand in gang.demands if _most(demand) > demand.minimum}
+        return sum(replica.type in elastic for replica in nodes) / max(1, sum(elastic.values()))
 
     def _one(self, gang: RunningGang, nodes: dict[Replica, str], lacking: Lacking) -> bool:
         if not self._made.shares.permitted(gang.queue, [lacking]):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from tarragon.job.model import Replica
+from tarragon.scheduling.elastic import lonely_last
 from tarragon.scheduling.fit import extend
 from tarragon.scheduling.round import Round, amounts_of
 from tarragon.scheduling.snapshot import Demand, RunningGang
@@ -40,11 +42,13 @@ def grow(made: Round) -> None:
 
 
 def staying(gang: RunningGang) -> Mapping[Replica, str]:
-    """Without the replicas beyond the wish, highest index first, if it has sunk since the size was decided."""
-    limits = {demand.type: _limit(gang, demand) for demand in gang.demands}
-    if all(replica.index < limits.get(replica.type, 0) for replica in gang.nodes):
+    """Without the replicas beyond the wish, if it has sunk since the size was decided."""
+    there = Counter(replica.type for replica in gang.nodes)
+    demands = {demand.type: demand for demand in gang.demands}
+    if all(kind in demands and number <= _limit(gang, demands[kind]) for kind, number in there.items()):
         return gang.nodes
-    return {replica: node for replica, node in gang.nodes.items() if replica.index < limits.get(replica.type, 0)}
+    stay = {replica for demand in gang.demands for replica in lonely_last(gang, demand)[: _limit(gang, demand)]}
+    return {replica: node for replica, node in gang.nodes.items() if replica in stay}
 
 
 def has_risen(gang: RunningGang) -> bool:
