@@ -104,7 +104,9 @@ class Gang:
         shared = list(self._shared(sites, others))
         found = {}
         for member in self.members:
-            allowed = eligible[member.type] - self._kept_off(member, sites, others)
+            kept_off = self._kept_off(member, sites, others)
+            # The same set for thousands of jobs, as long as nobody is in anybody's way.
+            allowed = eligible[member.type] - kept_off if kept_off else eligible[member.type]
             near = self._near(member, sites, others)
             found[member.type] = Ties(
                 eligible=allowed if near is None else allowed & near,
