@@ -232,6 +232,8 @@ def source(volume: Any, folder: Path) -> Path:
     """The folder that stands for a volume; a claim keeps its files from one job to the next."""
     if "configMap" in volume:
         return folder / "config-maps" / str(volume["configMap"]["name"])
+    if "downwardAPI" in volume:
+        return folder / "nothing"  # there is no pod to tell of
     claim = folder / "claims" / str(volume["persistentVolumeClaim"]["claimName"])
     claim.mkdir(parents=True, exist_ok=True)
     return claim

@@ -1,0 +1,84 @@
+"""TensorFlow's workers come, go and fall while the job trains, and every step is counted once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Going
+from tests.e2e.kills import Scene
+from tests.e2e.user import EXAMPLES, User, eventually
+from tests.e2e.watcher import Watcher, living_server
+
+JOB = "digits-ps-tf1"
+
+
+def at_most_three(user: User) -> str:
+    """So that nobody joins but on request, however idle this machine is."""
+    documents = list(yaml.safe_load_all((EXAMPLES / "ps-tf1.yaml").read_text()))
+    documents[2]["spec"]["max-instances"] = 3
+    return user.file("elastic.yaml", yaml.safe_dump_all(documents))
+
+
+@contextmanager
+def paused(scene: Scene, *replicas: str) -> Iterator[None]:
+    """So that the job is not done before somebody has joined, however slow the machine."""
+    pids = [state.main.pid for name, state in scene.running().items() if name in replicas and state.main]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def story(user: User, scene: Scene, going: Going) -> None:
+    """Two train, a third one comes, goes again, one is killed and comes back."""
+    going.until("[worker-0] step")
+    going.until("[worker-1] step")
+    with paused(scene, "worker-0", "worker-1"):
+        assert user("scale", JOB, "--workers", "3").code == 0
+        going.until("[worker-2] in training")
+    going.until("[worker-2] step")
+    assert user("scale", JOB, "--workers", "2").code == 0
+    going.until("[worker-2] leaving before 20")
+    with paused(scene, "worker-0"):
+        scene.kill_program("worker-1")
+        going.until("[worker-1] in training")
+
+
+@pytest.mark.slow
+@pytest.mark.tensorflow
+@pytest.mark.timeout(400)
+async def test_workers_come_and_go_and_their_steps_add_up_to_the_global_step(user: User) -> None:
+    going = user.start("run", at_most_three(user))
+    await asyncio.to_thread(eventually, lambda: living_server(user.home))
+    async with Watcher(user.home).watching() as watcher:
+        scene = Scene(home=user.home, job=JOB, watcher=watcher)
+        await asyncio.to_thread(story, user, scene, going)
+        ended = await asyncio.to_thread(going.ended)
+        status = await scene.status()
+        made = dict(watcher.added(JOB))
+
+    assert ended.code == 0, ended.err
+    shares = [int(each) for each in re.findall(r"worker-\d:(\d+)", _only(r"steps by worker: (.+)", ended.out))]
+    assert min(shares) > 0
+    assert sum(shares) == int(_only(r"done: steps=(\d+) .+", ended.out))
+    assert made == {"ps-0": 1, "worker-0": 1, "worker-1": 1, "worker-2": 1}
+    assert {str(replica): record.total for replica, record in status.restarts.items()} == {"worker-1": 1}
+    described = user("describe", JOB).out
+    assert "3 -> 2 workers" in described
+    assert "2 -> 3 workers" in described
+
+
+def _only(pattern: str, out: str) -> str:
+    (found,) = re.findall(rf"^\[worker-0\] {pattern}$", out, re.MULTILINE)
+    return str(found)
