@@ -21,7 +21,7 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
         (["--namespace", "Not_A_Name"], "'Not_A_Name' is no name of a namespace"),
         (["--listen", "8080"], "'8080' is not HOST:PORT; write for example :8080, 127.0.0.1:0 or off"),
         (["--listen", "a:99999"], "'a:99999' is not HOST:PORT"),
-        (["--policy", "lifo"], "'lifo' is not one of 'fifo', 'backfill'"),
+        (["--policy", "lifo"], "'lifo' is not one of 'fifo', 'backfill', 'dragon'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_begins(

@@ -14,6 +14,7 @@ import click
 from tarragon.base.clock import SystemClock
 from tarragon.cli import operating
 from tarragon.cli.grouping import pod_groups_option
+from tarragon.cli.ordering import ordering_options, ruled
 from tarragon.cli.settings import Command, Settings, is_namespace, logs_option
 from tarragon.cli.whose import access, cluster_options
 from tarragon.scheduling.policies import POLICIES
@@ -51,7 +52,7 @@ def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None
     help="jobs with another schedulerName in their pods are placed by that one",
 )
 @pod_groups_option
-@click.option("--policy", type=click.Choice(list(POLICIES)), default="fifo", show_default=True, help="who starts first")
+@ordering_options
 @click.option(
     "--placement",
     type=click.Choice(["direct", "affinity"]),
@@ -96,6 +97,10 @@ def command(
     scheduler: str,
     pod_groups: Mapping[str, str],
     policy: str,
+    queues: Path | None,
+    aged: float,
+    idle: float,
+    cool_down: float,
     placement: str,
     patience: float,
     start_patience: float,
@@ -153,7 +158,7 @@ def command(
         adopts=adopt,
     )
     wanted = ProcessSettings(
-        options=Options(settings=plan, policy=POLICIES[policy]),
+        options=Options(settings=plan, policy=POLICIES[policy], rules=ruled(queues, aged, idle, cool_down)),
         claim=claim if leader_elect else None,
         listen=operating.listening(listen, os.environ),
         grace=grace,

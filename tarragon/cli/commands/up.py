@@ -15,8 +15,10 @@ from tarragon.base.clock import SystemClock
 from tarragon.cli import operating
 from tarragon.cli.installing import install
 from tarragon.cli.nodes import WantedNode, node, settings_of
+from tarragon.cli.ordering import ordering_options, ruled
 from tarragon.cli.settings import Command, Settings, home, logs_option
 from tarragon.cli.target import require_local
+from tarragon.scheduling.policies import POLICIES
 
 if TYPE_CHECKING:
     from tarragon.localcluster.presence import Server
@@ -46,6 +48,7 @@ IDLE_SECONDS = 600.0
     show_default=True,
     help="what service accounts and --as users may do: everything, or what roles say",
 )
+@ordering_options
 @logs_option
 @operating.accelerators_option
 @click.option("--background", is_flag=True, hidden=True, help="how other commands start it")
@@ -58,6 +61,11 @@ def command(
     nodes: Sequence[WantedNode],
     without_operator: bool,
     authorization: str,
+    policy: str,
+    queues: Path | None,
+    aged: float,
+    idle: float,
+    cool_down: float,
     logs_of_jobs: str,
     config_file: Path | None,
     background: bool,
@@ -87,7 +95,11 @@ def command(
         authorization=Authorization(authorization),
     )
     clock = SystemClock()
-    options = Options(settings=PlanSettings(logs=Form(logs_of_jobs), accelerators=operating.accelerators(config_file)))
+    options = Options(
+        settings=PlanSettings(logs=Form(logs_of_jobs), accelerators=operating.accelerators(config_file)),
+        policy=POLICIES[policy],
+        rules=ruled(queues, aged, idle, cool_down),
+    )
     companions = [] if without_operator else [partial(run, clock=clock, options=options)]
     asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or home().kubeconfig)))
 

@@ -1,0 +1,57 @@
+"""The options about who starts first, of all commands that bring an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec
+
+import click
+
+from tarragon.scheduling.policies import POLICIES
+
+if TYPE_CHECKING:
+    from tarragon.scheduling.rules import Rules
+
+P = ParamSpec("P")
+
+
+def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    return click.option(
+        flag, metavar="SECONDS", type=click.FloatRange(min=0), default=default, show_default=True, help=text
+    )
+
+
+_OPTIONS = (
+    click.option(
+        "--policy",
+        type=click.Choice(list(POLICIES)),
+        default="fifo",
+        show_default=True,
+        help="who starts first, and who makes room for whom",
+    ),
+    click.option(
+        "--queues",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="fair shares, preemption, and each namespace's weight and quota; read anew when it changes",
+    ),
+    _seconds("--aged", 30.0, "after so long a wait places are kept for a job, or others shrink for it"),
+    _seconds("--idle", 60.0, "jobs grow beyond what they wish when nothing has changed for so long"),
+    _seconds("--cool-down", 60.0, "a job whose size was changed keeps it for so long"),
+)
+
+
+def ordering_options(command: Callable[P, None]) -> Callable[P, None]:
+    """`policy`, `queues`, `aged`, `idle` and `cool_down`."""
+    return reduce(lambda below, option: option(below), reversed(_OPTIONS), command)
+
+
+def ruled(queues: Path | None, aged: float, idle: float, cool_down: float) -> Callable[[], Rules]:
+    """What says, whenever it is asked, by which rules to decide. Raises BadQueues."""
+    from tarragon.operator.ruled import RulesInFile
+    from tarragon.scheduling.rules import Rules
+
+    base = Rules(aged=aged, idle=idle, cool_down=cool_down)
+    return (lambda: base) if queues is None else RulesInFile(queues, base)

@@ -1,0 +1,62 @@
+"""The file of queues: what it says, and all that is wrong with it at once."""
+
+from __future__ import annotations
+
+import yaml
+
+from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU
+from tarragon.plan.queues import read
+from tarragon.scheduling.rules import Queue, Rules
+
+FILE = """
+fair: true
+preempt: false
+namespaces:
+  team-a: {weight: 2, quota: {nvidia.com/gpu: 8, cpu: "1500m", memory: 64Gi}}
+  team-b:
+"""
+
+
+def test_what_it_says_becomes_rules_and_what_it_does_not_say_stays() -> None:
+    found = read(yaml.safe_load(FILE))
+
+    assert not found.problems
+    quota = {NVIDIA_GPU: 8000, CPU: 1500, MEMORY: 64 * 2**30 * 1000}
+    queues = {"team-a": Queue(weight=2.0, quota=quota), "team-b": Queue()}
+    assert found.rules == Rules(is_fair=True, preempts=False, queues=queues)
+    assert read(None).rules == read({}).rules == Rules()
+
+
+def test_everything_that_is_wrong_is_told_at_once_with_its_place() -> None:
+    found = read(
+        {
+            "fair": "yes",
+            "preemption": True,
+            "namespaces": {
+                "Team_A": {"weight": 0},
+                "b": {"weigth": 1, "quota": {"cpu": "many", "memory": -1, "pods": True}},
+                "c": [1],
+            },
+        }
+    )
+
+    assert [str(problem) for problem in found.problems] == [
+        "preemption: is not a known field; did you mean preempt?",
+        "fair: must be true or false, not 'yes'",
+        "namespaces.Team_A: 'Team_A' is no name of a namespace; lower-case letters, digits and -",
+        "namespaces.Team_A.weight: must be a number above 0, not 0",
+        "namespaces.b.weigth: is not a known field; did you mean weight?",
+        "namespaces.b.quota.cpu: must be an amount from 0, not 'many'; as 8, 500m or 64Gi",
+        "namespaces.b.quota.memory: must be an amount from 0, not -1; as 8, 500m or 64Gi",
+        "namespaces.b.quota.pods: must be an amount from 0, not True; as 8, 500m or 64Gi",
+        "namespaces.c: must be an object with some of weight, quota, not [1]",
+    ]
+
+
+def test_a_list_is_no_file_of_queues() -> None:
+    assert [str(problem) for problem in read([1]).problems] == [
+        "must be an object with some of fair, preempt, namespaces, not [1]"
+    ]
+    assert [str(problem) for problem in read({"namespaces": 3}).problems] == [
+        "namespaces: must map namespaces to their weight and quota, not 3"
+    ]
