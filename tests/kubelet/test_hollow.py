@@ -315,3 +315,30 @@ async def test_on_a_real_control_plane_hollow_nodes_are_ready_and_take_pods_of_i
     assert over.status.phase == "Succeeded"
     assert over.spec.node_name in names
     assert all(node.is_ready for node in nodes.values())
+
+
+async def test_who_asks_for_more_than_is_left_is_refused_until_somebody_ends(hollow: HollowWorld) -> None:
+    await hollow.begin(capacity={"cpu": 1000, "pods": 9000})
+    whole = container_json(resources={"requests": {"cpu": "1"}})
+    await hollow.create("first", whole)
+    await hollow.phase("Running", "first")
+    await hollow.create("second", whole)
+    refused = await hollow.phase("Failed", "second")
+    await hollow.delete("first")
+    await hollow.vanished("first")
+    await hollow.create("third", whole)
+    await hollow.phase("Running", "third")
+
+    assert refused["status"]["reason"] == "OutOfcpu"
+
+
+async def test_another_hollow_kubelet_knows_what_its_running_pods_hold(hollow: HollowWorld) -> None:
+    await hollow.begin(capacity={"cpu": 1000, "pods": 9000})
+    whole = container_json(resources={"requests": {"cpu": "1"}})
+    await hollow.create("first", whole)
+    await hollow.phase("Running", "first")
+    await hollow.end()
+    await hollow.create("second", whole)
+    await hollow.begin(capacity={"cpu": 1000, "pods": 9000})
+
+    assert (await hollow.phase("Failed", "second"))["status"]["reason"] == "OutOfcpu"

@@ -5,7 +5,8 @@ Annotations of a pod that count here, all optional:
     tarragon.dev/hollow-exit-code      how they end then
     tarragon.dev/hollow-stop-seconds   how long they take to end when the pod is deleted, at most its grace
 
-All containers of a pod share one fate. Nothing is refused and nothing is read: no volumes, probes or images.
+All containers of a pod share one fate. Who asks for more than is left is refused, as by any kubelet; nothing is read:
+no volumes, probes or images.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from tarragon.kube.core import NODES, Node
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet import node as real_node
 from tarragon.localcluster.kubelet import node_lease
-from tarragon.localcluster.kubelet.hollow_pod import HollowPod, ended, running, unreadable
+from tarragon.localcluster.kubelet.hollow_pod import HollowPod, ended, refused, running, unreadable
+from tarragon.localcluster.kubelet.hollow_room import Room
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 ENDED_BY_SIGTERM = 143
@@ -80,6 +82,7 @@ class Hollow:
         self._due: asyncio.Queue[_Entry] = asyncio.Queue()
         self._acting: set[Key] = set()
         self._awaited: dict[Key, int] = {}
+        self._room = Room(settings.capacity)
         self._started: dict[str, dt.datetime] = {}
         self._registered = asyncio.Event()
         self._nodes = Cache(cluster, NODES, clock, Selection(fields=f"metadata.name={one}" if one else ""), jitter=dice)
@@ -109,6 +112,9 @@ class Hollow:
     def _changed(self, key: Key, old: HollowPod | None, new: HollowPod | None) -> None:
         if old is not None and (new is None or new.is_finished):
             self._started.pop(old.metadata.uid, None)
+            self._room.release(old)
+        if new is not None and new.is_running and new.spec.node_name in self._names:
+            self._room.promise(new)
         if new is None:
             self._awaited.pop(key, None)
         elif new.spec.node_name in self._names and key not in self._acting:
@@ -194,6 +200,9 @@ class Hollow:
         if not pod.is_readable:
             return await self._tell(pod, unreadable(pod, now))
         if not pod.is_running:
+            verdict = self._room.admit(pod)
+            if verdict is not None:
+                return await self._tell(pod, refused(verdict, now))
             self._started[pod.metadata.uid] = now
             return await self._tell(pod, running(pod, now))
         code = self._settings.exit_code if pod.exit_code is None else pod.exit_code

@@ -10,8 +10,10 @@ from typing import Any
 import msgspec
 
 from tarragon.kube.codec import timestamp
+from tarragon.kube.core import ResourceRequirements
 from tarragon.kube.meta import Key, Struct
 from tarragon.localcluster.kubelet.downward import HOST
+from tarragon.localcluster.kubelet.status import Verdict
 
 PREFIX = "tarragon.dev/hollow-"
 DEFAULT_GRACE = 30.0
@@ -27,6 +29,7 @@ class Annotations(Struct, frozen=True):
 
 
 _NONE_SAID = Annotations()
+_NO_RESOURCES = ResourceRequirements()
 
 
 class Meta(Struct, frozen=True):
@@ -42,6 +45,8 @@ class Meta(Struct, frozen=True):
 class Container(Struct, frozen=True):
     name: str = ""
     image: str = ""
+    restart_policy: str = ""
+    resources: ResourceRequirements = _NO_RESOURCES
 
 
 class Spec(Struct, frozen=True):
@@ -49,6 +54,7 @@ class Spec(Struct, frozen=True):
     restart_policy: str = "Always"
     containers: list[Container] = []
     init_containers: list[Container] = []
+    overhead: dict[str, str | int | float] = {}
 
 
 class Running(Struct, frozen=True):
@@ -177,6 +183,15 @@ def ended(pod: HollowPod, code: int, now: dt.datetime) -> Json:
             _container(pod, each, state, {"ready": False, "started": False, "restartCount": pod.restarts})
             for each in pod.spec.containers
         ],
+    }
+
+
+def refused(verdict: Verdict, now: dt.datetime) -> Json:
+    return {
+        "phase": "Failed",
+        "reason": verdict.reason,
+        "message": verdict.message,
+        "startTime": timestamp(now),
     }
 
 
