@@ -15,8 +15,7 @@ from tarragon.plan.predicates import is_tolerated, is_wanted, required_of_nodes
 from tarragon.plan.terms import Bonds, Labels, Spreading, Term, bonds
 from tarragon.scheduling.snapshot import Spread
 
-NOBODY_NEAR = "no pod that it has to be near runs"
-KEPT_OFF = "other pods, or their anti-affinity, keep it off all nodes where it may run"
+NOBODY_NEAR = "no pod runs that it has to be near to"
 
 
 class Sites:
@@ -88,8 +87,8 @@ class Ties:
 
     eligible: frozenset[str]
     spreads: tuple[Spread, ...] = ()
-    refused: str = ""
-    """Why no node is left."""
+    crowded: str = ""
+    """How much pods of others narrow it down, in words."""
 
 
 class Gang:
@@ -108,10 +107,13 @@ class Gang:
             # The same set for thousands of jobs, as long as nobody is in anybody's way.
             allowed = eligible[member.type] - kept_off if kept_off else eligible[member.type]
             near = self._near(member, sites, others)
+            left = allowed if near is None else allowed & near
+            spreads = tuple(spread for kind, spread in shared if kind is member.type)
+            is_narrowed = len(left) < len(eligible[member.type]) or any(spread.already for spread in spreads)
             found[member.type] = Ties(
-                eligible=allowed if near is None else allowed & near,
-                spreads=tuple(spread for kind, spread in shared if kind is member.type),
-                refused=_why(eligible[member.type], allowed, near),
+                eligible=left,
+                spreads=spreads,
+                crowded=_words(left, eligible[member.type], near) if is_narrowed else "",
             )
         return found
 
@@ -203,10 +205,10 @@ class Gang:
 _TiesByType = dict[ReplicaType, Ties]
 
 
-def _why(before: frozenset[str], allowed: frozenset[str], near: frozenset[str] | None) -> str:
-    if not before or (allowed and (near is None or allowed & near)):
-        return ""
-    return KEPT_OFF if not allowed or near else NOBODY_NEAR
+def _words(left: frozenset[str], before: frozenset[str], near: frozenset[str] | None) -> str:
+    if near is not None and not near:
+        return NOBODY_NEAR
+    return f"its rules about other pods, or theirs about it, leave it {len(left)} of {len(before)} nodes"
 
 
 def _in_all(labelled: Sequence[Mapping[str, str]], homes: Sequence[set[str | None]] | None) -> frozenset[str]:

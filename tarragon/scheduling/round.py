@@ -195,13 +195,14 @@ class Round:
                 self._with_away = Ledger.of_capacity([*self.snapshot.nodes, *self.snapshot.away])
             if could_fit(smallest, self._with_away):
                 return NODES_AWAY, waits.away(gang, self.snapshot)
-        return NEVER_FITS, waits.never_fits(gang, self.snapshot)
+        crowded = waits.crowded(gang)
+        return (INSUFFICIENT_RESOURCES, crowded) if crowded else (NEVER_FITS, waits.never_fits(gang, self.snapshot))
 
 
 def amounts_of(demands: Sequence[Demand], nodes: Mapping[Replica, str]) -> dict[Replica, Resources]:
-    """What each replica holds where it runs."""
+    """What each replica holds where it runs; of a type that nobody asks for any more, that is not known."""
     each = {demand.type: demand.each for demand in demands}
-    return {replica: each[replica.type] for replica in nodes}
+    return {replica: each.get(replica.type, {}) for replica in nodes}
 
 
 def _keep(ledger: Ledger, nodes: Mapping[Replica, str], amounts: Mapping[Replica, Resources]) -> None:

@@ -59,17 +59,20 @@ class Demand:
     """Where resources are idle it may grow to this many; less than the wish means the wish."""
     refused: str = ""
     """Where no node is eligible: what each of them says to that."""
+    crowded: str = ""
+    """Where pods of others narrow down where it may run: how much. That may change while the nodes stay as they are."""
     preference: Mapping[str, int] = field(default_factory=dict)
     """By node, what it is liked more for than others (preferred affinity, soft taints); missing is zero."""
     spreads: tuple[Spread, ...] = ()
     shape: Hashable = field(init=False, compare=False, repr=False)
-    """Equal for demands that any nodes answer alike."""
+    """Equal for demands that any nodes answer alike, in the same words."""
 
     def __post_init__(self) -> None:
         each = frozenset(self.each.items())
         preference = frozenset(self.preference.items())
-        numbers = (self.minimum, self.wish, self.maximum)
-        object.__setattr__(self, "shape", (self.type, each, numbers, self.eligible, preference, self.spreads))
+        numbers, words = (self.minimum, self.wish, self.maximum), (self.refused, self.crowded)
+        shape = (self.type, each, numbers, self.eligible, preference, self.spreads, words)
+        object.__setattr__(self, "shape", shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,12 @@ def never_fits(gang: Gang, snapshot: Snapshot) -> str:
     return f"the cluster is too small even when it is empty: {_compared(gang, whole, 'it has')}"
 
 
+def crowded(gang: Gang) -> str:
+    """How others are in the way of a gang that asks to be near them, or apart from them; empty where they are not."""
+    said = {f"{demand.type.word}: {demand.crowded}": None for demand in gang.demands if demand.crowded}
+    return "; ".join(said)
+
+
 def short(gang: Gang, ledger: Ledger) -> str:
     """Without what others have been given in this round."""
     return _compared(gang, ledger.nodes.amounts(ledger.table.clip(min=0).sum(axis=0)), "free are")
