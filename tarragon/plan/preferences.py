@@ -34,6 +34,11 @@ def of_nodes(spec: PodSpec, nodes: Iterable[Node]) -> Scores:
     return summed([_scaled(names, liked, OF_NODES), _scaled(names, disliked, OF_TAINTS)])
 
 
+def prefers_nodes(spec: PodSpec) -> bool:
+    """Whether it says anything of nodes that it would like."""
+    return bool(affinity(spec.affinity).node_affinity.preferred)
+
+
 def of_pods(member: Member, sites: Sites, others: Neighbours) -> Scores:
     """Preferred affinity to pods that are there, and spreads that need not be kept.
 
