@@ -1,4 +1,7 @@
-"""Gangs that give way to one of higher priority: as few as it takes, and none if that would not let it start."""
+"""Gangs that give way to one of higher priority: no more than it takes, and none if that would not let it start.
+
+First by what elastic ones have above their minimum; if that is too little, as a whole.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import datetime as dt
 from bisect import bisect_left
 
 from tarragon.scheduling.decision import PREEMPTED, Wait
+from tarragon.scheduling.elastic import Spares
 from tarragon.scheduling.needed import fewest
 from tarragon.scheduling.round import Round
 from tarragon.scheduling.snapshot import Gang, RunningGang
@@ -26,6 +30,7 @@ class Preemption:
         lowest = min((gang.priority for gang in running), default=0)
         self._order: list[int] = []
         self._priorities: list[int] = []
+        self._spares: Spares | None = None
         if self._left and any(gang.priority > lowest for gang in made.snapshot.waiting):
             self._order = sorted(range(len(running)), key=lambda number: _who_goes_first(running[number]))
             self._priorities = [running[number].priority for number in self._order]
@@ -35,17 +40,31 @@ class Preemption:
         kind = self._made.kind(gang)
         if not self._left or not self._order or not gang.preempts:
             return None
-        if kind.in_vain is not None and gang.priority <= kind.in_vain:
+        if gang.priority <= self._priorities[0] or (kind.in_vain is not None and gang.priority <= kind.in_vain):
             return None
-        victims = self._victims(gang)
-        if not victims:
+        if not self._shrunk(gang) and not self._evicted(gang):
             kind.in_vain = gang.priority
             return None
         self._left -= 1
+        return self._made.promised(gang)
+
+    def _shrunk(self, gang: Gang) -> bool:
+        """By what elastic gangs have above their minimum, if that is enough."""
+        made = self._made
+        if self._spares is None:
+            self._spares = Spares(made.snapshot.running, made.nodes)
+        self._spares.forget(made.changed)
+        smaller = self._spares.given_up(made.kind(gang).smallest, made.soon, gang.priority) or []
+        for victim, nodes in smaller:
+            made.resize(victim, nodes, f"made room for {gang.name}")
+        return bool(smaller)
+
+    def _evicted(self, gang: Gang) -> bool:
+        victims = self._victims(gang)
         for victim in victims:
             words = f"{gang.name} has a priority of {gang.priority}, this one of {victim.priority}"
             self._made.evict(victim, PREEMPTED, words)
-        return self._made.promised(gang)
+        return bool(victims)
 
     def _victims(self, gang: Gang) -> list[RunningGang]:
         running = self._made.snapshot.running

@@ -297,6 +297,23 @@ def test_a_gang_of_higher_priority_takes_the_places_of_the_fewest_youngest_and_l
 
 
 @every_policy
+def test_elastic_gangs_of_lower_priority_shrink_before_anybody_is_evicted(name: str) -> None:
+    rounds = scene(name, 4, 2, grace=10)
+    rounds.submit(Job(name="rigid", demands=[rounds.workers(2)]))
+    rounds.advance(1)
+    rounds.submit(Job(name="elastic", demands=[rounds.workers(4, least=1)]))
+    rounds.advance(1)
+    rounds.submit(Job(name="urgent", demands=[rounds.workers(2)], priority=5, length=30))
+
+    rounds.advance(1)
+    assert sorted(rounds.running) == ["elastic", "rigid"]
+    assert rounds.size("elastic") == 2, "no more than it takes"
+    rounds.advance(10)
+
+    assert sorted(rounds.running) == ["elastic", "rigid", "urgent"]
+
+
+@every_policy
 def test_nobody_is_preempted_where_that_does_not_help(name: str) -> None:
     rounds = scene(name, 2, 2)
     rounds.submit(Job(name="low", demands=[rounds.workers(2)]))
