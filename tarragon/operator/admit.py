@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
@@ -18,36 +19,51 @@ from tarragon.frameworks.plugin import Framework
 from tarragon.job.status import Admission
 from tarragon.kube.core import Node
 from tarragon.kube.meta import CustomObject, Key
+from tarragon.operator import account
 from tarragon.operator.candidates import Candidate, Candidates, JobId, candidate_from, takes_part
-from tarragon.operator.decided import admission_after
+from tarragon.operator.decided import admission_after, is_on_record
 from tarragon.operator.eligibility import traits
+from tarragon.operator.faults import Faults
 from tarragon.operator.gather import World
 from tarragon.operator.holders import Decided, Holders
+from tarragon.operator.judge import Judge
+from tarragon.operator.meter import Meter, Unmeasured
 from tarragon.operator.picture import Picture
-from tarragon.operator.telling import RETELL_SECONDS, Telling
+from tarragon.operator.telling import Telling
 from tarragon.scheduling import decision as decisions
 from tarragon.scheduling.policies import Policy
 from tarragon.scheduling.rules import Rules
-from tarragon.scheduling.snapshot import Snapshot
 
 BREATH = 20
 """Jobs that are read before others get their turn on the event loop."""
+FAILED_PAUSE = 10.0
+"""Seconds until a policy that failed is asked again, if nothing happens before."""
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conduct:
+    """What a round goes by besides its policy. The rules are asked for once a round: people may edit them."""
+
+    rules: Callable[[], Rules] = Rules
+    meter: Meter = field(default_factory=Unmeasured)
 
 
 class Admitter:
     """One round at a time. It remembers what it has read: a round costs reading what has changed since the last."""
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, world: World, policy: Policy, rules: Callable[[], Rules] = Rules
+        self, cluster: Cluster, clock: Clock, world: World, policy: Policy, conduct: Conduct = Conduct()
     ) -> None:
         self._clock = clock
         self._world = world
-        self._policy = policy
+        self._meter = conduct.meter
+        self._judge = Judge(policy, conduct.meter)
+        self._faults = Faults()
         self._candidates = Candidates(world.nodes.objects)
-        self._holders = Holders(world, clock, self._candidates)
-        self._picture = Picture(world, clock, self._candidates, rules)
+        self._holders = Holders(world, clock, self._candidates, self._faults)
+        self._picture = Picture(world, self._candidates, self._holders, self._faults, conduct.rules)
         self._telling = Telling(cluster, clock, world)
         self._changes: dict[JobId, None] = {}
         self._places_gangs = True
@@ -67,37 +83,53 @@ class Admitter:
         now = self._clock.now()
         writes = self._holders.revised(now)
         writes += self._holders.rebuilt(now) if may_place else []
-        snapshot = self._picture.snapshot(writes, now)
-        decided = self._policy(snapshot) if may_place else ()
-        writes += self._decided(decided, snapshot)
+        decided = self._judge.decide(self._picture.snapshot(writes, now)) if may_place else ()
+        writes += self._decided(decided, now)
         writes += self._holders.left({candidate.id for candidate, _ in writes}, now, places_gangs=may_place)
-        due = [
-            (candidate, admission) for candidate, admission in writes if self._telling.may_tell(candidate, admission)
-        ]
+        writes += self._troubled(now)
+        due = self._telling.due(writes)
         await _all_of(*(self._write(*write) for write in due))
-        waits = [RETELL_SECONDS] if len(due) < len(writes) else []
-        return min([*waits, *self._until(decided)], default=None)
+        return min(self._pauses(decided, len(writes) - len(due)), default=None)
 
-    def _decided(self, several: Sequence[decisions.Decision], snapshot: Snapshot) -> Iterator[Decided]:
-        by_name = {candidate.name: candidate for candidate in self._candidates.all.values()}
+    def _decided(self, several: Sequence[decisions.Decision], now: dt.datetime) -> Iterator[Decided]:
         for decided in several:
-            if not isinstance(decided, decisions.Again):
-                candidate = by_name[decided.gang]
-                admission = admission_after(candidate, decided, snapshot.now)
+            if isinstance(decided, decisions.Again):
+                continue
+            candidate = self._candidates.named(decided.gang)
+            if candidate is None or is_on_record(candidate, decided):
+                continue
+            with self._faults.of(candidate.id, "carry out what was decided"):
+                admission = admission_after(candidate, decided, now)
                 if admission != candidate.admission:
                     yield candidate, admission
 
-    def _until(self, several: Sequence[decisions.Decision]) -> Iterator[float]:
+    def _troubled(self, now: dt.datetime) -> Iterator[Decided]:
+        """Those that wait because of a bug of ours are told so; those that run do not need us."""
+        for job in sorted(self._faults.jobs()):
+            candidate = self._candidates.all.get(job)
+            if candidate is not None and not candidate.is_admitted and not candidate.is_refused:
+                why = f"the scheduler can't decide about it, and goes on without it: it can't {self._faults.word(job)}"
+                wait = decisions.Wait(candidate.name, decisions.SCHEDULER_ERROR, why)
+                if not is_on_record(candidate, wait):
+                    yield candidate, admission_after(candidate, wait, now)
+
+    def _pauses(self, several: Sequence[decisions.Decision], unwritten: int) -> Iterator[float]:
         """Seconds until something is to be decided though nothing happens."""
         now = self._clock.now()
-        asked: list[dt.datetime] = [decided.at for decided in several if isinstance(decided, decisions.Again)]
+        asked = [decided.at for decided in several if isinstance(decided, decisions.Again)]
         for at in (*asked, *self._holders.ends(now)):
             yield max(0.0, (at - now).total_seconds())
+        if unwritten:
+            yield self._telling.pause
+        if self._judge.has_failed:
+            yield FAILED_PAUSE
 
     async def _write(self, candidate: Candidate, admission: Admission) -> None:
-        written = await self._telling.write(candidate, admission)
-        if written is not None:
-            self._follow(candidate.framework, candidate.job.key, written)
+        with self._faults.of(candidate.id, "write what was decided"):
+            written = await self._telling.write(candidate, admission)
+            if written is not None:
+                self._follow(candidate.framework, candidate.job.key, written)
+                account.tell(candidate, admission, self._meter)
 
     def _may_place(self) -> bool:
         """A change is told once, to whoever reads logs; each job that it concerns says so itself."""
@@ -133,18 +165,23 @@ class Admitter:
         if new is None or known is None or not self._telling.is_news_of_the_past(new, known):
             self._follow(framework, key, new)
 
-    def _node_changed(self, _: Key, old: Node | None, new: Node | None) -> None:
+    def _node_changed(self, key: Key, old: Node | None, new: Node | None) -> None:
         if traits(old) != traits(new):
-            self._candidates.nodes_changed()
+            self._candidates.node_changed(key.name)
+            self._picture.nodes_changed(self._candidates.on(key.name))
 
     def _follow(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
-        self._picture.job_changed((framework.kind, key))
-        candidate = None if new is None else self._candidate(framework, new)
-        if candidate is None:
-            self._candidates.drop((framework.kind, key))
-            self._telling.forget((framework.kind, key))
-        else:
-            self._candidates.put(candidate)
+        """One that can't be read stays what it was: it keeps its places."""
+        job = framework.kind, key
+        with self._faults.of(job, "read it"):
+            candidate = None if new is None else self._candidate(framework, new)
+            self._picture.job_changed(job)
+            if candidate is None:
+                self._candidates.drop(job)
+                self._telling.forget(job)
+                self._faults.forget(job)
+            else:
+                self._candidates.put(candidate)
 
     def _candidate(self, framework: Framework, found: CustomObject) -> Candidate | None:
         if not takes_part(found):

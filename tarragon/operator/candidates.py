@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tarragon.frameworks.plugin import Dialect, Framework
@@ -15,8 +15,8 @@ from tarragon.plan.desired import is_ours, is_placed_by
 from tarragon.plan.homes import Nodes, is_unsettled
 from tarragon.plan.intake import Intake
 from tarragon.plan.others import is_left_to_others
+from tarragon.plan.rebuilt import is_nowhere
 from tarragon.plan.refuse import last_good
-from tarragon.plan.scene import may_grow
 from tarragon.plan.step import Settings
 from tarragon.plan.unplaced import is_left
 
@@ -57,48 +57,112 @@ class Candidate:
         return self.admission is not None and self.admission.retry is not None
 
 
+class Those(Mapping[JobId, Candidate]):
+    """The candidates of which something is true, by id: a round looks at the few that it concerns."""
+
+    def __init__(self, claim: Callable[[Candidate], bool]) -> None:
+        self._claim = claim
+        self._found: dict[JobId, Candidate] = {}
+
+    def __getitem__(self, job: JobId) -> Candidate:
+        return self._found[job]
+
+    def __iter__(self) -> Iterator[JobId]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def put(self, candidate: Candidate) -> None:
+        if self._claim(candidate):
+            self._found[candidate.id] = candidate
+        else:
+            self._found.pop(candidate.id, None)
+
+    def drop(self, job: JobId) -> None:
+        self._found.pop(job, None)
+
+
 class Candidates:
-    """By id. A cluster has few that are `open` and thousands that just run: a round looks at the few."""
+    """By id, in groups that have nothing in common but that some rule is about them.
+
+    A job that is refused is in no group but `all`: nothing is decided about it, and it keeps what it has.
+    """
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._all: dict[JobId, Candidate] = {}
-        self._open: dict[JobId, Candidate] = {}
-        self._has_other_nodes = False
-
-    @property
-    def all(self) -> Mapping[JobId, Candidate]:
-        return self._all
-
-    @property
-    def open(self) -> Mapping[JobId, Candidate]:
-        if self._has_other_nodes:
-            self._has_other_nodes = False
-            for candidate in self._all.values():
-                self._sort(candidate)
-        return self._open
+        self.all = Those(lambda _: True)
+        self.hindered = Those(is_hindered)
+        self.unrecorded = Those(is_unrecorded)
+        self.left = Those(lambda candidate: not candidate.is_refused and is_left(candidate.admission))
+        self.unsettled = Those(self._is_unsettled)
+        self._groups = (self.all, self.hindered, self.unrecorded, self.left, self.unsettled)
+        self._on: dict[str, set[JobId]] = {}
+        self._names: dict[str, JobId] = {}
 
     def put(self, candidate: Candidate) -> None:
         """What pods of a refused job need is not on record; whoever knew the job before its edit knows it."""
-        known = self._all.get(candidate.id)
+        known = self.all.get(candidate.id)
         if candidate.is_refused and known is not None and known.job.uid == candidate.job.uid:
             candidate = replace(candidate, job=replace(candidate.job, groups=known.job.groups))
-        self._all[candidate.id] = candidate
-        self._sort(candidate)
+        self._leave(known)
+        for node in _nodes_of(candidate):
+            self._on.setdefault(node, set()).add(candidate.id)
+        self._names[candidate.name] = candidate.id
+        for group in self._groups:
+            group.put(candidate)
 
     def drop(self, job: JobId) -> None:
-        self._all.pop(job, None)
-        self._open.pop(job, None)
+        known = self.all.get(job)
+        self._leave(known)
+        if known is not None:
+            self._names.pop(known.name, None)
+        for group in self._groups:
+            group.drop(job)
 
-    def nodes_changed(self) -> None:
-        """Some came or went, often many at once: ten thousand jobs are not sorted anew for each of them."""
-        self._has_other_nodes = True
+    def named(self, name: str) -> Candidate | None:
+        """By what a policy calls it."""
+        job = self._names.get(name)
+        return None if job is None else self.all[job]
 
-    def _sort(self, candidate: Candidate) -> None:
-        if is_settled(candidate, self._nodes):
-            self._open.pop(candidate.id, None)
-        else:
-            self._open[candidate.id] = candidate
+    def on(self, node: str) -> Collection[JobId]:
+        """Those that have places there."""
+        return frozenset(self._on.get(node, ()))
+
+    def node_changed(self, node: str) -> None:
+        """Whoever has places there may have to look for others, or need not any more."""
+        for job in self.on(node):
+            self.unsettled.put(self.all[job])
+
+    def _is_unsettled(self, candidate: Candidate) -> bool:
+        admission = candidate.admission
+        if candidate.is_refused or admission is None or admission.admitted is None or is_left(admission):
+            return False
+        return is_unsettled(candidate.status, admission, self._nodes)
+
+    def _leave(self, known: Candidate | None) -> None:
+        if known is None:
+            return
+        for node in _nodes_of(known):
+            self._on[node].discard(known.id)
+            if not self._on[node]:
+                del self._on[node]
+
+
+def _nodes_of(candidate: Candidate) -> Collection[str]:
+    return set() if candidate.admission is None else set(candidate.admission.nodes.values())
+
+
+def is_hindered(candidate: Candidate) -> bool:
+    """Whether it holds places in vain, or has tried in vain and may be over it."""
+    if candidate.is_refused or candidate.admission is None:
+        return False
+    return candidate.status.obstacle is not None or candidate.has_retry
+
+
+def is_unrecorded(candidate: Candidate) -> bool:
+    """Whether it may run although nothing says so, or have a pod that somebody else binds."""
+    return not candidate.is_refused and (candidate.admission is None or is_nowhere(candidate.admission))
 
 
 def takes_part(found: CustomObject) -> bool:
@@ -127,26 +191,6 @@ def candidate_from(framework: Framework, found: CustomObject, taken: Intake, set
         status=read_status(found.status),
         is_refused=taken.job is None,
     )
-
-
-def is_settled(candidate: Candidate, nodes: Nodes) -> bool:
-    """Whether it has all that it wishes, and nothing is in its way: no policy would change anything about it.
-
-    Nor about one that is refused: no pod of it is made, and what they would need is not known for sure.
-    """
-    if candidate.is_refused:
-        return True
-    admission = candidate.admission
-    if admission is None or admission.admitted is None or is_left(admission):
-        return False
-    if admission.wait is not None or admission.retry is not None or candidate.status.obstacle is not None:
-        return False
-    if is_unsettled(candidate.status, admission, nodes):
-        return False
-    wishes = {group.type: least_and_wish(candidate.job, group)[1] for group in candidate.job.groups}
-    if any(replica.index >= wishes.get(replica.type, 0) for replica in admission.nodes):
-        return False
-    return not may_grow(candidate.job, candidate.status) or len(admission.nodes) >= sum(wishes.values())
 
 
 def replicas_of(candidate: Candidate, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod]]:

@@ -1,15 +1,20 @@
-"""Jobs as a policy sees them: gangs that wait, and gangs that run."""
+"""Jobs as a policy sees them, kept between rounds: gangs that wait, and gangs that run."""
 
 from __future__ import annotations
 
+import bisect
 import datetime as dt
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from typing import Generic, TypeVar
 
+from tarragon.kube.core import PriorityClass
+from tarragon.kube.meta import Key
 from tarragon.operator.candidates import Candidate, Candidates, JobId
 from tarragon.operator.decided import queued_since
 from tarragon.operator.demanded import Demanded
+from tarragon.operator.faults import Faults
 from tarragon.operator.gather import World
 from tarragon.operator.holders import Holders
 from tarragon.operator.priorities import urgency
@@ -19,37 +24,92 @@ from tarragon.plan.scene import may_grow
 from tarragon.plan.unplaced import is_left
 from tarragon.scheduling.snapshot import Demand, Gang, RunningGang
 
+G = TypeVar("G", Gang, RunningGang)
+Order = tuple[object, ...]
+
+TO_UNDERSTAND = "understand what it asks for"
+
+
+class _Sorted(Generic[G]):
+    """In the order of keys that are all different; one that comes or goes costs no sorting of the others."""
+
+    def __init__(self) -> None:
+        self._keys: list[Order] = []
+        self._gangs: list[G] = []
+        self._key_of: dict[JobId, Order] = {}
+
+    def put(self, job: JobId, key: Order, gang: G) -> None:
+        self.drop(job)
+        place = bisect.bisect_left(self._keys, key)
+        self._keys.insert(place, key)
+        self._gangs.insert(place, gang)
+        self._key_of[job] = key
+
+    def drop(self, job: JobId) -> None:
+        key = self._key_of.pop(job, None)
+        if key is not None:
+            place = bisect.bisect_left(self._keys, key)
+            del self._keys[place], self._gangs[place]
+
+    def all(self) -> Sequence[G]:
+        return tuple(self._gangs)
+
 
 class Gangs:
     """Those that are left to kube-scheduler are none, nor is one whose last edit makes no sense."""
 
-    def __init__(self, world: World, candidates: Candidates, holders: Holders, demanded: Demanded) -> None:
+    def __init__(
+        self, world: World, candidates: Candidates, holders: Holders, demanded: Demanded, faults: Faults
+    ) -> None:
         self._world = world
         self._candidates = candidates
         self._holders = holders
         self._demanded = demanded
+        self._faults = faults
+        self._waiting: _Sorted[Gang] = _Sorted()
+        self._running: _Sorted[RunningGang] = _Sorted()
+        self._stale: set[JobId] = set()
+        self._timed: set[JobId] = set()
+        """What these are depends on the time, or on pods: they are made anew in each round."""
+        world.priorities.subscribe(self._priority_changed)
 
-    def waiting(self, left_out: Collection[JobId], now: dt.datetime) -> Sequence[Gang]:
-        """In their order."""
-        found = [
-            self._gang(candidate, now)
-            for candidate in self._candidates.all.values()
-            if not candidate.is_admitted and not candidate.is_refused
-            if not is_resting(candidate.admission, now) and candidate.id not in left_out
-        ]
-        return sorted(found, key=lambda gang: gang.order)
+    def job_changed(self, job: JobId) -> None:
+        self._stale.add(job)
 
-    def running(self, left_out: Collection[JobId], now: dt.datetime) -> Sequence[RunningGang]:
-        """By name."""
-        found = [
-            self._running(candidate, now)
-            for candidate in self._candidates.all.values()
-            if candidate.is_admitted and not candidate.is_refused
-            if not is_left(candidate.admission) and candidate.id not in left_out
-        ]
-        return sorted(found, key=lambda gang: gang.name)
+    def renew(self, now: dt.datetime) -> None:
+        """To be called in each round, before anything is asked."""
+        again = {*self._timed, *self._candidates.unsettled, *self._faults.jobs()}
+        for job in sorted(self._stale | set(self._demanded.dropped()) | again):
+            self._timed.discard(job)
+            self._waiting.drop(job)
+            self._running.drop(job)
+            candidate = self._candidates.all.get(job)
+            if candidate is not None and not candidate.is_refused and not is_left(candidate.admission):
+                with self._faults.of(job, TO_UNDERSTAND):
+                    self._take_in(candidate, now)
+        self._stale.clear()
 
-    def _gang(self, candidate: Candidate, now: dt.datetime) -> Gang:
+    def waiting(self, left_out: Collection[str]) -> Sequence[Gang]:
+        """In their order, without those of these names."""
+        gangs = self._waiting.all()
+        return [gang for gang in gangs if gang.name not in left_out] if left_out else gangs
+
+    def running(self, left_out: Collection[str]) -> Sequence[RunningGang]:
+        """By name, without those of these names."""
+        gangs = self._running.all()
+        return [gang for gang in gangs if gang.name not in left_out] if left_out else gangs
+
+    def _take_in(self, candidate: Candidate, now: dt.datetime) -> None:
+        if is_timed(candidate, now):
+            self._timed.add(candidate.id)
+        if candidate.is_admitted:
+            running = self._running_gang(candidate, now)
+            self._running.put(candidate.id, (running.name,), running)
+        elif not is_resting(candidate.admission, now):
+            waiting = self._waiting_gang(candidate, now)
+            self._waiting.put(candidate.id, waiting.order, waiting)
+
+    def _waiting_gang(self, candidate: Candidate, now: dt.datetime) -> Gang:
         urgent = urgency(candidate.job, self._world.priorities.objects)
         return Gang(
             name=candidate.name,
@@ -60,7 +120,7 @@ class Gangs:
             queue=candidate.job.key.namespace,
         )
 
-    def _running(self, candidate: Candidate, now: dt.datetime) -> RunningGang:
+    def _running_gang(self, candidate: Candidate, now: dt.datetime) -> RunningGang:
         admission = candidate.admission
         assert admission is not None  # noqa: S101 - of those that are admitted
         return RunningGang(
@@ -77,6 +137,16 @@ class Gangs:
             resized=admission.resized,
             wished=admission.wish or admission.size,
         )
+
+    def _priority_changed(self, _: Key, old: PriorityClass | None, new: PriorityClass | None) -> None:
+        if old != new:
+            self._stale |= self._candidates.all.keys()
+
+
+def is_timed(candidate: Candidate, now: dt.datetime) -> bool:
+    """Whether it may be something else in the next round though nothing about it has changed."""
+    admission = candidate.admission
+    return admission is None or is_resting(admission, now) or bool(shunned(candidate.status, now))
 
 
 def _elsewhere(demands: Sequence[Demand], nodes: AbstractSet[str]) -> Sequence[Demand]:

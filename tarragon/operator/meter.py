@@ -26,6 +26,14 @@ class Meter(Protocol):
         """A round of admission, its writes included."""
         ...
 
+    def told(self, decision: str, code: str) -> None:
+        """A decision about a job that is on record now; the code is that of its wait, if it waits."""
+        ...
+
+    def refused(self, decision: str) -> None:
+        """A decision that a policy must not make, or `policy` where it made none because it failed."""
+        ...
+
 
 class Unmeasured:
     """Nobody measures."""
@@ -40,4 +48,10 @@ class Unmeasured:
         pass
 
     def decided(self, seconds: float, error: str) -> None:
+        pass
+
+    def told(self, decision: str, code: str) -> None:
+        pass
+
+    def refused(self, decision: str) -> None:
         pass

@@ -38,7 +38,16 @@ from tarragon.plan.obstacles import NODE_AWAY, NODE_FULL, UNSCHEDULABLE
 from tarragon.plan.patience import MOVED_TOO_OFTEN
 from tarragon.plan.step import NAME_TAKEN, REFUSED
 from tarragon.plan.written import status_of, tarragon_of
-from tarragon.scheduling.decision import BEHIND_OTHERS, INSUFFICIENT_RESOURCES, NEVER_FITS, NODES_AWAY
+from tarragon.scheduling.decision import (
+    BEHIND_OTHERS,
+    INSUFFICIENT_RESOURCES,
+    NEVER_FITS,
+    NODES_AWAY,
+    PREEMPTED,
+    QUOTA_EXCEEDED,
+    RESOURCES_RELEASING,
+    SCHEDULER_ERROR,
+)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # half as many series, and nobody asks for them
 
@@ -54,6 +63,10 @@ WAITS = (
     NODES_AWAY,
     INSUFFICIENT_RESOURCES,
     BEHIND_OTHERS,
+    RESOURCES_RELEASING,
+    QUOTA_EXCEEDED,
+    PREEMPTED,
+    SCHEDULER_ERROR,
     REFUSED,
     NAME_TAKEN,
     UNSCHEDULABLE,
@@ -105,6 +118,21 @@ ERRORS = Definition(
 )
 ROUNDS = Definition("tarragon_admission_round_seconds", "histogram", "One round of admission, with its writes")
 ROUND_ERRORS = Definition("tarragon_admission_errors", "counter", "Rounds of admission that failed", ("reason",))
+DECIDED = Definition(
+    "tarragon_scheduler_decisions",
+    "counter",
+    "Decisions about jobs that were written; code: why it waits, if it does",
+    ("decision", "code"),
+)
+REFUSED_DECISIONS = Definition(
+    "tarragon_scheduler_refused_decisions",
+    "counter",
+    "Decisions that no policy may make; `policy`: rounds in which it failed altogether",
+    ("decision",),
+)
+QUEUES_REFUSED = Definition(
+    "tarragon_queues_file_refused", "gauge", "1 while the file of queues can't be meant, and what it said before counts"
+)
 DEPTH = Definition("tarragon_queue_depth", "gauge", "Jobs that are due for a reconcile")
 OLDEST = Definition("tarragon_queue_oldest_seconds", "gauge", "For how long the first of them has been due")
 RETRYING = Definition("tarragon_queue_retrying", "gauge", "Jobs whose last reconcile failed")
@@ -136,7 +164,8 @@ TF_TURNS = {
 
 DEFINITIONS = (
     *(JOBS, WAITING, QUEUE_TIME, START_TIME, *TURNS.values()),
-    *(RECONCILES, ERRORS, DEPTH, OLDEST, RETRYING, ROUNDS, ROUND_ERRORS),
+    *(RECONCILES, ERRORS, DEPTH, OLDEST, RETRYING, ROUNDS, ROUND_ERRORS, DECIDED, REFUSED_DECISIONS),
+    QUEUES_REFUSED,
     *(CALLS, WATCHES, WATCH_ENDS, WATCH_EVENTS, HELD, TROUBLES),
     *(LEADER, BUILD, TF_LEADER, *TF_TURNS.values()),
 )
@@ -161,6 +190,9 @@ class Metrics:
         self._errors = self._counter(ERRORS)
         self._rounds = self._histogram(ROUNDS)
         self._round_errors = self._counter(ROUND_ERRORS)
+        self._decided = self._counter(DECIDED)
+        self._refused = self._counter(REFUSED_DECISIONS)
+        self._queues_refused = self._gauge(QUEUES_REFUSED)
         self._calls = self._histogram(CALLS)
         self._watches = self._counter(WATCHES)
         self._watch_ends = self._counter(WATCH_ENDS)
@@ -174,6 +206,10 @@ class Metrics:
     def text(self) -> bytes:
         """What /metrics answers, as CONTENT_TYPE."""
         return generate_latest(self._registry)
+
+    def queues_refused(self, is_refused: bool) -> None:  # noqa: FBT001 - the claim that is noted
+        """What the last edit of the file of queues came to."""
+        self._queues_refused.set(1 if is_refused else 0)
 
     def leads(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted
         """Jobs are counted by the operator that acts: a standby sees them, too, and sums would be doubled."""
@@ -200,6 +236,12 @@ class Metrics:
         self._rounds.observe(seconds)
         if error:
             self._round_errors.labels(error).inc()
+
+    def told(self, decision: str, code: str) -> None:
+        self._decided.labels(decision, code if not code or code in WAITS else OTHER).inc()
+
+    def refused(self, decision: str) -> None:
+        self._refused.labels(decision).inc()
 
     # Told by the port (Counter)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from tarragon.base.clock import Clock
 from tarragon.job.status import Admission
 from tarragon.operator.candidates import Candidate, Candidates, JobId
 from tarragon.operator.demanded import Demanded
+from tarragon.operator.faults import Faults
 from tarragon.operator.gangs import Gangs
 from tarragon.operator.gather import World
 from tarragon.operator.holders import Holders
@@ -22,13 +22,15 @@ from tarragon.scheduling.snapshot import Snapshot
 class Picture:
     """Between two rounds it takes in what changes; a snapshot then costs what has changed."""
 
-    def __init__(self, world: World, clock: Clock, candidates: Candidates, rules: Callable[[], Rules]) -> None:
+    def __init__(
+        self, world: World, candidates: Candidates, holders: Holders, faults: Faults, rules: Callable[[], Rules]
+    ) -> None:
         self._candidates = candidates
         self._rules = rules
-        self._reservations = Reservations(world)
+        self._reservations = Reservations(world, faults)
         self._demanded = Demanded(world)
         self._nodes = NodeStates(world, Usage(world.pods), self._reservations)
-        self._gangs = Gangs(world, candidates, Holders(world, clock, candidates), self._demanded)
+        self._gangs = Gangs(world, candidates, holders, self._demanded, faults)
 
     @property
     def unread(self) -> int:
@@ -37,7 +39,13 @@ class Picture:
 
     def job_changed(self, job: JobId) -> None:
         self._demanded.job_changed(job)
+        self._gangs.job_changed(job)
         self._reservations.job_changed(job)
+
+    def nodes_changed(self, jobs: Iterable[JobId]) -> None:
+        """Jobs that have places on nodes which are not what they were."""
+        for job in jobs:
+            self._gangs.job_changed(job)
 
     def forget(self, job: JobId) -> None:
         """It is gone, and took no part."""
@@ -46,15 +54,14 @@ class Picture:
     def snapshot(self, decided: Sequence[tuple[Candidate, Admission]], now: dt.datetime) -> Snapshot:
         """Of gangs that this round has decided about already, what they will hold is taken off, and no more is said."""
         self._reservations.reckon(self._candidates.all)
-        left_out = {candidate.id for candidate, _ in decided}
-        waiting = self._gangs.waiting(left_out, now)
-        running = self._gangs.running(left_out, now)
+        left_out = {candidate.name for candidate, _ in decided}
+        self._gangs.renew(now)
         self._nodes.know_ports(self._demanded.ports)
         return Snapshot(
             now=now,
             nodes=self._nodes.less(self._reservations.beyond(decided)),
             away=self._nodes.away(),
-            waiting=waiting,
-            running=running,
+            waiting=self._gangs.waiting(left_out),
+            running=self._gangs.running(left_out),
             rules=self._rules(),
         )

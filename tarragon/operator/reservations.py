@@ -14,6 +14,7 @@ from tarragon.job.status import Admission
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
 from tarragon.operator.candidates import Candidate, JobId, replicas_of
+from tarragon.operator.faults import Faults
 from tarragon.operator.gather import World
 from tarragon.operator.usage import Sums, holds, request_of
 from tarragon.plan.capacity import group_request, pod_request
@@ -28,12 +29,13 @@ Amounts = tuple[str, Resources]
 class Reservations:
     """Of each job it is reckoned anew only after the job, or a pod of its, has changed."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, faults: Faults) -> None:
         self.held = Sums()
         """What is reserved on each node, in thousandths."""
         self.releasing = Sums()
         """What pods hold that nobody has told to end yet, and are to; less what ending ones hold whose replica comes
         back to the same place."""
+        self._faults = faults
         self._pods_of = world.pods_of
         self._jobs = world.jobs
         self._held: dict[JobId, list[Amounts]] = {}
@@ -57,12 +59,8 @@ class Reservations:
     def reckon(self, candidates: Mapping[JobId, Candidate]) -> None:
         """To be called before sums are read. Who is no candidate any more reserves nothing."""
         for job in self._changed:
-            candidate = candidates.get(job)
-            pods = [] if candidate is None else list(replicas_of(candidate, self._pods_of(candidate.object)))
-            reserved = [] if candidate is None else list(_reserved_by(candidate, _nodes(candidate), pods))
-            leaving = [] if candidate is None else list(_released_by(candidate, pods))
-            _exchange(self._held, self.held, job, reserved)
-            _exchange(self._releasing, self.releasing, job, leaving)
+            with self._faults.of(job, "see what it holds"):
+                self._reckon(job, candidates.get(job))
         self._changed.clear()
 
     def beyond(self, found: Iterable[tuple[Candidate, Admission]]) -> Sums:
@@ -75,6 +73,13 @@ class Reservations:
             for node, amounts in _reserved_by(candidate, nodes, pods):
                 more.give(node, amounts)
         return more
+
+    def _reckon(self, job: JobId, candidate: Candidate | None) -> None:
+        pods = [] if candidate is None else list(replicas_of(candidate, self._pods_of(candidate.object)))
+        reserved = [] if candidate is None else list(_reserved_by(candidate, _nodes(candidate), pods))
+        leaving = [] if candidate is None else list(_released_by(candidate, pods))
+        _exchange(self._held, self.held, job, reserved)
+        _exchange(self._releasing, self.releasing, job, leaving)
 
     def _pod_changed(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         """Whose name a pod bears is found out by its owner: a stranger of that name is told in the job's status."""

@@ -18,7 +18,7 @@ from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.meta import CustomObject, Key
-from tarragon.operator.admit import Admitter
+from tarragon.operator.admit import Admitter, Conduct
 from tarragon.operator.gather import World
 from tarragon.operator.meter import Meter, Unmeasured
 from tarragon.operator.quiet import is_quiet
@@ -33,6 +33,8 @@ from tarragon.scheduling.policies import POLICIES, Policy
 from tarragon.scheduling.rules import Rules
 
 RECONCILES_AT_ONCE = 16
+RULES_SECONDS = 5.0
+"""How often it is looked whether the rules of scheduling have changed, where nothing else happens."""
 RESYNC_SECONDS = 300.0
 """Every job is looked at this often whatever happens: it covers a wall clock that jumped past a deadline."""
 OWNED_PAUSE = 0.02
@@ -77,7 +79,9 @@ class Operator:
         self._means = Means(cluster=cluster, clock=clock, recorder=Recorder(cluster, clock))
         jitter = random.Random(options.seed)
         self._world = World(cluster, options.frameworks, clock, options.settings, jitter)
-        self._admitter = Admitter(cluster, clock, self._world, options.policy, options.rules)
+        conduct = Conduct(rules=options.rules, meter=options.meter)
+        self._rules = options.rules
+        self._admitter = Admitter(cluster, clock, self._world, options.policy, conduct)
         self._queue: WorkQueue[JobId] = WorkQueue()
         self._work = asyncio.Event()
         self._round = asyncio.Event()
@@ -125,10 +129,12 @@ class Operator:
         try:
             async with asyncio.TaskGroup() as tasks:
                 resync = tasks.create_task(self._resync())
+                ruling = tasks.create_task(self._follow_rules())
                 tasks.create_task(self._dispatch(tasks))
                 tasks.create_task(self._rounds())
                 await self._stopping.wait()
                 resync.cancel()
+                ruling.cancel()
         finally:
             self._is_leading = False
             self._meter.leads(False)
@@ -284,6 +290,14 @@ class Operator:
             await self._clock.sleep(RESYNC_SECONDS)
             self._look_at_all(self._world.jobs)
             self._round.set()
+
+    async def _follow_rules(self) -> None:
+        before = self._rules()
+        while True:
+            await self._clock.sleep(RULES_SECONDS)
+            before, earlier = self._rules(), before
+            if before != earlier:
+                self._round.set()
 
     def _look_at_all(self, kinds: Iterable[str]) -> None:
         """Soon at those that have changed while nobody led, then at one after the other: news come in between."""

@@ -22,6 +22,8 @@ RESOURCES_RELEASING = "ResourcesReleasing"
 """Its places are reserved; pods that have been told to end still hold them."""
 QUOTA_EXCEEDED = "QueueQuotaExceeded"
 """Its namespace would hold more than its queue may."""
+SCHEDULER_ERROR = "SchedulerError"
+"""A bug of the scheduler's own keeps it from deciding about this gang; it goes on with the others."""
 PREEMPTED = "Preempted"
 """It ran, and gave its places to a gang of higher priority."""
 

@@ -1,4 +1,4 @@
-"""A round of admission looks at those about whom something may be decided."""
+"""A round of admission looks at those that some rule is about, not at all that there are."""
 
 from __future__ import annotations
 
@@ -33,47 +33,67 @@ def candidate(workers: int = 2, admission: dict[str, Any] | None = None, **spec:
     return made
 
 
-def test_a_job_is_open_while_one_of_its_nodes_takes_nobody() -> None:
-    candidates = Candidates({Key("", "n"): Node()})
-    runs = candidate(admission=ADMITTED)
-    candidates.put(runs)
-
-    assert runs.id in candidates.open
-
-
-def is_open(candidate: Candidate, *nodes: str) -> bool:
+def known(candidate: Candidate, *nodes: str) -> Candidates:
     candidates = Candidates({Key("", name): READY for name in nodes})
     candidates.put(candidate)
     assert candidate.id in candidates.all
-    return candidate.id in candidates.open
+    return candidates
 
 
-def test_a_job_that_waits_is_open_and_one_that_has_all_it_wishes_is_not() -> None:
-    assert is_open(candidate(), "n")
-    assert not is_open(candidate(admission=ADMITTED), "n")
+def test_a_job_without_a_record_is_looked_at_until_it_has_one() -> None:
+    candidates = known(candidate(), "n")
+    assert len(candidates.unrecorded) == 1
+
+    candidates.put(candidate(admission=ADMITTED))
+    assert not candidates.unrecorded
 
 
-def test_a_job_whose_wish_has_sunk_is_open() -> None:
-    assert is_open(candidate(workers=1, admission=ADMITTED), "n")
+def test_a_job_of_which_a_replica_has_no_place_is_looked_at() -> None:
+    nodes = {"Worker": {"n": "0", "": "1"}}
+    candidates = known(candidate(admission={**ADMITTED, "nodes": nodes}), "n")
+    assert len(candidates.unrecorded) == len(candidates.unsettled) == 1
 
 
-def test_only_an_elastic_job_is_open_because_it_wishes_more() -> None:
-    assert not is_open(candidate(workers=3, admission=ADMITTED), "n")
-    assert is_open(candidate(workers=3, admission=ADMITTED, **{"min-instances": 1, "max-instances": 3}), "n")
+def test_a_job_that_just_runs_is_in_nobodys_way() -> None:
+    candidates = known(candidate(admission=ADMITTED), "n")
+    assert not candidates.unrecorded
+    assert not candidates.hindered
+    assert not candidates.left
+    assert not candidates.unsettled
 
 
-def test_a_job_that_waits_for_another_try_is_open() -> None:
+def test_a_job_that_waits_for_another_try_is_hindered() -> None:
     retry = {"count": 1, "after": "2026-01-01T01:00:00Z"}
+    assert len(known(candidate(admission={**ADMITTED, "retry": retry}), "n").hindered) == 1
 
-    assert is_open(candidate(admission={**ADMITTED, "retry": retry}), "n")
+
+def test_a_job_is_left_to_others_when_its_record_names_no_nodes() -> None:
+    assert len(known(candidate(admission={**ADMITTED, "nodes": {}}), "n").left) == 1
 
 
-def test_a_job_is_open_once_one_of_its_nodes_is_gone() -> None:
+def test_a_job_is_unsettled_while_one_of_its_nodes_takes_nobody() -> None:
+    candidates = Candidates({Key("", "n"): Node()})
+    candidates.put(candidate(admission=ADMITTED))
+    assert len(candidates.unsettled) == 1
+
+
+def test_a_job_is_unsettled_once_one_of_its_nodes_is_gone() -> None:
     nodes = {Key("", "n"): READY}
     candidates = Candidates(nodes)
     runs = candidate(admission=ADMITTED)
     candidates.put(runs)
-    nodes.clear()
-    candidates.nodes_changed()
+    assert candidates.on("n") == {runs.id}
 
-    assert runs.id in candidates.open
+    nodes.clear()
+    candidates.node_changed("n")
+    assert runs.id in candidates.unsettled
+
+
+def test_of_a_job_that_has_gone_nothing_is_kept() -> None:
+    runs = candidate(admission=ADMITTED)
+    candidates = known(runs)
+    candidates.drop(runs.id)
+    assert not candidates.all
+    assert not candidates.unsettled
+    assert not candidates.on("n")
+    assert candidates.named(runs.name) is None

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""A whole round of admission in the operator: what changed is taken in, the policy decides, decisions become writes.
+
+    python bench/admission.py [--nodes N] [--waiting N] [--running N] [--rounds N] [--policy NAME]
+
+The caches are filled by hand and the writes go into a dictionary: what is measured is the operator, without any server.
+Between two rounds happens what happens in a cluster: pods come and go, a job ends, another one is submitted, a node's
+kubelet reports. `bench/round.py` measures the policy alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import random
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench.support.shelves import NODES, PODS, TFJOBS, Shelves, a_job, a_node, a_pod  # noqa: E402
+from tarragon.base.clock import ManualClock  # noqa: E402
+from tarragon.kube.meta import Key  # noqa: E402
+from tarragon.operator.admit import Admitter  # noqa: E402
+from tarragon.scheduling.policies import POLICIES  # noqa: E402
+
+GOAL = 100.0
+SIZES = (2, 4, 8, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    nodes: int
+    waiting: int
+    running: int
+
+    def __str__(self) -> str:
+        return f"{self.nodes:,} nodes, {self.waiting:,} waiting, {self.running:,} running"
+
+    def times(self, factor: float) -> Size:
+        return Size(round(self.nodes * factor), round(self.waiting * factor), round(self.running * factor))
+
+
+class Fleet:
+    """Full nodes, gangs that run on them, and others that wait."""
+
+    def __init__(self, size: Size, policy: str) -> None:
+        self._random = random.Random(1)
+        self._size = size
+        self._free = [(f"node-{number:05}", gpu) for number in range(size.nodes) for gpu in range(8)]
+        self._number = 0
+        self.clock = ManualClock()
+        self.shelves = Shelves(self.clock)
+        for number in range(size.nodes):
+            zone = {"topology.kubernetes.io/zone": f"z{number % 4}"}
+            self.shelves.put(NODES, a_node(f"node-{number:05}", labels=zone))
+        self._runs = [self._start() for _ in range(size.running)]
+        for node in {node for node, _ in self._free}:
+            self._fill(node)
+        for _ in range(size.waiting):
+            self._submit()
+        self.admitter = Admitter(self.shelves, self.clock, self.shelves.world(), POLICIES[policy])  # type: ignore[arg-type]
+
+    def _name(self) -> str:
+        self._number += 1
+        return f"job-{self._number:06}"
+
+    def _submit(self) -> str:
+        name = self._name()
+        workers = self._random.choice(SIZES)
+        elastic = {"min-instances": 1, "max-instances": workers * 2} if self._random.random() < 1 / 4 else {}
+        body = a_job(name, workers=workers, namespace=f"team-{self._random.randrange(10)}", **elastic)
+        self.shelves.put(TFJOBS, body)
+        return name
+
+    def _start(self) -> Key:
+        name = self._submit()
+        job = next(found for (_, key), found in reversed(self.shelves.objects.items()) if key.name == name)
+        workers = job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"]
+        places: dict[str, list[int]] = {}
+        for index in range(workers):
+            node, _ = self._free.pop()
+            places.setdefault(node, []).append(index)
+        admission = {
+            "queued": "2026-01-01T00:00:00.000000Z",
+            "admitted": "2026-01-01T00:00:01.000000Z",
+            "size": {"Worker": workers},
+            "nodes": {"Worker": {node: ",".join(map(str, indexes)) for node, indexes in places.items()}},
+        }
+        self.shelves.put(TFJOBS, {**job, "status": {"tarragon": {"state": "Running", "admission": admission}}})
+        for node, indexes in places.items():
+            for index in indexes:
+                self.shelves.put(PODS, a_pod(job, f"worker-{index}", node))
+        return Key(job["metadata"]["namespace"], name)
+
+    def _fill(self, node: str) -> None:
+        """What no gang of this fleet holds is held by others."""
+        free = sum(each == node for each, _ in self._free[-64:]) and 1
+        amounts = {"nvidia.com/gpu": "8"} if free else {}
+        containers = [{"name": "c", "resources": {"requests": amounts}}]
+        body = {"metadata": {"name": f"hog-{node}", "namespace": "others"}, "spec": {"nodeName": node}}
+        self.shelves.put(PODS, {**body, "spec": {"nodeName": node, "containers": containers}, "status": {}})
+
+    def something_happens(self) -> None:
+        """A job ends with its pods, one is submitted, and some nodes report."""
+        self.clock.advance(0.5)
+        key = self._runs.pop(self._random.randrange(len(self._runs)))
+        for where in [where for where in self.shelves.objects if where[1].name.startswith(f"{key.name}-worker")]:
+            self.shelves.remove(PODS, where[1])
+        self.shelves.remove(TFJOBS, key)
+        self._submit()
+        for _ in range(20):
+            node = self.shelves.objects[NODES.plural, Key("", f"node-{self._random.randrange(self._size.nodes):05}")]
+            self.shelves.put(NODES, {**node})
+
+
+async def measure(size: Size, rounds: int, policy: str) -> Mapping[str, Sequence[float]]:
+    fleet = Fleet(size, policy)
+    began = time.perf_counter()
+    await fleet.admitter.round()
+    first = (time.perf_counter() - began) * 1000
+    for _ in range(5):
+        await fleet.admitter.round()
+    gc.collect()
+    gc.freeze()
+    times: list[float] = []
+    writes: list[float] = []
+    for _ in range(rounds):
+        fleet.something_happens()
+        before = len(fleet.shelves.patched)
+        began = time.perf_counter()
+        await fleet.admitter.round()
+        times.append((time.perf_counter() - began) * 1000)
+        writes.append(len(fleet.shelves.patched) - before)
+    gc.unfreeze()
+    return {"first": [first], "times": times, "writes": writes}
+
+
+def percentile(values: Sequence[float], part: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * part))]
+
+
+def tell(size: Size, found: Mapping[str, Sequence[float]]) -> None:
+    times = found["times"]
+    print(
+        f"{size}: p50 {statistics.median(times):.0f} ms, p99 {percentile(times, 0.99):.0f} ms,"
+        f" {statistics.mean(found['writes']):.1f} writes a round; the first round {found['first'][0] / 1000:.1f} s",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--waiting", type=int, default=10_000)
+    parser.add_argument("--running", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--policy", default="fifo", choices=sorted(POLICIES))
+    options = parser.parse_args()
+    whole = Size(options.nodes, options.waiting, options.running)
+    print(f"One round of admission with {options.policy}, its writes included; goal: p99 < {GOAL:.0f} ms")
+    for factor in (0.25, 0.5, 1.0):
+        size = whole.times(factor)
+        tell(size, asyncio.run(measure(size, options.rounds, options.policy)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Bugs that one job brings to light must not stop the others: they are told once, and that job waits for better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from tarragon.cluster.errors import ApiError
+from tarragon.cluster.lease import LeaseLost
+from tarragon.operator.candidates import JobId
+
+log = structlog.get_logger(__name__)
+
+
+class Faults:
+    """By job, what could not be done for it."""
+
+    def __init__(self) -> None:
+        self._met: dict[JobId, dict[str, str]] = {}
+
+    @contextmanager
+    def of(self, job: JobId, doing: str) -> Iterator[None]:
+        """Whatever goes wrong inside ends here. What goes wrong again is not told again, before it went well."""
+        try:
+            yield
+        except (ApiError, LeaseLost):
+            raise  # Nothing of these is the job's fault.
+        except Exception as error:
+            met = self._met.setdefault(job, {})
+            if doing not in met:
+                kind, key = job
+                log.exception("admission met a bug", kind=kind, job=str(key), doing=doing)
+            met[doing] = f"{type(error).__name__}: {error}"
+        else:
+            self._cure(job, doing)
+
+    def word(self, job: JobId) -> str | None:
+        """For people; None where all goes well."""
+        met = self._met.get(job)
+        return None if not met else "; ".join(f"{doing}: {error}" for doing, error in met.items())
+
+    def jobs(self) -> frozenset[JobId]:
+        """Those that something could not be done for."""
+        return frozenset(self._met)
+
+    def forget(self, job: JobId) -> None:
+        """It is gone."""
+        self._met.pop(job, None)
+
+    def _cure(self, job: JobId, doing: str) -> None:
+        met = self._met.get(job)
+        if met is not None and met.pop(doing, None) is not None and not met:
+            del self._met[job]
