@@ -11,18 +11,16 @@ import click
 from tarragon.base.clock import SystemClock
 from tarragon.cli import schema
 from tarragon.cli.hints import spelled
-from tarragon.cli.jobs import Known, all_jobs, find
+from tarragon.cli.jobs import Known, find
 from tarragon.cli.output import TEXTS, tell
-from tarragon.cli.queueing import key, positions, waits
 from tarragon.cli.report.causes import End, causes
 from tarragon.cli.report.exits import NEVER_AGAIN, ended, meaning, never_again
 from tarragon.cli.report.waits import other_scheduler
-from tarragon.cli.rows import reason
+from tarragon.cli.rows import reason, replicas
 from tarragon.cli.settings import Settings
-from tarragon.cli.target import Looker, Prompt, target
+from tarragon.cli.standing import standing_of
+from tarragon.cli.target import Prompt, target
 from tarragon.cli.words import age
-from tarragon.cluster.errors import Forbidden
-from tarragon.cluster.port import Selection
 from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
 from tarragon.job.status import FirstFailure, JobStatus
@@ -43,16 +41,16 @@ async def why(settings: Settings, name: str, form: str | None) -> None:
     where = target(settings)
     async with where.looking() as looker:
         job = await find(looker, name, where.namespace)
-        place = await _place(looker, job)
+        standing = await standing_of(looker, job, SystemClock())
     now = SystemClock().now()
-    lines = list(explained(job, now, where.prompt, place))
+    lines = [*explained(job, now, where.prompt), *standing.lines(now.astimezone())]
     if form is not None:
-        click.echo(TEXTS[form](schema.job(job, now, lines)))
+        click.echo(TEXTS[form]({**schema.job(job, now, lines), **standing.fields()}))
         return
     tell(lines)
 
 
-def explained(job: Known, now: dt.datetime, prompt: Prompt, place: str = "") -> Iterator[str]:
+def explained(job: Known, now: dt.datetime, prompt: Prompt) -> Iterator[str]:
     """The reason first, then since when, what comes next, and of a failure its last lines and what usually helps."""
     status, failure = job.status, job.status.first_failure
     known = reason_of(status)
@@ -68,21 +66,11 @@ def explained(job: Known, now: dt.datetime, prompt: Prompt, place: str = "") -> 
     if status.phase is Phase.SUSPENDED:
         yield f"  to go on: {spelled(prompt, job.address, 'resume')}"
         return
-    yield from _waiting(status, now, place)
+    yield from _waiting(status, now)
+    yield from _size(job, now)
 
 
-async def _place(looker: Looker, job: Known) -> str:
-    """In the queue, which is one for all namespaces: empty for whoever may not look at all of them."""
-    if not waits(job):
-        return ""
-    try:
-        places = positions(await all_jobs(looker, Selection()))
-    except Forbidden:
-        return ""
-    return f", at place {places[key(job)]} of {len(places)}" if key(job) in places else ""
-
-
-def _waiting(status: JobStatus, now: dt.datetime, place: str) -> Iterator[str]:
+def _waiting(status: JobStatus, now: dt.datetime) -> Iterator[str]:
     """Since when it does, and what comes next."""
     admission, obstacle = status.admission, status.obstacle
     if obstacle is not None:
@@ -91,9 +79,21 @@ def _waiting(status: JobStatus, now: dt.datetime, place: str) -> Iterator[str]:
         remedy = _ELSEWHERE if reason_of(status).message.startswith(NO_NODE_MAY) else _LARGER
         yield f"  waiting does not help: {remedy}"
     elif admission is not None and admission.admitted is None:
-        yield f"  in the queue for {age(admission.queued, now)}{place}"
+        yield f"  in the queue for {age(admission.queued, now)}"
         if admission.retry is not None and now < admission.retry.after:
             yield f"  tried {admission.retry.count} times; tried again at {timestamp(admission.retry.after)}"
+
+
+def _size(job: Known, now: dt.datetime) -> Iterator[str]:
+    """Of one that has its places: why there are so many replicas, and why there are not more."""
+    admission = job.status.admission
+    if admission is None or admission.admitted is None:
+        return
+    if admission.resized is not None:
+        why = f": {admission.reason}" if admission.reason else ""
+        yield f"  it has had {replicas(job)} for {age(admission.resized, now)}{why}"
+    if admission.wait is not None:
+        yield f"  it does not grow: {admission.wait.code}: {admission.wait.message}"
 
 
 def _about(failure: FirstFailure, job: Known) -> Iterator[str]:

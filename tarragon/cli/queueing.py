@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tarragon.cli.jobs import Known
 from tarragon.kube.meta import Key
@@ -19,11 +19,14 @@ def key(job: Known) -> JobKey:
     return job.framework.kind, job.key
 
 
+def queue(jobs: Iterable[Known]) -> Sequence[Known]:
+    """Those that wait for their places, in the order in which they came."""
+    return sorted((job for job in jobs if waits(job)), key=lambda job: (_since(job), str(job.key)))
+
+
 def positions(jobs: Iterable[Known]) -> Mapping[JobKey, int]:
-    """From 1, of those that wait for their places, by kind and key: in the order in which the queue is served."""
-    waiting = [job for job in jobs if waits(job)]
-    ordered = sorted(waiting, key=lambda job: (_since(job), str(job.key)))
-    return {key(job): place for place, job in enumerate(ordered, start=1)}
+    """From 1, of those that wait for their places, by kind and key."""
+    return {key(job): place for place, job in enumerate(queue(jobs), start=1)}
 
 
 def waits(job: Known) -> bool:
@@ -34,7 +37,14 @@ def waits(job: Known) -> bool:
     admission = job.status.admission
     if admission is None or admission.admitted is not None or job.status.phase.is_final:
         return False
-    return admission.wait is None or admission.wait.code != NEVER_FITS
+    return not never_fits(job)
+
+
+def never_fits(job: Known) -> bool:
+    admission = job.status.admission
+    if admission is None or admission.admitted is not None or admission.wait is None or job.status.phase.is_final:
+        return False
+    return admission.wait.code == NEVER_FITS
 
 
 def _since(job: Known) -> dt.datetime:

@@ -1,0 +1,192 @@
+"""How a job that waits stands beside the others: its place, what is short where, and when it will probably start."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tarragon.base.clock import Clock
+from tarragon.base.resources import Resources
+from tarragon.cli.gpus import of_job
+from tarragon.cli.jobs import Known, all_jobs
+from tarragon.cli.queueing import key, never_fits, queue, waits
+from tarragon.cli.report.waits import (
+    DOCS,
+    Short,
+    called,
+    refused_lines,
+    shortage_fields,
+    shortage_lines,
+    starts_fields,
+    starts_line,
+)
+from tarragon.cli.rows import size
+from tarragon.cli.sight import JOBS, NODES, PODS, Sight, sight
+from tarragon.cli.target import Looker
+from tarragon.cli.words import count, listed
+from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.port import Selection
+from tarragon.kube.codec import timestamp
+from tarragon.kube.meta import Json
+from tarragon.operator.run import Options
+from tarragon.plan.capacity import why_nowhere
+from tarragon.scheduling.explain import explained
+from tarragon.scheduling.forecast import Forecast, Unknown, forecast, held_by
+from tarragon.scheduling.snapshot import Snapshot
+
+MOST_AHEAD = 5
+UNSEEN = {
+    NODES: "the nodes (what is short where)",
+    PODS: "the pods of other namespaces (who holds what)",
+    JOBS: "the jobs of other namespaces (who is ahead)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What is None, or empty, is not known, or there is nothing to say of it."""
+
+    job: Known
+    ahead: Sequence[Known] = ()
+    """In their order; the next to start comes first."""
+    queued: int = 0
+    """Jobs in the queue, as far as they can be seen."""
+    short: Short | None = None
+    starts: Forecast | Unknown | None = None
+    never: bool = False
+    """It never fits: of its turn, and of what others hold, there is nothing to say."""
+    unseen: Sequence[str] = ()
+    """What could not be looked at: words of `UNSEEN`."""
+
+    def lines(self, now: dt.datetime) -> Iterator[str]:
+        """Times are told in the zone of `now`."""
+        if self.queued:
+            seen = " that you may see" if JOBS in self.unseen else ""
+            yield f"  at place {len(self.ahead) + 1} of {self.queued}{seen}"
+        if self.ahead:
+            named = [_in_words(job, self.job.key.namespace) for job in self.ahead[:MOST_AHEAD]]
+            more = [f"{len(self.ahead) - MOST_AHEAD} more"] if len(self.ahead) > MOST_AHEAD else []
+            yield f"  ahead of it: {listed([*named, *more])}"
+        if self.short is not None:
+            told = refused_lines(self.short) if self.never else shortage_lines(self.short)
+            yield from (f"  {line}" for line in told)
+        if self.starts is not None:
+            yield f"  {starts_line(self.starts, now)}"
+        if self.unseen:
+            yield f"  not looked at, as you may not: {listed([UNSEEN[each] for each in self.unseen])}"
+        if self.queued or self.never:
+            yield f"  more: {DOCS}"
+
+    def fields(self) -> Mapping[str, Json]:
+        """For programs; those of a job that does not wait are none."""
+        admission = self.job.status.admission
+        if admission is None or not (self.queued or self.never):
+            return {}
+        wait = admission.wait
+        found: dict[str, Json] = {
+            "wait": {
+                "code": wait.code if wait is not None else "",
+                "message": wait.message if wait is not None else "",
+                "since": timestamp(admission.queued),
+                **({} if self.never else self._place()),
+                "docs": DOCS,
+            },
+            "unseen": list(self.unseen),
+        }
+        if self.short is not None:
+            found["short"] = shortage_fields(self.short)
+        if self.starts is not None:
+            found["starts"] = starts_fields(self.starts)
+        return found
+
+    def _place(self) -> Mapping[str, Json]:
+        return {"place": len(self.ahead) + 1, "of": self.queued, "ahead": [_as_fields(job) for job in self.ahead]}
+
+
+async def standing_of(looker: Looker, job: Known, clock: Clock) -> Standing:
+    """Of a cluster that does not run, its queue is all there is to tell: nobody starts."""
+    if never_fits(job):
+        seen = None if job.is_stored else await sight(looker, job.key.namespace, clock)
+        return Standing(job=job) if seen is None else _seen(Standing(job=job, never=True), seen, ())
+    if not waits(job):
+        return Standing(job=job)
+    try:
+        jobs, unseen = await all_jobs(looker, Selection()), []
+    except Forbidden:
+        unseen = [JOBS]
+        try:
+            jobs = await all_jobs(looker, Selection(namespace=job.key.namespace))
+        except Forbidden:
+            return Standing(job=job, unseen=unseen)
+    ordered = queue(jobs)
+    place = next((place for place, each in enumerate(ordered) if key(each) == key(job)), None)
+    if place is None:
+        return Standing(job=job, unseen=unseen)
+    standing = Standing(job=job, ahead=ordered[:place], queued=len(ordered), unseen=unseen)
+    return standing if job.is_stored else _seen(standing, await sight(looker, job.key.namespace, clock), ordered)
+
+
+def _seen(standing: Standing, seen: Sight, queued: Sequence[Known]) -> Standing:
+    standing = replace(standing, unseen=seen.unseen)
+    picture, name = seen.snapshot, gang_of(standing.job)
+    if picture is None or all(gang.name != name for gang in picture.waiting):
+        return standing
+    order = {gang.name: place for place, gang in enumerate(sorted(picture.waiting, key=lambda gang: gang.order))}
+    ahead = [job for job in queued if order.get(gang_of(job), len(order)) < order[name]]
+    ahead.sort(key=lambda job: order[gang_of(job)])
+    return replace(
+        standing,
+        ahead=ahead,
+        short=_short(standing.job, seen, picture),
+        starts=None if standing.never else _starts(name, seen, picture),
+    )
+
+
+def gang_of(job: Known) -> str:
+    """As policies call it."""
+    return f"{job.framework.kind} {job.key}"
+
+
+def _short(job: Known, seen: Sight, picture: Snapshot) -> Short:
+    namespace = job.key.namespace
+    found = explained(gang_of(job), picture)
+    refused = ""
+    group = job.job.group(found.type) if job.job is not None else None
+    if found.refusing and group is not None:
+        eligible = next(gang for gang in picture.waiting if gang.name == gang_of(job)).demands
+        mine = frozenset().union(*(demand.eligible for demand in eligible if demand.type is found.type))
+        refused = why_nowhere(group.template, [node for node in seen.nodes if node.metadata.name not in mine])
+    holders: dict[str, list[tuple[str, Resources]]] = {}
+    for gang in picture.running:
+        for node, held in held_by(gang).items():
+            holders.setdefault(node, []).append((called(gang.name, namespace), held))
+    for node, others in seen.others.items():
+        holders.setdefault(node, []).extend(others)
+    ends = [called(gang, namespace) for gang in found.ends]
+    return Short(explanation=replace(found, ends=ends), holders=holders, refused=refused)
+
+
+def _starts(name: str, seen: Sight, picture: Snapshot) -> Forecast | Unknown:
+    """Whoever can't see all jobs, or all pods, can't know who ends when."""
+    if seen.unseen:
+        return Unknown(f"you may not look at {listed([UNSEEN[each] for each in seen.unseen])}")
+    return forecast(name, picture, seen.outlook, Options().policy)
+
+
+def _in_words(job: Known, namespace: str) -> str:
+    number = sum(size(job).values())
+    gpus = of_job(job, size(job))
+    sizes = [count(number, "replica"), *([count(gpus, "GPU")] if gpus else [])]
+    return f"{called(gang_of(job), namespace)} ({', '.join(sizes)})"
+
+
+def _as_fields(job: Known) -> Json:
+    number = sum(size(job).values())
+    return {
+        "name": job.key.name,
+        "namespace": job.key.namespace,
+        "job": job.name,
+        "replicas": number,
+        "gpus": of_job(job, size(job)),
+    }
