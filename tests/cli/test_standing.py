@@ -124,8 +124,8 @@ async def test_whoever_may_see_jobs_only_is_told_what_could_not_be_looked_at(tmp
         "  at place 2 of 2 that you may see",
         "  ahead of it: second (2 replicas, 2 GPUs)",
         (
-            "  not looked at, as you may not: the jobs of other namespaces (who is ahead), the nodes (what is short where) "
-            "and the pods of other namespaces (who holds what)"
+            "  not looked at, as you may not: the jobs of other namespaces (who is ahead), "
+            "the nodes (what is short where) and the pods of other namespaces (who holds what)"
         ),
         "  more: docs/scheduling.md#why-a-job-waits",
     ]
