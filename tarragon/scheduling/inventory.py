@@ -184,6 +184,25 @@ class Inventory(Collection[NodeState]):
             known = self._sites[id(domains)] = domains, of, names
         return known[1], known[2]
 
+    def nearest(self, each: Resources, eligible: frozenset[str]) -> Resources:
+        """What the one of these nodes has in all that lacks least for such a replica; nothing where there is none."""
+        rows = np.flatnonzero(self.mask(eligible))
+        if not len(rows):
+            return {}
+        kinds, amounts = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        for name, amount in each.items():
+            column = self._columns.get(name)
+            there = 0 if column is None else self.capacity[rows, column].clip(min=0)
+            lacking = np.maximum(amount - there, 0)
+            kinds += lacking > 0
+            amounts += lacking
+        return self.states[int(rows[np.lexsort((amounts, kinds))[0]])].capacity
+
+    def total(self, table: Amounts) -> Resources:
+        """Of all rows together, exactly: thousands of terabytes, in thousandths of bytes, are too much for 63 bits."""
+        high, low = (table >> 20).sum(axis=0).tolist(), (table & (2**20 - 1)).sum(axis=0).tolist()
+        return {name: (high[column] << 20) + low[column] for name, column in self._columns.items()}
+
     def amounts(self, row: Amounts) -> Resources:
         """A row of a table, in words."""
         return {name: int(row[column]) for name, column in self._columns.items()}

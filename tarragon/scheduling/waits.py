@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from tarragon.base import quantity
 from tarragon.base.resources import MEMORY, PODS, Resources, shortage, total
 from tarragon.scheduling.decision import NO_NODE_MAY
+from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.snapshot import Demand, Gang, Snapshot
 
@@ -43,15 +44,16 @@ def never_fits(gang: Gang, snapshot: Snapshot) -> str:
         if demand.minimum and not demand.eligible:
             why = demand.refused or "look at its node selector, affinity, tolerations and volumes"
             return f"{NO_NODE_MAY} a {demand.type.word}: {why}"
+    here, elsewhere = Inventory.of(snapshot.nodes), Inventory.of(snapshot.away)
     for demand in gang.demands:
-        offers = [node.capacity for node in there if node.name in demand.eligible]
+        offers = [nodes.nearest(demand.each, demand.eligible) for nodes in (here, elsewhere)]
         nearest = min(offers, key=lambda offer: _weight(shortage(demand.each, offer)), default={})
         lacking = shortage(demand.each, nearest)
         if demand.minimum and lacking:
             best = "the node has" if len(there) == 1 else "the roomiest node has"
             asked, offered = words(demand.each, lacking), words(nearest, lacking)
             return f"no node is large enough for one {demand.type.word}: it asks for {asked}; {best} {offered}"
-    whole = total(node.capacity for node in there)
+    whole = total(nodes.total(nodes.capacity) for nodes in (here, elsewhere))
     return f"the cluster is too small even when it is empty: {_compared(gang, whole, 'it has')}"
 
 
@@ -63,22 +65,30 @@ def crowded(gang: Gang) -> str:
 
 def short(gang: Gang, ledger: Ledger) -> str:
     """Without what others have been given in this round."""
-    return _compared(gang, ledger.nodes.amounts(ledger.table.clip(min=0).sum(axis=0)), "free are")
+    return _compared(gang, ledger.nodes.total(ledger.table.clip(min=0)), "free are")
 
 
 def over_quota(gang: Gang, held: Resources, quota: Resources) -> str:
     """What its namespace holds, what the gang asks for at least, and what the quota is."""
     asked = least(gang.demands)
-    over = {name: limit for name, limit in quota.items() if held.get(name, 0) + asked.get(name, 0) > limit}
-    alone = {name: limit for name, limit in over.items() if asked.get(name, 0) > limit and asked.get(name, 0) > 0}
+    over = [name for name, limit in quota.items() if asked.get(name, 0) > max(0, limit - held.get(name, 0))]
+    if not over or any(asked[name] > quota[name] for name in over):
+        return behind_in_queue(gang, quota)
+    mine = dict.fromkeys(over, 0)
+    holds, needs, limits = words(held, mine), words(asked, mine), words(quota, mine)
+    return f"the gang needs {needs}; {gang.queue} holds {holds}, and its quota is {limits}"
+
+
+def behind_in_queue(gang: Gang, quota: Resources) -> str:
+    """The same without what changes from moment to moment, for those that others of the namespace go before."""
+    asked = least(gang.demands)
+    alone = {name: limit for name, limit in quota.items() if asked.get(name, 0) > limit}
     if alone:
         needs, limits = words(asked, alone), words(quota, alone)
         return f"waiting does not help: the gang alone needs {needs}; the quota of {gang.queue} is {limits}"
-    mine = {name: limit for name, limit in over.items() if asked.get(name, 0) > 0}
-    if not mine:
-        return f"the quota of {gang.queue} has room for it, which is kept for a job that goes first"
-    holds, needs, limits = words(held, mine), words(asked, mine), words(quota, mine)
-    return f"the gang needs {needs}; {gang.queue} holds {holds}, and its quota is {limits}"
+    mine = {name: limit for name, limit in quota.items() if asked.get(name, 0) > 0}
+    needs, limits = words(asked, mine), words(quota, mine)
+    return f"the gang needs {needs}; the quota of {gang.queue} is {limits}, and others of it go first"
 
 
 def least(demands: Sequence[Demand]) -> dict[str, int]:
