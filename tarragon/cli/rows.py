@@ -112,8 +112,15 @@ def restarts(job: Known) -> int:
 
 
 def replicas(job: Known) -> str:
-    """`chief 1, ps 1, worker 2`."""
-    return ", ".join(f"{kind.word} {number}" for kind, number in size(job).items() if number) or "-"
+    """`chief 1, ps 1, worker 2`; with the wish where it is another one: `worker 2 (3 wished)`."""
+    there = size(job)
+    counts = (f"{kind.word} {number}{_wish(job, kind, number)}" for kind, number in there.items() if number)
+    return ", ".join(counts) or "-"
+
+
+def _wish(job: Known, kind: ReplicaType, number: int) -> str:
+    wished = job.wished.get(kind, number)
+    return f" ({wished} wished)" if wished != number else ""
 
 
 def nodes(job: Known) -> str:

@@ -65,6 +65,7 @@ def job(known: Known, now: dt.datetime, lines: Iterable[str]) -> JsonObject:
         "reason": reason(known) or None,
         "ready": ready(known),
         "replicas": {kind.word: number for kind, number in size(known).items()},
+        "wished": {kind.word: number for kind, number in known.wished.items()},
         "restarts": restarts(known),
         "created": timestamp(known.born) if known.born is not None else None,
         "ageSeconds": round((now - known.born).total_seconds()) if known.born is not None else None,
