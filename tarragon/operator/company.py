@@ -18,7 +18,7 @@ from tarragon.plan.desired import pod_labels
 from tarragon.plan.neighbours import ByLabel, Neighbours, is_neighbour, keeps_off
 from tarragon.plan.preferences import Scores, of_pods
 from tarragon.plan.terms import Labels, Pair, Term
-from tarragon.plan.topology import Gang, Member, Sites, Ties
+from tarragon.plan.topology import Gang, Member, Sites, Ties, keeps
 
 Eligible = Mapping[ReplicaType, frozenset[str]]
 Places = Mapping[Replica, str]
@@ -39,7 +39,8 @@ class Companies:
         self._world = world
         self._sites: Sites | None = None
         self._others: Neighbours | None = None
-        self._promised: dict[JobId, list[Key]] = {}
+        self._missing: dict[JobId, tuple[Candidate, Places]] = {}
+        self._promised: dict[JobId, list[Pod]] = {}
         self._watchers: dict[Pair | None, dict[JobId, list[Term]]] = {}
         self._watches: dict[JobId, list[Pair | None]] = {}
         self._labels: ByLabel[tuple[JobId, ReplicaType]] = ByLabel()
@@ -87,28 +88,30 @@ class Companies:
         dropped, self._dropped = self._dropped, set()
         return dropped
 
-    def promise(self, candidate: Candidate, missing: Places) -> None:
-        """These replicas of it have their places, and no pods yet: others are to see them as if they had."""
-        if not self._is_active:
+    def promise(self, job: JobId, candidate: Candidate | None, missing: Places) -> None:
+        """These replicas have their places, and no pods yet: others are to see them as if they had."""
+        if candidate is not None and missing:
+            self._missing[job] = candidate, missing
+        elif self._missing.pop(job, None) is None:
             return
-        for key in self._promised.pop(candidate.id, ()):
-            self._put(key, self._world.pods.objects.get(key))
-        members = {member.type: member for member in self._members(candidate)} if missing else {}
-        for replica, node in missing.items():
-            if replica.type in members:
-                pod = _promised(candidate, replica, members[replica.type], node)
-                self._promised.setdefault(candidate.id, []).append(pod.metadata.key)
-                self._put(pod.metadata.key, pod)
+        if self._is_active:
+            self._show(job)
 
     def agrees(self, candidate: Candidate, eligible: Eligible, places: Places) -> bool:
-        """Whether nobody who has got a place since is in the way of these places."""
+        """Whether nobody who has got a place since is in the way of these. If so, they are promised."""
         before = {} if candidate.admission is None else candidate.admission.nodes
-        found = self.of(candidate, eligible)
-        return all(
-            node in found[replica.type].ties.eligible
-            for replica, node in places.items()
-            if replica.type in found and before.get(replica) != node
-        )
+        added = {replica: node for replica, node in places.items() if before.get(replica) != node}
+        if not added or not self._is_active:
+            return True
+        for kind, company in self.of(candidate, eligible).items():
+            new = [replica for replica in added if replica.type is kind]
+            if any(added[replica] not in company.ties.eligible for replica in new):
+                return False
+            if any(not keeps(spread, places, new) for spread in company.ties.spreads):
+                return False
+        _, missing = self._missing.get(candidate.id, (candidate, {}))
+        self.promise(candidate.id, candidate, {**missing, **added})
+        return True
 
     @property
     def _is_active(self) -> bool:
@@ -117,7 +120,27 @@ class Companies:
     def _neighbours(self) -> Neighbours:
         if self._others is None:
             self._others = Neighbours(self._world.pods.objects.values())
+            for job in self._missing:
+                self._show(job)
         return self._others
+
+    def _show(self, job: JobId) -> None:
+        """What is promised to it, instead of what was."""
+        for pod in self._promised.pop(job, ()):
+            self._put(pod.metadata.key, self._world.pods.objects.get(pod.metadata.key))
+            self._tell(pod)
+        if job not in self._missing:
+            return
+        candidate, missing = self._missing[job]
+        members = {member.type: member for member in self._members(candidate)}
+        self._promised[job] = [
+            _promised(candidate, replica, members[replica.type], node)
+            for replica, node in missing.items()
+            if replica.type in members
+        ]
+        for pod in self._promised[job]:
+            self._put(pod.metadata.key, pod)
+            self._tell(pod)
 
     def _current(self) -> Sites:
         if self._sites is None:

@@ -10,7 +10,7 @@ from tarragon.job.model import ReplicaGroup
 from tarragon.kube.core import Node
 from tarragon.kube.meta import Key
 from tarragon.operator.candidates import Candidate, JobId, least_and_wish, most
-from tarragon.operator.company import Companies, Company
+from tarragon.operator.company import Companies, Company, Eligible, Places
 from tarragon.operator.eligibility import Eligibility, Question, traits
 from tarragon.operator.gather import World
 from tarragon.plan.capacity import HOST_PORT, group_request
@@ -63,6 +63,11 @@ class Demanded:
                 self._nowhere.add(candidate.id)
         return known
 
+    def agrees(self, candidate: Candidate, places: Places) -> bool:
+        """Whether rules between pods still allow these places, after what others have got in the same round."""
+        read = self._read.get(candidate.id)
+        return read is None or self.companies.agrees(candidate, self._eligible(candidate, read), places)
+
     def job_changed(self, job: JobId) -> None:
         for read in self._read.pop(job, ()):
             askers = self._askers.get(read.question, set())
@@ -87,14 +92,17 @@ class Demanded:
         read = self._read.get(candidate.id)
         if read is None:
             read = self._read[candidate.id] = self._taken_in(candidate)
-        namespace = candidate.job.key.namespace
-        eligible = {
-            each.group.type: self._eligibility.of(each.group.template, namespace, each.question) for each in read
-        }
+        eligible = self._eligible(candidate, read)
         companies = self.companies.of(candidate, eligible)
         return [
             self._demand(candidate, each, eligible[each.group.type], companies.get(each.group.type)) for each in read
         ]
+
+    def _eligible(self, candidate: Candidate, several: Sequence[_Read]) -> Eligible:
+        namespace = candidate.job.key.namespace
+        return {
+            each.group.type: self._eligibility.of(each.group.template, namespace, each.question) for each in several
+        }
 
     def _taken_in(self, candidate: Candidate) -> Sequence[_Read]:
         order = {kind: position for position, kind in enumerate(candidate.framework.start_order)}

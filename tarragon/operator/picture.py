@@ -27,8 +27,8 @@ class Picture:
     ) -> None:
         self._candidates = candidates
         self._rules = rules
-        self._reservations = Reservations(world, faults)
         self._demanded = Demanded(world)
+        self._reservations = Reservations(world, faults, self._demanded.companies)
         self._nodes = NodeStates(world, Usage(world.pods), self._reservations)
         self._gangs = Gangs(world, candidates, holders, self._demanded, faults)
 
@@ -50,6 +50,10 @@ class Picture:
     def forget(self, job: JobId) -> None:
         """It is gone, and took no part."""
         self._reservations.forget(job)
+
+    def agrees(self, candidate: Candidate, admission: Admission) -> bool:
+        """Whether its places are still right after what others have got since the snapshot."""
+        return self._demanded.agrees(candidate, admission.nodes)
 
     def snapshot(self, decided: Sequence[tuple[Candidate, Admission]], now: dt.datetime) -> Snapshot:
         """Of gangs that this round has decided about already, what they will hold is taken off, and no more is said."""

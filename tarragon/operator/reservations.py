@@ -14,6 +14,7 @@ from tarragon.job.status import Admission
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
 from tarragon.operator.candidates import Candidate, JobId, replicas_of
+from tarragon.operator.company import Companies
 from tarragon.operator.faults import Faults
 from tarragon.operator.gather import World
 from tarragon.operator.usage import Sums, holds, request_of
@@ -29,13 +30,14 @@ Amounts = tuple[str, Resources]
 class Reservations:
     """Of each job it is reckoned anew only after the job, or a pod of its, has changed."""
 
-    def __init__(self, world: World, faults: Faults) -> None:
+    def __init__(self, world: World, faults: Faults, companies: Companies) -> None:
         self.held = Sums()
         """What is reserved on each node, in thousandths."""
         self.releasing = Sums()
         """What pods hold that nobody has told to end yet, and are to; less what ending ones hold whose replica comes
         back to the same place."""
         self._faults = faults
+        self._companies = companies
         self._pods_of = world.pods_of
         self._jobs = world.jobs
         self._held: dict[JobId, list[Amounts]] = {}
@@ -78,6 +80,8 @@ class Reservations:
         pods = [] if candidate is None else list(replicas_of(candidate, self._pods_of(candidate.object)))
         reserved = [] if candidate is None else list(_reserved_by(candidate, _nodes(candidate), pods))
         leaving = [] if candidate is None else list(_released_by(candidate, pods))
+        missing = {} if candidate is None else dict(_without_pod(candidate, _nodes(candidate), pods))
+        self._companies.promise(job, candidate, missing)
         _exchange(self._held, self.held, job, reserved)
         _exchange(self._releasing, self.releasing, job, leaving)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tarragon.job.model import ReplicaType
+from tarragon.job.model import Replica, ReplicaType
 from tarragon.kube.affinity import SpreadConstraint
 from tarragon.kube.codec import encode
 from tarragon.kube.core import Node, Pod, PodSpec
@@ -203,6 +204,24 @@ class Gang:
 
 
 _TiesByType = dict[ReplicaType, Ties]
+
+
+def keeps(spread: Spread, places: Mapping[Replica, str], added: Collection[Replica]) -> bool:
+    """Whether replicas that are added may be where they are, once all have their places."""
+    counts = Counter(spread.already)
+    counts.update(
+        spread.domains[node]
+        for replica, node in places.items()
+        if replica.type in spread.counted and node in spread.domains
+    )
+    homes = [spread.domains.get(places[replica]) for replica in added]
+    least = min((counts[domain] for domain in spread.domains.values()), default=0)
+    most = min(limit for limit in (spread.most, _more(spread.skew, least), sys.maxsize) if limit is not None)
+    return all(home is not None and counts[home] <= most for home in homes)
+
+
+def _more(skew: int | None, least: int) -> int | None:
+    return None if skew is None else least + skew
 
 
 def _words(left: frozenset[str], before: frozenset[str], near: frozenset[str] | None) -> str:
