@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -48,7 +49,15 @@ def has_as_much(demands: Sequence[Demand], ledger: Ledger) -> bool:
     return all(int(np.minimum(ledger.room(demand), demand.minimum).sum()) >= demand.minimum for demand in demands)
 
 
-def fewest(demands: Sequence[Demand], order: Sequence[int], holders: Holders, ledger: Ledger) -> list[int] | None:
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Whose end is needed, by number, and the ledger as it would be then."""
+
+    several: Sequence[int]
+    ledger: Ledger
+
+
+def fewest(demands: Sequence[Demand], order: Sequence[int], holders: Holders, ledger: Ledger) -> Ends | None:
     """The shortest beginning of the order that suffices, without those in it that are not needed, the last ones first.
 
     None if the demands would not fit even if all had ended.
@@ -63,11 +72,15 @@ def fewest(demands: Sequence[Demand], order: Sequence[int], holders: Holders, le
     if not seem(order):
         return None
     enough = _shortest(order, 0, seem)
-    if suffice(enough):
-        needed = _needed(enough, seem)
-        # What only seems to suffice may be in too small pieces; what does not even seem so surely does not.
-        return needed if suffice(needed) else _needed(enough, suffice)
-    return _needed(_shortest(order, len(enough) + 1, suffice), suffice) if suffice(order) else None
+    needed = _needed(enough, seem)
+    then = holders.without(needed, ledger)
+    if could_fit(demands, then):
+        return Ends(needed, then)
+    # What only seems to suffice may be in too small pieces.
+    if not suffice(order):
+        return None
+    needed = _needed(_shortest(order, len(enough), suffice), suffice)
+    return Ends(needed, holders.without(needed, ledger))
 
 
 def _shortest(order: Sequence[int], least: int, suffice: Callable[[Sequence[int]], bool]) -> list[int]:

@@ -73,7 +73,8 @@ class Preemption:
         if not lower:
             return []
         smallest = self._made.kind(gang).smallest
-        return [running[number] for number in fewest(smallest, lower, self._made.holders, self._made.soon) or ()]
+        ends = fewest(smallest, lower, self._made.holders, self._made.soon)
+        return [] if ends is None else [running[number] for number in ends.several]
 
 
 def _who_goes_first(gang: RunningGang) -> tuple[int, float, str]:

@@ -18,7 +18,7 @@ from tarragon.scheduling.needed import fewest
 from tarragon.scheduling.round import Round
 from tarragon.scheduling.snapshot import Gang
 
-AT_ONCE = 3
+AT_ONCE = 2
 """So many aged gangs have places kept; the next ones when these have started."""
 
 KEPT = "what becomes free of it is kept for this job"
@@ -54,9 +54,9 @@ class Reservations:
 
     def _reserve(self, gang: Gang) -> bool:
         """Not on what others hold who are no gangs: they may stay for ever."""
-        smallest, holders, soon = self._made.kind(gang).smallest, self._made.holders, self._made.soon
-        needed = fewest(smallest, self._eldest_first(), holders, soon)
-        nodes = None if needed is None else place(smallest, holders.without(needed, soon))
+        smallest = self._made.kind(gang).smallest
+        ends = fewest(smallest, self._eldest_first(), self._made.holders, self._made.soon)
+        nodes = None if ends is None else place(smallest, ends.ledger)
         if nodes is None:
             return False
         self._made.reserve(gang, nodes)

@@ -68,6 +68,7 @@ class Round:
         self._is_releasing = bool(self.nodes.releasing.any())
         self._kinds: dict[Hashable, Kind] = {}
         self._kind_of: dict[str, Kind] = {}
+        self._queued: dict[str, dict[int, str]] = {}
 
     def add(self, decision: AboutGang) -> None:
         self.decisions.append(decision)
@@ -89,12 +90,7 @@ class Round:
         never = self.kind(gang).never
         if never is not None:
             return Wait(gang.name, *never)
-        if not self.shares.quota(gang.queue) or self.shares.allowed(gang.queue, gang.demands) is not None:
-            return None
-        held, quota, least = self.shares.held(gang.queue), self.shares.quota(gang.queue), waits.least(gang.demands)
-        if self.is_aged(gang) and all(least.get(name, 0) <= limit for name, limit in quota.items()):
-            self.shares.keep(gang.queue, least)
-        return Wait(gang.name, QUOTA_EXCEEDED, waits.over_quota(gang, held, quota))
+        return self._over_quota(gang)
 
     def is_aged(self, gang: Gang) -> bool:
         """Whether it has waited for so long that nobody is to pass it for good."""
@@ -186,6 +182,25 @@ class Round:
         if self._open is None:
             self._open = self.free.copy()
         _keep(self.free, nodes, amounts)
+
+    def _over_quota(self, gang: Gang) -> Wait | None:
+        """The first of a namespace is told all amounts; what it holds changes too often to be told to thousands."""
+        quota = self.shares.quota(gang.queue)
+        if not quota:
+            return None
+        known = self._queued.setdefault(gang.queue, {})
+        kind = id(self.kind(gang))
+        if kind not in known:
+            if self.shares.allowed(gang.queue, gang.demands) is not None:
+                return None
+            least = waits.least(gang.demands)
+            if self.is_aged(gang) and all(least.get(name, 0) <= limit for name, limit in quota.items()):
+                self.shares.keep(gang.queue, least)
+            if not known:
+                known[kind] = waits.behind_in_queue(gang, quota)
+                return Wait(gang.name, QUOTA_EXCEEDED, waits.over_quota(gang, self.shares.held(gang.queue), quota))
+            known[kind] = waits.behind_in_queue(gang, quota)
+        return Wait(gang.name, QUOTA_EXCEEDED, known[kind])
 
     def _why_never(self, gang: Gang, smallest: Sequence[Demand]) -> tuple[str, str] | None:
         if could_fit(smallest, self._everything):

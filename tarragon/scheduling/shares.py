@@ -21,7 +21,8 @@ class Shares:
         self._queues = snapshot.rules.queues
         self._there = total(node.capacity for node in snapshot.nodes) if snapshot.rules.is_fair else {}
         self._held: dict[str, dict[str, int]] = {}
-        self._kept: dict[str, list[Resources]] = {}
+        self._share: dict[str, float] = {}
+        self._kept: dict[str, Resources] = {}
         self.matter = snapshot.rules.is_fair or any(queue.quota for queue in self._queues.values())
         """Where nobody asks, nothing is summed up."""
         for gang in snapshot.running:
@@ -37,9 +38,12 @@ class Shares:
 
     def share(self, queue: str) -> float:
         """Of the resource that it holds most of: what part of the cluster's, over its weight."""
-        held = self._held.get(queue, {})
-        parts = [held.get(name, 0) / amount for name, amount in self._there.items() if amount > 0 and name != PODS]
-        return max(parts, default=0.0) / self._queues.get(queue, _DEFAULT).weight
+        known = self._share.get(queue)
+        if known is None:
+            held = self._held.get(queue, {})
+            parts = [held.get(name, 0) / amount for name, amount in self._there.items() if amount > 0 and name != PODS]
+            known = self._share[queue] = max(parts, default=0.0) / self._queues.get(queue, _DEFAULT).weight
+        return known
 
     def take(self, gang: Gang | RunningGang, replicas: Iterable[Replica]) -> None:
         """From now on it holds these, too."""
@@ -50,8 +54,8 @@ class Shares:
         self._change(gang, replicas, -1)
 
     def keep(self, queue: str, amounts: Resources) -> None:
-        """What becomes free of its quota is for somebody who goes before all that ask from now on."""
-        self._kept.setdefault(queue, []).append(amounts)
+        """What becomes free of its quota is for somebody who goes before all that ask from now on: one at a time."""
+        self._kept.setdefault(queue, amounts)
 
     def allowed(self, queue: str, demands: Sequence[Demand]) -> Sequence[Demand] | None:
         """The same with smaller wishes where the quota wants it; None when even the smallest form is too much."""
@@ -84,12 +88,13 @@ class Shares:
 
     def _left(self, queue: str) -> Resources:
         """Of what its quota limits; below zero where it holds, or is to get, more than that."""
-        gone = total([self.held(queue), *self._kept.get(queue, ())])
-        return {name: limit - gone.get(name, 0) for name, limit in self.quota(queue).items()}
+        held, kept = self.held(queue), self._kept.get(queue, {})
+        return {name: limit - held.get(name, 0) - kept.get(name, 0) for name, limit in self.quota(queue).items()}
 
     def _change(self, gang: Gang | RunningGang, replicas: Iterable[Replica], sign: int) -> None:
         if not self.matter:
             return
+        self._share.pop(gang.queue, None)
         numbers = Counter(replica.type for replica in replicas)
         held = self._held.setdefault(gang.queue, {})
         for demand in gang.demands:
