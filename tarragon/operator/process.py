@@ -30,6 +30,7 @@ from tarragon.kube.meta import Json
 from tarragon.operator.health import Answer, Routes, serving, verdict
 from tarragon.operator.lookout import Lookout
 from tarragon.operator.metrics import CONTENT_TYPE, Metrics
+from tarragon.operator.ruled import RulesInFile
 from tarragon.operator.run import Operator
 from tarragon.operator.settings import ProcessSettings
 
@@ -178,6 +179,8 @@ async def serve(server: Server, clock: Clock, settings: ProcessSettings) -> bool
     gc.set_threshold(50_000, 20, 50)
     dice = random.Random(settings.options.seed)
     metrics = Metrics(clock, __version__)
+    if isinstance(settings.options.rules, RulesInFile):
+        settings.options.rules.on_edit(metrics.queues_refused)
     _say_how(server, settings)
     try:
         async with Http(server, dice) as cluster, Http(server, dice) as election:
