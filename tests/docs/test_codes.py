@@ -1,0 +1,54 @@
+"""The tables of codes on docs/scheduling.md: every one of the source, and none that the source does not know."""
+
+from __future__ import annotations
+
+import re
+
+from tarragon.cli.report.waits import DOCS
+from tarragon.plan import obstacles, patience, step, together, unplaced
+from tarragon.scheduling import decision
+from tests.docs.markdown import ROOT
+
+TEXT = (ROOT / "docs" / "scheduling.md").read_text()
+SECTION = TEXT.partition("## Why a job waits\n")[2].partition("\n## ")[0]
+OF_PLACES = {step.REFUSED, step.NAME_TAKEN, patience.MOVED_TOO_OFTEN, unplaced.LEFT}
+OF_SIZES = {together.NEEDS_RESTART, together.WAITS_FOR_ROOM, together.HAS_FINISHED}
+
+
+def codes_of(module: object) -> set[str]:
+    values = {value for name, value in vars(module).items() if name.isupper() and isinstance(value, str)}
+    return {value for value in values if re.fullmatch(r"[A-Z][A-Za-z]+", value)}
+
+
+def tables() -> list[dict[str, list[str]]]:
+    """Of each, the cells after the code."""
+    found = []
+    for table in SECTION.split("| code | meaning | what to do |")[1:]:
+        rows = [line.split("|")[1:-1] for line in table.strip().splitlines() if line.startswith("|")]
+        found.append({row[0].strip(" `"): [cell.strip() for cell in row[1:]] for row in rows[1:]})
+    return found
+
+
+def test_every_code_of_the_scheduler_has_its_row_and_every_row_its_code() -> None:
+    of_scheduler, of_places, of_sizes = tables()
+
+    assert set(of_scheduler) == codes_of(decision)
+    assert set(of_places) == OF_PLACES | codes_of(obstacles) - codes_of(decision)
+    assert set(of_sizes) == OF_SIZES
+
+
+def test_every_row_says_what_to_do() -> None:
+    for table in tables():
+        assert all(len(cells) == 2 and all(cells) for cells in table.values())
+
+
+def test_every_code_of_the_scheduler_stands_on_the_page_of_the_status_too() -> None:
+    page = (ROOT / "docs" / "status.md").read_text()
+
+    assert {code for code in codes_of(decision) if f"`{code}`" not in page} == set()
+
+
+def test_the_place_that_why_names_is_there() -> None:
+    file, _, anchor = DOCS.partition("#")
+
+    assert f"## {anchor.replace('-', ' ').capitalize()}" in (ROOT / file).read_text()
