@@ -1,0 +1,69 @@
+"""Queues, quotas and priorities, with the operator at work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tarragon.kube.core import PRIORITY_CLASSES
+from tarragon.operator.ruled import RulesInFile
+from tarragon.operator.run import Operator, Options
+from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.rules import Rules
+from tests.operator.stage import Stage, group
+
+
+def start(stage: Stage, **options: Any) -> None:
+    stage.start(Operator(stage.world.client, stage.world.clock, Options(seed=1, **options)).run())
+
+
+def wait_of(stage: Stage, name: str) -> Any:
+    return stage.admission(name).get("wait") or {}
+
+
+async def test_a_quota_holds_a_job_back_until_somebody_raises_it_in_the_file(stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("namespaces: {default: {quota: {cpu: 2}}}")
+    await stage.node("n")
+    start(stage, policy=POLICIES["fifo"], rules=RulesInFile(file, Rules()))
+    await stage.submit("a", Worker=group(2, cpu="1"))
+    await stage.until_state("a", "Starting")
+    await stage.submit("b", Worker=group(1, cpu="1"))
+    await stage.world.until(lambda: wait_of(stage, "b").get("code") == "QueueQuotaExceeded")
+    assert wait_of(stage, "b")["message"] == "the gang needs 1 cpu; default holds 2 cpu, and its quota is 2 cpu"
+
+    file.write_text("namespaces: {default: {quota: {cpu: 3}}}")
+
+    await stage.until_state("b", "Starting")
+
+
+async def test_a_job_of_higher_priority_gets_places_of_one_that_runs_and_that_one_keeps_its_turn(stage: Stage) -> None:
+    await stage.node("n", cpu="2")
+    await stage.world.client.create(
+        PRIORITY_CLASSES,
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "urgent"},
+            "value": 1000,
+        },
+    )
+    start(stage, policy=POLICIES["fifo"])
+    await stage.submit("low", Worker=group(2, cpu="1"))
+    await stage.until_pods("low-worker-0", "low-worker-1")
+    await stage.all_run("low-worker-0", "low-worker-1")
+    await stage.until_state("low", "Running")
+    queued = stage.admission("low")["queued"]
+
+    urgent = group(2, cpu="1")
+    urgent["template"]["spec"]["priorityClassName"] = "urgent"
+    await stage.submit("high", Worker=urgent)
+    await stage.world.until(lambda: bool(stage.events("Preempted") and stage.events("ResourcesReleasing")))
+    assert stage.events("Preempted") == ["TFJob default/high has a priority of 1000, this one of 0"]
+    assert not [pod for pod in stage.pods() if pod.startswith("high")], "nothing is made before there is room"
+    await stage.world.until(lambda: all(pod["metadata"].get("deletionTimestamp") for pod in stage.pods().values()))
+    await stage.end_pods()
+
+    await stage.until_pods("high-worker-0", "high-worker-1")
+    assert stage.admission("low")["queued"] == queued
+    assert stage.job("low")["status"]["tarragon"]["restarts"]["total"] == 0
