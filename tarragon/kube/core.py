@@ -104,6 +104,7 @@ class PodStatus(Struct, frozen=True):
     reason: str = ""
     message: str = ""
     pod_ip: str = msgspec.field(default="", name="podIP")
+    nominated_node_name: str = ""
     start_time: dt.datetime | None = None
     conditions: list[PodCondition] = []
     container_statuses: list[ContainerStatus] = []

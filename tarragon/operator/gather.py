@@ -34,6 +34,7 @@ from tarragon.kube.meta import CustomObject, Json, Key, Resource
 from tarragon.operator.kept import KeptJob, KeptPod, KeptService
 from tarragon.operator.readings import Readings
 from tarragon.operator.refusals import Refusals
+from tarragon.operator.usage import cleared_nodes
 from tarragon.plan.groupkinds import KINDS, PodGroup
 from tarragon.plan.step import Observed, Settings
 from tarragon.plan.storage import Storage
@@ -90,6 +91,7 @@ class World:
         self._clock = clock
         self._pods_of = Index(self.pods, owner_uids)
         self._services_of = Index(self.services, owner_uids)
+        self._cleared_for = Index(self.pods, cleared_nodes)
         self._claims: Live[PersistentVolumeClaim] = copy(PERSISTENT_VOLUME_CLAIMS.reading(PersistentVolumeClaim))
         self._volumes: Live[PersistentVolume] = copy(PERSISTENT_VOLUMES)
         self._classes: Live[StorageClass] = copy(STORAGE_CLASSES)
@@ -191,6 +193,7 @@ class World:
             pods_there=self.pods.objects,
             services_there=self.services.objects,
             nodes=self.nodes.objects if self.places_gangs else None,
+            is_cleared=self.is_cleared,
             pod_groups={
                 cache.resource.full_name: cache.objects[key] for cache in self.pod_groups if key in cache.objects
             },
@@ -199,6 +202,10 @@ class World:
             to_ask_again=self.refusals.to_ask_again(kind, key),
             settings=self.settings,
         )
+
+    def is_cleared(self, node: str) -> bool:
+        """Whether kube-scheduler sends pods away from there to make room for another one."""
+        return self._cleared_for.count(node) > 0
 
     def pods_of(self, job: CustomObject) -> Sequence[Pod]:
         """Its pods by name, ending ones included."""

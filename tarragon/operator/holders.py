@@ -115,6 +115,7 @@ class Holders:
             admission=admission,
             pods=dict(replicas_of(candidate, living)),
             nodes=self._world.nodes.objects,
+            is_cleared=self._world.is_cleared,
         )
 
     def _remains(self, candidate: Candidate) -> Remains:

@@ -153,6 +153,7 @@ def _pod_status(found: PodStatus) -> PodStatus:
         phase=intern(found.phase),
         reason=found.reason,
         message=found.message,
+        nominated_node_name=intern(found.nominated_node_name),
         conditions=[one for one in found.conditions if _says_something(one)] or _NO_CONDITIONS,
         container_statuses=[_container_status(one) for one in found.container_statuses] or _NO_STATUSES,
         init_container_statuses=[_container_status(one) for one in found.init_container_statuses] or _NO_STATUSES,

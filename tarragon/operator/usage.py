@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from tarragon.base.resources import Resources
@@ -68,13 +68,24 @@ class Usage:
 
     def _count(self, pod: Pod, change: Callable[[Sums, str, Resources], None]) -> None:
         amounts = request_of(pod)
-        change(self.held, pod.spec.node_name, amounts)
+        change(self.held, seat(pod), amounts)
         if pod.metadata.is_ending:
-            change(self.ending, pod.spec.node_name, amounts)
+            change(self.ending, seat(pod), amounts)
 
 
 def holds(pod: Pod) -> bool:
-    return bool(pod.spec.node_name) and not pod.is_finished
+    return bool(seat(pod)) and not pod.is_finished
+
+
+def seat(pod: Pod) -> str:
+    """Its node, or the one that kube-scheduler clears for it: what was taken from others there is nobody else's."""
+    return pod.spec.node_name or pod.status.nominated_node_name
+
+
+def cleared_nodes(pod: Pod) -> Iterator[str]:
+    """From which kube-scheduler has sent others away for the pod's sake."""
+    if not pod.spec.node_name and pod.status.nominated_node_name and not pod.is_finished:
+        yield pod.status.nominated_node_name
 
 
 def request_of(pod: Pod) -> Resources:

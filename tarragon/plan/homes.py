@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
@@ -28,8 +28,9 @@ _LOST = frozenset({"", "node.kubernetes.io/not-ready", "node.kubernetes.io/unrea
 class Doors:
     """What nodes say to pods of each type of a job. Each node is asked once for each type."""
 
-    def __init__(self, job: TrainingJob, nodes: Nodes) -> None:
+    def __init__(self, job: TrainingJob, nodes: Nodes, is_cleared: Callable[[str], bool]) -> None:
         self._nodes = nodes
+        self._is_cleared = is_cleared
         self._specs = {group.type: pod_spec(group.template) for group in job.groups}
         self._known: dict[tuple[ReplicaType, str], str] = {}
 
@@ -52,6 +53,8 @@ class Doors:
         found = self._nodes.get(Key("", node))
         if found is None:
             return f"node {node} is no more"
+        if self._is_cleared(node):
+            return f"node {node} is cleared for a pod that is more urgent"
         if kind not in self._specs:
             return ""
         why = refusal(self._specs[kind], found)
@@ -68,6 +71,7 @@ class Household:
     pods: Mapping[Replica, Pod]
     """Those that have neither ended nor been told to."""
     nodes: Nodes
+    is_cleared: Callable[[str], bool] = lambda _: False
 
 
 def is_unsettled(status: JobStatus, admission: Admission, nodes: Nodes) -> bool:
@@ -80,7 +84,7 @@ def is_unsettled(status: JobStatus, admission: Admission, nodes: Nodes) -> bool:
 
 def homeless(house: Household, now: dt.datetime) -> frozenset[Replica]:
     """Who needs another node: the one that it has is gone or given up, or would not take the pod that is to be made."""
-    doors = Doors(house.job, house.nodes)
+    doors = Doors(house.job, house.nodes, house.is_cleared)
     return frozenset(
         replica
         for replica, node in house.admission.nodes.items()
@@ -90,7 +94,7 @@ def homeless(house: Household, now: dt.datetime) -> frozenset[Replica]:
 
 def given_up_at(house: Household, now: dt.datetime) -> dt.datetime | None:
     """When the next pod will have been on a node for too long that is not ready."""
-    doors = Doors(house.job, house.nodes)
+    doors = Doors(house.job, house.nodes, house.is_cleared)
     times = (
         _given_up_at(house, doors, replica, node)
         for replica, node in house.admission.nodes.items()
@@ -115,9 +119,8 @@ def is_refused(record: RestartRecord | None, node: str, admission: Admission) ->
     return record.at >= admission.admitted.replace(microsecond=0)
 
 
-def closed(job: TrainingJob, missing: Mapping[Replica, str], nodes: Nodes) -> Iterator[tuple[Replica, str]]:
+def closed(doors: Doors, missing: Mapping[Replica, str]) -> Iterator[tuple[Replica, str]]:
     """Of replicas that have no pod, those whose node takes none now, and why."""
-    doors = Doors(job, nodes)
     for replica, node in missing.items():
         why = doors.why_closed(replica.type, node) if node != NOWHERE else ""
         if why:

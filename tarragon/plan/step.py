@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.kube.core import Node, Pod, Service
@@ -76,6 +76,8 @@ class Observed:
     """Everybody's: names that others have keep the job waiting until they are free."""
     nodes: Mapping[Key, Node] | None = None
     """Everybody's; None where they may not be read."""
+    is_cleared: Callable[[str], bool] = lambda _: False
+    """Of a node, whether kube-scheduler sends pods away from there to make room for another one."""
     pod_groups: Mapping[str, PodGroup] = field(default_factory=dict)
     """Those that are called as the job, whosever they are, by the full name of their kind."""
     storage: Storage = field(default_factory=Storage)

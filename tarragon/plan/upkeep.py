@@ -23,7 +23,7 @@ from tarragon.plan.desired import (
     service_names,
     services,
 )
-from tarragon.plan.homes import closed
+from tarragon.plan.homes import Doors, closed
 from tarragon.plan.leaving import Doomed
 from tarragon.plan.placement import node_of
 from tarragon.plan.records import is_recorded, may_start_at
@@ -116,7 +116,7 @@ def closed_places(scene: Scene) -> Mapping[Replica, str]:
         return {}
     there = scene.members.keys() | scene.before.finished
     missing = {replica: node for replica, node in scene.places.items() if replica not in there}
-    return dict(closed(scene.job, missing, nodes)) if missing else {}
+    return dict(closed(Doors(scene.job, nodes, scene.observed.is_cleared), missing)) if missing else {}
 
 
 def is_awaiting_a_pod(scene: Scene, status: JobStatus) -> bool:

@@ -13,7 +13,7 @@ from tarragon.job.status import Admission, JobStatus, RestartRecord
 from tarragon.kube.codec import decode, encode, timestamp
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import Key
-from tarragon.plan.homes import Household, closed, given_up_at, homeless, shunned
+from tarragon.plan.homes import Doors, Household, closed, given_up_at, homeless, shunned
 from tarragon.plan.intake import intake
 from tarragon.plan.patience import MOST_MOVES, moved
 from tests.plan.world import START, World, manifest
@@ -111,12 +111,14 @@ def test_what_a_node_refused_before_the_gang_was_admitted_says_nothing_of_now() 
 
 def test_closed_nodes_say_why() -> None:
     nodes = dict([node("b", ready="False"), node("c", taints=[{"key": "k", "effect": "NoExecute"}])])
-    places = {FIRST: "a", SECOND: "b", Replica(WORKER, 2): "c", Replica(WORKER, 3): ""}
+    nodes |= dict([node("d")])
+    places = {FIRST: "a", SECOND: "b", Replica(WORKER, 2): "c", Replica(WORKER, 3): "", Replica(WORKER, 4): "d"}
 
-    assert list(closed(job(), places, nodes)) == [
+    assert list(closed(Doors(job(), nodes, lambda name: name == "d"), places)) == [
         (FIRST, "node a is no more"),
         (SECOND, "node b is not ready"),
         (Replica(WORKER, 2), "node c: its taint k is not tolerated"),
+        (Replica(WORKER, 4), "node d is cleared for a pod that is more urgent"),
     ]
 
 

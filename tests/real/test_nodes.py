@@ -1,0 +1,170 @@
+"""Nodes come and go on a real control plane: its node controller, its evictions, its scheduler beside ours."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from tarragon.base.clock import SystemClock
+from tarragon.cluster.errors import ApiError
+from tarragon.kube.core import NODES, PODS
+from tarragon.kube.meta import AnyObject, Key, Resource
+from tarragon.localcluster.kubelet.hollow import Hollow, HollowSettings
+from tests.real.ground import HOST, Ground, a_ground, group
+from tools.controlplane import ControlPlane
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+
+PRIORITIES = Resource(
+    group="scheduling.k8s.io",
+    version="v1",
+    plural="priorityclasses",
+    kind="PriorityClass",
+    model=AnyObject,
+    namespaced=False,
+)
+DEPLOYMENTS = Resource(group="apps", version="v1", plural="deployments", kind="Deployment", model=AnyObject)
+PAIR = ("a-worker-0", "a-worker-1")
+
+
+def worker(ground: Ground, replicas: int, **spec: Any) -> dict[str, Any]:
+    """Each wants a CPU, on a node of this ground."""
+    found = group(replicas, nodeSelector={"ground": ground.namespace}, **spec)
+    found["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    return found
+
+
+async def runs_on_two_nodes(ground: Ground, **spec: Any) -> None:
+    """A worker on each of the nodes `x` and `y`."""
+    await ground.node("x", cpu="1")
+    await ground.node("y", cpu="1")
+    await ground.submit("a", Worker=worker(ground, 2, **spec))
+    await ground.until(lambda: ground.status("a").ready == 2)
+
+
+def pod_on(ground: Ground, word: str) -> str:
+    return next(name for name, pod in ground.pods.items() if pod["spec"].get("nodeName") == ground.name(word))
+
+
+def is_on(ground: Ground, pod: str, word: str) -> bool:
+    found = ground.pods.get(pod)
+    return (
+        found is not None
+        and found["spec"].get("nodeName") == ground.name(word)
+        and found["status"]["phase"] == "Running"
+    )
+
+
+async def test_what_the_node_controller_evicts_goes_to_another_node(control_plane: ControlPlane) -> None:
+    async with a_ground(control_plane, "not-ready") as ground:
+        ground.start_operator()
+        gone = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
+        await runs_on_two_nodes(ground, tolerations=[{"key": "node.kubernetes.io/not-ready", **gone}])
+        moved = pod_on(ground, "x")
+        await ground.node("z", cpu="1")
+        lost = {"type": "Ready", "status": "False", "reason": "Test", "message": "of a test"}
+        await ground.patch(NODES, ground.name("x"), {"status": {"conditions": [lost]}}, subresource="status")
+        await ground.until(lambda: is_on(ground, moved, "z"))
+        await ground.until(lambda: ground.status("a").ready == 2)
+
+        assert not ground.status("a").restarts
+        assert ground.made()[moved] == 2
+
+
+async def test_a_node_that_is_drained_with_kubectl_costs_its_job_no_restart(control_plane: ControlPlane) -> None:
+    async with a_ground(control_plane, "drain") as ground:
+        ground.start_operator()
+        await runs_on_two_nodes(ground)
+        moved = pod_on(ground, "y")
+        await ground.node("z", cpu="1")
+        words = ["kubectl", "--kubeconfig", str(control_plane.kubeconfig), "drain", ground.name("y")]
+        drain = await asyncio.create_subprocess_exec(*words, "--force", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        out, err = await drain.communicate()
+        assert drain.returncode == 0, (out, err)
+        await ground.until(lambda: is_on(ground, moved, "z"))
+
+        assert not ground.status("a").restarts
+        assert ground.made() == {**dict.fromkeys(PAIR, 1), moved: 2}
+
+
+@asynccontextmanager
+async def hollow(ground: Ground, count: int, cpus: int) -> AsyncIterator[None]:
+    """Nodes whose kubelet refuses what does not fit."""
+    ground.starts_pods = False
+    names = [ground.name(f"n{number}") for number in range(count)]
+    settings = HollowSettings(
+        names=names,
+        capacity={"cpu": cpus * 1000, "memory": 2**34 * 1000, "pods": 110_000},
+        labels={"ground": ground.namespace},
+    )
+    kubelet = Hollow(ground.http, settings, SystemClock())
+    running = asyncio.create_task(kubelet.run())
+    try:
+        await kubelet.registered()
+        yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        for name in names:
+            with suppress(ApiError):
+                await ground.http.delete(NODES, Key("", name))
+
+
+def on_each_node(ground: Ground) -> Mapping[str, int]:
+    running = (pod for pod in ground.pods.values() if pod["status"].get("phase") == "Running")
+    return Counter(pod["spec"]["nodeName"] for pod in running)
+
+
+async def test_who_gives_way_to_a_more_urgent_pod_goes_to_another_node(control_plane: ControlPlane) -> None:
+    async with a_ground(control_plane, "preempted") as ground, hollow(ground, 3, cpus=1):
+        ground.start_operator()
+        await ground.submit("a", Worker=worker(ground, 2))
+        await ground.until(lambda: ground.status("a").ready == 2)
+        taken = {pod["spec"]["nodeName"]: name for name, pod in ground.pods.items()}
+        wanted = min(taken)
+        await ground.create(PRIORITIES, ground.name("urgent"), value=1000)
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+        urgent = {"priorityClassName": ground.name("urgent"), "nodeSelector": {HOST: wanted}}
+        await ground.create(PODS, "urgent", spec={"containers": [container], **urgent})
+
+        def all_run() -> bool:
+            assert all(times <= 1 for times in on_each_node(ground).values()), on_each_node(ground)
+            return ground.status("a").ready == 2 and sum(on_each_node(ground).values()) == 3
+
+        await ground.until(all_run)
+
+        assert ground.pods["urgent"]["spec"]["nodeName"] == wanted
+        assert ground.pods[taken[wanted]]["spec"]["nodeName"] not in taken
+        assert sum(record.by_program for record in ground.status("a").restarts.values()) == 0
+
+
+async def test_beside_pods_that_kube_scheduler_places_no_node_is_ever_oversold(control_plane: ControlPlane) -> None:
+    """Both see free places and take them at the same moment; who comes second is sent back, and placed again."""
+    async with a_ground(control_plane, "beside") as ground, hollow(ground, 4, cpus=4):
+        ground.start_operator()
+        labels = {"app": "web"}
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+        here = {"containers": [container], "nodeSelector": {"ground": ground.namespace}}
+        template = {"metadata": {"labels": labels}, "spec": here}
+        spec = {"replicas": 7, "selector": {"matchLabels": labels}, "template": template}
+        jobs = [f"job-{number}" for number in range(4)]
+        steps = [ground.create(DEPLOYMENTS, "web", spec=spec)]
+        steps += [ground.submit(name, Worker=worker(ground, 2)) for name in jobs]
+        random.Random(1).shuffle(steps)
+        await asyncio.gather(*steps)
+
+        def all_run() -> bool:
+            assert all(times <= 4 for times in on_each_node(ground).values()), on_each_node(ground)
+            return all(ground.status(name).ready == 2 for name in jobs) and sum(on_each_node(ground).values()) == 15
+
+        await ground.until(all_run)
+
+        restarts = [record for name in jobs for record in ground.status(name).restarts.values()]
+        assert sum(record.by_program for record in restarts) == 0
