@@ -21,16 +21,16 @@ from tarragon.kube.core import Node
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator import account
 from tarragon.operator.candidates import Candidate, Candidates, JobId, candidate_from, takes_part
-from tarragon.operator.decided import admission_after, is_on_record
+from tarragon.operator.decided import admission_after
 from tarragon.operator.eligibility import traits
 from tarragon.operator.faults import Faults
 from tarragon.operator.gather import World
 from tarragon.operator.holders import Decided, Holders
-from tarragon.operator.judge import Judge
+from tarragon.operator.judge import NOTHING, Judge
 from tarragon.operator.meter import Meter, Unmeasured
 from tarragon.operator.picture import Picture
 from tarragon.operator.telling import Telling
-from tarragon.scheduling import decision as decisions
+from tarragon.scheduling.decision import SCHEDULER_ERROR, AboutGang, Wait
 from tarragon.scheduling.policies import Policy
 from tarragon.scheduling.rules import Rules
 
@@ -83,24 +83,25 @@ class Admitter:
         now = self._clock.now()
         writes = self._holders.revised(now)
         writes += self._holders.rebuilt(now) if may_place else []
-        decided = self._judge.decide(self._picture.snapshot(writes, now)) if may_place else ()
-        writes += self._decided(decided, now)
+        found = self._judge.decide(self._picture.snapshot(writes, now)) if may_place else NOTHING
+        writes += self._decided(found.sound, now)
         writes += self._holders.left({candidate.id for candidate, _ in writes}, now, places_gangs=may_place)
         writes += self._troubled(now)
         due = self._telling.due(writes)
         await _all_of(*(self._write(*write) for write in due))
-        return min(self._pauses(decided, len(writes) - len(due)), default=None)
+        return min(self._pauses(found.again, len(writes) - len(due)), default=None)
 
-    def _decided(self, several: Sequence[decisions.Decision], now: dt.datetime) -> Iterator[Decided]:
+    def _decided(self, several: Sequence[AboutGang], now: dt.datetime) -> Iterator[Decided]:
+        waits = self._candidates.waits
         for decided in several:
-            if isinstance(decided, decisions.Again):
-                continue
+            if isinstance(decided, Wait):
+                known = waits.get(decided.gang)
+                if known is not None and known.code == decided.code and known.message == decided.message:
+                    continue  # Of ten thousand waits nearly all are on record, word for word.
             candidate = self._candidates.named(decided.gang)
-            if candidate is None or is_on_record(candidate, decided):
-                continue
             with self._faults.of(candidate.id, "carry out what was decided"):
                 admission = admission_after(candidate, decided, now)
-                if admission != candidate.admission and self._picture.agrees(candidate, admission):
+                if admission != candidate.admission:
                     yield candidate, admission
 
     def _troubled(self, now: dt.datetime) -> Iterator[Decided]:
@@ -109,15 +110,14 @@ class Admitter:
             candidate = self._candidates.all.get(job)
             if candidate is not None and not candidate.is_admitted and not candidate.is_refused:
                 why = f"the scheduler can't decide about it, and goes on without it: it can't {self._faults.word(job)}"
-                wait = decisions.Wait(candidate.name, decisions.SCHEDULER_ERROR, why)
-                if not is_on_record(candidate, wait):
-                    yield candidate, admission_after(candidate, wait, now)
+                admission = admission_after(candidate, Wait(candidate.name, SCHEDULER_ERROR, why), now)
+                if admission != candidate.admission:
+                    yield candidate, admission
 
-    def _pauses(self, several: Sequence[decisions.Decision], unwritten: int) -> Iterator[float]:
+    def _pauses(self, again: dt.datetime | None, unwritten: int) -> Iterator[float]:
         """Seconds until something is to be decided though nothing happens."""
         now = self._clock.now()
-        asked = [decided.at for decided in several if isinstance(decided, decisions.Again)]
-        for at in (*asked, *self._holders.ends(now)):
+        for at in (*([] if again is None else [again]), *self._holders.ends(now)):
             yield max(0.0, (at - now).total_seconds())
         if unwritten:
             yield self._telling.pause

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.encoding import read_status
 from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaGroup, ReplicaType, TrainingJob
-from tarragon.job.status import Admission, JobStatus
+from tarragon.job.status import Admission, JobStatus, Wait
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.plan.desired import is_ours, is_placed_by
@@ -99,6 +99,8 @@ class Candidates:
         self._groups = (self.all, self.hindered, self.unrecorded, self.left, self.unsettled)
         self._on: dict[str, set[JobId]] = {}
         self._names: dict[str, JobId] = {}
+        self.waits: dict[str, Wait] = {}
+        """What is on record of those that wait, by what a policy calls them."""
 
     def put(self, candidate: Candidate) -> None:
         """What pods of a refused job need is not on record; whoever knew the job before its edit knows it."""
@@ -109,6 +111,11 @@ class Candidates:
         for node in _nodes_of(candidate):
             self._on.setdefault(node, set()).add(candidate.id)
         self._names[candidate.name] = candidate.id
+        wait = None if candidate.admission is None else candidate.admission.wait
+        if wait is None:
+            self.waits.pop(candidate.name, None)
+        else:
+            self.waits[candidate.name] = wait
         for group in self._groups:
             group.put(candidate)
 
@@ -117,13 +124,13 @@ class Candidates:
         self._leave(known)
         if known is not None:
             self._names.pop(known.name, None)
+            self.waits.pop(known.name, None)
         for group in self._groups:
             group.drop(job)
 
-    def named(self, name: str) -> Candidate | None:
+    def named(self, name: str) -> Candidate:
         """By what a policy calls it."""
-        job = self._names.get(name)
-        return None if job is None else self.all[job]
+        return self.all[self._names[name]]
 
     def on(self, node: str) -> Collection[JobId]:
         """Those that have places there."""

@@ -41,14 +41,6 @@ def admission_after(candidate: Candidate, decided: decisions.AboutGang, now: dt.
             return Admission(queued=before.queued, wait=wait, retry=before.retry, resized=now, reason=message)
 
 
-def is_on_record(candidate: Candidate, decided: decisions.AboutGang) -> bool:
-    """Whether a wait stands there word for word: of ten thousand, nearly all do."""
-    if not isinstance(decided, decisions.Wait) or candidate.admission is None:
-        return False
-    wait = candidate.admission.wait
-    return wait is not None and wait.code == decided.code and wait.message == decided.message
-
-
 def queued_since(candidate: Candidate, now: dt.datetime) -> dt.datetime:
     """Since it was created, even if nobody looked at it for a while; a job that was suspended queues anew."""
     if candidate.admission is not None:

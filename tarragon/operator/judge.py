@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import structlog
 
 from tarragon.operator.meter import Meter
-from tarragon.scheduling.checked import checked
-from tarragon.scheduling.decision import Decision
+from tarragon.scheduling.checked import Checked, checked
 from tarragon.scheduling.policies import Policy
 from tarragon.scheduling.snapshot import Snapshot
 
+POLICY = "policy"
+"""What a round is counted as in which the policy failed altogether."""
+
 log = structlog.get_logger(__name__)
+
+
+NOTHING = Checked(sound=(), violations=(), again=None)
 
 
 class Judge:
@@ -23,19 +26,18 @@ class Judge:
         self._meter = meter
         self.has_failed = False
 
-    def decide(self, snapshot: Snapshot) -> Sequence[Decision]:
+    def decide(self, snapshot: Snapshot) -> Checked:
         """Nothing where the policy fails: who runs goes on, and who waits waits, until it is asked again."""
         try:
-            decisions = self._policy(snapshot)
-            found = checked(snapshot, decisions)
+            found = checked(snapshot, self._policy(snapshot))
         except Exception:
             self.has_failed = True
-            self._meter.refused("policy")
+            self._meter.refused(POLICY)
             sizes = {"nodes": len(snapshot.nodes), "waiting": len(snapshot.waiting), "running": len(snapshot.running)}
             log.exception("the policy met a bug; nothing was decided, and it is asked again", **sizes)
-            return ()
+            return NOTHING
         self.has_failed = False
         for violation in found.violations:
             self._meter.refused(type(violation.decision).__name__)
             log.error("a decision of the policy was refused", decision=repr(violation.decision), why=violation.why)
-        return found.sound
+        return found

@@ -5,6 +5,7 @@ What is checked is what nobody may ever see: a node that is oversold, a part of 
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,22 +27,31 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    sound: Sequence[Decision]
+    sound: Sequence[AboutGang]
     violations: Sequence[Violation]
+    again: dt.datetime | None
+    """When to decide again even if nothing happens until then."""
 
 
 def checked(snapshot: Snapshot, decisions: Sequence[Decision]) -> Checked:
     """In the order of the decisions: what a refused one would have taken, the next ones may have."""
     against = _Against(snapshot)
-    sound: list[Decision] = []
+    sound: list[AboutGang] = []
     violations: list[Violation] = []
+    again: list[dt.datetime] = []
     for decision in decisions:
-        why = None if isinstance(decision, Again) else next(against.faults(decision), None)
-        if isinstance(decision, Again) or why is None:
+        # Nearly all are waits of gangs that wait: of these there may be ten thousand.
+        if isinstance(decision, Wait) and against.is_first_about(decision.gang):
             sound.append(decision)
+        elif isinstance(decision, Again):
+            again.append(decision.at)
         else:
-            violations.append(Violation(decision, why))
-    return Checked(sound, violations)
+            why = next(against.faults(decision), None)
+            if why is None:
+                sound.append(decision)
+            else:
+                violations.append(Violation(decision, why))
+    return Checked(sound, violations, min(again, default=None))
 
 
 class _Against:
@@ -52,6 +62,13 @@ class _Against:
         self._running = {gang.name: gang for gang in snapshot.running}
         self._ledger = Ledger.of_free(snapshot.nodes)
         self._decided: set[str] = set()
+
+    def is_first_about(self, name: str) -> bool:
+        """Of a gang that waits; it is decided about then."""
+        if name in self._decided or name not in self._waiting:
+            return False
+        self._decided.add(name)
+        return True
 
     def faults(self, decision: AboutGang) -> Iterator[str]:
         """Nothing, after which the decision counts."""

@@ -96,4 +96,4 @@ def test_of_a_job_that_has_gone_nothing_is_kept() -> None:
     assert not candidates.all
     assert not candidates.unsettled
     assert not candidates.on("n")
-    assert candidates.named(runs.name) is None
+    assert not candidates.waits

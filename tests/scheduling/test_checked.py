@@ -56,7 +56,9 @@ def test_what_every_policy_may_do_goes_through() -> None:
         Wait("v", INSUFFICIENT_RESOURCES, "full"),
         Again(NOON),
     ]
-    assert checked(SCENE, decisions).sound == decisions
+    found = checked(SCENE, decisions)
+    assert [*found.sound, Again(NOON)] == decisions
+    assert found.again == NOON
 
 
 @pytest.mark.parametrize(
