@@ -101,7 +101,7 @@ class Admitter:
             candidate = self._candidates.named(decided.gang)
             with self._faults.of(candidate.id, "carry out what was decided"):
                 admission = admission_after(candidate, decided, now)
-                if admission != candidate.admission:
+                if admission != candidate.admission and self._picture.agrees(candidate, admission):
                     yield candidate, admission
 
     def _troubled(self, now: dt.datetime) -> Iterator[Decided]:
