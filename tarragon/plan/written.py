@@ -88,12 +88,15 @@ def news(scene: Scene, status: JobStatus) -> list[Event]:
 
 
 def changes(about: ObjectReference, before: JobStatus, status: JobStatus) -> Iterator[Event]:
-    """An event for each condition that says something new."""
+    """An event for each condition that says something new; one for two that say the same."""
+    told: set[tuple[str, str]] = set()
     for condition in status.conditions:
         known = before.condition(condition.type)
         is_old = known is not None and (known.is_true, known.reason) == (condition.is_true, condition.reason)
         is_old = is_old and not (condition.type == conditions.RESIZED and known != condition)
-        if not is_old and (condition.is_true or condition.type in _TOLD_WHEN_FALSE):
+        said = condition.reason, condition.message
+        if not is_old and said not in told and (condition.is_true or condition.type in _TOLD_WHEN_FALSE):
+            told.add(said)
             yield Event(about=about, type=_type(condition), reason=condition.reason, message=condition.message)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tarragon.job.annotations import CHECKPOINT_SECONDS
 from tarragon.job.leaving import CHECKPOINT, LEAVING
+from tarragon.kube.core import PRIORITY_CLASSES
 from tarragon.kube.meta import Key
 from tests.operator.stage import TFJOBS, Stage, group, job
 
@@ -107,3 +108,33 @@ async def _dying(stage: Stage, moments: random.Random) -> set[str]:
         await stage.kill(operator)
         notes |= {note(stage, "a-worker-2")} - {""}
     return notes
+
+
+async def test_a_job_that_gives_way_to_a_more_urgent_one_says_so_and_runs_again_after_it(stage: Stage) -> None:
+    await stage.node("n", cpu="2")
+    await stage.world.create(PRIORITY_CLASSES, "urgent", namespace="", value=1000)
+    stage.start_operator()
+    await stage.submit("a", Worker=group(2, cpu="1"), runPolicy={"backoffLimit": 1})
+    await stage.until_pods("a-worker-0", "a-worker-1")
+    await stage.all_run("a-worker-0", "a-worker-1")
+    await stage.until_state("a", "Running")
+
+    urgent = group(2, cpu="1")
+    urgent["template"]["spec"]["priorityClassName"] = "urgent"
+    await stage.submit("b", Worker=urgent)
+    await stage.until_state("a", "Waiting")
+    await stage.world.until(lambda: all("deletionTimestamp" in pod["metadata"] for pod in stage.pods().values()))
+    assert "b-worker-0" not in stage.pods()
+    await stage.end_pods()
+    await stage.until_pods("b-worker-0", "b-worker-1")
+    (preempted,) = stage.events("Preempted")
+    assert "default/b" in preempted
+
+    await stage.plays("b-worker-0", "Succeeded", 0)
+    await stage.plays("b-worker-1", "Succeeded", 0)
+    await stage.world.until(lambda: {"a-worker-0", "a-worker-1"} <= set(stage.pods()))
+    await stage.all_run("a-worker-0", "a-worker-1")
+    await stage.until_state("a", "Running")
+    assert "Evicted" not in {one["type"] for one in stage.job("a")["status"]["conditions"]}
+    assert stage.job("a")["status"]["tarragon"]["restarts"]["total"] == 0
+    assert len(stage.events("Preempted")) == 1
