@@ -61,7 +61,8 @@ def revised(hold: Hold, now: dt.datetime, patience: float) -> Admission:
     if len(nodes) == len(admission.nodes):
         return admission
     size = {kind: sum(replica.type is kind for replica in nodes) for kind in admission.size}
-    return replace(admission, nodes=nodes, size=size, wait=wait, retry=retry)
+    reason = f"{obstacle.reason}: {obstacle.message}"
+    return replace(admission, nodes=nodes, size=size, wait=wait, retry=retry, resized=now, reason=reason)
 
 
 def moved(before: Admission, after: Admission, records: Mapping[Replica, RestartRecord], now: dt.datetime) -> Admission:

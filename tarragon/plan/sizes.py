@@ -20,7 +20,7 @@ from tarragon.scheduling.decision import PREEMPTED
 
 SCALED_UP = "ScaledUp"
 SCALED_DOWN = "ScaledDown"
-AS_WISHED = "so many are wished for now"
+AS_WISHED = "as wished"
 
 
 def resized(scene: Scene, status: JobStatus) -> JobStatus:
