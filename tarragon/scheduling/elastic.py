@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.fit import could_fit, place
 from tarragon.scheduling.inventory import Amounts, Inventory
 from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.needed import has_as_much
 from tarragon.scheduling.snapshot import Demand, RunningGang
 
 _WEIGHED = 8
@@ -20,7 +22,6 @@ _WEIGHED = 8
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 _DECIDES = frozenset({ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.LAUNCHER})
 
-Order = tuple[int, int, float, float, str, int]
 Smaller = tuple[RunningGang, Mapping[Replica, str]]
 """A gang as it is, and what it goes on with."""
 
@@ -33,11 +34,12 @@ def lonely_last(gang: RunningGang, demand: Demand) -> list[Replica]:
     """
     servers = {node for replica, node in gang.nodes.items() if replica.type is ReplicaType.PS}
     told_apart = bool(servers) and not gang.whole
-
-    def order(replica: Replica) -> tuple[bool, int]:
-        return told_apart and replica.index > 0 and gang.nodes[replica] not in servers, replica.index
-
-    return sorted((replica for replica in gang.nodes if replica.type is demand.type), key=order)
+    found = [
+        (told_apart and replica.index > 0 and node not in servers, replica.index, replica)
+        for replica, node in gang.nodes.items()
+        if replica.type is demand.type
+    ]
+    return [replica for _, _, replica in sorted(found)]
 
 
 def spare(gang: RunningGang) -> list[Replica]:
@@ -58,15 +60,9 @@ def spare(gang: RunningGang) -> list[Replica]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Unit:
-    """One replica that may be given back."""
-
-    gang: int
-    replica: Replica
-    row: int
-    priority: int
-    order: Order
+_Unit = tuple[int, int, float, float, str, int, int, int, Replica]
+"""What decides about the order (priority, less above its minimum, less of its maximum, age, name, turn), then the
+number of the gang, the row of the node, and the replica that may be given back."""
 
 
 class Spares:
@@ -76,26 +72,33 @@ class Spares:
 
     def __init__(self, gangs: Sequence[RunningGang], nodes: Inventory) -> None:
         self._gangs = list(gangs)
+        self._width = len(nodes.resources)
         self._amounts: dict[int, dict[ReplicaType, Amounts]] = {}
         units = [unit for number, gang in enumerate(gangs) for unit in self._units(number, gang, nodes)]
-        self._set(sorted(units, key=lambda unit: unit.order))
+        self._set(sorted(units))
 
     def given_up(self, demands: Sequence[Demand], ledger: Ledger, below: int | None = None) -> list[Smaller] | None:
         """Who goes on with what, for these demands to fit the ledger: no more is taken than it needs, and from none
         of this priority or a higher one. None when all of it together is too little.
         """
         useful = self._useful(demands, ledger, below)
-        if not self._suffice(useful, demands, ledger):
+        if not len(useful) or not self._seem(useful, demands, ledger):
             return None
         enough = self._beginning(useful, demands, ledger)
+        if enough is None:
+            return None
         needed = self._on_its_nodes(enough, demands, ledger)
         if len(needed) <= _WEIGHED:
             needed = self._weighed(needed, demands, ledger)
         return self._taken(needed)
 
+    def all_of_it(self, ledger: Ledger) -> Ledger:
+        """The ledger as it would be if all were given back."""
+        return self._without(np.arange(len(self._all)), ledger)
+
     def forget(self, names: Collection[str]) -> None:
         """These give back all that they have, or are changed by others."""
-        self._set([unit for unit in self._all if self._gangs[unit.gang].name not in names])
+        self._set([unit for unit in self._all if unit[4] not in names])
 
     def _units(self, number: int, gang: RunningGang, nodes: Inventory) -> Iterator[_Unit]:
         replicas = spare(gang)
@@ -108,14 +111,14 @@ class Spares:
         for turn, replica in enumerate(replicas):
             row = nodes.row_of.get(gang.nodes[replica])
             if row is not None:
-                order = (gang.priority, turn - left, -(size - turn) / most, -admitted, gang.name, turn)
-                yield _Unit(gang=number, replica=replica, row=row, priority=gang.priority, order=order)
+                yield gang.priority, turn - left, (turn - size) / most, -admitted, gang.name, turn, number, row, replica
 
     def _set(self, units: list[_Unit]) -> None:
         self._all = units
-        self._rows = np.array([unit.row for unit in units], np.int64)
-        self._priorities = np.array([unit.priority for unit in units], np.int64)
-        self._freed = np.array([self._amounts[unit.gang][unit.replica.type] for unit in units], np.int64)
+        self._rows = np.array([unit[7] for unit in units], np.int64)
+        self._priorities = np.array([unit[0] for unit in units], np.int64)
+        freed = [self._amounts[number][replica.type] for *_, number, _, replica in units]
+        self._freed = np.array(freed, np.int64).reshape(len(units), self._width)
 
     def _useful(self, demands: Sequence[Demand], ledger: Ledger, below: int | None) -> Amounts:
         """Those on nodes that take any of these, and that hold any of what is asked."""
@@ -131,19 +134,32 @@ class Spares:
         np.add.at(table, self._rows[units], self._freed[units])
         return Ledger(ledger.nodes, table)
 
-    def _suffice(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> bool:
-        return len(units) > 0 and could_fit(demands, self._without(units, ledger))
+    def _seem(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> bool:
+        """What does not even seem to suffice does not."""
+        return has_as_much(demands, self._without(units, ledger))
 
-    def _beginning(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts:
+    def _suffice(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> bool:
+        return could_fit(demands, self._without(units, ledger))
+
+    def _beginning(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts | None:
         """The shortest one that suffices."""
-        too_few, enough = 0, len(units)
+        least = self._shortest(units, 1, partial(self._seem, demands=demands, ledger=ledger))
+        if self._suffice(units[:least], demands, ledger):
+            return units[:least]
+        if not self._suffice(units, demands, ledger):
+            return None
+        return units[: self._shortest(units, least + 1, partial(self._suffice, demands=demands, ledger=ledger))]
+
+    def _shortest(self, units: Amounts, least: int, is_enough: Callable[[Amounts], bool]) -> int:
+        """Of the beginnings with at least so many, the longest of which is enough."""
+        too_few, enough = least - 1, len(units)
         while enough - too_few > 1:
             middle = (enough + too_few) // 2
-            if self._suffice(units[:middle], demands, ledger):
+            if is_enough(units[:middle]):
                 enough = middle
             else:
                 too_few = middle
-        return units[:enough]
+        return enough
 
     def _on_its_nodes(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts:
         """Those without which one of the nodes that the demands would get had too little."""
@@ -163,7 +179,7 @@ class Spares:
         """Without those that are not needed, the last ones of the order first."""
         for unit in units[::-1]:
             others = units[units != unit]
-            if self._suffice(others, demands, ledger):
+            if len(others) and self._seem(others, demands, ledger) and self._suffice(others, demands, ledger):
                 units = others
         return units
 
@@ -171,7 +187,8 @@ class Spares:
         """From now on they are not there any more."""
         gone: dict[int, set[Replica]] = {}
         for unit in units:
-            gone.setdefault(self._all[unit].gang, set()).add(self._all[unit].replica)
+            *_, number, _, replica = self._all[unit]
+            gone.setdefault(number, set()).add(replica)
         left = np.ones(len(self._all), np.bool_)
         left[units] = False
         self._set([self._all[unit] for unit in np.flatnonzero(left)])

@@ -45,7 +45,16 @@ def grow(made: Round, young: Sequence[Gang]) -> dt.datetime | None:
             elif lacking := list(_lacking(gang, beyond=True)):
                 growing.add(gang, lacking, IDLE)
     growing.fill()
+    if growing.is_left and _some_began_small(made):
+        return made.snapshot.now + dt.timedelta(seconds=made.snapshot.rules.idle)
     return growing.next_of(later)
+
+
+def _some_began_small(made: Round) -> bool:
+    """Of those that start in this round."""
+    began = {decision.gang: len(decision.nodes) for decision in made.decisions if isinstance(decision, Place)}
+    waiting = (gang for gang in made.snapshot.waiting if gang.name in began) if began else ()
+    return any(began[gang.name] < sum(_most(demand) for demand in gang.demands) for gang in waiting)
 
 
 def _lacking(gang: RunningGang, *, beyond: bool) -> Iterator[Lacking]:
@@ -91,14 +100,14 @@ class _Growing:
     def __init__(self, made: Round, ledger: Ledger) -> None:
         self._made = made
         self._ledger = ledger
-        self._is_left = bool((ledger.table > 0).any())
+        self.is_left = bool((ledger.table > 0).any())
         self._line: list[tuple[float, str]] = []
         self._gangs: dict[str, tuple[RunningGang, dict[Replica, str], deque[Lacking], str]] = {}
 
     def add(self, gang: RunningGang, lacking: Sequence[Lacking], reason: str) -> None:
         """One that is started again for it gets all or nothing, and only for much more than it has."""
         worth_it = reason == ASKED or len(gang.nodes) + len(lacking) >= _WORTH_A_RESTART * len(gang.nodes)
-        if not lacking or not self._is_left or (gang.whole and not worth_it):
+        if not lacking or not self.is_left or (gang.whole and not worth_it):
             return
         self._gangs[gang.name] = gang, dict(gang.nodes), deque(lacking), reason
         heapq.heappush(self._line, (self._part(gang, gang.nodes), gang.name))
@@ -121,7 +130,7 @@ class _Growing:
 
     def next_of(self, later: Sequence[tuple[dt.datetime, RunningGang]]) -> dt.datetime | None:
         """The first moment at which one of these could have more."""
-        if not later or not self._is_left:
+        if not later or not self.is_left:
             return None
         for at, gang in sorted(later, key=lambda moment: (moment[0], moment[1].name)):
             if any(self._ledger.room(demand).any() for _, demand in _lacking(gang, beyond=True)):

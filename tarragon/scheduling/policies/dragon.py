@@ -15,6 +15,7 @@ from tarragon.job.model import Replica
 from tarragon.scheduling.decision import Again, Decision, Resize, Wait
 from tarragon.scheduling.elastic import Spares
 from tarragon.scheduling.growth import grow
+from tarragon.scheduling.needed import has_as_much
 from tarragon.scheduling.order import in_order
 from tarragon.scheduling.preemption import Preemption
 from tarragon.scheduling.reservations import Reservations
@@ -22,8 +23,8 @@ from tarragon.scheduling.round import Round
 from tarragon.scheduling.running import settle
 from tarragon.scheduling.snapshot import Gang, RunningGang, Snapshot
 
-AT_ONCE = 8
-"""So many shapes of gangs are looked at in one round for whom others may shrink."""
+AT_ONCE = 4
+"""For so many gangs others shrink in one round; for the next ones in the rounds that follow at once."""
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
@@ -53,9 +54,9 @@ class _Room:
         self._made = made
         self._left = AT_ONCE
         self._aged = dt.timedelta(seconds=made.snapshot.rules.aged)
-        self._lowest = min((gang.priority for gang in made.snapshot.running), default=0)
-        self._in_vain: set[tuple[int, int | None]] = set()
+        self._in_vain: set[int] = set()
         self._spares: Spares | None = None
+        self._most = made.soon
         self._shrunk: set[str] = set()
         self._forgotten: set[str] = set()
 
@@ -63,20 +64,17 @@ class _Room:
         return gang.queued <= self._made.snapshot.now - self._aged
 
     def wait(self, gang: Gang) -> Wait | None:
-        """For places that others give back for it. None if they need not, or if all of it were too little.
-
-        Gangs of lower priority give way also to one that is not aged.
-        """
-        below = None if self.is_aged(gang) else gang.priority
-        if below is not None and not (self._made.snapshot.rules.preempts and gang.preempts and self._lowest < below):
-            return None
+        """For places that others give back for it. None if they need not, or if all of it were too little."""
         kind = self._made.kind(gang)
-        if not self._left or (id(kind), below) in self._in_vain:
+        if not self._left or id(kind) in self._in_vain or not self.is_aged(gang):
             return None
-        self._left -= 1
-        smaller = self._of_others().given_up(kind.smallest, self._made.soon, below)
+        spares = self._of_others()
+        smaller = None
+        if has_as_much(kind.smallest, self._most):
+            self._left -= 1
+            smaller = spares.given_up(kind.smallest, self._made.soon)
         if smaller is None:
-            self._in_vain.add((id(kind), below))
+            self._in_vain.add(id(kind))
             return None
         for victim, nodes in smaller:
             self._shrink(victim, nodes, f"made room for {gang.name}")
@@ -88,6 +86,7 @@ class _Room:
         if self._spares is None:
             here = [gang for gang in self._made.snapshot.running if gang.name not in others]
             self._spares, self._forgotten = Spares(here, self._made.nodes), others
+            self._most = self._spares.all_of_it(self._made.soon)
         elif others != self._forgotten:
             self._spares.forget(others)
             self._forgotten = others
