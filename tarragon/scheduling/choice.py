@@ -72,13 +72,13 @@ def _domain(domains: Amounts, room: Amounts, count: int, nodes: int) -> int | No
     order = np.sort(domains[rows] * most + (most - 1 - room[rows]))
     of, rooms = order // most, most - 1 - order % most
     sums = np.concatenate(([0], np.cumsum(rooms)))
-    there, first = np.unique(of, return_index=True)
+    first = np.concatenate(([0], np.flatnonzero(of[1:] != of[:-1]) + 1))
     last = np.append(first[1:], len(of))
     enough = sums[np.minimum(first + nodes, last)] - sums[first] >= count
     if not enough.any():
         return None
     totals = np.where(enough, sums[last] - sums[first], np.iinfo(np.int64).max)
-    return int(there[int(np.argmin(totals))])
+    return int(of[first[int(np.argmin(totals))]])
 
 
 def _rows(rooms: Sequence[int], count: int, room: Amounts, roominess: Scores) -> list[Share]:
@@ -112,4 +112,7 @@ def nearest(rows: Amounts, ledger: Ledger, home: Sequence[int]) -> Amounts:
 
 
 def _sharing(domains: Amounts, home: Sequence[int]) -> Mask:
-    return np.isin(domains, domains[list(home)]) & (domains >= 0)
+    near = np.zeros(int(domains.max(initial=0)) + 2, np.bool_)
+    near[domains[list(home)]] = True
+    near[-1] = False
+    return near[domains]

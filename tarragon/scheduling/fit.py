@@ -16,7 +16,7 @@ from tarragon.scheduling.choice import Share, choose
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.packing import Packing
 from tarragon.scheduling.snapshot import Demand
-from tarragon.scheduling.spreading import Walk, packed
+from tarragon.scheduling.spreading import Walk, holds, packed
 
 Placement = dict[Replica, str]
 
@@ -26,8 +26,10 @@ def place(demands: Sequence[Demand], ledger: Ledger) -> Placement | None:
 
     What is returned has been taken from the ledger; after None the ledger is as before.
     """
-    packing = _largest(demands, ledger) if could_fit(demands, ledger) else None
+    shape = tuple(demand.shape for demand in demands)
+    packing = None if shape in ledger.refused else _largest(demands, ledger)
     if packing is None:
+        ledger.refused.add(shape)
         return None
     for row, counts in packing.items():
         for demand, count in zip(demands, counts, strict=True):
@@ -42,7 +44,7 @@ def could_fit(demands: Sequence[Demand], ledger: Ledger) -> bool:
     if shape in ledger.refused:
         return False
     if shape not in ledger.welcome:
-        if packed(demands, [demand.minimum for demand in demands], ledger) is None:
+        if not holds(demands, [demand.minimum for demand in demands], ledger):
             ledger.refused.add(shape)
             return False
         ledger.welcome.add(shape)
@@ -66,21 +68,24 @@ def extend(wished: Sequence[tuple[Replica, Demand]], ledger: Ledger, near: Mappi
 
 def _largest(demands: Sequence[Demand], ledger: Ledger) -> Packing | None:
     """At its wish, else each demand in its turn as large as the others' minimum allows."""
-    wishes = [demand.wish for demand in demands]
-    packing = packed(demands, wishes, ledger)
-    if packing is not None:
+    packing = packed(demands, [demand.wish for demand in demands], ledger)
+    if packing is not None or all(demand.wish == demand.minimum for demand in demands):
         return packing
     counts = [demand.minimum for demand in demands]
     packing = packed(demands, counts, ledger)
+    if packing is None:
+        return None
     for place, demand in enumerate(demands):
-        fits, too_many = counts[place], demand.wish + 1
+        most = min(demand.wish, int(np.minimum(ledger.room(demand), demand.wish).sum()))
+        fits, too_many, tried = counts[place], most + 1, most
         while too_many - fits > 1:
-            counts[place] = (fits + too_many) // 2
+            counts[place] = tried
             larger = packed(demands, counts, ledger)
             if larger is None:
-                too_many = counts[place]
+                too_many = tried
             else:
-                packing, fits = larger, counts[place]
+                packing, fits = larger, tried
+            tried = (fits + too_many) // 2
         counts[place] = fits
     return packing
 

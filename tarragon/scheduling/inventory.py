@@ -71,6 +71,10 @@ class Inventory(Collection[NodeState]):
         self._weights = [(column, weight) for column in range(len(resources)) if (weight := self._weight(column))]
         self.domains = _domains(states)
         """From wide to narrow, the number of each row's domain; -1 for a node that says nothing of where it stands."""
+        self.never: set[Hashable] = set()
+        """Shapes that there is no room for even while nothing runs: see `Ledger.refused`."""
+        self.ever: set[Hashable] = set()
+        """Shapes that there is room for then."""
         self._masks: dict[frozenset[str], Mask] = {}
         self._asks: dict[Hashable, Ask] = {}
         self._sites: dict[int, tuple[Mapping[str, str], Amounts, Sequence[str]]] = {}
@@ -106,6 +110,8 @@ class Inventory(Collection[NodeState]):
         made = object.__new__(Inventory)
         made.resources, made.names, made.row_of = self.resources, self.names, self.row_of
         made._columns, made._masks, made._asks, made._sites = self._columns, self._masks, self._asks, self._sites
+        is_as_large = all(self.states[row].capacity == state.capacity for row, state in rows.items())
+        made.never, made.ever = (self.never, self.ever) if is_as_large else (set(), set())
         made.domains, made._weights, made._most = self.domains, self._weights, self._most
         made.states = tuple(all_states)
         made.capacity, made.free, made.releasing = (

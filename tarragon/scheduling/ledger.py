@@ -18,6 +18,9 @@ from tarragon.scheduling.snapshot import Demand, NodeState
 
 Column = TypeVar("Column", Amounts, Scores)
 
+_KEPT = 20_000
+"""Shapes; jobs come and go for months, what they asked for must not stay."""
+
 
 class Ledger:
     """Free amounts by node. `take` refuses what is not there, so a node can't be oversold by arithmetic."""
@@ -49,9 +52,14 @@ class Ledger:
 
     @classmethod
     def of_capacity(cls, nodes: Iterable[NodeState]) -> Ledger:
-        """What could be had if no gang ran."""
+        """What could be had if no gang ran. What is found out about that stays known from round to round."""
         inventory = Inventory.of(nodes)
-        return cls(inventory, inventory.capacity.copy(order="K"))
+        ledger = cls(inventory, inventory.capacity.copy(order="K"))
+        for known in (inventory.never, inventory.ever):
+            if len(known) > _KEPT:
+                known.clear()
+        ledger.refused, ledger.welcome = inventory.never, inventory.ever
+        return ledger
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.nodes.names)
@@ -122,7 +130,7 @@ class Ledger:
         if (left[amounts > 0] < 0).any():
             raise ValueError(f"node {self.nodes.names[row]} has no room for {self.nodes.amounts(amounts)}")
         self._free[row] = left
-        self._changes.append(row)
+        self._changed(row)
         self.welcome.clear()
 
     def give(self, node: str, amounts: Resources) -> None:
@@ -131,7 +139,7 @@ class Ledger:
         if given is not None:
             row = self.nodes.row_of[node]
             self._free[row] += given
-            self._changes.append(row)
+            self._changed(row)
             self.refused.clear()
 
     def keep(self, node: str, amounts: Resources) -> None:
@@ -140,13 +148,18 @@ class Ledger:
         if kept is not None:
             row = self.nodes.row_of[node]
             self._free[row] -= kept
-            self._changes.append(row)
+            self._changed(row)
             self.welcome.clear()
 
     def undo(self, placed: Mapping[Replica, str], amounts: Mapping[Replica, Resources]) -> None:
         """Put back a whole placement."""
         for replica, node in placed.items():
             self.give(node, amounts[replica])
+
+    def _changed(self, row: int) -> None:
+        if not self._changes:  # what is known of a cluster on which nothing runs is not this ledger's alone
+            self.refused, self.welcome = self.refused.copy(), self.welcome.copy()
+        self._changes.append(row)
 
     def _renewed(self, known: tuple[Column, int], anew: Callable[[list[int]], Column]) -> Column:
         values, seen = known

@@ -16,8 +16,10 @@ Packing = dict[int, list[int]]
 """By row, in the order in which they were opened: how many it gets of each demand."""
 
 
-_WEIGHED = 128
-"""So many nodes are compared one with another; whoever needs more of them gets a plainer answer."""
+_FEW = 16
+"""A gang on more nodes than this is not looked at twice."""
+_WEIGHED = 64
+"""So many nodes are compared one with another."""
 _NEARLY = 1 - 1e-9
 """Sums of bytes over thousands of nodes need more than 63 bits; those of floats are this exact at least."""
 
@@ -54,10 +56,20 @@ def pack(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> Pa
     if whole is not None:
         return {whole: list(counts)}
     led = _led(wants, ledger, len(demands))
-    if len(wants) <= 1 or (led is not None and len(led) <= _least(wants, ledger)):
+    if len(wants) <= 1 or (led is not None and not _may_be_fewer(wants, ledger, len(led))):
         return led
     together = _together(wants, ledger, len(demands))
     return min((packing for packing in (led, together) if packing is not None), key=len, default=None)
+
+
+def has_room(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> bool:
+    """Whether `pack` would find places."""
+    wants = wants_of(demands, counts, ledger)
+    if not has_as_much(wants, ledger):
+        return False
+    if len(wants) <= 1 or len(_takers(wants, ledger)):
+        return True
+    return _led(wants, ledger, len(demands)) is not None or _together(wants, ledger, len(demands)) is not None
 
 
 def has_as_much(wants: Sequence[Want], ledger: Ledger) -> bool:
@@ -72,22 +84,25 @@ def _needed(wants: Sequence[Want]) -> Amounts:
     return needed
 
 
-def _least(wants: Sequence[Want], ledger: Ledger) -> int:
-    """Fewer nodes than this can't take all of it: each resource alone takes as many of the nodes that have most."""
+def _may_be_fewer(wants: Sequence[Want], ledger: Ledger, nodes: int) -> bool:
+    """Whether no resource alone takes so many of the nodes that have most of it. Of many nodes one more is little."""
+    if not 1 < nodes <= _FEW:
+        return False
     mask = np.logical_or.reduce([want.ask.mask for want in wants])
     needed = _needed(wants)
-    least = 1
     for column in np.flatnonzero(needed):
-        free = np.sort(ledger.table[mask, column])[::-1]
-        least = max(least, int(np.searchsorted(np.cumsum(free, dtype=np.float64), needed[column] * _NEARLY)) + 1)
-    return least
+        free = ledger.table[:, column] * mask
+        most = free if len(free) < nodes else np.partition(free, len(free) - nodes + 1)[len(free) - nodes + 1 :]
+        if most.sum(dtype=np.float64) < needed[column] * _NEARLY:
+            return False
+    return True
 
 
 def _one_row(wants: Sequence[Want], ledger: Ledger, opened: Sequence[int]) -> int | None:
     """Best fit: of the rows that take all, the best liked, the nearest, the one with least left for others."""
     rows = _takers(wants, ledger)
     if opened:
-        rows = rows[~np.isin(rows, opened)]
+        rows = _without(rows, opened, ledger)
     if not len(rows):
         return None
     liking = _liking(wants, ledger)
@@ -171,7 +186,7 @@ def _together(wants: Sequence[Want], ledger: Ledger, demands: int) -> Packing | 
     while rest:
         row = _one_row(rest, ledger, list(packing))
         if row is None:
-            rows = rows[~np.isin(rows, list(packing))]
+            rows = _without(rows, list(packing), ledger)
             score = _taken(rest, ledger, rows)
             if not score.any():
                 return None
@@ -182,9 +197,12 @@ def _together(wants: Sequence[Want], ledger: Ledger, demands: int) -> Packing | 
 
 
 def _promising(wants: Sequence[Want], ledger: Ledger) -> Amounts:
-    """The rows that would take most."""
-    rows = np.flatnonzero(np.logical_or.reduce([ledger.room(want.demand) > 0 for want in wants]))
-    return rows[np.argsort(-_taken(wants, ledger, rows), kind="stable")[:_WEIGHED]]
+    """The rows that would take most, if what one demand takes were not lost for the others."""
+    score = np.zeros(len(ledger.nodes), np.float64)
+    for want in wants:
+        score += np.minimum(ledger.room(want.demand), want.count) * want.weight
+    rows = np.flatnonzero(score)
+    return np.sort(rows[np.argsort(-score[rows], kind="stable")[:_WEIGHED]])
 
 
 def _taken(wants: Sequence[Want], ledger: Ledger, rows: Amounts) -> Scores:
@@ -196,3 +214,9 @@ def _taken(wants: Sequence[Want], ledger: Ledger, rows: Amounts) -> Scores:
         free -= np.outer(count, want.ask.row)
         taken += count * want.weight
     return taken
+
+
+def _without(rows: Amounts, opened: Sequence[int], ledger: Ledger) -> Amounts:
+    keeps = np.ones(len(ledger.nodes), np.bool_)
+    keeps[list(opened)] = False
+    return rows[keeps[rows]]

@@ -11,7 +11,7 @@ from tarragon.job.model import ReplicaType
 from tarragon.scheduling.choice import nearest, tightest
 from tarragon.scheduling.inventory import Amounts, Inventory
 from tarragon.scheduling.ledger import Ledger
-from tarragon.scheduling.packing import Packing, has_as_much, pack, wants_of
+from tarragon.scheduling.packing import Packing, has_as_much, has_room, pack, wants_of
 from tarragon.scheduling.snapshot import Demand, Spread
 
 _TRIES = 16
@@ -110,6 +110,13 @@ def packed(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> 
         if found is not None:
             return found
     return None
+
+
+def holds(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> bool:
+    """Whether `packed` would find places."""
+    if any(demand.spreads for demand in demands):
+        return packed(demands, counts, ledger) is not None
+    return has_room(demands, counts, ledger)
 
 
 def _domains(bound: Spread, demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> list[str]:

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""How long a policy takes to decide about a large cluster, how that grows, and what it holds in memory.
+
+    python bench/round.py [--rounds N] [--nodes N] [--waiting N] [--running N] [--policy NAME] [--no-growth]
+
+Nodes of four models in racks and zones; gangs of 600 shapes in 12 namespaces, a third of them elastic. Between rounds
+some that run end and as many come. What is timed is the policy alone, from the snapshot to its decisions: on the
+clock, and in CPU, which others' work on the machine changes less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from bench.support.crowd import Crowd  # noqa: E402
+from bench.support.plane import load  # noqa: E402
+from tarragon.scheduling.decision import Place, Resize, Wait  # noqa: E402
+from tarragon.scheduling.policies import POLICIES  # noqa: E402
+
+GOAL = 100.0
+CHANGES = 10
+"""So many gangs end before each round, and so many come."""
+PAUSE = 5.0
+"""Seconds between two rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    nodes: int
+    waiting: int
+    running: int
+
+    def __str__(self) -> str:
+        return f"{self.nodes:,} nodes, {self.waiting:,} waiting, {self.running:,} running"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    first: float
+    times: Sequence[float]
+    """Milliseconds, in order of size."""
+    decided: Counter[str]
+
+    def percentile(self, part: float) -> float:
+        return self.times[min(len(self.times) - 1, round(part * (len(self.times) - 1)))]
+
+
+def measured(policy: str, scene: Scene, rounds: int, seed: int) -> Measured:
+    crowd = Crowd.of(scene.nodes, scene.waiting, scene.running, seed)
+    times: list[float] = []
+    decided: Counter[str] = Counter()
+    for _ in range(rounds + 1):
+        snapshot = crowd.snapshot()
+        begin = time.perf_counter()
+        decisions = POLICIES[policy](snapshot)
+        times.append((time.perf_counter() - begin) * 1000)
+        if len(times) > 1:
+            decided.update(
+                kind.__name__ for one in decisions for kind in (Place, Resize, Wait) if isinstance(one, kind)
+            )
+        crowd.happens(decisions, CHANGES, scene.waiting - len(crowd.waiting) + CHANGES, PAUSE)
+    return Measured(times[0], sorted(times[1:]), decided)
+
+
+def held(policy: str, scene: Scene, seed: int) -> str:
+    """What a round takes at most beyond the snapshot, and what stays of it."""
+    crowd = Crowd.of(scene.nodes, scene.waiting, scene.running, seed)
+    snapshot = crowd.snapshot()
+    process = psutil.Process()
+    resident = process.memory_info().rss / 2**20
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    decisions = POLICIES[policy](snapshot)
+    after, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert decisions
+    mebi = 2**20
+    return f"{(peak - before) / mebi:.1f} MiB at most, {(after - before) / mebi:.1f} stay; process {resident:.0f} MiB"
+
+
+def show(title: str, rows: Sequence[tuple[str, Scene, Measured]]) -> None:
+    table = Table("policy", "scene", "first ms", "p50 ms", "p99 ms", "most ms", "a round decides", title=title)
+    for policy, scene, result in rows:
+        rounds = len(result.times)
+        decides = ", ".join(f"{count / rounds:.0f} {kind}" for kind, count in sorted(result.decided.items()))
+        numbers = [result.first, result.percentile(0.5), result.percentile(0.99), result.times[-1]]
+        table.add_row(policy, str(scene), *(f"{number:.1f}" for number in numbers), decides)
+    Console(width=max(140, Console().width)).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--waiting", type=int, default=10_000)
+    parser.add_argument("--running", type=int, default=2000)
+    parser.add_argument("--policy", choices=sorted(POLICIES), action="append", help="these only; all without it")
+    parser.add_argument("--no-growth", action="store_true", help="measure the one scene only")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    policies = options.policy or list(POLICIES)
+    scene = Scene(options.nodes, options.waiting, options.running)
+    rows = [(policy, scene, measured(policy, scene, options.rounds, options.seed)) for policy in policies]
+    show(f"a round, goal p99 < {GOAL:.0f} ms, {load()}", rows)
+    for policy in policies:
+        print(f"memory, {policy}: {held(policy, scene, options.seed)}")
+    if not options.no_growth:
+        parts = (8, 4, 2, 1)
+        nodes = [Scene(scene.nodes // part, scene.waiting, scene.running // part) for part in parts]
+        gangs = [Scene(scene.nodes, scene.waiting // part, scene.running) for part in parts]
+        for title, scenes in (
+            ("growth with nodes and what runs on them", nodes),
+            ("growth with gangs that wait", gangs),
+        ):
+            few = max(10, options.rounds // 5)
+            show(title, [(name, one, measured(name, one, few, options.seed)) for name in policies for one in scenes])
+
+
+if __name__ == "__main__":
+    main()

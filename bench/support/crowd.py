@@ -1,0 +1,201 @@
+"""A large cluster and a crowd of jobs, by chance: nodes of several models in racks, gangs of hundreds of shapes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS, Resources, minus, total
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.decision import Decision, Evict, Place, Resize
+from tarragon.scheduling.fit import place
+from tarragon.scheduling.inventory import Inventory
+from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.rules import Rules
+from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
+
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+GIBI = 2**30 * 1000
+MODELS = (
+    ("cpu", 8, {CPU: 64000, MEMORY: 256 * GIBI, PODS: 110000}),
+    ("a100", 6, {CPU: 96000, MEMORY: 1024 * GIBI, PODS: 110000, NVIDIA_GPU: 8000}),
+    ("t4", 4, {CPU: 32000, MEMORY: 128 * GIBI, PODS: 110000, NVIDIA_GPU: 4000}),
+    ("v100", 2, {CPU: 64000, MEMORY: 512 * GIBI, PODS: 110000, NVIDIA_GPU: 8000}),
+)
+"""Name, how many of twenty nodes are such, what they have."""
+RACK, ZONE = 20, 500
+QUEUES = 12
+SIZES = (1, 1, 2, 4, 4, 6, 8, 8, 12, 16, 16, 24, 32, 48, 64)
+FULL = 200
+"""So many gangs without a place, one after the other, and the cluster counts as full."""
+
+
+def nodes_of(count: int) -> list[NodeState]:
+    kinds = [(name, amounts) for name, share, amounts in MODELS for _ in range(share)]
+    states = []
+    for number in range(count):
+        model, amounts = kinds[number * 7 % len(kinds)]
+        where = (f"zone-{number // ZONE}", f"rack-{number // RACK}")
+        states.append(NodeState(name=f"{number:05}-{model}", capacity=amounts, free=amounts, domains=where))
+    return states
+
+
+class Shapes:
+    """Jobs that one cluster sees: few kinds of template, in many sizes. Equal ones share what is equal of them."""
+
+    def __init__(self, states: Sequence[NodeState], chance: random.Random, count: int = 600) -> None:
+        names = [state.name for state in states]
+        accelerated = frozenset(name for name in names if not name.endswith("cpu"))
+        self._everywhere = frozenset(names)
+        self._on = [accelerated, accelerated, *(frozenset(n for n in names if n.endswith(m)) for m, _, _ in MODELS[1:])]
+        self.shapes = [self._shape(chance) for _ in range(count)]
+
+    def _shape(self, chance: random.Random) -> Sequence[Demand]:
+        """A third is elastic; a seventh needs no GPUs."""
+        size = chance.choice(SIZES)
+        gpus = chance.choice([0, 1, 1, 1, 2, 4, 8])
+        cpu, memory = chance.choice([1, 2, 4, 8]) * 1000, chance.choice([4, 8, 16, 32]) * GIBI
+        each = {CPU: cpu, MEMORY: memory, PODS: 1000} | ({NVIDIA_GPU: gpus * 1000} if gpus else {})
+        least = max(1, size // chance.choice([2, 4])) if chance.random() < 0.33 else size
+        workers = Demand(
+            type=ReplicaType.WORKER,
+            each=each,
+            minimum=least,
+            wish=size,
+            maximum=2 * size if least < size else 0,
+            eligible=chance.choice(self._on) if gpus else self._everywhere,
+        )
+        servers = chance.choice([0, 0, 1, 1, 2, 4]) if size > 1 else 0
+        if not servers:
+            return [workers]
+        small = {CPU: chance.choice([1, 2, 4]) * 1000, MEMORY: 8 * GIBI, PODS: 1000}
+        return [
+            Demand(type=ReplicaType.PS, each=small, minimum=servers, wish=servers, eligible=self._everywhere),
+            workers,
+        ]
+
+
+@dataclass(slots=True, kw_only=True)
+class Crowd:
+    """What is there between rounds: some end, others come, and what was decided happens."""
+
+    chance: random.Random
+    shapes: Shapes
+    inventory: Inventory
+    rules: Rules = field(default_factory=Rules)
+    now: dt.datetime = NOON
+    waiting: dict[str, Gang] = field(default_factory=dict)
+    running: dict[str, RunningGang] = field(default_factory=dict)
+    made: int = 0
+
+    @classmethod
+    def of(cls, nodes: int, waiting: int, running: int, seed: int) -> Crowd:
+        chance = random.Random(seed)
+        states = nodes_of(nodes)
+        crowd = cls(chance=chance, shapes=Shapes(states, chance), inventory=Inventory.of(states))
+        ledger = Ledger.of_free(crowd.inventory)
+        failures = 0
+        while len(crowd.running) < running and failures < FULL:
+            gang = crowd.come()
+            found = place(gang.demands, ledger)
+            failures = 0 if found is not None else failures + 1
+            if found is not None:
+                crowd.starts(gang, found)
+        crowd.waiting.clear()
+        left = {
+            name: {kind: crowd.others_leave(amount) for kind, amount in ledger.free(name).items()} for name in ledger
+        }
+        crowd.inventory = crowd.inventory.changed(crowd.states(left))
+        for _ in range(waiting):
+            crowd.come(ago=chance.uniform(0, 86400))
+        return crowd
+
+    def others_leave(self, amount: int) -> int:
+        """Pods that are no gang's have most of what gangs leave: the cluster is nearly full."""
+        return amount // 1000 * self.chance.choice([0, 0, 0, 0, 0, 0, 0, 250, 500, 1000])
+
+    def come(self, ago: float = 0.0) -> Gang:
+        self.made += 1
+        name = f"ns-{self.made % QUEUES}/job-{self.made:07}"
+        gang = Gang(
+            name=name,
+            queued=self.now - dt.timedelta(seconds=ago),
+            demands=self.chance.choice(self.shapes.shapes),
+            priority=self.chance.choice([0] * 18 + [10, 100]),
+            queue=f"ns-{self.made % QUEUES}",
+        )
+        self.waiting[name] = gang
+        return gang
+
+    def starts(self, gang: Gang, nodes: Mapping[Replica, str]) -> None:
+        self.waiting.pop(gang.name)
+        elastic = any(demand.minimum < demand.wish for demand in gang.demands)
+        wished = {demand.type: demand.wish for demand in gang.demands}
+        self.running[gang.name] = RunningGang(
+            name=gang.name,
+            demands=gang.demands,
+            nodes=nodes,
+            elastic=elastic,
+            priority=gang.priority,
+            queue=gang.queue,
+            admitted=self.now,
+            wished=wished,
+        )
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            now=self.now,
+            nodes=self.inventory,
+            waiting=tuple(self.waiting.values()),
+            running=tuple(self.running.values()),
+            rules=self.rules,
+        )
+
+    def happens(self, decisions: Sequence[Decision], ending: int, coming: int, seconds: float) -> None:
+        """What was decided; then so many end, and so many come."""
+        before = dict(self.running)
+        for decision in decisions:
+            match decision:
+                case Place():
+                    self.starts(self.waiting[decision.gang], decision.nodes)
+                case Resize():
+                    gang = self.running[decision.gang]
+                    self.running[decision.gang] = replace(gang, nodes=decision.nodes, resized=self.now)
+                case Evict():
+                    gang = self.running.pop(decision.gang)
+                    self.waiting[gang.name] = Gang(
+                        name=gang.name, queued=self.now, demands=gang.demands, priority=gang.priority, queue=gang.queue
+                    )
+                case _:
+                    pass
+        for name in self.chance.sample(sorted(self.running), min(ending, len(self.running))):
+            del self.running[name]
+        self._settle(before)
+        self.now += dt.timedelta(seconds=seconds)
+        for _ in range(coming):
+            self.come()
+
+    def _settle(self, before: Mapping[str, RunningGang]) -> None:
+        """What ended gangs held is free."""
+        free: dict[str, Resources] = {}
+        for name in before.keys() | self.running.keys():
+            old, new = before.get(name), self.running.get(name)
+            if old is not new:
+                for gang, sign in ((old, 1), (new, -1)):
+                    if gang is not None:
+                        self._add(gang, sign, free)
+        if free:
+            self.inventory = self.inventory.changed(self.states(free))
+
+    def _add(self, gang: RunningGang, sign: int, free: dict[str, Resources]) -> None:
+        each = {demand.type: demand.each for demand in gang.demands}
+        for replica, node in gang.nodes.items():
+            there = free.get(node) or self.inventory.states[self.inventory.row_of[node]].free
+            amounts = each[replica.type]
+            free[node] = total([there, amounts]) if sign > 0 else minus(there, amounts)
+
+    def states(self, free: Mapping[str, Resources]) -> list[NodeState]:
+        states, row_of = self.inventory.states, self.inventory.row_of
+        return [replace(states[row_of[name]], free=dict(amounts)) for name, amounts in free.items()]
