@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from tarragon.job import conditions
-from tarragon.job.annotations import resizes_by_restart, restarts_together, retryable_codes
+from tarragon.job.annotations import resizes_by_restart, restarts_together, retryable_codes, seconds_to_save
+from tarragon.job.leaving import CHECKPOINT, LEAVING
 from tarragon.job.model import TrainingJob
 from tests.docs.markdown import ROOT, lines
 from tests.frameworks.jobs import job_of, tfjob
@@ -26,7 +27,8 @@ def snippets() -> Iterator[dict[str, Any]]:
 
 
 def written(annotation: str) -> TrainingJob:
-    (found,) = [each for each in snippets() if f"tarragon.dev/{annotation}" in each["metadata"]["annotations"]]
+    of_jobs = (each for each in snippets() if "metadata" in each)
+    (found,) = [each for each in of_jobs if f"tarragon.dev/{annotation}" in each["metadata"]["annotations"]]
     job = tfjob({"Worker": 2})
     job["metadata"]["annotations"] = found["metadata"]["annotations"]
     return job_of(job)
@@ -36,6 +38,13 @@ def test_the_annotations_of_the_page_mean_what_it_says() -> None:
     assert restarts_together(written("restart"))
     assert resizes_by_restart(written("resize"))
     assert retryable_codes(written("retryable-exit-codes")) == {1, 42}
+    assert seconds_to_save(written("checkpoint-seconds")) == 30
+
+
+def test_the_notes_of_the_page_are_those_that_pods_get() -> None:
+    (volume,) = [each["volumes"][0] for each in snippets() if "volumes" in each]
+    assert volume["downwardAPI"]["items"][0]["fieldRef"] == {"fieldPath": f"metadata.annotations['{LEAVING}']"}
+    assert f"`{CHECKPOINT}`" in (ROOT / "docs" / "jobs.md").read_text()
 
 
 @pytest.mark.parametrize("word", ["NotGrown", "SpecRefused", "BackoffLimitExceeded", "DeadlineExceeded"])
