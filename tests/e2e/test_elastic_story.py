@@ -1,0 +1,185 @@
+"""Four nodes, three elastic trainings that fill them, and a gang that needs half of everything."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+
+from tarragon.base.clock import SystemClock
+from tarragon.cluster.http import Http
+from tarragon.cluster.reflector import Cache
+from tarragon.frameworks.tensorflow.framework import TENSORFLOW, TFJOBS
+from tarragon.kube.core import NODES, PODS
+from tests.cli.manifests import command
+from tests.e2e.test_kills import until
+from tests.e2e.user import EXAMPLES, User
+from tests.e2e.watcher import a_client
+from tests.recording.gangs import Record, recorded, report
+
+pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.timeout(400)]
+
+Json = dict[str, Any]
+NODE_NAMES = ("a", "b", "c", "d")
+IMPATIENT = ("--policy", "dragon", "--aged", "2", "--idle", "4", "--cool-down", "4")
+TRAININGS = ("first", "second", "third")
+STEPS = 20000
+
+
+def training(name: str) -> str:
+    """The example, with pods that ask for a whole CPU each, under another name."""
+    text = (EXAMPLES / "ps-tf1.yaml").read_text().replace("digits-ps-tf1", name)
+    parts = list(yaml.safe_load_all(text))
+    job = parts[-1]
+    for group in job["spec"]["tfReplicaSpecs"].values():
+        (container,) = group["template"]["spec"]["containers"]
+        container["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}}
+        if "args" in container:
+            container["args"][1] = str(STEPS)
+    job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = 3
+    return yaml.safe_dump_all(parts)
+
+
+def gang(name: str, workers: int, script: str) -> str:
+    container = {**command("sh", "-c", script), "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}}
+    group = {"replicas": workers, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": name},
+        "spec": {"tfReplicaSpecs": {"Worker": group}},
+    }
+    return yaml.safe_dump(job)
+
+
+class Story:
+    """What the watches tell, and what somebody types meanwhile."""
+
+    def __init__(self, user: User, http: Http) -> None:
+        self.user = user
+        clock = SystemClock()
+        self.record = Record()
+        dice = random.Random(1)
+        self.jobs = Cache(http, TFJOBS, clock, jitter=dice)
+        self._pods, self._nodes = Cache(http, PODS, clock, jitter=dice), Cache(http, NODES, clock, jitter=dice)
+        recorded(self.record, clock, jobs={TENSORFLOW: self.jobs}, pods=self._pods, nodes=self._nodes)
+
+    @asynccontextmanager
+    async def told(self) -> AsyncIterator[None]:
+        tasks = [asyncio.create_task(cache.run()) for cache in (self._nodes, self.jobs, self._pods)]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self.record.end(SystemClock().monotonic())
+
+    async def says(self, *words: str) -> str:
+        ended = await asyncio.to_thread(self.user, *words)
+        assert ended.code == 0, ended.err
+        return ended.out
+
+    def status(self, name: str) -> Json:
+        found = [job for key, job in self.jobs.objects.items() if key.name == name]
+        tarragon: Json = (found[0].status or {}).get("tarragon", {}) if found else {}
+        return tarragon
+
+    def state(self, name: str) -> str:
+        return str(self.status(name).get("state", ""))
+
+    def number(self) -> int:
+        """Of all workers that are to be."""
+        return sum(self.workers().values())
+
+    def workers(self) -> Mapping[str, int]:
+        """How many each training is to have."""
+        return {name: self.status(name).get("admission", {}).get("size", {}).get("Worker", 0) for name in TRAININGS}
+
+
+@asynccontextmanager
+async def a_cluster_of_four(user: User) -> AsyncIterator[Story]:
+    nodes = [word for name in NODE_NAMES for word in ("--node", f"name={name},cpu=4,memory=16Gi")]
+    up = user.start("up", *nodes, *IMPATIENT)
+    up.until("ready")
+    async with a_client(user.home) as http:
+        story = Story(user, http)
+        async with story.told():
+            yield story
+    up.signal(signal.SIGTERM)
+    assert up.ended().code == 0
+
+
+@dataclass
+class Scenes:
+    """What was so in each."""
+
+    before: Mapping[str, int]
+    why_big_waits: str
+    small: Mapping[str, int]
+    why_small: str
+    again: Mapping[str, int]
+    ends: Mapping[str, str]
+
+
+async def played(story: Story) -> Scenes:
+    user, go = story.user, story.user.folder / "go"
+    for name in TRAININGS:
+        await story.says("submit", user.file(f"{name}.yaml", training(name)))
+    # Three workers and a parameter server each, then what is left.
+    await until(lambda: all(story.state(name) == "Running" for name in TRAININGS) and story.number() == 12)
+    before = story.workers()
+
+    await story.says("submit", user.file("big.yaml", gang("big", 8, f"while [ ! -e {go} ]; do sleep 0.1; done")))
+    await until(lambda: story.state("big") == "Waiting")
+    why_big_waits = await story.says("why", "big")
+    await until(lambda: story.state("big") == "Running")
+    small = story.workers()
+    why_small = "".join([await story.says("why", name) for name in TRAININGS])
+
+    go.touch()
+    await until(lambda: story.number() > sum(small.values()))
+    again = story.workers()
+    await until(lambda: all(story.state(name) == "Succeeded" for name in TRAININGS), 250)
+    ends = {name: await story.says("logs", name) for name in TRAININGS}
+    return Scenes(before, why_big_waits, small, why_small, again, ends)
+
+
+async def test_they_shrink_for_the_gang_which_starts_whole_and_grow_back_when_it_is_done(
+    user: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with a_cluster_of_four(user) as story:
+        listing = user.start("list", "-w")
+        seen = await played(story)
+        listing.signal(signal.SIGINT)
+        rows = listing.ended().out
+
+    told = [f"{seen.before} -> {seen.small} -> {seen.again}", seen.why_big_waits, seen.why_small, rows]
+    with capsys.disabled():
+        print("", *told, *report(story.record), sep="\n")  # noqa: T201 - the figures are what somebody runs this for
+    assert re.search("InsufficientResources|ResourcesReleasing", seen.why_big_waits)
+    sizes = [number for each in (seen.before, seen.small, seen.again) for number in each.values()]
+    assert all(1 <= size <= 4 for size in sizes)
+    assert sum(seen.small.values()) <= 5
+    assert "made room for" in seen.why_small
+    for end in seen.ends.values():
+        assert_every_step_is_somebodys(end)
+    assert story.record.half.total == 0
+    assert story.record.oversold == []
+
+
+def assert_every_step_is_somebodys(told: str) -> None:
+    """The sum of what the workers did is what the model has been through."""
+    done = re.search(r"done: steps=(\d+)", told)
+    shares = re.search(r"steps by worker: (.*)", told)
+    assert done
+    assert shares
+    assert sum(int(each.rpartition(":")[2]) for each in shares[1].split()) == int(done[1]) >= STEPS
