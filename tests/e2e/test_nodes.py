@@ -1,0 +1,120 @@
+"""Several nodes on one machine: drained while a job trains on them, and gone between two starts of the cluster."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.user import User, eventually
+
+pytestmark = [pytest.mark.timeout(200), pytest.mark.kubectl]
+
+Json = dict[str, Any]
+GPUS = "nvidia.com/gpu"
+A = f"name=a,cpu=2,memory=2Gi,{GPUS}=2,label:{GPUS}.product=T4"
+B = f"name=b,cpu=2,memory=2Gi,{GPUS}=2,label:{GPUS}.product=A100"
+# Each writes down on which device it was started, and ends when somebody says so.
+SCRIPT = "echo $CUDA_VISIBLE_DEVICES >> {folder}/{word}-$HOSTNAME; until [ -e {folder}/go ]; do sleep 0.1; done"
+
+
+@contextmanager
+def cluster_of(user: User, *nodes: str) -> Iterator[None]:
+    """Pods outlive it."""
+    serving = user.start("up", *(word for node in nodes for word in ("--node", node)))
+    serving.until("ready")
+    try:
+        yield
+    finally:
+        serving.signal(signal.SIGTERM)
+        assert serving.ended().code == 0
+
+
+def kubectl(user: User, *words: str) -> str:
+    flags = ("--kubeconfig", str(user.home / "kubeconfig"))
+    told = subprocess.run(["kubectl", *flags, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert told.returncode == 0, told.stderr
+    return told.stdout
+
+
+def job(user: User, *, gpus: int = 0, selector: str = "") -> str:
+    """A parameter server and two workers of half a CPU each."""
+
+    def replicas(word: str, number: int) -> Json:
+        limits = {"cpu": "500m", "memory": "64Mi", **({GPUS: gpus} if gpus and word == "worker" else {})}
+        script = SCRIPT.format(folder=user.folder, word=word)
+        container = {"name": "tensorflow", "image": "busybox", "resources": {"limits": limits}}
+        container["command"] = ["sh", "-c", script]
+        spec: Json = {"terminationGracePeriodSeconds": 1, "containers": [container]}
+        if selector:
+            spec["nodeSelector"] = {f"{GPUS}.product": selector}
+        return {"replicas": number, "restartPolicy": "Never", "template": {"spec": spec}}
+
+    manifest = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": "train"},
+        "spec": {
+            "runPolicy": {"backoffLimit": 0},
+            "tfReplicaSpecs": {"PS": replicas("ps", 1), "Worker": replicas("worker", 2)},
+        },
+    }
+    return user.file("train.yaml", yaml.safe_dump(manifest))
+
+
+def homes(user: User) -> dict[str, str]:
+    """The node of each pod that runs."""
+    pods = json.loads(kubectl(user, "get", "pods", "-o", "json"))["items"]
+    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods if pod["status"].get("phase") == "Running"}
+
+
+def all_on(user: User, *nodes: str) -> bool:
+    found = homes(user)
+    return len(found) == 3 and set(found.values()) <= set(nodes)
+
+
+def tarragon_of(user: User) -> Json:
+    found: Json = json.loads(kubectl(user, "get", "tfjob", "train", "-o", "json"))["status"]["tarragon"]
+    return found
+
+
+def devices(user: User, pod: str) -> Sequence[str]:
+    """Of each start, one after the other."""
+    return (user.folder / pod).read_text().split()
+
+
+def test_a_node_is_drained_while_a_job_trains_and_the_job_ends_as_if_nothing_had_been(user: User) -> None:
+    with cluster_of(user, A, B):
+        assert user("submit", job(user, gpus=1)).code == 0
+        eventually(lambda: all_on(user, "a", "b"))
+        drained = set(homes(user).values()).pop()
+        other = "b" if drained == "a" else "a"
+        kubectl(user, "drain", drained, "--force")
+        eventually(lambda: all_on(user, other))
+        workers = [devices(user, f"worker-train-worker-{index}") for index in (0, 1)]
+        assert sorted(each[-1] for each in workers) == ["0", "1"]
+        assert devices(user, "ps-train-ps-0")[-1] == "-1"
+        assert "the number is pretended" in kubectl(user, "describe", "pod", "train-worker-0")
+
+        (user.folder / "go").touch()
+        assert user("wait", "train").code == 0
+        assert tarragon_of(user)["restarts"] == {"total": 0}
+
+
+def test_pods_of_a_node_that_the_next_start_has_no_more_go_to_the_others(user: User) -> None:
+    with cluster_of(user, A, B):
+        assert user("submit", job(user, selector="T4")).code == 0
+        eventually(lambda: all_on(user, "a"))
+
+    with cluster_of(user, f"name=b,cpu=2,memory=2Gi,label:{GPUS}.product=T4"):
+        eventually(lambda: all_on(user, "b"))
+        assert kubectl(user, "get", "nodes", "-o", "name").split() == ["node/b"]
+        (user.folder / "go").touch()
+        assert user("wait", "train").code == 0
+        assert tarragon_of(user)["restarts"] == {"total": 0}
