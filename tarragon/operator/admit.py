@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,7 +24,7 @@ from tarragon.operator import account
 from tarragon.operator.candidates import Candidate, Candidates, JobId, candidate_from, takes_part
 from tarragon.operator.decided import admission_after
 from tarragon.operator.eligibility import traits
-from tarragon.operator.faults import Faults
+from tarragon.operator.faults import TO_CARRY_OUT, TO_WRITE, Faults
 from tarragon.operator.gather import World
 from tarragon.operator.holders import Decided, Holders
 from tarragon.operator.judge import NOTHING, Judge
@@ -33,6 +34,7 @@ from tarragon.operator.telling import Telling
 from tarragon.scheduling.decision import SCHEDULER_ERROR, AboutGang, Wait
 from tarragon.scheduling.policies import Policy
 from tarragon.scheduling.rules import Rules
+from tarragon.scheduling.snapshot import Snapshot
 
 BREATH = 20
 """Jobs that are read before others get their turn on the event loop."""
@@ -76,6 +78,11 @@ class Admitter:
         """Changes that the next round has to take in."""
         return len(self._changes) + self._picture.unread
 
+    async def snapshot(self) -> Snapshot:
+        """What a policy would be shown now."""
+        await self._catch_up()
+        return self._picture.snapshot((), self._clock.now())
+
     async def round(self) -> float | None:
         """Decide once and write what has changed. Seconds until the next round even if nothing changes, or None."""
         await self._catch_up()
@@ -86,7 +93,7 @@ class Admitter:
         found = self._judge.decide(self._picture.snapshot(writes, now)) if may_place else NOTHING
         writes += self._decided(found.sound, now)
         writes += self._holders.left({candidate.id for candidate, _ in writes}, now, places_gangs=may_place)
-        writes += self._troubled(now)
+        writes += self._troubled({candidate.id for candidate, _ in writes}, now)
         due = self._telling.due(writes)
         await _all_of(*(self._write(*write) for write in due))
         return min(self._pauses(found.again, len(writes) - len(due)), default=None)
@@ -99,14 +106,14 @@ class Admitter:
                 if known is not None and known.code == decided.code and known.message == decided.message:
                     continue  # Of ten thousand waits nearly all are on record, word for word.
             candidate = self._candidates.named(decided.gang)
-            with self._faults.of(candidate.id, "carry out what was decided"):
+            with self._faults.of(candidate.id, TO_CARRY_OUT):
                 admission = admission_after(candidate, decided, now)
                 if admission != candidate.admission and self._picture.agrees(candidate, admission):
                     yield candidate, admission
 
-    def _troubled(self, now: dt.datetime) -> Iterator[Decided]:
+    def _troubled(self, decided: AbstractSet[JobId], now: dt.datetime) -> Iterator[Decided]:
         """Those that wait because of a bug of ours are told so; those that run do not need us."""
-        for job in sorted(self._faults.jobs()):
+        for job in sorted(self._faults.jobs() - decided):
             candidate = self._candidates.all.get(job)
             if candidate is not None and not candidate.is_admitted and not candidate.is_refused:
                 why = f"the scheduler can't decide about it, and goes on without it: it can't {self._faults.word(job)}"
@@ -125,7 +132,7 @@ class Admitter:
             yield FAILED_PAUSE
 
     async def _write(self, candidate: Candidate, admission: Admission) -> None:
-        with self._faults.of(candidate.id, "write what was decided"):
+        with self._faults.of(candidate.id, TO_WRITE):
             written = await self._telling.write(candidate, admission)
             if written is not None:
                 self._follow(candidate.framework, candidate.job.key, written)

@@ -133,7 +133,7 @@ class Demanded:
         # One object for all that are alike: thousands of them are compared in every round.
         if len(self._alike) >= MOST_ALIKE:
             self._alike.clear()
-        return self._alike.setdefault((demand.shape, demand.refused), demand)
+        return self._alike.setdefault((demand.shape, demand.refused, demand.crowded), demand)
 
     def _node_changed(self, key: Key, old: Node | None, new: Node | None) -> None:
         """Heartbeats change nothing of who may run there."""

@@ -11,6 +11,9 @@ from tarragon.cluster.errors import ApiError
 from tarragon.cluster.lease import LeaseLost
 from tarragon.operator.candidates import JobId
 
+TO_CARRY_OUT, TO_WRITE = "carry out what was decided", "write what was decided"
+"""What is done last: whoever fails in these is decided about all the same."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -44,6 +47,10 @@ class Faults:
     def jobs(self) -> frozenset[JobId]:
         """Those that something could not be done for."""
         return frozenset(self._met)
+
+    def undecidable(self) -> frozenset[JobId]:
+        """Those of which too little is known for a decision."""
+        return frozenset(job for job, met in self._met.items() if met.keys() - {TO_CARRY_OUT, TO_WRITE})
 
     def forget(self, job: JobId) -> None:
         """It is gone."""

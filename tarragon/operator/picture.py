@@ -27,6 +27,7 @@ class Picture:
     ) -> None:
         self._candidates = candidates
         self._rules = rules
+        self._faults = faults
         self._demanded = Demanded(world)
         self._reservations = Reservations(world, faults, self._demanded.companies)
         self._nodes = NodeStates(world, Usage(world.pods), self._reservations)
@@ -58,8 +59,9 @@ class Picture:
     def snapshot(self, decided: Sequence[tuple[Candidate, Admission]], now: dt.datetime) -> Snapshot:
         """Of gangs that this round has decided about already, what they will hold is taken off, and no more is said."""
         self._reservations.reckon(self._candidates.all)
-        left_out = {candidate.name for candidate, _ in decided}
         self._gangs.renew(now)
+        undecidable = (self._candidates.all.get(job) for job in self._faults.undecidable())
+        left_out = {candidate.name for candidate in (*(each for each, _ in decided), *undecidable) if candidate}
         self._nodes.know_ports(self._demanded.ports)
         return Snapshot(
             now=now,
