@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tarragon.base.resources import CPU, MEMORY, Resources
-from tarragon.scheduling.snapshot import Demand, NodeState
+from tarragon.job.model import Replica
+from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang
 
 Amounts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -23,6 +24,11 @@ _LIGHTEST = 1e-9
 """What weighs nothing still has to be somewhere."""
 _KEPT = 4096
 """Masks and questions that are remembered; jobs come and go for months, what they asked for must not stay."""
+
+
+_HELD = 20_000
+"""Gangs; beyond that all are told anew."""
+_Holding = tuple[Mapping[Replica, str], Sequence[Demand], frozenset[Replica], Amounts, Amounts]
 
 
 class Ask:
@@ -77,6 +83,7 @@ class Inventory(Collection[NodeState]):
         """Shapes that there is room for then."""
         self._masks: dict[frozenset[str], Mask] = {}
         self._asks: dict[Hashable, Ask] = {}
+        self._held: dict[int, _Holding] = {}
         self._sites: dict[int, tuple[Mapping[str, str], Amounts, Sequence[str]]] = {}
 
     @classmethod
@@ -113,7 +120,7 @@ class Inventory(Collection[NodeState]):
         is_as_large = all(self.states[row].capacity == state.capacity for row, state in rows.items())
         made.never, made.ever = (self.never, self.ever) if is_as_large else (set(), set())
         made.domains, made._weights, made._most = self.domains, self._weights, self._most
-        made.states = tuple(all_states)
+        made.states, made._held = tuple(all_states), self._held
         made.capacity, made.free, made.releasing = (
             table.copy(order="K") for table in (self.capacity, self.free, self.releasing)
         )
@@ -189,6 +196,25 @@ class Inventory(Collection[NodeState]):
             of = np.fromiter((numbers.get(domains.get(name), -1) for name in self.names), np.int64, len(self.names))
             known = self._sites[id(domains)] = domains, of, names
         return known[1], known[2]
+
+    def held(self, gang: RunningGang) -> tuple[Amounts, Amounts]:
+        """On which rows it holds something, and what. Kept while it runs there: few change from round to round."""
+        known = self._held.get(id(gang.nodes))
+        if known is None or known[0] is not gang.nodes or known[1:3] != (gang.demands, gang.finished):
+            if len(self._held) >= _HELD:
+                self._held.clear()
+            known = self._held[id(gang.nodes)] = gang.nodes, gang.demands, gang.finished, *self._holds(gang)
+        return known[3], known[4]
+
+    def _holds(self, gang: RunningGang) -> tuple[Amounts, Amounts]:
+        each = {demand.type: self.ask(demand).row for demand in gang.demands}
+        there: dict[int, Amounts] = {}
+        for replica, node in gang.nodes.items():
+            row = self.row_of.get(node)
+            if row is not None and replica not in gang.finished and replica.type in each:
+                there[row] = there[row] + each[replica.type] if row in there else each[replica.type]
+        amounts = np.array(list(there.values()), np.int64).reshape(len(there), len(self.resources))
+        return np.fromiter(there, np.int64, len(there)), amounts
 
     def nearest(self, each: Resources, eligible: frozenset[str]) -> Resources:
         """What the one of these nodes has in all that lacks least for such a replica; nothing where there is none."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tarragon.scheduling.fit import could_fit
-from tarragon.scheduling.inventory import Amounts, Inventory
+from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.snapshot import Demand, RunningGang
 
@@ -18,21 +18,10 @@ class Holders:
 
     def __init__(self, gangs: Sequence[RunningGang], nodes: Inventory) -> None:
         self.gangs = gangs
-        owners: list[int] = []
-        rows: list[int] = []
-        kinds: list[int] = []
-        each = [np.zeros(len(nodes.resources), np.int64)]
-        for number, gang in enumerate(gangs):
-            kind_of = {demand.type: len(each) + index for index, demand in enumerate(gang.demands)}
-            each += [_row(nodes, demand) for demand in gang.demands]
-            for replica, node in gang.nodes.items():
-                row = nodes.row_of.get(node)
-                if row is not None and replica not in gang.finished:
-                    owners.append(number)
-                    rows.append(row)
-                    kinds.append(kind_of.get(replica.type, 0))
-        self._owners, self._rows = np.array(owners, np.int64), np.array(rows, np.int64)
-        self._amounts = np.array(each)[np.array(kinds, np.int64)]
+        held = [nodes.held(gang) for gang in gangs]
+        self._owners = np.repeat(np.arange(len(gangs)), [len(rows) for rows, _ in held])
+        self._rows = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in held)])
+        self._amounts = np.concatenate([np.zeros((0, len(nodes.resources)), np.int64), *(table for _, table in held)])
 
     def without(self, several: Sequence[int], ledger: Ledger) -> Ledger:
         """The ledger as it would be if these had ended."""
@@ -108,7 +97,3 @@ def _needed(enough: list[int], suffice: Callable[[Sequence[int]], bool]) -> list
             half = len(part) // 2
             parts += [part[:half], part[half:]]
     return enough
-
-
-def _row(nodes: Inventory, demand: Demand) -> Amounts:
-    return nodes.row({name: amount for name, amount in demand.each.items() if nodes.column(name) is not None})
