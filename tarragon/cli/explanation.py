@@ -43,14 +43,14 @@ async def why(settings: Settings, name: str, form: str | None) -> None:
         job = await find(looker, name, where.namespace)
         standing = await standing_of(looker, job, SystemClock())
     now = SystemClock().now()
-    lines = [*explained(job, now, where.prompt), *standing.lines(now.astimezone())]
+    lines = [*explained(job, now, where.prompt, standing.place), *standing.lines(now.astimezone())]
     if form is not None:
         click.echo(TEXTS[form]({**schema.job(job, now, lines), **standing.fields()}))
         return
     tell(lines)
 
 
-def explained(job: Known, now: dt.datetime, prompt: Prompt) -> Iterator[str]:
+def explained(job: Known, now: dt.datetime, prompt: Prompt, place: str = "") -> Iterator[str]:
     """The reason first, then since when, what comes next, and of a failure its last lines and what usually helps."""
     status, failure = job.status, job.status.first_failure
     known = reason_of(status)
@@ -66,11 +66,11 @@ def explained(job: Known, now: dt.datetime, prompt: Prompt) -> Iterator[str]:
     if status.phase is Phase.SUSPENDED:
         yield f"  to go on: {spelled(prompt, job.address, 'resume')}"
         return
-    yield from _waiting(status, now)
+    yield from _waiting(status, now, place)
     yield from _size(job, now)
 
 
-def _waiting(status: JobStatus, now: dt.datetime) -> Iterator[str]:
+def _waiting(status: JobStatus, now: dt.datetime, place: str) -> Iterator[str]:
     """Since when it does, and what comes next."""
     admission, obstacle = status.admission, status.obstacle
     if obstacle is not None:
@@ -79,7 +79,7 @@ def _waiting(status: JobStatus, now: dt.datetime) -> Iterator[str]:
         remedy = _ELSEWHERE if reason_of(status).message.startswith(NO_NODE_MAY) else _LARGER
         yield f"  waiting does not help: {remedy}"
     elif admission is not None and admission.admitted is None:
-        yield f"  in the queue for {age(admission.queued, now)}"
+        yield f"  in the queue for {age(admission.queued, now)}{place}"
         if admission.retry is not None and now < admission.retry.after:
             yield f"  tried {admission.retry.count} times; tried again at {timestamp(admission.retry.after)}"
 

@@ -59,11 +59,14 @@ class Standing:
     unseen: Sequence[str] = ()
     """What could not be looked at: words of `UNSEEN`."""
 
+    @property
+    def place(self) -> str:
+        """In words that follow those of how long it has been in the queue."""
+        seen = " that you may see" if JOBS in self.unseen else ""
+        return f", at place {len(self.ahead) + 1} of {self.queued}{seen}" if self.queued else ""
+
     def lines(self, now: dt.datetime) -> Iterator[str]:
         """Times are told in the zone of `now`."""
-        if self.queued:
-            seen = " that you may see" if JOBS in self.unseen else ""
-            yield f"  at place {len(self.ahead) + 1} of {self.queued}{seen}"
         if self.ahead:
             named = [_in_words(job, self.job.key.namespace) for job in self.ahead[:MOST_AHEAD]]
             more = [f"{len(self.ahead) - MOST_AHEAD} more"] if len(self.ahead) > MOST_AHEAD else []

@@ -147,8 +147,8 @@ class Moving:
 
 
 def _queue(wanted: Wanted, jobs: Mapping[JobKey, Known]) -> Mapping[JobKey, int]:
-    """The queue is one for all namespaces: of some jobs alone nobody can tell their places."""
-    return positions(jobs.values()) if wanted.selection == Selection() else {}
+    """Among the jobs that are watched; of those that labels have picked out nobody can tell their places."""
+    return positions(jobs.values()) if wanted.selection == Selection(namespace=wanted.selection.namespace) else {}
 
 
 def _without(cells: Sequence[str], places: set[int]) -> Sequence[str]:

@@ -80,10 +80,11 @@ async def busy(stage: Stage) -> None:
 async def test_it_is_told_who_is_ahead_who_holds_what_and_what_would_help(tmp_path: Path) -> None:
     async with a_stage(tmp_path) as stage:
         await busy(stage)
-        told = list((await standing(stage, "third")).lines(NOON))
+        third = await standing(stage, "third")
+        told = list(third.lines(NOON))
 
+    assert third.place == ", at place 2 of 2"
     assert told == [
-        "  at place 2 of 2",
         "  ahead of it: second (2 replicas, 2 GPUs)",
         "  node a takes none: 0 of 2 nvidia.com/gpu free; held by first (2 nvidia.com/gpu)",
         (
@@ -118,10 +119,11 @@ async def test_whoever_may_see_jobs_only_is_told_what_could_not_be_looked_at(tmp
     async with a_stage(tmp_path) as stage:
         await busy(stage)
         hidden = {"nodes": False, "pods": True, "tfjobs.kubeflow.org": True}
-        told = list((await standing(stage, "third", hidden)).lines(NOON))
+        third = await standing(stage, "third", hidden)
+        told = list(third.lines(NOON))
 
+    assert third.place == ", at place 2 of 2 that you may see"
     assert told == [
-        "  at place 2 of 2 that you may see",
         "  ahead of it: second (2 replicas, 2 GPUs)",
         (
             "  not looked at, as you may not: the jobs of other namespaces (who is ahead), "

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -34,6 +35,7 @@ from tools.controlplane import API_SERVER, ControlPlane
 pytestmark = pytest.mark.real
 
 NODE, REAL = "cli-0", "cli-real"
+USERS = Path(__file__).parent.parent.parent / "deploy" / "users.yaml"
 NAMESPACE = "cli"
 PROGRAMS = Path(sys.executable).parent
 EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -402,6 +404,47 @@ def test_rule_11_why_a_job_waits_is_told_to_a_viewer_too(training: ControlPlane,
     assert told.code == 0, told.err
     assert told.out.startswith("nowhere is Waiting: NeverFits: "), told.out
     assert "correct the manifest, or give a node what the pods ask for" in told.out
+
+
+def test_the_role_view_is_enough_for_why_and_says_what_it_could_not_look_at(
+    training: ControlPlane, tmp_path: Path
+) -> None:
+    """With the roles as they are installed, in one namespace."""
+    api, user = "rbac.authorization.k8s.io", "cli-of-view"
+    admin = shell_of(tmp_path, training.kubeconfig)
+    viewer = shell_of(tmp_path, training.user(user))
+    [view] = [each for each in yaml.safe_load_all(USERS.read_text()) if each["metadata"]["name"] == "tarragon-view"]
+    subjects = [{"apiGroup": api, "kind": "User", "name": user}]
+    binding = {"metadata": {"name": user, "namespace": NAMESPACE}, "subjects": subjects}
+    role = {"apiGroup": api, "kind": "ClusterRole", "name": "view"}
+    put(training.kubeconfig, view, {"apiVersion": f"{api}/v1", "kind": "RoleBinding", **binding, "roleRef": role})
+    names = ("holder", "ahead", "crowded")
+    for name, cpu in zip(names, ("1500m", "2", "2"), strict=True):
+        wanted = json.loads(on_node(name, REAL, ["sleep", "600"]))
+        [container] = wanted["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+        container["resources"] = {"requests": {"cpu": cpu}}
+        admin("--context", "test", "submit", admin.file("job.yaml", json.dumps(wanted)))
+        state = "running" if name == "holder" else "waiting"
+        admin("--context", "test", "wait", name, "--for", state, "--timeout", "30s")
+
+    deadline = time.monotonic() + 30  # the controller that makes `view` of its parts takes its time
+    while (told := viewer("--context", "test", "why", "crowded")).code and time.monotonic() < deadline:
+        pass
+    everything = admin("--context", "test", "why", "crowded")
+    fields = json.loads(viewer("--context", "test", "why", "crowded", "-o", "json").out)
+    for name in names:
+        admin("--context", "test", "delete", name)
+
+    assert told.code == 0, told.err
+    assert re.search(r"in the queue for .+, at place 2 of 2 that you may see\n  ahead of it: ahead \(", told.out), (
+        told.out
+    )
+    assert "not looked at, as you may not: the jobs of other namespaces" in told.out
+    assert (fields["unseen"], fields["wait"]["place"]) == (["jobs", "nodes", "pods"], 2)
+    assert "short" not in fields
+    assert f"node {REAL} takes none: 1 of 4 cpu free; held by holder (3 cpu)" in everything.out, everything.out
+    assert "it could start when holder ends" in everything.out
+    assert "not looked at" not in everything.out
 
 
 def test_a_viewer_looks_and_is_refused_every_change_in_words(training: ControlPlane, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ async def _list(wanted: Wanted, clock: Clock) -> None:
 
 
 async def _queue(looker: Looker, jobs: Sequence[Known], selection: Selection) -> Mapping[JobKey, int]:
-    """The queue is one for all namespaces: who may not see them all is told no places."""
+    """The queue is one for all namespaces: who may not see them all is told the places in theirs."""
     if not any(map(waits, jobs)):
         return {}
     if selection == Selection():
@@ -114,7 +114,7 @@ async def _queue(looker: Looker, jobs: Sequence[Known], selection: Selection) ->
     try:
         return positions(await all_jobs(looker, Selection()))
     except ApiError:
-        return {}
+        return positions(jobs) if selection == Selection(namespace=selection.namespace) else {}
 
 
 def _show(rows: Sequence[Sequence[str]], wanted: Wanted) -> None:
