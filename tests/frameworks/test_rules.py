@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.frameworks.jobs import CONTAINER, elastic, job_of, problems, template, tfjob, worker
+from tests.frameworks.jobs import CONTAINER, elastic, job_of, problems, template, tfjob, warnings, worker
 
 WORKER = "spec.tfReplicaSpecs.Worker"
 IN_WORKER = f"{WORKER}.template.spec"
@@ -181,3 +181,14 @@ def test_a_tf_config_that_linux_would_refuse_is_told_before_anything_starts() ->
 def test_what_makes_sense_passes(manifest: dict[str, Any]) -> None:
     assert problems(manifest) == []
     assert job_of(manifest).chief is not None
+
+
+def test_who_asks_for_a_start_with_fewer_pods_is_told_that_this_scheduler_starts_jobs_whole() -> None:
+    manifest = tfjob({"PS": 1, "Worker": 3})
+    manifest["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 3}}
+    said = "only counts where another scheduler places the job: this one starts with all of its replicas"
+    remedy = "for a job that can do with fewer workers write spec.min-instances"
+    assert warnings(manifest) == [f"spec.runPolicy.schedulingPolicy.minAvailable: {said}; {remedy}"]
+
+    manifest["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 4}}
+    assert warnings(manifest) == []

@@ -68,11 +68,14 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
             "was lost, an eviction) do not count."
         ),
         "schedulingPolicy": "Wishes to the scheduler.",
-        "minAvailable": "How many replicas must be there for the job to start; read, and without effect yet.",
-        "minResources": "What must be free for the job to start; read, and without effect yet.",
-        "priorityClass": "The job's priority; read, and without effect yet.",
-        "queue": "The queue that the job stands in; read, and without effect yet.",
-        "scheduleTimeoutSeconds": "How long a gang is waited for; read, and without effect yet.",
+        "minAvailable": (
+            "For another scheduler: how many pods it starts at once. Tarragon's own starts a job with all of its "
+            "replicas, or with min-instances workers."
+        ),
+        "minResources": "For another scheduler: what must be free for the job to start.",
+        "priorityClass": "The PriorityClass that says how urgent the job is; else the highest that its pods name does.",
+        "queue": "For another scheduler: the queue that the job stands in. For Tarragon's own that is its namespace.",
+        "scheduleTimeoutSeconds": "For another scheduler: how long a gang is waited for.",
         "suspend": "While true the job has no pods. When it is false again the job queues anew.",
         "managedBy": (
             "Who keeps the job. Anybody but kubeflow.org/training-operator and tarragon.dev/tarragon: Tarragon "

@@ -125,6 +125,19 @@ def json_logs_have_a_command(job: TrainingJob) -> Iterator[Problem]:
             )
 
 
+def starts_whole(job: TrainingJob) -> Iterator[Problem]:
+    """A caution: other schedulers start the first pods without the rest, who were told of more than there are then."""
+    least = job.run_policy.scheduling.min_available
+    names_one = any(group.template.get("spec", {}).get("schedulerName") for group in job.groups)
+    if least is None or names_one or job.elastic is not None or least >= sum(group.wish for group in job.groups):
+        return
+    yield Problem(
+        "spec.runPolicy.schedulingPolicy.minAvailable",
+        "only counts where another scheduler places the job: this one starts with all of its replicas",
+        f"for a job that can do with fewer workers write spec.{Spec.MIN_INSTANCES}",
+    )
+
+
 def _at_most_one(group: ReplicaGroup) -> Iterator[Problem]:
     if group.wish > 1:
         yield Problem(f"{group.path}.replicas", f"must be 1 or less, not {group.wish}", f"a job has one {group.type}")
@@ -147,4 +160,5 @@ CAUTIONS: tuple[Rule, ...] = (
     annotations_are_spelled,
     tensorboard_is_understood,
     json_logs_have_a_command,
+    starts_whole,
 )
