@@ -139,13 +139,18 @@ class Gang:
         if not terms:
             return None
         labelled = [sites.domains(term.topology) for term in terms]
-        found = list(others.selected(terms))
+        found = self._housed(terms, sites, others)
         if any(not self._is_own(pod) for pod in found):
             homes = [{domains.get(pod.spec.node_name) for pod in found} - {None} for domains in labelled]
             return _in_all(labelled, homes)
         if not any(other.is_meant(terms) for other in self.members):
             return frozenset()
         return _in_all(labelled, None)
+
+    def _housed(self, terms: Sequence[Term], sites: Sites, others: Neighbours) -> list[Pod]:
+        """Pods that all the terms select. One that is in no domain by any of them is as if it were not there."""
+        labelled = [sites.domains(term.topology) for term in terms]
+        return [pod for pod in others.selected(terms) if any(pod.spec.node_name in domains for domains in labelled)]
 
     def _shared(self, sites: Sites, others: Neighbours) -> Iterator[tuple[ReplicaType, Spread]]:
         for member in self.members:
@@ -159,7 +164,7 @@ class Gang:
         """Who has to be near its own gang, and finds nobody else, is put into one domain with all whom it means."""
         terms = member.bonds.near
         meant = frozenset(other.type for other in self.members if other.is_meant(terms))
-        if not terms or not meant or any(not self._is_own(pod) for pod in others.selected(terms)):
+        if not terms or not meant or not all(map(self._is_own, self._housed(terms, sites, others))):
             return
         for term in terms:
             spread = Spread(domains=sites.domains(term.topology), counted=meant | {member.type}, together=True)

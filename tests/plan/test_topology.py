@@ -117,6 +117,14 @@ def test_a_gang_that_is_to_be_near_itself_starts_anywhere_in_one_domain() -> Non
     assert one.domains == {"a1": "a", "a2": "a", "b1": "b"}
 
 
+def test_others_on_nodes_without_the_label_are_no_company() -> None:
+    """As kube-scheduler has it: who is the first in any domain may begin where it wants."""
+    found = only(member(affinity=near(term(app="x"))), pods=[pod("bare", owner="other", app="x")])
+
+    assert found.eligible == {"a1", "a2", "b1"}
+    assert single(found).together
+
+
 def test_a_gang_that_may_be_near_others_like_it_is_near_those_that_are_there() -> None:
     found = only(member(affinity=near(term(app="x"))), pods=[pod("b1", owner="other", app="x")])
 

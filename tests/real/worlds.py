@@ -17,6 +17,7 @@ HOST = "kubernetes.io/hostname"
 PIN = "tests.tarragon.dev/pin"
 GPU = "nvidia.com/gpu"
 RUNTIME = "fat"
+NODES, NEAR, APART, SPREAD = "nodes", "near", "apart", "spread"
 OVERHEAD = {"cpu": "250m", "memory": "64Mi"}
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 
@@ -45,17 +46,28 @@ def worlds(seed: int) -> list[World]:
 
 
 class _Maker:
-    """The same dice throw the same cluster, whatever it is called."""
+    """The same dice throw the same cluster, whatever it is called.
+
+    Some worlds are about nodes and amounts, others about pods that want to be near each other, or apart, or spread: a
+    world about everything says no for so many reasons that none of them is tried.
+    """
 
     def __init__(self, dice: random.Random, name: str) -> None:
         self._dice = dice
         self._name = name
+        self._topic = dice.choice((NODES, NEAR, APART, SPREAD))
+
+    def _about(self, topic: str, otherwise: float) -> float:
+        return 0.9 if topic == self._topic else otherwise
+
+    def _seldom(self, probability: float) -> float:
+        """Of what is about nodes and amounts."""
+        return probability if self._topic == NODES else probability / 8
 
     def world(self, place: int, size: int) -> World:
-        self._dice.random()
         nodes = [self._node(f"{self._name}-n{number}") for number in range(size)]
         nodes[place]["status"]["allocatable"][PIN] = "1"
-        there = [self._there(number, nodes) for number in range(self._dice.randint(0, 5))]
+        there = [self._there(number, nodes) for number in range(self._dice.randint(1, 6))]
         names = [pod["metadata"]["name"] for pod in there]
         ending = frozenset(name for name in names if self._chance(0.15))
         finished = frozenset(name for name in names if self._chance(0.15)) - ending
@@ -84,14 +96,16 @@ class _Maker:
         labels |= self._maybe(0.7, lambda: {"rack": self._domain("rack")})
         labels |= self._maybe(0.6, lambda: {"disk": dice.choice(("ssd", "hdd"))})
         labels |= self._maybe(0.6, lambda: {"gpus": dice.choice(("2", "4", "8", "1_0", "007", "many"))})
-        amounts = {"cpu": dice.choice(("1", "2", "6")), "memory": dice.choice(("1Gi", "5Gi")), "pods": "110"}
-        amounts |= self._maybe(0.15, lambda: {"pods": dice.choice(("1", "2", "3"))})
+        amounts = {"cpu": "16", "memory": "16Gi", "pods": "110"}
+        if self._topic == NODES:
+            amounts |= {"cpu": dice.choice(("1", "2", "6")), "memory": dice.choice(("1Gi", "5Gi"))}
+        amounts |= self._maybe(self._seldom(0.2), lambda: {"pods": dice.choice(("1", "2", "3"))})
         amounts |= self._maybe(0.6, lambda: {"ephemeral-storage": dice.choice(("1Gi", "5Gi"))})
         amounts |= self._maybe(0.5, lambda: {GPU: dice.choice(("1", "2"))})
         amounts |= self._maybe(0.5, lambda: {"hugepages-2Mi": dice.choice(("4Mi", "16Mi"))})
-        taints = [self._taint() for _ in range(dice.choice((0, 0, 0, 0, 0, 1, 2)))]
+        taints = [self._taint() for _ in range(dice.choice((0, 1, 2)) if self._chance(self._seldom(0.4)) else 0)]
         spec: Json = {"taints": list({(one["key"], one["effect"]): one for one in taints}.values())}
-        if self._chance(0.03):
+        if self._chance(self._seldom(0.05)):
             spec["unschedulable"] = True
         ready = {"type": "Ready", "status": "True", "reason": "Test", "message": "of a test"}
         return {
@@ -113,7 +127,7 @@ class _Maker:
         spec = {
             "nodeName": self._dice.choice(nodes)["metadata"]["name"],
             "containers": self._containers(1),
-            **self._maybe(0.3, lambda: {"affinity": {"podAntiAffinity": self._between()}}),
+            **self._maybe(self._about(APART, 0.08) / 2, lambda: {"affinity": {"podAntiAffinity": self._between()}}),
         }
         return self._pod(f"p{number}", spec, "" if self._chance(0.8) else "-other")
 
@@ -124,17 +138,19 @@ class _Maker:
             "containers": containers,
             "nodeSelector": {
                 "world": self._name,
-                **self._maybe(0.15, lambda: {"disk": self._dice.choice(("ssd", "hdd"))}),
+                **self._maybe(0.1, lambda: {"disk": self._dice.choice(("ssd", "hdd"))}),
             },
             "tolerations": [self._toleration() for _ in range(self._dice.choice((0, 0, 1, 2)))],
-            **self._maybe(0.25, lambda: {"initContainers": self._containers(self._dice.choice((1, 2)), word="i")}),
+            **self._maybe(
+                self._seldom(0.25), lambda: {"initContainers": self._containers(self._dice.choice((1, 2)), word="i")}
+            ),
             **self._maybe(0.15, lambda: {"runtimeClassName": RUNTIME, "overhead": dict(OVERHEAD)}),
-            **self._maybe(0.35, lambda: {"topologySpreadConstraints": self._spreads()}),
+            **self._maybe(self._about(SPREAD, 0.1), lambda: {"topologySpreadConstraints": self._spreads()}),
         }
         affinity = {
-            **self._maybe(0.2, lambda: {"nodeAffinity": self._of_nodes()}),
-            **self._maybe(0.2, lambda: {"podAffinity": self._between()}),
-            **self._maybe(0.3, lambda: {"podAntiAffinity": self._between()}),
+            **self._maybe(self._seldom(0.4), lambda: {"nodeAffinity": self._of_nodes()}),
+            **self._maybe(self._about(NEAR, 0.08), lambda: {"podAffinity": self._between()}),
+            **self._maybe(self._about(APART, 0.08) / 2, lambda: {"podAntiAffinity": self._between()}),
         }
         return self._pod("asks", {**spec, "affinity": affinity} if affinity else spec, "")
 
@@ -151,11 +167,11 @@ class _Maker:
         dice = self._dice
         requests = {**self._maybe(0.6, lambda: {"cpu": dice.choice(("100m", "300m", "1", "1500m"))})}
         requests |= self._maybe(0.6, lambda: {"memory": dice.choice(("100Mi", "300Mi", "2Gi"))})
-        requests |= self._maybe(0.1, lambda: {"ephemeral-storage": dice.choice(("1Gi", "3Gi"))})
+        requests |= self._maybe(self._seldom(0.2), lambda: {"ephemeral-storage": dice.choice(("1Gi", "3Gi"))})
         limits = {**self._maybe(0.1, lambda: {"cpu": "2", "memory": "2Gi"})}
-        whole = {**self._maybe(0.12, lambda: {GPU: dice.choice(("1", "2"))})}
+        whole = {**self._maybe(self._seldom(0.2), lambda: {GPU: dice.choice(("1", "2"))})}
         if "memory" in requests or "memory" in limits:
-            whole |= self._maybe(0.15, lambda: {"hugepages-2Mi": dice.choice(("4Mi", "8Mi"))})
+            whole |= self._maybe(self._seldom(0.2), lambda: {"hugepages-2Mi": dice.choice(("4Mi", "8Mi"))})
         # Where only a limit is written, the API server fills in the request.
         written = whole if self._chance(0.5) else {}
         port = self._maybe(
