@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tarragon.job import conditions
+from tarragon.job.leaving import leaves_at
 from tarragon.job.model import CleanPodPolicy
 from tarragon.job.status import JobStatus, ReplicaCounts
 from tarragon.kube.core import Pod
@@ -39,6 +40,8 @@ def clean_up(scene: Scene, status: JobStatus) -> list[Delete]:
 def _goes(pod: Pod, policy: CleanPodPolicy, status: JobStatus) -> bool:
     if pod.metadata.is_ending:
         return False
+    if leaves_at(pod) is not None:
+        return True  # It was to go anyway, and there is nobody left for whom it saves.
     if policy is CleanPodPolicy.ALL:
         return True
     return not pod.is_finished and (policy is CleanPodPolicy.RUNNING or _ended_by_limit(status))

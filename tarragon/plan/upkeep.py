@@ -146,10 +146,12 @@ def delete_job(framework: Framework, observed: Observed) -> Delete:
 
 
 def _replaced(scene: Scene, status: JobStatus, replica: Replica, member: Member) -> Doomed | None:
-    is_counted = member.was_told_to_go or is_recorded(status.restarts.get(replica), member)
-    if member.fate is Fate.REPLACED and not scene.is_refused and is_counted:
-        return Doomed(pod=member.pod, why="it has ended, and is replaced by a new one")
-    return None
+    if member.fate is not Fate.REPLACED or scene.is_refused:
+        return None
+    if member.was_told_to_go:
+        return Doomed(pod=member.pod, why="it has left, as it was told to")
+    is_counted = is_recorded(status.restarts.get(replica), member)
+    return Doomed(pod=member.pod, why="it has ended, and is replaced by a new one") if is_counted else None
 
 
 def _removed(scene: Scene, replica: Replica, member: Member) -> Doomed | None:

@@ -52,3 +52,11 @@ def test_words_that_yaml_takes_for_something_else_are_shown_as_they_count() -> N
         'metadata.annotations["tarragon.dev/retryable-exit-codes"]: must be text, not 42; write it in quotes: "42"',
         'metadata.annotations.mine: must be text, not true; write it in quotes: "true"',
     ]
+
+
+@pytest.mark.parametrize("written", ["soon", "-1", "3601", "1.5", ""])
+def test_a_time_to_save_is_seconds_of_an_hour_at_most(written: str) -> None:
+    said = f"must be seconds from 0 to 3600, not {written!r}"
+    assert problems(annotated({"tarragon.dev/checkpoint-seconds": written})) == [
+        f'metadata.annotations["tarragon.dev/checkpoint-seconds"]: {said}; write for example "30"'
+    ]

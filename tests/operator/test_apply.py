@@ -6,12 +6,13 @@ import pytest
 
 from tarragon.cluster.errors import ApiError, Forbidden, unavailable
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.job.leaving import LEAVING
 from tarragon.kube.core import EVENTS, PODS
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key
 from tarragon.operator.apply import apply
 from tarragon.operator.recorder import Recorder
-from tarragon.plan.step import Create, Step
+from tarragon.plan.step import Create, Delete, Notice, Step
 from tests.operator.stage import TFJOBS, Stage, group, job
 
 NO_EVENTS = Forbidden({"code": 403, "reason": "Forbidden", "message": "events are not for you"})
@@ -50,3 +51,38 @@ async def test_an_event_that_cannot_be_written_keeps_no_pod_from_being_made(stag
     cluster: Any = WithoutEvents(stage.world.client, answer)
     await apply(cluster, Recorder(cluster, stage.world.clock), TENSORFLOW.resource, found, step)
     await stage.until_pods("a-worker-0")
+
+
+class WithoutNotes:
+    """An API that lets nobody write to pods."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def patch(self, resource: Any, key: Any, body: Any, **options: Any) -> Any:
+        if resource.plural == PODS.plural:
+            raise Forbidden({"code": 403, "reason": "Forbidden", "message": "pods are not for you"})
+        return await self._client.patch(resource, key, body, **options)
+
+
+async def test_who_can_not_be_told_to_leave_goes_at_once(stage: Stage) -> None:
+    found = await stage.world.client.create(TFJOBS, job("a", Worker=group(1)))
+    spec = {"containers": [{"name": "tensorflow", "image": "i"}]}
+    pod = (await stage.world.create(PODS, "a-worker-0", spec=spec)).metadata
+    go = Delete(
+        resource=PODS, key=pod.key, uid=pod.uid, resource_version=pod.resource_version, reason="it has no place"
+    )
+    told = Notice(
+        pod=pod.key,
+        uid=pod.uid,
+        resource_version=pod.resource_version,
+        annotations={LEAVING: "2026-11-21T10:00:30Z"},
+        otherwise=go,
+    )
+    cluster: Any = WithoutNotes(stage.world.client)
+    recorder = Recorder(cluster, stage.world.clock)
+    await apply(cluster, recorder, TENSORFLOW.resource, found, Step(notices=[told]))
+    await stage.world.until(lambda: "a-worker-0" not in stage.pods())

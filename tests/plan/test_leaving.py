@@ -217,3 +217,13 @@ def test_a_template_that_was_copied_from_a_leaving_pod_makes_no_pod_that_leaves(
     world.settle()
 
     assert notes(world, "dist-worker-0") == {}
+
+
+def test_who_is_leaving_goes_with_the_end_of_the_job_whatever_else_stays() -> None:
+    world = elastic(runPolicy={"cleanPodPolicy": "None"})
+    world.admit(PS=1, Worker=2)
+    world.settle()
+    world.exit("dist-worker-0", 0)
+    world.settle()
+
+    assert set(world.pods) == {"dist-ps-0", "dist-worker-0", "dist-worker-1"}

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.job.model import RestartPolicy
+from tarragon.job.annotations import CHECKPOINT_SECONDS
+from tarragon.job.leaving import LEAVING
+from tarragon.job.model import Replica, ReplicaType, RestartPolicy
 from tarragon.job.status import JobStatus
 from tarragon.plan.step import REFUSED, Refusal
 from tests.plan.world import World, is_idle, manifest
 
 NAMES = ("dist-ps-0", "dist-worker-0", "dist-worker-1", "dist-worker-2")
+
+WORKER = ReplicaType.WORKER
 
 Action = Callable[[World], None]
 
@@ -37,6 +42,20 @@ def admit(workers: int) -> Action:
     def action(world: World) -> None:
         if world.tarragon and not world.status.phase.is_final and not is_suspended(world):
             world.admit(PS=1, Worker=workers)
+
+    return action
+
+
+def leave_out(index: int) -> Action:
+    """The scheduler takes one worker away, wherever it stands."""
+
+    def action(world: World) -> None:
+        admission = world.status.admission
+        if admission is None or admission.admitted is None or world.status.phase.is_final or is_suspended(world):
+            return
+        nodes = {replica: node for replica, node in admission.nodes.items() if replica != Replica(WORKER, index)}
+        size = Counter(replica.type for replica in nodes)
+        world.write_admission(replace(admission, nodes=nodes, size=size, resized=world.now, reason="made room"))
 
     return action
 
@@ -85,6 +104,7 @@ actions: st.SearchStrategy[Action] = st.one_of(
     on_pod(lambda world, name: world.vanish(name), "Pending", "Running"),
     st.just(World.bury),
     st.integers(1, 3).map(admit),
+    st.integers(1, 2).map(leave_out),
     st.just(withdraw),
     st.booleans().map(suspend),
     st.integers(1, 30).map(refuse),
@@ -121,8 +141,10 @@ def total(status: JobStatus) -> int:
     return sum(record.total for record in status.restarts.values())
 
 
-def start(policy: RestartPolicy, run_policy: dict[str, object]) -> World:
-    world = World(manifest({"PS": 1, "Worker": 2}, policy=policy.value, run_policy=run_policy, **{"max-instances": 3}))
+def start(policy: RestartPolicy, run_policy: dict[str, object], seconds: int) -> World:
+    job = manifest({"PS": 1, "Worker": 2}, policy=policy.value, run_policy=run_policy, **{"max-instances": 3})
+    job["metadata"]["annotations"] = {CHECKPOINT_SECONDS: str(seconds)}
+    world = World(job)
     world.settle()
     world.admit(PS=1, Worker=2)
     world.settle()
@@ -133,12 +155,13 @@ def start(policy: RestartPolicy, run_policy: dict[str, object]) -> World:
 @given(
     st.sampled_from(RestartPolicy),
     st.fixed_dictionaries({}, optional={"backoffLimit": st.integers(0, 3), "cleanPodPolicy": st.just("Running")}),
+    st.sampled_from([0, 20]),
     st.lists(actions, max_size=30),
 )
 def test_no_pod_twice_none_lost_every_end_counted_once(
-    policy: RestartPolicy, run_policy: dict[str, object], story: list[Action]
+    policy: RestartPolicy, run_policy: dict[str, object], seconds: int, story: list[Action]
 ) -> None:
-    world = start(policy, run_policy)
+    world = start(policy, run_policy, seconds)
     ghost = Ghost()
     for act in story:
         act(world)
@@ -175,6 +198,7 @@ def everything_that_should_be_is(world: World) -> None:
         assert not pods or may_stay
         assert not world.services or not (status.phase.is_final or is_suspended(world))
         return
-    wanted = {f"dist-{kind.word}-{index}" for kind, count in status.admission.size.items() for index in range(count)}
+    wanted = {f"dist-{replica}" for replica in status.admission.nodes}
+    assert not any(LEAVING in world.pods[name]["metadata"].get("annotations", {}) for name in pods)
     finished = {f"dist-{replica}" for replica in status.finished}
     assert wanted - finished <= pods <= wanted
