@@ -13,11 +13,13 @@ import numpy as np
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
-from tarragon.scheduling.inventory import Amounts, Ask, Inventory, Scores
+from tarragon.scheduling.inventory import Amounts, Ask, Inventory, Mask, Scores
 from tarragon.scheduling.snapshot import Demand, NodeState
 
 Column = TypeVar("Column", Amounts, Scores)
 
+_ROUNDING = 1 + 1e-9
+"""Sums of bytes over thousands of nodes need more than 63 bits; those of floats are this exact at least."""
 _KEPT = 20_000
 """Shapes; jobs come and go for months, what they asked for must not stay."""
 
@@ -31,7 +33,8 @@ class Ledger:
         self._changes: list[int] = []
         self._rooms: dict[Ask, tuple[Amounts, int]] = {}
         self._scores: tuple[Scores, int] | None = None
-        self._sums: tuple[Scores, int] | None = None
+        self._total: tuple[Resources, int] | None = None
+        self._sums: dict[int, tuple[Mask, Scores]] = {}
         self._wanted: dict[int, tuple[Resources, Amounts | None]] = {}
         self.refused: set[Hashable] = set()
         """Shapes that there was no room for. Taking does not change that, giving may."""
@@ -103,11 +106,21 @@ class Ledger:
         self._scores = scores, len(self._changes)
         return scores
 
-    def has(self, amounts: Amounts) -> bool:
-        """Whether there is as much free in all, whatever the pieces."""
-        if self._sums is None or self._sums[1] != len(self._changes):
-            self._sums = np.maximum(self._free, 0).sum(axis=0, dtype=np.float64) * (1 + 1e-9), len(self._changes)
-        return bool((amounts <= self._sums[0]).all())
+    def may_hold(self, amounts: Amounts, mask: Mask) -> bool:
+        """Whether these rows had as much in all, whatever the pieces, when it was asked first: what is taken since then
+        is not looked at, so that the answer to most of those who wait costs next to nothing. The mask is an `Ask`'s.
+        """
+        known = self._sums.get(id(mask))
+        if known is None:
+            there = np.maximum(self._free, 0) * mask[:, np.newaxis]
+            known = self._sums[id(mask)] = mask, there.sum(axis=0, dtype=np.float64) * _ROUNDING
+        return bool((amounts <= known[1]).all())
+
+    def total(self) -> Resources:
+        """What is free in all."""
+        if self._total is None or self._total[1] != len(self._changes):
+            self._total = self.nodes.total(self._free.clip(min=0)), len(self._changes)
+        return self._total[0]
 
     def fits(self, node: str, wanted: Resources) -> bool:
         row = self.nodes.row_of.get(node)
@@ -141,6 +154,7 @@ class Ledger:
             self._free[row] += given
             self._changed(row)
             self.refused.clear()
+            self._sums.clear()
 
     def keep(self, node: str, amounts: Resources) -> None:
         """For somebody who is to have it, also what is not there yet: what is free may sink below zero."""

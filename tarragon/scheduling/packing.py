@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tarragon.scheduling.choice import Share, choose, nearest, tightest
-from tarragon.scheduling.inventory import Amounts, Ask, Scores
+from tarragon.scheduling.inventory import Amounts, Ask, Mask, Scores
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.snapshot import Demand
 
@@ -73,10 +73,14 @@ def has_room(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -
 
 
 def has_as_much(wants: Sequence[Want], ledger: Ledger) -> bool:
-    """Whether each demand for itself has room, and there is as much in all: the quick answer to most that wait."""
-    if any(int(np.minimum(ledger.room(want.demand), want.count).sum()) < want.count for want in wants):
+    """Whether there is as much in all, and each demand for itself has room: the quick answer to most that wait."""
+    needed: dict[int, tuple[Mask, Amounts]] = {}
+    for want in wants:
+        mask, amounts = want.ask.mask, want.ask.row * want.count
+        needed[id(mask)] = mask, needed[id(mask)][1] + amounts if id(mask) in needed else amounts
+    if not all(ledger.may_hold(amounts, mask) for mask, amounts in needed.values()):
         return False
-    return len(wants) <= 1 or ledger.has(_needed(wants))
+    return all(int(np.minimum(ledger.room(want.demand), want.count).sum()) >= want.count for want in wants)
 
 
 def _needed(wants: Sequence[Want]) -> Amounts:

@@ -65,7 +65,7 @@ def crowded(gang: Gang) -> str:
 
 def short(gang: Gang, ledger: Ledger) -> str:
     """Without what others have been given in this round."""
-    return _compared(gang, ledger.nodes.total(ledger.table.clip(min=0)), "free are")
+    return _compared(gang, ledger.total(), "free are")
 
 
 def over_quota(gang: Gang, held: Resources, quota: Resources) -> str:
