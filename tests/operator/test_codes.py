@@ -83,8 +83,8 @@ async def test_insufficient_resources_and_behind_others(tmp_path: Path) -> None:
         await runs(stage, "first", 3)
         await stage.submit("head", Worker=workers(2))
         await waits_with(stage, "head", decision.INSUFFICIENT_RESOURCES)
-        await stage.submit("behind", Worker=workers(1))
-        await waits_with(stage, "behind", decision.BEHIND_OTHERS)
+        await stage.submit("next", Worker=workers(1))
+        await waits_with(stage, "next", decision.BEHIND_OTHERS)
 
 
 async def test_resources_releasing(tmp_path: Path) -> None:

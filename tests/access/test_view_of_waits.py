@@ -1,0 +1,57 @@
+"""Why a job waits, told to whoever has the role `view` in one namespace of the embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tarragon.base.clock import SystemClock
+from tarragon.cli.installing import install
+from tarragon.cli.jobs import find
+from tarragon.cli.standing import standing_of
+from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.http import Http
+from tarragon.cluster.transport import Server
+from tarragon.kube.core import SERVICE_ACCOUNTS
+from tarragon.kube.meta import Key
+from tarragon.localcluster.access.authorizers import Authorization
+from tests.access.both import BINDINGS, CLUSTER_ROLES, binding
+from tests.access.test_entrance import opened
+from tests.operator.stage import TFJOBS, group, job
+
+Json = dict[str, Any]
+USERS = Path(__file__).parent.parent.parent / "deploy" / "users.yaml"
+
+
+async def test_the_role_view_is_enough_and_what_it_hides_is_named(tmp_path: Path) -> None:
+    async with opened(tmp_path / "home", Authorization.RBAC) as door:
+        client = door.cluster.client
+        await install(client)
+        [view] = [each for each in yaml.safe_load_all(USERS.read_text()) if each["metadata"]["name"] == "tarragon-view"]
+        await client.create(CLUSTER_ROLES, view)
+        await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "robot", "namespace": "default"}})
+        robot = {"kind": "ServiceAccount", "name": "robot", "namespace": "default"}
+        await client.create(BINDINGS, binding("view", "view", robot, namespace="default"))
+        for second, name in enumerate(("first", "second")):
+            await client.create(TFJOBS, job(name, Worker=group(1)))
+            wait = {"code": "InsufficientResources", "message": "it is full"}
+            admission = {"queued": f"2026-01-01T00:00:0{second}Z", "wait": wait}
+            status = {"tarragon": {"admission": admission}}
+            await client.patch(TFJOBS, Key("default", name), {"status": status}, subresource="status")
+        server = Server(url=door.cluster.url, ca_data=door.home.ca.read_bytes(), token=await door.token("robot"))
+        async with Http(server, random.Random(1)) as http, asyncio.timeout(20):
+            while True:
+                try:  # `view` is made of its parts in a moment
+                    second_job = await find(http, "second", "default")
+                except Forbidden:
+                    continue
+                break
+            told = await standing_of(http, second_job, SystemClock())
+
+    assert told.place == ", at place 2 of 2 that you may see"
+    assert [each.key.name for each in told.ahead] == ["first"]
+    assert (told.unseen, told.short, told.starts) == (["jobs", "nodes", "pods"], None, None)
