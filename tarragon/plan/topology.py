@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tarragon.job.model import Replica, ReplicaType
@@ -16,6 +16,8 @@ from tarragon.plan.predicates import is_tolerated, is_wanted, required_of_nodes
 from tarragon.plan.terms import Bonds, Labels, Spreading, Term, bonds
 from tarragon.scheduling.snapshot import Spread
 
+MOST_KNOWN = 4096
+"""Spreads that are kept in mind: how many pods lie where is one thing now and another a moment later."""
 NOBODY_NEAR = "no pod runs that it has to be near to"
 
 
@@ -27,6 +29,7 @@ class Sites:
         self._domains: dict[str, Mapping[str, str]] = {}
         self._everywhere: dict[str, Mapping[str, str]] = {}
         self._counted: dict[bytes, Mapping[str, str]] = {}
+        self._spreads: dict[Hashable, Spread] = {}
 
     def domains(self, label: str) -> Mapping[str, str]:
         """The value by node, without those that have no such label."""
@@ -60,6 +63,15 @@ class Sites:
                 and (not tolerates or is_tolerated(spec, node))
             }
         return self._counted[key]
+
+    def one(self, spread: Spread) -> Spread:
+        """The same object for all that say the same: gangs that are alike are decided about together."""
+        if len(self._spreads) >= MOST_KNOWN:
+            self._spreads.clear()
+        already = frozenset(spread.already.items())
+        rule = spread.counted, already, spread.skew, spread.most, spread.together
+        # The domains are ours and as long-lived as we are.
+        return self._spreads.setdefault((id(spread.domains), *rule), spread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +180,7 @@ class Gang:
             return
         for term in terms:
             spread = Spread(domains=sites.domains(term.topology), counted=meant | {member.type}, together=True)
+            spread = sites.one(spread)
             yield from ((kind, spread) for kind in spread.counted)
 
     def _apart(self, member: Member, term: Term, sites: Sites) -> Iterator[tuple[ReplicaType, Spread]]:
@@ -176,9 +189,9 @@ class Gang:
         if not meant:
             return
         domains = sites.everywhere(term.topology)
-        yield member.type, Spread(domains=domains, counted=meant, most=int(member.type in meant))
+        yield member.type, sites.one(Spread(domains=domains, counted=meant, most=int(member.type in meant)))
         for other in meant - {member.type}:
-            yield other, Spread(domains=domains, counted=frozenset({member.type}), most=0)
+            yield other, sites.one(Spread(domains=domains, counted=frozenset({member.type}), most=0))
 
     def _evenly(self, member: Member, one: Spreading, sites: Sites, others: Neighbours) -> Spread:
         labels = [other.constraint.topology_key for other in member.bonds.spread]
@@ -186,7 +199,7 @@ class Gang:
         counts = self._counts(one.term, domains, others)
         few = one.constraint.min_domains is not None and len(set(domains.values())) < one.constraint.min_domains
         skew = one.constraint.max_skew
-        return Spread(
+        spread = Spread(
             domains=domains,
             counted=frozenset(other.type for other in self.members if other.is_meant([one.term])),
             already=counts,
@@ -194,6 +207,7 @@ class Gang:
             skew=None if few else skew,
             most=skew if few else None,
         )
+        return sites.one(spread)
 
     def _counts(self, term: Term, domains: Mapping[str, str], others: Neighbours) -> Mapping[str, int]:
         """Pods that are ending don't count, here and nowhere else."""

@@ -166,6 +166,18 @@ def test_replicas_that_keep_off_each_other_get_a_domain_each() -> None:
     assert one.domains == {"a1": "a", "a2": "a", "b1": "b", "bare": " bare"}
 
 
+def test_jobs_whose_rules_amount_to_the_same_share_one_spread() -> None:
+    """Ten thousand gangs, each with a rule that names itself, are decided about as one kind."""
+    sites, others = Sites(FOUR), Neighbours([])
+    found = []
+    for name in ("one", "two"):
+        spec = pod_spec({"spec": {"affinity": apart(term(job=name))}})
+        gang = Gang([Member.of(WORKER, "n", {"job": name}, spec)], name)
+        found.append(gang.ties({WORKER: frozenset(sites.nodes)}, sites, others)[WORKER])
+
+    assert single(found[0]) is single(found[1])
+
+
 def test_of_two_types_of_which_one_keeps_off_the_other_neither_gets_to_the_other() -> None:
     found = ties(member(PS), member(affinity=apart(term(type="ps"))))
 
