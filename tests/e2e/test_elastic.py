@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
+from tarragon.job.annotations import RESIZE
 from tests.cli.conftest import Going
 from tests.e2e.kills import Scene
 from tests.e2e.user import EXAMPLES, User, eventually
@@ -77,6 +78,45 @@ async def test_workers_come_and_go_and_their_steps_add_up_to_the_global_step(use
     described = user("describe", JOB).out
     assert "3 -> 2 workers" in described
     assert "2 -> 3 workers" in described
+
+
+def in_step(user: User) -> str:
+    """Three workers of MultiWorkerMirroredStrategy, of which one may go."""
+    documents = list(yaml.safe_load_all((EXAMPLES / "multiworker.yaml").read_text()))
+    job = documents[2]
+    job["metadata"]["annotations"] = {RESIZE: "restart"}
+    job["spec"] |= {"min-instances": 2, "max-instances": 3}
+    job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = 3
+    return user.file("in-step.yaml", yaml.safe_dump_all(documents))
+
+
+def shrinks(user: User, going: Going) -> None:
+    going.until("[worker-0] step")
+    eventually(lambda: any(user.home.rglob("run-1/ckpt-*.index")))
+    scaled = user("scale", "digits-multiworker", "--workers", "2")
+    assert "started again at the new size" in scaled.out + scaled.err
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+@pytest.mark.tensorflow
+@pytest.mark.timeout(400)
+async def test_workers_that_march_in_step_go_on_as_a_smaller_world_from_the_checkpoint(user: User) -> None:
+    going = user.start("run", in_step(user))
+    await asyncio.to_thread(eventually, lambda: living_server(user.home))
+    async with Watcher(user.home).watching() as watcher:
+        scene = Scene(home=user.home, job="digits-multiworker", watcher=watcher)
+        await asyncio.to_thread(shrinks, user, going)
+        ended = await asyncio.to_thread(going.ended)
+        status = await scene.status()
+        made = dict(watcher.added("digits-multiworker"))
+
+    assert ended.code == 0, ended.err
+    assert made == {"worker-0": 2, "worker-1": 2, "worker-2": 1}
+    assert sum(record.total for record in status.restarts.values()) == 0
+    resumed = re.findall(r"\[(worker-[0-2])\] goes on from step (\d+)", ended.out)
+    assert {name for name, _ in resumed} == {"worker-0", "worker-1"}
+    assert len({step for _, step in resumed}) == 1
 
 
 def _only(pattern: str, out: str) -> str:
