@@ -45,6 +45,7 @@ from tarragon.localcluster.controllers.namespaces import NamespaceController
 from tarragon.localcluster.controllers.proxy import ServiceProxy
 from tarragon.localcluster.controllers.root_certificates import RootCertificateController
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
+from tarragon.localcluster.controllers.taints import TaintController
 from tarragon.localcluster.controllers.workloads.model import CronJob
 from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
 from tarragon.localcluster.guard import guarded
@@ -205,6 +206,7 @@ class LocalCluster:
         yield "roles made of others", lambda: AggregationController(client, clock, jitter).run()
         yield "root certificates", lambda: RootCertificateController(client, authority, clock, jitter).run()
         yield "secrets of service accounts", lambda: self._account_secrets().run()
+        yield "taints", lambda: TaintController(client, clock, jitter).run()
         yield "claims", lambda: ClaimController(client, clock, jitter).run()
         yield "endpoints", lambda: EndpointsController(client, self._local_port, clock, jitter).run()
         yield "endpoint slices", lambda: EndpointSliceController(client, clock, jitter).run()

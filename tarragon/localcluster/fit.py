@@ -87,10 +87,10 @@ def _amount(quantity: str | float) -> int:
 
 
 def _tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
-    return any(_tolerates(toleration, taint) for toleration in tolerations)
+    return any(tolerates(toleration, taint) for toleration in tolerations)
 
 
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

@@ -8,6 +8,7 @@ from typing import Any
 from tarragon.cluster.port import EVERYTHING
 from tarragon.kube.core import (
     NAMESPACES,
+    NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
     SERVICE_ACCOUNTS,
@@ -18,6 +19,7 @@ from tarragon.localcluster.controllers.claims import ClaimController
 from tarragon.localcluster.controllers.endpoint_slices import SLICES, EndpointSliceController
 from tarragon.localcluster.controllers.endpoints import EndpointsController
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
+from tarragon.localcluster.controllers.taints import TaintController
 from tests.localcluster.controllers.world import Json, Scene, World, pod_spec
 
 # ---------------------------------------------------------------------------------------------------- service accounts
@@ -43,6 +45,46 @@ async def test_a_deleted_service_account_comes_back(scene: Scene) -> None:
     await scene.delete(SERVICE_ACCOUNTS, "default")
 
     await scene.until(lambda: account in scene.objects and scene.objects[account]["metadata"]["uid"] != first)
+
+
+# -------------------------------------------------------------------------------------------------------------- taints
+
+
+async def tainted(scene: Scene, node: str, *taints: Json) -> None:
+    await scene.client.patch(NODES, scene.key(NODES, node, ""), {"spec": {"taints": list(taints)}})
+
+
+async def on_a_node(scene: Scene, *pods: str, **spec: Any) -> None:
+    scene.begin(lambda world: TaintController(world.client, world.clock, world.jitter))
+    await scene.create(NODES, "n", namespace="")
+    await tainted(scene, "n")
+    for pod in pods:
+        body = {**pod_spec(), "nodeName": scene.key(NODES, "n", "").name, "terminationGracePeriodSeconds": 0, **spec}
+        await scene.create(PODS, pod, spec=body)
+        spec = {"tolerations": [{"key": "k", "operator": "Exists"}]}
+
+
+def is_leaving(scene: Scene, pod: str) -> bool:
+    found = scene.objects.get(f"pods/default/{pod}")
+    return found is None or "deletionTimestamp" in found["metadata"]
+
+
+async def test_a_pod_that_does_not_tolerate_a_taint_leaves_the_node_and_one_that_does_stays(scene: Scene) -> None:
+    await on_a_node(scene, "leaves", "stays")
+    await tainted(scene, "n", {"key": "k", "value": "v", "effect": "NoExecute"})
+    await scene.until(lambda: is_leaving(scene, "leaves"))
+
+    assert not is_leaving(scene, "stays")
+
+
+async def test_a_pod_that_tolerates_a_taint_for_a_second_leaves_after_it(scene: Scene) -> None:
+    a_second = [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]
+    await on_a_node(scene, "leaves", tolerations=a_second)
+    await tainted(scene, "n", {"key": "k", "effect": "NoExecute"})
+    began = scene.clock.monotonic()
+    await scene.until(lambda: is_leaving(scene, "leaves"))
+
+    assert scene.clock.monotonic() - began > 0.9
 
 
 # -------------------------------------------------------------------------------------------------------------- claims

@@ -1,0 +1,130 @@
+"""Taints with the effect NoExecute: pods that do not tolerate them leave their node, others when their time is over."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import Conflict, NotFound
+from tarragon.cluster.port import Cluster, DeleteOptions
+from tarragon.cluster.reflector import Index
+from tarragon.kube.core import NODES, PODS, Node, SlimMeta, Taint, Toleration
+from tarragon.kube.event import Event, ObjectReference
+from tarragon.kube.meta import Key, Struct
+from tarragon.localcluster.caches import logged_cache
+from tarragon.localcluster.controllers.worklist import Worklist
+from tarragon.localcluster.events import Recorder
+from tarragon.localcluster.fit import tolerates
+
+NO_EXECUTE = "NoExecute"
+
+
+class Meta(SlimMeta, frozen=True):
+    deletion_timestamp: str = ""
+
+
+class Spec(Struct, frozen=True):
+    node_name: str = ""
+    tolerations: list[Toleration] = []
+
+
+class Status(Struct, frozen=True):
+    phase: str = ""
+
+
+class Tolerant(Struct, frozen=True):
+    """What is read of a pod here: there may be many."""
+
+    metadata: Meta = Meta()
+    spec: Spec = Spec()
+    status: Status = Status()
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.metadata.deletion_timestamp) or self.status.phase in {"Succeeded", "Failed"}
+
+
+TOLERANT_PODS = PODS.reading(Tolerant)
+
+
+class TaintController:
+    """As Kubernetes' own: a pod's time begins when it is seen on the tainted node, and a taint that goes in time costs
+    nothing.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._recorder = Recorder(cluster, clock, "taint-controller")
+        self._pods = logged_cache(cluster, TOLERANT_PODS, clock, jitter)
+        self._nodes = logged_cache(cluster, NODES, clock, jitter)
+        self._pods_on = Index(self._pods, _node_of)
+        self._since: dict[str, float] = {}
+        self._worklist: Worklist[Key] = Worklist(clock, jitter)
+        self._pods.subscribe(self._pod_changed)
+        self._nodes.subscribe(self._node_changed)
+
+    async def run(self) -> None:
+        """For ever, until cancelled. Call it once."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._pods.run())
+            tasks.create_task(self._nodes.run())
+            tasks.create_task(self._worklist.run(self._look))
+
+    def _pod_changed(self, key: Key, old: Tolerant | None, new: Tolerant | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._since.pop(old.metadata.uid, None)
+        if new is not None and any(self._taints(new)):
+            self._worklist.add(key)
+
+    def _node_changed(self, key: Key, old: Node | None, new: Node | None) -> None:
+        if (old.spec.taints if old is not None else []) != (new.spec.taints if new is not None else []):
+            for pod in sorted(self._pods_on.keys(key.name)):
+                self._worklist.add(pod)
+
+    def _taints(self, pod: Tolerant) -> Iterator[Taint]:
+        node = self._nodes.objects.get(Key("", pod.spec.node_name))
+        yield from (taint for taint in (node.spec.taints if node is not None else ()) if taint.effect == NO_EXECUTE)
+
+    async def _look(self, key: Key) -> float | None:
+        pod = self._pods.objects.get(key)
+        if pod is None or pod.is_over:
+            return None
+        taints = list(self._taints(pod))
+        if not taints:
+            self._since.pop(pod.metadata.uid, None)
+            return None
+        stays = self._stays(pod, taints)
+        if stays is None or stays > 0:
+            return stays
+        await self._send_away(pod)
+        return None
+
+    def _stays(self, pod: Tolerant, taints: list[Taint]) -> float | None:
+        """Seconds from now; None for ever."""
+        used = [[each for each in pod.spec.tolerations if tolerates(each, taint)] for taint in taints]
+        if not all(used):
+            return 0.0
+        limits = [
+            each.toleration_seconds for several in used for each in several if each.toleration_seconds is not None
+        ]
+        if not limits:
+            return None
+        now = self._clock.monotonic()
+        return self._since.setdefault(pod.metadata.uid, now) + max(0, min(limits)) - now
+
+    async def _send_away(self, pod: Tolerant) -> None:
+        key = pod.metadata.key
+        about = ObjectReference(api_version="v1", kind="Pod", key=key, uid=pod.metadata.uid)
+        words = f"Marking for deletion Pod {key}"
+        await self._recorder.tell(Event(about=about, type="Normal", reason="TaintManagerEviction", message=words))
+        with suppress(NotFound, Conflict):
+            await self._cluster.delete(PODS, key, DeleteOptions(uid=pod.metadata.uid))
+
+
+def _node_of(pod: Tolerant) -> Iterator[str]:
+    if pod.spec.node_name:
+        yield pod.spec.node_name
