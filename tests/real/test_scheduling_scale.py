@@ -1,0 +1,125 @@
+"""Two hundred gangs on fifty nodes of a real control plane, of which some are lost: whole or not at all, all done."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
+from tarragon.cluster.port import DeleteOptions
+from tarragon.cluster.reflector import Cache
+from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.kube.core import NODES, Node
+from tarragon.kube.meta import Key
+from tarragon.localcluster.kubelet.hollow import Hollow, HollowSettings
+from tests.real.scene import Scene, connect
+from tests.recording.gangs import Record, recorded, report
+from tools.controlplane import ControlPlane
+
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(400)]
+
+Json = dict[str, Any]
+NODE_COUNT = 50
+JOB_COUNT = 200
+LOST = 5
+IMPATIENT = ("--policy", "dragon", "--aged", "2", "--idle", "3", "--cool-down", "3", "--patience", "20")
+ROOM = {CPU: 8_000, MEMORY: 64 * 2**30 * 1000, PODS: 110_000, NVIDIA_GPU: 4_000}
+
+
+class Field(Scene):
+    """With a record of everything, and nodes that can be lost one by one."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.record = Record()
+        self._nodes: Cache[Node] = Cache(self.http, NODES, self.clock, jitter=random.Random(1))
+        self._kubelets: dict[str, asyncio.Task[None]] = {}
+        recorded(self.record, self.clock, jobs={TENSORFLOW: self.jobs}, pods=self.pods, nodes=self._nodes)
+
+    async def begin(self, nodes: int) -> None:
+        self._tasks.append(asyncio.create_task(self._nodes.run()))
+        await super().begin(0)
+        names = [f"n{number:02}" for number in range(nodes)]
+        lasting, doomed = names[LOST:], names[:LOST]
+        kubelets = [self._kubelet(lasting), *(self._kubelet([name]) for name in doomed)]
+        await asyncio.gather(*(kubelet.registered() for kubelet in kubelets))
+
+    def _kubelet(self, names: list[str]) -> Hollow:
+        hollow = Hollow(self.http, HollowSettings(names=names, capacity=ROOM), self.clock)
+        task = asyncio.create_task(hollow.run())
+        self._tasks.append(task)
+        self._kubelets[names[0]] = task
+        return hollow
+
+    async def lose(self, name: str) -> None:
+        """The machine is gone, and its provider says so to the cluster."""
+        self._kubelets[name].cancel()
+        await asyncio.gather(self._kubelets[name], return_exceptions=True)
+        await self.http.delete(NODES, Key("", name), DeleteOptions())
+
+
+@asynccontextmanager
+async def a_field(plane: ControlPlane) -> AsyncIterator[Field]:
+    async with connect(plane.kubeconfig) as http:
+        field = Field(plane, http)
+        try:
+            await field.begin(NODE_COUNT)
+            yield field
+        finally:
+            await field.close()
+
+
+def a_job(name: str, dice: random.Random) -> Json:
+    """A third is rigid; the others may run with a quarter of what they wish, and grow to half as much again."""
+    workers = dice.choice((1, 2, 2, 4, 4, 6, 8, 12))
+    seconds = dice.uniform(2, 6)
+    spec: Json = {"tfReplicaSpecs": {"PS": group(1, None, cpu="500m"), "Worker": group(workers, seconds, gpus=1)}}
+    if dice.random() > 1 / 3:
+        spec |= {"min-instances": max(1, workers // 4), "max-instances": workers + workers // 2}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": spec,
+    }
+
+
+def group(replicas: int, seconds: float | None, *, gpus: int = 0, cpu: str = "1") -> Json:
+    """Those that are asked to end take half a second for it."""
+    notes = {"tarragon.dev/hollow-stop-seconds": "0.5"}
+    if seconds is not None:
+        notes["tarragon.dev/hollow-seconds"] = f"{seconds:.1f}"
+    needs: Json = {"requests": {"cpu": cpu, "memory": "1Gi"}}
+    if gpus:
+        needs["limits"] = {"nvidia.com/gpu": gpus}
+    container = {"name": "tensorflow", "image": "i", "resources": needs}
+    template = {"metadata": {"annotations": notes}, "spec": {"containers": [container]}}
+    return {"replicas": replicas, "restartPolicy": "OnFailure", "template": template}
+
+
+async def test_two_hundred_gangs_start_whole_and_end_well_although_nodes_are_lost(
+    own_control_plane: ControlPlane, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dice = random.Random(20261121)
+    names = [f"job-{number:03}" for number in range(JOB_COUNT)]
+    async with a_field(own_control_plane) as field:
+        await field.operator(None, *IMPATIENT)
+        await field.submit(names, lambda name: a_job(name, dice))
+        for number in range(LOST):
+            done = JOB_COUNT * (number + 1) // (LOST + 2)
+            await field.until(lambda done=done: sum(field.state(name) == "Succeeded" for name in names) >= done)  # type: ignore[misc]
+            await field.lose(f"n{number:02}")
+        await field.until_states(names, "Succeeded", patience=200)
+        field.record.end(field.clock.monotonic())
+
+    with capsys.disabled():
+        print("", *report(field.record), sep="\n")  # noqa: T201 - the figures are what somebody runs this for
+    assert field.record.half.total == 0
+    assert field.record.oversold == []
+    assert field.record.leaving.longest < 5
+    assert any(len(sizes) > 1 for sizes in field.record.sizes.values())
