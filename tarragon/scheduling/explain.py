@@ -9,12 +9,13 @@ from tarragon.base.resources import Resources, shortage, total
 from tarragon.job.model import ReplicaType
 from tarragon.scheduling.fit import could_fit
 from tarragon.scheduling.forecast import held_by
+from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang, Snapshot
 
 MOST_NODES = 3
 """The nearest to fit are told, no more."""
-MOST_TRIED = 200
+MOST_TRIED = 100
 """Gangs whose end is thought through."""
 MOST_ENDS = 4
 """If more of them have to end, it is not told which."""
@@ -64,7 +65,7 @@ def explained(name: str, picture: Snapshot) -> Explanation:
     """Of the gang of that name, which waits in the picture."""
     gang = next(gang for gang in picture.waiting if gang.name == name)
     smallest = [replace(demand, wish=demand.minimum) for demand in gang.demands]
-    nodes = list(picture.nodes)
+    nodes = Inventory.of(picture.nodes)
     short = _short(smallest, nodes)
     free = total({name: max(0, amount) for name, amount in node.free.items()} for node in _useful(short, nodes))
     wanted = total({name: amount * demand.minimum for name, amount in demand.each.items()} for demand in smallest)
@@ -92,7 +93,7 @@ def _fits(demands: Sequence[Demand], nodes: Iterable[NodeState]) -> bool:
     return could_fit(demands, Ledger.of_free(nodes))
 
 
-def _short(demands: Sequence[Demand], nodes: Sequence[NodeState]) -> Demand:
+def _short(demands: Sequence[Demand], nodes: Inventory) -> Demand:
     """The first that does not fit together with those before it; the last where all do."""
     for number, demand in enumerate(demands):
         if demand.minimum and not _fits(demands[: number + 1], nodes):
@@ -104,7 +105,7 @@ def _useful(demand: Demand, nodes: Iterable[NodeState]) -> Sequence[NodeState]:
     return [node for node in nodes if node.name in demand.eligible]
 
 
-def _nearest(demand: Demand, nodes: Sequence[NodeState]) -> Sequence[NodeAccount]:
+def _nearest(demand: Demand, nodes: Inventory) -> Sequence[NodeAccount]:
     """Those with most room first, then those that lack least."""
     room = Ledger.of_free(nodes).room(demand)
     accounts = [
@@ -132,7 +133,7 @@ def _released(node: NodeState) -> NodeState:
     return replace(node, free=total([node.free, node.releasing]), releasing={}) if node.releasing else node
 
 
-def _smaller(demands: Sequence[Demand], short: Demand, nodes: Sequence[NodeState]) -> int:
+def _smaller(demands: Sequence[Demand], short: Demand, nodes: Inventory) -> int:
     """The most of the short replicas with which all fits; 0 where not even one would."""
     fits, too_many = 0, short.minimum
     while too_many - fits > 1:
@@ -142,7 +143,7 @@ def _smaller(demands: Sequence[Demand], short: Demand, nodes: Sequence[NodeState
     return fits
 
 
-def _ends(demands: Sequence[Demand], running: Sequence[RunningGang], nodes: Sequence[NodeState]) -> Sequence[str]:
+def _ends(demands: Sequence[Demand], running: Sequence[RunningGang], nodes: Inventory) -> Sequence[str]:
     """One gang alone if there is such a one, the smallest of them; else the largest together, as many as it takes."""
     useful = frozenset().union(*(demand.eligible for demand in demands))
     holding = [(gang, held) for gang in running for held in [held_by(gang)] if held.keys() & useful]
@@ -158,16 +159,17 @@ def _ends(demands: Sequence[Demand], running: Sequence[RunningGang], nodes: Sequ
     return ()
 
 
-def _without(several: Sequence[Mapping[str, Resources]], nodes: Sequence[NodeState]) -> Sequence[NodeState]:
-    return [
-        replace(node, free=total([node.free, *(held[node.name] for held in several if node.name in held)]))
-        if any(node.name in held for held in several)
-        else node
-        for node in nodes
-    ]
+def _without(several: Sequence[Mapping[str, Resources]], nodes: Inventory) -> Inventory:
+    freed: dict[str, NodeState] = {}
+    for held in several:
+        for name, amounts in held.items():
+            if name in nodes.row_of:
+                node = freed.get(name, nodes.states[nodes.row_of[name]])
+                freed[name] = replace(node, free=total([node.free, amounts]))
+    return nodes.changed(freed.values())
 
 
-def _back(demands: Sequence[Demand], nodes: Sequence[NodeState], away: Sequence[NodeState]) -> Sequence[str]:
+def _back(demands: Sequence[Demand], nodes: Inventory, away: Sequence[NodeState]) -> Sequence[str]:
     """One node alone if one is enough, else all of them; nothing where they would not help."""
     tried = [[node] for node in away[:MOST_TRIED]] + ([list(away)] if len(away) > 1 else [])
     for several in tried:

@@ -24,7 +24,7 @@ Policy = Callable[[Snapshot], Sequence[Decision]]
 
 COURSES = 60
 """How often the queue is played forward, unless that takes too much work."""
-LEAST_COURSES = 15
+LEAST_COURSES = 11
 LIKENESS = 0.3
 """How much of a gang's luck is that of all gangs; measured: with none the bands of real traces are too narrow."""
 LEAST_FINISHED = 5
@@ -33,8 +33,10 @@ MOST_AHEAD = 100
 """Where more gangs than this come first, the queue is not played forward."""
 FRONT = 16
 """Gangs that are looked at in each round of it, beside the one in question: those that come first."""
-MOST_WORK = 400_000
+MOST_WORK = 1_500_000
 """Rounds times what each has to look at: about a second."""
+LUMP = 0.02
+"""Of the time that has passed: ends that follow each other more closely are one moment."""
 GRACE = 5.0
 """Seconds that pods which were told to end may take; the default of Kubernetes is 30, most need a moment."""
 BAND = (0.1, 0.5, 0.9)
@@ -199,8 +201,10 @@ class _Course:
         self._looks = [look for look in self._looks if look > soonest]
         if soonest >= GRACE:
             self._released()
-        while self._queue and self._queue[0][0] <= soonest < _FAR:
+        until = soonest * (1 + LUMP)
+        while self._queue and self._queue[0][0] <= until < _FAR:
             end, name = heapq.heappop(self._queue)
+            soonest = end
             # Who was sent away and started again has another end than it had.
             if self._ends.get(name) == end:
                 del self._ends[name]
