@@ -53,27 +53,31 @@ class Measured:
     first: float
     times: Sequence[float]
     """Milliseconds, in order of size."""
+    cpu: Sequence[float]
     decided: Counter[str]
 
-    def percentile(self, part: float) -> float:
-        return self.times[min(len(self.times) - 1, round(part * (len(self.times) - 1)))]
+
+def percentile(times: Sequence[float], part: float) -> float:
+    return times[round(part * (len(times) - 1))]
 
 
 def measured(policy: str, scene: Scene, rounds: int, seed: int) -> Measured:
     crowd = Crowd.of(scene.nodes, scene.waiting, scene.running, seed)
     times: list[float] = []
+    cpu: list[float] = []
     decided: Counter[str] = Counter()
     for _ in range(rounds + 1):
         snapshot = crowd.snapshot()
-        begin = time.perf_counter()
+        begin, began = time.perf_counter(), time.thread_time()
         decisions = POLICIES[policy](snapshot)
         times.append((time.perf_counter() - begin) * 1000)
+        cpu.append((time.thread_time() - began) * 1000)
         if len(times) > 1:
             decided.update(
                 kind.__name__ for one in decisions for kind in (Place, Resize, Wait) if isinstance(one, kind)
             )
         crowd.happens(decisions, CHANGES, scene.waiting - len(crowd.waiting) + CHANGES, PAUSE)
-    return Measured(times[0], sorted(times[1:]), decided)
+    return Measured(times[0], sorted(times[1:]), sorted(cpu[1:]), decided)
 
 
 def held(policy: str, scene: Scene, seed: int) -> str:
@@ -93,11 +97,16 @@ def held(policy: str, scene: Scene, seed: int) -> str:
 
 
 def show(title: str, rows: Sequence[tuple[str, Scene, Measured]]) -> None:
-    table = Table("policy", "scene", "first ms", "p50 ms", "p99 ms", "most ms", "a round decides", title=title)
+    table = Table(
+        "policy", "scene", "first ms", "p50 ms", "p99 ms", "CPU p50", "CPU p99", "a round decides", title=title
+    )
     for policy, scene, result in rows:
         rounds = len(result.times)
         decides = ", ".join(f"{count / rounds:.0f} {kind}" for kind, count in sorted(result.decided.items()))
-        numbers = [result.first, result.percentile(0.5), result.percentile(0.99), result.times[-1]]
+        numbers = [
+            result.first,
+            *(percentile(times, part) for times in (result.times, result.cpu) for part in (0.5, 0.99)),
+        ]
         table.add_row(policy, str(scene), *(f"{number:.1f}" for number in numbers), decides)
     Console(width=max(140, Console().width)).print(table)
 

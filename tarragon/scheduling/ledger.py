@@ -34,6 +34,7 @@ class Ledger:
         self._rooms: dict[Ask, tuple[Amounts, int]] = {}
         self._scores: tuple[Scores, int] | None = None
         self._total: tuple[Resources, int] | None = None
+        self._there: Scores | None = None
         self._sums: dict[int, tuple[Mask, Scores]] = {}
         self._wanted: dict[int, tuple[Resources, Amounts | None]] = {}
         self.refused: set[Hashable] = set()
@@ -112,8 +113,9 @@ class Ledger:
         """
         known = self._sums.get(id(mask))
         if known is None:
-            there = np.maximum(self._free, 0) * mask[:, np.newaxis]
-            known = self._sums[id(mask)] = mask, there.sum(axis=0, dtype=np.float64) * _ROUNDING
+            if self._there is None:
+                self._there = np.maximum(self._free, 0).astype(np.float64, order="F")
+            known = self._sums[id(mask)] = mask, mask.astype(np.float64) @ self._there * _ROUNDING
         return bool((amounts <= known[1]).all())
 
     def total(self) -> Resources:
@@ -155,6 +157,7 @@ class Ledger:
             self._changed(row)
             self.refused.clear()
             self._sums.clear()
+            self._there = None
 
     def keep(self, node: str, amounts: Resources) -> None:
         """For somebody who is to have it, also what is not there yet: what is free may sink below zero."""
