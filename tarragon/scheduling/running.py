@@ -13,7 +13,7 @@ from tarragon.scheduling.round import Round, amounts_of
 from tarragon.scheduling.snapshot import Demand, RunningGang
 
 WISHED = "as wished"
-MOVED = "its node is gone"
+MOVED = "its node takes it no more"
 IDLE = "nodes are idle"
 
 

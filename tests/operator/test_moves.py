@@ -13,7 +13,7 @@ from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.run import Operator, Options
 from tarragon.plan.step import Settings
-from tests.operator.stage import Stage, group
+from tests.operator.stage import TFJOBS, Stage, group, job
 
 Json = dict[str, Any]
 PAIR = ("a-worker-0", "a-worker-1")
@@ -24,11 +24,11 @@ def operator(stage: Stage, **settings: float) -> asyncio.Task[None]:
     return asyncio.create_task(Operator(stage.world.client, stage.world.clock, options).run())
 
 
-async def runs_on_two_nodes(stage: Stage) -> None:
+async def runs_on_two_nodes(stage: Stage, **spec: Any) -> None:
     """Job `a` has a worker on each of the nodes `x` and `y`."""
     await stage.node("x", cpu="1")
     await stage.node("y", cpu="1")
-    await stage.submit("a", Worker=group(2, cpu="1"))
+    await stage.submit("a", Worker=group(2, cpu="1"), **spec)
     await stage.until_pods(*PAIR)
     await stage.all_run(*PAIR)
     await stage.until_state("a", "Running")
@@ -192,3 +192,40 @@ async def test_a_deleted_node_takes_its_pod_along_and_the_replica_goes_elsewhere
     await stage.world.until(lambda: node_of(stage, moved) == "z")
 
     assert restarts(stage) == {"total": 0}
+
+
+async def test_a_gang_that_restarts_together_is_made_anew_around_the_drained_node(stage: Stage) -> None:
+    stage.start_operator()
+    await stage.node("x", cpu="1")
+    await stage.node("y", cpu="1")
+    body = job("a", Worker=group(2, policy="OnFailure", cpu="1"))
+    body["metadata"]["annotations"] = {"tarragon.dev/restart": "gang"}
+    await stage.world.client.create(TFJOBS, body)
+    await stage.until_pods(*PAIR)
+    await stage.all_run(*PAIR)
+    await stage.until_state("a", "Running")
+    moved, other = pod_on(stage, "x"), pod_on(stage, "y")
+    before = stage.pods()[other]["metadata"]["uid"]
+    await stage.node("z", cpu="8")
+    await change(stage, "x", unschedulable=True)
+    await delete(stage, moved)
+    await stage.world.until(lambda: "deletionTimestamp" in stage.pods()[other]["metadata"])
+    await stage.end_pods()
+    await stage.world.until(lambda: node_of(stage, moved) == "z" and node_of(stage, other) == "y")
+
+    assert stage.pods()[other]["metadata"]["uid"] != before
+    assert sorted(stage.made()) == sorted([*PAIR, *PAIR])
+
+
+async def test_an_elastic_gang_goes_on_without_the_last_one_whose_node_is_taken_out_of_use(stage: Stage) -> None:
+    keeper = operator(stage, start_patience=0.3)
+    elastic: Json = {"min-instances": 1, "max-instances": 2}
+    await runs_on_two_nodes(stage, **elastic)
+    first = stage.pods()["a-worker-0"]["metadata"]["uid"]
+    await change(stage, node_of(stage, "a-worker-1"), unschedulable=True)
+    await delete(stage, "a-worker-1")
+    await stage.world.until(lambda: stage.admission("a").get("size") == {"Worker": 1})
+
+    assert stage.pods()["a-worker-0"]["metadata"]["uid"] == first
+    assert stage.admission("a")["wait"]["code"] == "NodeAway"
+    await stage.kill(keeper)
