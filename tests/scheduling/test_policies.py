@@ -212,6 +212,24 @@ def test_where_an_aged_gang_would_not_start_others_go_on() -> None:
     assert rounds.waits["two"].code == BEHIND_OTHERS
 
 
+def test_several_aged_gangs_get_their_places_one_after_the_other_whatever_comes_behind_them() -> None:
+    rounds, dice = scene("backfill", 4, 4), random.Random(5)
+    for number in range(8):
+        rounds.submit(Job(name=f"old{number}", demands=[rounds.workers(1)], length=35 + 5 * number))
+    rounds.advance(1)
+    for name in ("a", "b", "c", "d"):
+        rounds.submit(Job(name=name, demands=[rounds.workers(1, each=gpus(4))], length=20))
+        rounds.advance(1)
+    started: list[str] = []
+
+    for number in range(200):
+        rounds.submit(stream(rounds, dice, number))
+        rounds.advance(1)
+        started += [name for name in ("a", "b", "c", "d") if name in rounds.running and name not in started]
+
+    assert started == ["a", "b", "c", "d"]
+
+
 @every_policy
 def test_of_one_priority_the_namespace_goes_first_that_holds_least_for_its_weight(name: str) -> None:
     rules = Rules(is_fair=True, queues={"heavy": Queue(weight=3)})
