@@ -170,7 +170,9 @@ def test_a_replica_whose_node_is_gone_gets_another_before_anybody_starts() -> No
         homeless=frozenset({Replica(WORKER, 1)}),
     )
     decisions = fifo(snapshot([node("b", 2, used=1)], gang("job", demand(nodes, 1)), running=[lost]))
-    assert decisions[0] == Resize("lost", {Replica(WORKER, 0): "b", Replica(WORKER, 1): "b"}, "its node takes it no more")
+    assert decisions[0] == Resize(
+        "lost", {Replica(WORKER, 0): "b", Replica(WORKER, 1): "b"}, "its node takes it no more"
+    )
     assert isinstance(decisions[1], Wait)
 
 

@@ -16,7 +16,11 @@ from tarragon.scheduling.decision import (
     INSUFFICIENT_RESOURCES,
     QUOTA_EXCEEDED,
     RESOURCES_RELEASING,
+    Evict,
 )
+from tarragon.scheduling.fit import could_fit
+from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.needed import Holders
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.rules import Queue, Rules
 from tests.scheduling.rounds import PS, Job, Rounds, gpus
@@ -342,6 +346,37 @@ def test_nobody_is_preempted_where_that_does_not_help(name: str) -> None:
     rounds.advance(1)
 
     assert sorted(rounds.running) == ["equal", "low"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    nodes=st.lists(st.integers(1, 6), min_size=1, max_size=5),
+    jobs=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(0, 2)), min_size=1, max_size=10),
+    wanted=st.tuples(st.integers(1, 6), st.integers(1, 4)),
+)
+def test_each_gang_that_is_evicted_had_to_be(
+    nodes: list[int], jobs: list[tuple[int, int, int]], wanted: tuple[int, int]
+) -> None:
+    rounds = scene("fifo", *nodes, rules=Rules(preempts=False))
+    for number, (workers, each, priority) in enumerate(jobs):
+        demand = rounds.workers(workers, each=gpus(each))
+        rounds.submit(Job(name=f"job{number}", demands=[demand], priority=priority))
+        rounds.advance(1)
+    rounds.waiting.clear()
+    demands = [rounds.workers(wanted[0], each=gpus(wanted[1]))]
+    rounds.submit(Job(name="urgent", demands=demands, priority=2))
+    seen = replace(rounds.snapshot(), rules=Rules())
+
+    evicted = [decision.gang for decision in POLICIES["fifo"](seen) if isinstance(decision, Evict)]
+
+    numbers = [number for number, gang in enumerate(seen.running) if gang.name in evicted]
+    assert all(seen.running[number].priority < 2 for number in numbers)
+    ledger = Ledger.of_free_soon(seen.nodes)
+    holders = Holders(seen.running, ledger.nodes)
+    assert not numbers or could_fit(demands, holders.without(numbers, ledger))
+    for spared in numbers:
+        others = [number for number in numbers if number != spared]
+        assert not could_fit(demands, holders.without(others, ledger)), f"{seen.running[spared].name} for nothing"
 
 
 @every_policy
