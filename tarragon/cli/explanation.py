@@ -16,7 +16,7 @@ from tarragon.cli.output import TEXTS, tell
 from tarragon.cli.report.causes import End, causes
 from tarragon.cli.report.exits import NEVER_AGAIN, ended, meaning, never_again
 from tarragon.cli.report.waits import other_scheduler
-from tarragon.cli.rows import reason, replicas
+from tarragon.cli.rows import reason, replicas, size
 from tarragon.cli.settings import Settings
 from tarragon.cli.standing import standing_of
 from tarragon.cli.target import Prompt, target
@@ -92,8 +92,16 @@ def _size(job: Known, now: dt.datetime) -> Iterator[str]:
     if admission.resized is not None:
         why = f": {admission.reason}" if admission.reason else ""
         yield f"  it has had {replicas(job)} for {age(admission.resized, now)}{why}"
+    elif _is_small(job):
+        yield f"  it began with {replicas(job)}, and grows when there is room and nobody waits for it"
     if admission.wait is not None:
         yield f"  it does not grow: {admission.wait.code}: {admission.wait.message}"
+
+
+def _is_small(job: Known) -> bool:
+    if job.job is None or job.job.elastic is None or job.status.phase.is_final:
+        return False
+    return any(size(job).get(kind, 0) < wished for kind, wished in job.wished.items())
 
 
 def _about(failure: FirstFailure, job: Known) -> Iterator[str]:

@@ -104,6 +104,33 @@ def test_one_that_has_not_grown_says_why() -> None:
     ]
 
 
+def test_one_that_others_made_smaller_says_since_when_and_why_and_why_it_does_not_grow_again() -> None:
+    wait = Wait(code="BehindOthers", message="a job that goes first waits for resources")
+    size = {ReplicaType.WORKER: 2}
+    smaller = Admission(
+        queued=BEGIN, admitted=BEGIN, size=size, resized=at(30), reason="made room for TFJob default/big", wait=wait
+    )
+
+    assert why(JobStatus(phase=Phase.RUNNING, admission=smaller)) == [
+        "digits is Running; nothing keeps it from going on",
+        "  it has had worker 2 for 60s: made room for TFJob default/big",
+        "  it does not grow: BehindOthers: a job that goes first waits for resources",
+    ]
+
+
+def test_an_elastic_one_that_began_small_says_when_it_grows() -> None:
+    spec = {"tfReplicaSpecs": {"Worker": group(4)}, "min-instances": 1, "max-instances": 4}
+    metadata = CustomMeta(name="digits", namespace="default", uid="u", creation_timestamp=BEGIN)
+    raw = msgspec.Raw(json.dumps(spec))
+    found = CustomObject(api_version="kubeflow.org/v1", kind="TFJob", metadata=metadata, raw_spec=raw)
+    status = JobStatus(phase=Phase.RUNNING, admission=GOING)
+
+    assert list(explained(replace(known(FRAMEWORKS[0], found), status=status), at(90), PROMPT)) == [
+        "digits is Running; nothing keeps it from going on",
+        "  it began with worker 2 (4 wished), and grows when there is room and nobody waits for it",
+    ]
+
+
 def test_of_a_suspended_one_it_is_said_how_it_goes_on() -> None:
     resume = "tarragon resume digits"
 
