@@ -60,7 +60,7 @@ def shortage_lines(short: Short) -> Iterator[str]:
     """Where there is least to do first; then what would help."""
     found = short.explanation
     if found.fits:
-        yield "there is room for it now"
+        yield "the nodes have room for it now"
     else:
         yield from (_node_line(node, short) for node in found.nodes)
         if not found.lacking and found.nodes:
