@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
+import random
 from typing import Any
 
 import pytest
 
+from tarragon.cluster.errors import ApiError
 from tarragon.cluster.port import DeleteOptions
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
@@ -229,3 +232,58 @@ async def test_an_elastic_gang_goes_on_without_the_last_one_whose_node_is_taken_
     assert stage.pods()["a-worker-0"]["metadata"]["uid"] == first
     assert stage.admission("a")["wait"]["code"] == "NodeAway"
     await stage.kill(keeper)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_whatever_becomes_of_nodes_and_operators_the_gang_ends_up_whole_and_without_a_restart_of_its_own(
+    stage: Stage, seed: int
+) -> None:
+    dice = random.Random(seed)
+    names = ("n0", "n1", "n2", "n3")
+    for name in names:
+        await stage.node(name, cpu="1")
+    await stage.submit("a", Worker=group(2, cpu="1"), runPolicy={"backoffLimit": 0})
+    for _ in range(12):
+        keeper = operator(stage)
+        await asyncio.wait([keeper], timeout=dice.random() / 4)
+        await mishap(stage, dice, dice.choice(names))
+        await asyncio.wait([keeper], timeout=dice.random() / 4)
+        await stage.kill(keeper)
+        await stage.end_pods()
+    for name in names:
+        await change(stage, name, unschedulable=None)
+    keeper = operator(stage)
+    while not (stage.state("a") == "Running" and is_whole(stage)):
+        await stage.end_pods()
+        for name in [name for name, pod in stage.pods().items() if pod["status"]["phase"] == "Pending"]:
+            with contextlib.suppress(ApiError):
+                await stage.plays(name, "Running")
+        await asyncio.wait([keeper], timeout=0.01)
+
+    records = restarts(stage).get("replicas", [])
+    assert all(record["count"] == record["disruptions"] for record in records)
+    assert {node_of(stage, pod) for pod in PAIR} <= set(names)
+    await stage.kill(keeper)
+
+
+def is_whole(stage: Stage) -> bool:
+    pods = stage.pods()
+    return set(pods) == set(PAIR) and all(
+        pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"] for pod in pods.values()
+    )
+
+
+async def mishap(stage: Stage, dice: random.Random, node: str) -> None:
+    """One thing that nodes do to those who train on them."""
+    here = [name for name in stage.pods() if node_of(stage, name) == node]
+    match dice.randrange(4):
+        case 0:
+            await change(stage, node, unschedulable=True)
+        case 1:
+            await change(stage, node, unschedulable=None)
+        case 2:
+            for pod in here:
+                await delete(stage, pod)
+        case _:
+            for pod in here:
+                await refuse(stage, pod, "OutOfcpu")
