@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tarragon.localcluster.kubelet.admission import Ledger
 from tarragon.localcluster.kubelet.devices import VENDORS, offered, shared_out, told, variables
+from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.node import Gpus
+from tarragon.localcluster.kubelet.records import PodRecord, devices_held, save
 from tarragon.localcluster.kubelet.status import Verdict
 from tests.kubelet.builders import container_json, pod
 
@@ -78,3 +81,17 @@ def test_devices_that_the_machine_does_not_have_are_called_so() -> None:
 
     assert told(given, ()) == "container main has nvidia.com/gpu 0,1"
     assert told(given, {"nvidia.com/gpu"}).endswith("(this machine has none: the number is pretended)")
+
+
+def test_what_an_earlier_version_has_written_down_is_still_known() -> None:
+    record = PodRecord(started=0.0, gpus={"main": ("GPU-a",)})
+
+    assert record.all_devices == {"main": {"nvidia.com/gpu": ("GPU-a",)}}
+
+
+def test_what_the_pods_of_a_node_have_is_found_in_its_folder(tmp_path: Path) -> None:
+    record = PodRecord(started=0.0, devices={"main": {"nvidia.com/gpu": ("GPU-b", "GPU-c")}})
+    save(NodeFolder(tmp_path).pod("uid"), record)
+
+    assert devices_held(tmp_path, "nvidia.com/gpu") == ["GPU-b", "GPU-c"]
+    assert devices_held(tmp_path / "none", "nvidia.com/gpu") == []
