@@ -36,12 +36,12 @@ class Ask:
 
     __slots__ = ("columns", "mask", "possible", "row")
 
-    def __init__(self, row: Amounts, mask: Mask, *, possible: bool) -> None:
+    def __init__(self, row: Amounts, mask: Mask, scarcest: Sequence[int], *, possible: bool) -> None:
         self.row = row
         """By column."""
         self.mask = mask
         """Where it may run."""
-        self.columns = [(column, int(row[column])) for column in range(len(row)) if row[column] > 0]
+        self.columns = [(column, int(row[column])) for column in scarcest if row[column] > 0]
         self.possible = possible
         """False when it asks for what no node has."""
 
@@ -52,11 +52,12 @@ class Ask:
         if not self.columns:
             return np.where(mask, PLENTY, 0)
         (column, amount), *others = self.columns
-        room: Amounts = free[:, column] // amount
+        rows = np.flatnonzero((free[:, column] >= amount) & mask)
+        there: Amounts = free[rows, column] // amount
         for column, amount in others:
-            np.minimum(room, free[:, column] // amount, out=room)
-        np.maximum(room, 0, out=room)
-        room *= mask
+            np.minimum(there, free[rows, column] // amount, out=there)
+        room = np.zeros(len(free), np.int64)
+        room[rows] = np.maximum(there, 0)
         return room
 
 
@@ -74,6 +75,8 @@ class Inventory(Collection[NodeState]):
         self.free = self._table([state.free for state in states])
         self.releasing = self._table([state.releasing for state in states])
         self._most = [max(1, int(column.max(initial=0))) for column in self.capacity.T]
+        self._scarcest = sorted(range(len(resources)), key=lambda column: ("/" not in resources[column], column))
+        """The columns, those of accelerators first: where there are none, nothing else needs to be looked at."""
         self._weights = [(column, weight) for column in range(len(resources)) if (weight := self._weight(column))]
         self.domains = _domains(states)
         """From wide to narrow, the number of each row's domain; -1 for a node that says nothing of where it stands."""
@@ -120,6 +123,7 @@ class Inventory(Collection[NodeState]):
         is_as_large = all(self.states[row].capacity == state.capacity for row, state in rows.items())
         made.never, made.ever = (self.never, self.ever) if is_as_large else (set(), set())
         made.domains, made._weights, made._most = self.domains, self._weights, self._most
+        made._scarcest = self._scarcest
         made.states, made._held = tuple(all_states), self._held
         made.capacity, made.free, made.releasing = (
             table.copy(order="K") for table in (self.capacity, self.free, self.releasing)
@@ -164,7 +168,7 @@ class Inventory(Collection[NodeState]):
         if ask is None:
             possible = all(name in self._columns for name, _ in each)
             row = self.row({name: amount for name, amount in each if name in self._columns})
-            ask = self._asks[same] = Ask(row, self.mask(demand.eligible), possible=possible)
+            ask = self._asks[same] = Ask(row, self.mask(demand.eligible), self._scarcest, possible=possible)
         self._asks[demand.shape] = ask
         return ask
 

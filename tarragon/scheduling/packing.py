@@ -56,7 +56,7 @@ def pack(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> Pa
     if whole is not None:
         return {whole: list(counts)}
     led = _led(wants, ledger, len(demands))
-    if len(wants) <= 1 or (led is not None and not _may_be_fewer(wants, ledger, len(led))):
+    if len(wants) <= 1 or (led is not None and not _may_be_fewer(wants, ledger, led)):
         return led
     together = _together(wants, ledger, len(demands))
     return min((packing for packing in (led, together) if packing is not None), key=len, default=None)
@@ -88,9 +88,10 @@ def _needed(wants: Sequence[Want]) -> Amounts:
     return needed
 
 
-def _may_be_fewer(wants: Sequence[Want], ledger: Ledger, nodes: int) -> bool:
-    """Whether no resource alone takes so many of the nodes that have most of it. Of many nodes one more is little."""
-    if not 1 < nodes <= _FEW:
+def _may_be_fewer(wants: Sequence[Want], ledger: Ledger, led: Packing) -> bool:
+    """Whether neither the scarcest demand alone nor any resource takes so many nodes. Of many, one more is little."""
+    nodes = len(led)
+    if nodes > _FEW or nodes == sum(given[wants[0].place] > 0 for given in led.values()):
         return False
     mask = np.logical_or.reduce([want.ask.mask for want in wants])
     needed = _needed(wants)
