@@ -167,7 +167,8 @@ def _short(job: Known, seen: Sight, picture: Snapshot) -> Short:
     for node, others in seen.others.items():
         holders.setdefault(node, []).extend(others)
     ends = [called(gang, namespace) for gang in found.ends]
-    return Short(explanation=replace(found, ends=ends), holders=holders, refused=refused)
+    gives = [called(gang, namespace) for gang in found.gives]
+    return Short(explanation=replace(found, ends=ends, gives=gives), holders=holders, refused=refused)
 
 
 def _starts(name: str, seen: Sight, picture: Snapshot) -> Forecast | Unknown:

@@ -55,6 +55,8 @@ class Explanation:
     """With so many of these replicas, it would start now."""
     ends: Sequence[str] = ()
     """Gangs after whose end it fits, the fewest that were found."""
+    gives: Sequence[str] = ()
+    """Elastic gangs that have enough above their minimum, if they gave it back."""
     releasing: bool = False
     """It fits as soon as the pods have ended that were told to."""
     back: Sequence[str] = ()
@@ -84,6 +86,7 @@ def explained(name: str, picture: Snapshot) -> Explanation:
         known,
         smaller=_smaller(smallest, short, nodes),
         ends=_ends(smallest, picture.running, nodes),
+        gives=_gives(smallest, picture.running, nodes),
         releasing=_fits(smallest, [_released(node) for node in nodes]),
         back=_back(smallest, nodes, picture.away),
     )
@@ -157,6 +160,22 @@ def _ends(demands: Sequence[Demand], running: Sequence[RunningGang], nodes: Inve
         if _fits(demands, _without([held for _, held in together], nodes)):
             return [gang.name for gang, _ in together]
     return ()
+
+
+def _gives(demands: Sequence[Demand], running: Sequence[RunningGang], nodes: Inventory) -> Sequence[str]:
+    """One of them alone if one is enough, else all of them; nothing where that would be too many to tell."""
+    spare = [(gang.name, held) for gang in running if gang.elastic for held in [_above_minimum(gang)] if held]
+    for name, held in spare[:MOST_TRIED]:
+        if _fits(demands, _without([held], nodes)):
+            return [name]
+    several = len(spare) <= MOST_ENDS and _fits(demands, _without([held for _, held in spare], nodes))
+    return [name for name, _ in spare] if several else ()
+
+
+def _above_minimum(gang: RunningGang) -> Mapping[str, Resources]:
+    least = {demand.type: demand.minimum for demand in gang.demands}
+    above = {replica: node for replica, node in gang.nodes.items() if replica.index >= least.get(replica.type, 0)}
+    return held_by(replace(gang, nodes=above))
 
 
 def _without(several: Sequence[Mapping[str, Resources]], nodes: Inventory) -> Inventory:

@@ -110,7 +110,7 @@ async def test_programs_get_the_same_in_fields(tmp_path: Path) -> None:
         "docs": "docs/scheduling.md#why-a-job-waits",
     }
     assert [each["job"] for each in found["wait"]["ahead"]] == ["tfjob/second"]
-    assert found["short"]["helps"] == {"ends": ["first"], "smaller": 0, "back": []}
+    assert found["short"]["helps"] == {"ends": ["first"], "gives": [], "smaller": 0, "back": []}
     assert found["short"]["nodes"][1]["heldBy"][1]["name"] == "pod default/other"
     assert set(found["starts"]) == {"unknown"}
 

@@ -102,3 +102,14 @@ def test_the_replicas_are_told_for_which_the_room_ends() -> None:
 
     assert explained("mine", picture([node("a", 4, 2)], [ps, *workers(2)])).type is WORKER
     assert explained("mine", picture([node("a", 4, 0)], [ps, *workers(2)])).type is ReplicaType.PS
+
+
+def test_elastic_gangs_that_have_enough_above_their_minimum_are_told() -> None:
+    wide = [Demand(type=WORKER, each={NVIDIA_GPU: 1}, minimum=1, wish=4, eligible=frozenset(ALL))]
+    places = {Replica(WORKER, index): "a" for index in range(4)}
+    several = [RunningGang(name=f"elastic-{number}", demands=wide, nodes=places, elastic=True) for number in range(2)]
+    nodes = [node("a", 8, 0)]
+
+    assert explained("mine", picture(nodes, workers(3), several)).gives == ["elastic-0"]
+    assert explained("mine", picture(nodes, workers(6), several)).gives == ["elastic-0", "elastic-1"]
+    assert explained("mine", picture(nodes, workers(7), several)).gives == ()

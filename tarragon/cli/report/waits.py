@@ -83,6 +83,8 @@ def refused_lines(short: Short) -> Iterator[str]:
 def _helps(found: Explanation) -> Iterator[str]:
     if found.releasing:
         yield "when the pods have ended that were told to"
+    if found.gives:
+        yield f"if {listed(found.gives)} gave back replicas above the minimum"
     if found.ends:
         yield f"when {listed(found.ends)} {'ends' if len(found.ends) == 1 else 'end'}"
     if found.smaller:
@@ -154,7 +156,12 @@ def shortage_fields(short: Short) -> Json:
             for node in found.nodes
         ],
         "refusingNodes": found.refusing,
-        "helps": {"ends": list(found.ends), "smaller": found.smaller, "back": list(found.back)},
+        "helps": {
+            "ends": list(found.ends),
+            "gives": list(found.gives),
+            "smaller": found.smaller,
+            "back": list(found.back),
+        },
     }
 
 
