@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tarragon.base.resources import PODS, Resources, total
+from tarragon.base.resources import PODS, Resources
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.rules import Queue
 from tarragon.scheduling.snapshot import Demand, Gang, RunningGang, Snapshot
 
@@ -19,7 +20,8 @@ class Shares:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._queues = snapshot.rules.queues
-        self._there = total(node.capacity for node in snapshot.nodes) if snapshot.rules.is_fair else {}
+        nodes = Inventory.of(snapshot.nodes)
+        self._there = nodes.total(nodes.capacity) if snapshot.rules.is_fair else {}
         self._held: dict[str, dict[str, int]] = {}
         self._share: dict[str, float] = {}
         self._kept: dict[str, Resources] = {}
