@@ -52,7 +52,7 @@ def terminal(shell: Shell, *words: str, variables: Mapping[str, str] = NOTHING) 
 def test_rule_11_why_tells_the_code_what_is_in_the_way_and_the_place_in_the_queue(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    small = {"TARRAGON_UP_NODE": "name=small,cpu=4,memory=1Gi"}
+    small = {"TARRAGON_UP_NODE": "name=small,cpu=4,memory=1Gi", "TARRAGON_UP_POLICY": "fifo"}
     shell = Shell(folder=folder, home=tmp_path / "home", variables=small)
     for name in ("first", "second", "third"):
         whole = worker(name, "import time; time.sleep(60)", resources={"limits": {"memory": "1Gi"}})
