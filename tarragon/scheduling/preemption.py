@@ -14,7 +14,7 @@ from tarragon.scheduling.needed import fewest
 from tarragon.scheduling.round import Round
 from tarragon.scheduling.snapshot import Gang, RunningGang
 
-AT_ONCE = 4
+AT_ONCE = 2
 """So many gangs preempt others in one round; the next ones in the rounds that follow at once."""
 
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)

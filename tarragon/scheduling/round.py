@@ -87,10 +87,11 @@ class Round:
 
     def hopeless(self, gang: Gang) -> Wait | None:
         """Why it could not start now whoever went before it: the cluster, its nodes, its quota."""
-        never = self.kind(gang).never
-        if never is not None:
-            return Wait(gang.name, *never)
-        return self._over_quota(gang)
+        kind = self.kind(gang)
+        if kind.never is not None:
+            return Wait(gang.name, *kind.never)
+        quota = self.shares.quota(gang.queue)
+        return self._over_quota(gang, kind, quota) if quota else None
 
     def is_aged(self, gang: Gang) -> bool:
         """Whether it has waited for so long that nobody is to pass it for good."""
@@ -183,24 +184,20 @@ class Round:
             self._open = self.free.copy()
         _keep(self.free, nodes, amounts)
 
-    def _over_quota(self, gang: Gang) -> Wait | None:
+    def _over_quota(self, gang: Gang, kind: Kind, quota: Resources) -> Wait | None:
         """The first of a namespace is told all amounts; what it holds changes too often to be told to thousands."""
-        quota = self.shares.quota(gang.queue)
-        if not quota:
-            return None
-        known = self._queued.setdefault(gang.queue, {})
-        kind = id(self.kind(gang))
-        if kind not in known:
+        known = self._queued.get(gang.queue, {})
+        words = known.get(id(kind))
+        if words is None:
             if self.shares.allowed(gang.queue, gang.demands) is not None:
                 return None
             least = waits.least(gang.demands)
             if self.is_aged(gang) and all(least.get(name, 0) <= limit for name, limit in quota.items()):
                 self.shares.keep(gang.queue, least)
-            if not known:
-                known[kind] = waits.behind_in_queue(gang, quota)
-                return Wait(gang.name, QUOTA_EXCEEDED, waits.over_quota(gang, self.shares.held(gang.queue), quota))
-            known[kind] = waits.behind_in_queue(gang, quota)
-        return Wait(gang.name, QUOTA_EXCEEDED, known[kind])
+            self._queued[gang.queue] = {**known, id(kind): waits.behind_in_queue(gang, quota)}
+            held = self.shares.held(gang.queue)
+            words = self._queued[gang.queue][id(kind)] if known else waits.over_quota(gang, held, quota)
+        return Wait(gang.name, QUOTA_EXCEEDED, words)
 
     def _why_never(self, gang: Gang, smallest: Sequence[Demand]) -> tuple[str, str] | None:
         if could_fit(smallest, self._everything):
