@@ -9,10 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from tarragon.base.resources import Resources
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.fit import could_fit, place
-from tarragon.scheduling.inventory import Amounts, Inventory
+from tarragon.scheduling.inventory import Amounts, Inventory, Mask
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.needed import has_as_much
 from tarragon.scheduling.snapshot import Demand, RunningGang
@@ -72,10 +71,14 @@ class Spares:
 
     def __init__(self, gangs: Sequence[RunningGang], nodes: Inventory) -> None:
         self._gangs = list(gangs)
-        self._width = len(nodes.resources)
-        self._amounts: dict[int, dict[ReplicaType, Amounts]] = {}
-        units = [unit for number, gang in enumerate(gangs) for unit in self._units(number, gang, nodes)]
-        self._set(sorted(units))
+        self._kinds: dict[int, dict[ReplicaType, int]] = {}
+        self._each: list[Amounts] = []
+        self._all = sorted(unit for number, gang in enumerate(gangs) for unit in self._units(number, gang, nodes))
+        self._names = {unit[4] for unit in self._all}
+        self._rows = np.array([unit[7] for unit in self._all], np.int64)
+        self._priorities = np.array([unit[0] for unit in self._all], np.int64)
+        kinds = np.array([self._kinds[number][replica.type] for *_, number, _, replica in self._all], np.int64)
+        self._freed = np.array(self._each, np.int64).reshape(len(self._each), len(nodes.resources))[kinds]
 
     def given_up(self, demands: Sequence[Demand], ledger: Ledger, below: int | None = None) -> list[Smaller] | None:
         """Who goes on with what, for these demands to fit the ledger: no more is taken than it needs, and from none
@@ -98,13 +101,21 @@ class Spares:
 
     def forget(self, names: Collection[str]) -> None:
         """These give back all that they have, or are changed by others."""
-        self._set([unit for unit in self._all if unit[4] not in names])
+        if self._names.isdisjoint(names):
+            return
+        self._names.difference_update(names)
+        self._keep(np.array([unit[4] in self._names for unit in self._all], np.bool_))
+
+    def _keep(self, those: Mask) -> None:
+        self._all = [unit for unit, stays in zip(self._all, those.tolist(), strict=True) if stays]
+        self._rows, self._priorities, self._freed = self._rows[those], self._priorities[those], self._freed[those]
 
     def _units(self, number: int, gang: RunningGang, nodes: Inventory) -> Iterator[_Unit]:
         replicas = spare(gang)
         if not replicas:
             return
-        self._amounts[number] = {demand.type: _row(nodes, demand.each) for demand in gang.demands}
+        self._kinds[number] = {demand.type: len(self._each) + place for place, demand in enumerate(gang.demands)}
+        self._each += [nodes.ask(demand).row for demand in gang.demands]
         most = sum(max(demand.maximum, demand.wish) for demand in gang.demands)
         admitted = (gang.admitted or _LONG_AGO).timestamp()
         size, left = len(gang.nodes), len(replicas)
@@ -112,13 +123,6 @@ class Spares:
             row = nodes.row_of.get(gang.nodes[replica])
             if row is not None:
                 yield gang.priority, turn - left, (turn - size) / most, -admitted, gang.name, turn, number, row, replica
-
-    def _set(self, units: list[_Unit]) -> None:
-        self._all = units
-        self._rows = np.array([unit[7] for unit in units], np.int64)
-        self._priorities = np.array([unit[0] for unit in units], np.int64)
-        freed = [self._amounts[number][replica.type] for *_, number, _, replica in units]
-        self._freed = np.array(freed, np.int64).reshape(len(units), self._width)
 
     def _useful(self, demands: Sequence[Demand], ledger: Ledger, below: int | None) -> Amounts:
         """Those on nodes that take any of these, and that hold any of what is asked."""
@@ -191,7 +195,7 @@ class Spares:
             gone.setdefault(number, set()).add(replica)
         left = np.ones(len(self._all), np.bool_)
         left[units] = False
-        self._set([self._all[unit] for unit in np.flatnonzero(left)])
+        self._keep(left)
         found: list[Smaller] = []
         for number, replicas in sorted(gone.items()):
             gang = self._gangs[number]
@@ -209,7 +213,3 @@ def _covering(freed: Amounts, lacking: Amounts) -> list[int]:
         if (freed[others].sum(axis=0) >= lacking).all():
             chosen = others
     return chosen
-
-
-def _row(nodes: Inventory, each: Resources) -> Amounts:
-    return nodes.row({name: amount for name, amount in each.items() if nodes.column(name) is not None})
