@@ -42,6 +42,9 @@ class Ledger:
         self.welcome: set[Hashable] = set()
         """Shapes that there is room for, until something is taken."""
 
+        self.at_most: dict[Ask, int] = {}
+        """How many of it there is room for altogether, where somebody asked for more, until something is given back."""
+
     @classmethod
     def of_free(cls, nodes: Iterable[NodeState]) -> Ledger:
         """What can be had now."""
@@ -72,7 +75,7 @@ class Ledger:
         """What one of them takes, the other does not know of."""
         copy = Ledger(self.nodes, self._free.copy(order="K"))
         copy._changes, copy._rooms, copy._scores = self._changes.copy(), self._rooms.copy(), self._scores
-        copy.refused, copy.welcome = self.refused.copy(), self.welcome.copy()
+        copy.refused, copy.welcome, copy.at_most = self.refused.copy(), self.welcome.copy(), self.at_most.copy()
         return copy
 
     def free(self, node: str) -> Resources:
@@ -156,6 +159,7 @@ class Ledger:
             self._free[row] += given
             self._changed(row)
             self.refused.clear()
+            self.at_most.clear()
             self._sums.clear()
             self._there = None
 

@@ -76,11 +76,18 @@ def has_as_much(wants: Sequence[Want], ledger: Ledger) -> bool:
     """Whether there is as much in all, and each demand for itself has room: the quick answer to most that wait."""
     needed: dict[int, tuple[Mask, Amounts]] = {}
     for want in wants:
+        if want.count > ledger.at_most.get(want.ask, want.count):
+            return False
         mask, amounts = want.ask.mask, want.ask.row * want.count
         needed[id(mask)] = mask, needed[id(mask)][1] + amounts if id(mask) in needed else amounts
     if not all(ledger.may_hold(amounts, mask) for mask, amounts in needed.values()):
         return False
-    return all(int(np.minimum(ledger.room(want.demand), want.count).sum()) >= want.count for want in wants)
+    for want in wants:
+        there = int(np.minimum(ledger.room(want.demand), want.count).sum())
+        if there < want.count:
+            ledger.at_most[want.ask] = there
+            return False
+    return True
 
 
 def _needed(wants: Sequence[Want]) -> Amounts:
