@@ -5,9 +5,8 @@ It writes nothing but `status.tarragon.admission`. The reconciler reads that; ne
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,6 +30,7 @@ from tarragon.operator.judge import NOTHING, Judge
 from tarragon.operator.meter import Meter, Unmeasured
 from tarragon.operator.picture import Picture
 from tarragon.operator.telling import Telling
+from tarragon.operator.writes import all_of
 from tarragon.scheduling.decision import SCHEDULER_ERROR, AboutGang, Wait
 from tarragon.scheduling.policies import Policy
 from tarragon.scheduling.rules import Rules
@@ -95,7 +95,7 @@ class Admitter:
         writes += self._holders.left({candidate.id for candidate, _ in writes}, now, places_gangs=may_place)
         writes += self._troubled({candidate.id for candidate, _ in writes}, now)
         due = self._telling.due(writes)
-        await _all_of(*(self._write(*write) for write in due))
+        await all_of(self._write(*write) for write in due)
         return min(self._pauses(found.again, len(writes) - len(due)), default=None)
 
     def _decided(self, several: Sequence[AboutGang], now: dt.datetime) -> Iterator[Decided]:
@@ -194,10 +194,3 @@ class Admitter:
         if not takes_part(found):
             return None
         return candidate_from(framework, found, self._world.readings.of(framework.kind, found), self._world.settings)
-
-
-async def _all_of(*writes: Coroutine[None, None, None]) -> None:
-    """Raises the first error when all have come to an end: the next round must know what they did."""
-    for ended in await asyncio.gather(*writes, return_exceptions=True):
-        if isinstance(ended, BaseException):
-            raise ended

@@ -22,6 +22,7 @@ from tarragon.kube.core import PODS
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import AnyObject, CustomObject, Json, JsonObject, Key, Resource
 from tarragon.operator.recorder import Doing, Recorder, summary
+from tarragon.operator.writes import all_of
 from tarragon.plan.step import NAME_TAKEN, REFUSED, Create, Delete, Notice, Patch, Step
 
 FIRST_BATCH = 4
@@ -82,9 +83,9 @@ async def apply(
     telling = asyncio.ensure_future(_tell(recorder, step.events))
     done = _Done()
     try:
-        await asyncio.gather(*(_notify(cluster, notice, done) for notice in step.notices))
-        await asyncio.gather(*(_delete(cluster, delete, done) for delete in step.deletes))
-        await asyncio.gather(*(_patch(cluster, patch) for patch in step.patches))
+        await all_of(_notify(cluster, notice, done) for notice in step.notices)
+        await all_of(_delete(cluster, delete, done) for delete in step.deletes)
+        await all_of(_patch(cluster, patch) for patch in step.patches)
         await _create_all(cluster, step.creates, done)
     except Refused as refused:
         await recorder.record(Event(about=about, type="Warning", reason=refused.event, message=str(refused)))
@@ -168,10 +169,7 @@ async def _create_all(cluster: Cluster, creates: Iterable[Create], done: _Done) 
     while waiting:
         number = _next_batch(waiting, size)
         batch, waiting = waiting[:number], waiting[number:]
-        results = await asyncio.gather(*(_create(cluster, create, done) for create in batch), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        await all_of(_create(cluster, create, done) for create in batch)
         size = min(LARGEST_BATCH, size * 2)
 
 

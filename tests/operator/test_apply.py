@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from tarragon.cluster.errors import ApiError, Forbidden, unavailable
+from tarragon.cluster.errors import ApiError, Conflict, Forbidden, unavailable
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.leaving import LEAVING
 from tarragon.kube.core import EVENTS, PODS
@@ -86,3 +87,39 @@ async def test_who_can_not_be_told_to_leave_goes_at_once(stage: Stage) -> None:
     recorder = Recorder(cluster, stage.world.clock)
     await apply(cluster, recorder, TENSORFLOW.resource, found, Step(notices=[told]))
     await stage.world.until(lambda: "a-worker-0" not in stage.pods())
+
+
+class SlowToDelete:
+    """An API whose first delete meets a conflict while the others are under way."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._conflict = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def delete(self, resource: Any, key: Any, options: Any) -> None:
+        if key.name == "a-worker-0":
+            self._conflict.set()
+            raise Conflict({"code": 409, "reason": "Conflict", "message": "it has changed"})
+        await self._conflict.wait()
+        await self._client.delete(resource, key, options)
+
+
+async def test_a_step_that_fails_in_the_middle_waits_for_what_it_has_begun_and_tells_of_it(stage: Stage) -> None:
+    found = await stage.world.client.create(TFJOBS, job("a", Worker=group(1)))
+    spec = {"containers": [{"name": "tensorflow", "image": "i"}]}
+    made = [(await stage.world.create(PODS, f"a-worker-{index}", spec=spec)).metadata for index in range(3)]
+    go = [
+        Delete(resource=PODS, key=pod.key, uid=pod.uid, resource_version=pod.resource_version, reason="it has no place")
+        for pod in made
+    ]
+    cluster: Any = SlowToDelete(stage.world.client)
+
+    with pytest.raises(Conflict):
+        await apply(cluster, Recorder(cluster, stage.world.clock), TENSORFLOW.resource, found, Step(deletes=go))
+
+    await stage.until_pods("a-worker-0")
+    await stage.world.until(lambda: bool(stage.events("SuccessfulDeletePod")))
+    assert all(name in stage.events("SuccessfulDeletePod")[0] for name in ("a-worker-1", "a-worker-2"))
