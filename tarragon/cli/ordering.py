@@ -53,5 +53,6 @@ def ruled(queues: Path | None, aged: float, idle: float, cool_down: float) -> Ca
     from tarragon.operator.ruled import RulesInFile
     from tarragon.scheduling.rules import Rules
 
+    # A cluster in this process leaves the folder that the name was meant in.
     base = Rules(aged=aged, idle=idle, cool_down=cool_down)
-    return (lambda: base) if queues is None else RulesInFile(queues, base)
+    return (lambda: base) if queues is None else RulesInFile(queues.absolute(), base)

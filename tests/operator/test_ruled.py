@@ -9,6 +9,7 @@ import pytest
 import structlog.testing
 
 from tarragon.cli.main import call
+from tarragon.cli.ordering import ruled
 from tarragon.operator.ruled import BadQueues, RulesInFile
 from tarragon.scheduling.rules import Queue, Rules
 
@@ -65,6 +66,17 @@ def test_a_bad_edit_keeps_the_last_good_rules_and_says_so_once(tmp_path: Path) -
 def test_a_file_that_is_bad_when_it_is_first_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadQueues, match="can't read"):
         RulesInFile(tmp_path / "missing", BASE)
+
+
+def test_a_name_means_the_folder_in_which_it_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "queues.yaml").write_text("fair: true")
+    monkeypatch.chdir(tmp_path)
+    rules = ruled(Path("queues.yaml"), 7, 8, 9)
+
+    monkeypatch.chdir("/")
+    (tmp_path / "queues.yaml").write_text("fair: false")
+
+    assert rules() == BASE
 
 
 @pytest.mark.parametrize("command", ["operator", "up"])
