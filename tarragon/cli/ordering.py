@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
-from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.policies import DEFAULT, POLICIES
 
 if TYPE_CHECKING:
     from tarragon.scheduling.rules import Rules
@@ -27,7 +27,7 @@ _OPTIONS = (
     click.option(
         "--policy",
         type=click.Choice(list(POLICIES)),
-        default="fifo",
+        default=DEFAULT,
         show_default=True,
         help="who starts first, and who makes room for whom",
     ),

@@ -29,7 +29,7 @@ from tarragon.operator.watchdog import LONGEST_PAUSE, Watchdog
 from tarragon.operator.workqueue import WorkQueue
 from tarragon.plan.groupkinds import PodGroup
 from tarragon.plan.step import Settings
-from tarragon.scheduling.policies import POLICIES, Policy
+from tarragon.scheduling.policies import DEFAULT, POLICIES, Policy
 from tarragon.scheduling.rules import Rules
 
 RECONCILES_AT_ONCE = 16
@@ -57,7 +57,7 @@ class Options:
     """How an operator runs; everything that is not the cluster or the clock."""
 
     settings: Settings = field(default_factory=Settings)
-    policy: Policy = POLICIES["fifo"]
+    policy: Policy = POLICIES[DEFAULT]
     rules: Callable[[], Rules] = Rules
     """Asked once a round: they may be in a file that people edit."""
     frameworks: Sequence[Framework] = FRAMEWORKS
