@@ -84,7 +84,6 @@ def command(
     from tarragon.plan.step import Settings as PlanSettings
 
     require_local(settings, "up")
-    logs.configure("json" if background else "text", "debug" if settings.is_verbose else "info", sys.stderr)
     wanted = ClusterSettings(
         home=home(),
         nodes=settings_of(nodes, home()),
@@ -101,6 +100,7 @@ def command(
         rules=ruled(queues, aged, idle, cool_down),
     )
     companions = [] if without_operator else [partial(run, clock=clock, options=options)]
+    logs.configure("json" if background else "text", "debug" if settings.is_verbose else "info", sys.stderr)
     asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or home().kubeconfig)))
 
 
