@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from tarragon.base.resources import CPU, NVIDIA_GPU, Resources
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.fit import Placement, could_fit, extend, place
+from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
-from tarragon.scheduling.snapshot import Demand, NodeState, Spread
+from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang, Spread
 
 PS, WORKER, CHIEF = ReplicaType.PS, ReplicaType.WORKER, ReplicaType.CHIEF
 
@@ -355,3 +357,37 @@ def test_what_is_known_of_nodes_is_told_anew_when_they_change() -> None:
     other.give("b", {NVIDIA_GPU: 1})
     assert (ledger.room(wanted).tolist(), other.room(wanted).tolist()) == ([4, 1], [4, 2])
     assert np.argmin(ledger.roominess()) == 1
+
+
+@given(
+    scene=SCENES,
+    steps=st.lists(
+        st.tuples(st.sampled_from(["take", "give", "ask"]), st.integers(0, 5), st.integers(0, 2)), max_size=12
+    ),
+)
+@settings(max_examples=150, deadline=None)
+def test_what_a_ledger_remembers_is_what_a_new_one_would_find(
+    scene: tuple[list[NodeState], list[Demand]], steps: list[tuple[str, int, int]]
+) -> None:
+    nodes, demands = scene
+    ledger = Ledger.of_free(nodes)
+    for step, number, amount in steps:
+        name, wanted = nodes[number % len(nodes)].name, {NVIDIA_GPU: amount, CPU: 1}
+        if step == "give":
+            ledger.give(name, wanted)
+        elif step == "take" and ledger.fits(name, wanted):
+            ledger.take(name, wanted)
+        anew = Ledger.of_free([replace(state, free=ledger.free(state.name)) for state in nodes])
+        assert could_fit(demands, ledger) == could_fit(demands, anew)
+        assert place(demands, ledger.copy()) == place(demands, anew)
+        for demand_ in demands:
+            assert (ledger.room(demand_) == Ledger(ledger.nodes, ledger.table.copy()).room(demand_)).all()
+
+
+def test_what_a_gang_holds_is_told_anew_when_one_of_it_has_finished() -> None:
+    nodes = [node("a", 4), node("b", 4)]
+    inventory = Inventory.of(nodes)
+    held = {Replica(WORKER, 0): "a", Replica(WORKER, 1): "b"}
+    gang = RunningGang(name="job", demands=[workers(nodes, 2)], nodes=held, elastic=False)
+    assert inventory.held(gang)[0].tolist() == [0, 1]
+    assert inventory.held(replace(gang, finished=frozenset({Replica(WORKER, 0)})))[0].tolist() == [1]
