@@ -53,7 +53,7 @@ class _Room:
     def __init__(self, made: Round) -> None:
         self._made = made
         self._left = AT_ONCE
-        self._aged = dt.timedelta(seconds=made.snapshot.rules.aged)
+        self._old_enough = made.snapshot.now - dt.timedelta(seconds=made.snapshot.rules.aged)
         self._in_vain: set[int] = set()
         self._spares: Spares | None = None
         self._most = made.soon
@@ -61,12 +61,14 @@ class _Room:
         self._forgotten: set[str] = set()
 
     def is_aged(self, gang: Gang) -> bool:
-        return gang.queued <= self._made.snapshot.now - self._aged
+        return gang.queued <= self._old_enough
 
     def wait(self, gang: Gang) -> Wait | None:
         """For places that others give back for it. None if they need not, or if all of it were too little."""
+        if not self._left or not self.is_aged(gang):
+            return None
         kind = self._made.kind(gang)
-        if not self._left or id(kind) in self._in_vain or not self.is_aged(gang):
+        if id(kind) in self._in_vain:
             return None
         spares = self._of_others()
         smaller = None
