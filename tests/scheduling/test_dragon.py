@@ -632,3 +632,18 @@ def test_sizes_stay_in_bounds_without_flapping_idle_nodes_are_used_and_all_end(
 
     assert not rounds.waiting
     assert not rounds.running
+
+
+# The rows of 4.8 that are not about decisions, and where they are held:
+#  1 what limits, init containers and overhead ask       tests/plan/test_capacity.py
+# 11 the time since which a job queues                    tests/operator/test_queueing.py
+# 12 a waiting job that is deleted                        tests/operator/test_admission.py
+# 13 nothing is lost with the operator                    tests/operator/test_operator.py, test_elastic.py
+# 14 what is over stays over                              tests/plan/test_finish_and_suspend.py
+# 15 the predicates of kube-scheduler                     tests/plan/test_topology.py, tests/real/test_predicates.py
+# 19 a word before a replica goes                         tests/operator/test_elastic.py
+# 23 an error of one job, or of a policy                  tests/operator/test_codes.py
+# 25 writes are patches                                   tests/operator/test_admission.py
+# 27 a name is not used while its old pod is there        tests/operator/test_elastic.py
+# 29 whose end is the end of the job                      tests/plan/test_sizes.py, tests/plan/test_leaving.py
+# 16 and 21 are about parts of GPUs, which there are none of yet.
