@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 
 from tarragon.cluster.errors import (
@@ -78,27 +78,47 @@ async def apply(
                 Event(about=about, type="Warning", reason="StatusNotKept", message=error.what, once=True)
             )
             raise error
-    # News come with the status that they are about: once it says so, no later step will tell them again. Nothing waits
-    # for them.
-    telling = asyncio.ensure_future(_tell(recorder, step.events))
     done = _Done()
     try:
-        await all_of(_notify(cluster, notice, done) for notice in step.notices)
-        await all_of(_delete(cluster, delete, done) for delete in step.deletes)
-        await all_of(_patch(cluster, patch) for patch in step.patches)
-        await _create_all(cluster, step.creates, done)
-    except Refused as refused:
-        await recorder.record(Event(about=about, type="Warning", reason=refused.event, message=str(refused)))
+        # News come with the status that they are about: once it says so, no later step will tell them again. Nothing
+        # waits for them.
+        async with _meanwhile(_tell(recorder, step.events)):
+            await _carry_out(cluster, step, done)
+    except (ApiError, Refused) as error:
+        await _tell(recorder, [*_refusal(about, error), *done.events(about)])
+        raise
+    await _tell(recorder, done.events(about))
+    return done.without
+
+
+@asynccontextmanager
+async def _meanwhile(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Beside what is done here, and to its end; who is to stop here stops that as well."""
+    beside = asyncio.ensure_future(work)
+    try:
+        yield
+    except asyncio.CancelledError:
+        beside.cancel()
         raise
     finally:
-        await telling
-        await _tell(recorder, done.events(about))
-    return done.without
+        await beside
+
+
+async def _carry_out(cluster: Cluster, step: Step, done: _Done) -> None:
+    await all_of(_notify(cluster, notice, done) for notice in step.notices)
+    await all_of(_delete(cluster, delete, done) for delete in step.deletes)
+    await all_of(_patch(cluster, patch) for patch in step.patches)
+    await _create_all(cluster, step.creates, done)
 
 
 def is_kept(written: CustomObject) -> bool:
     """Whether our own part of the status is there."""
     return isinstance(written.status, dict) and bool(written.status.get("tarragon"))
+
+
+def _refusal(about: ObjectReference, error: ApiError | Refused) -> Iterator[Event]:
+    if isinstance(error, Refused):
+        yield Event(about=about, type="Warning", reason=error.event, message=str(error))
 
 
 async def _tell(recorder: Recorder, news: Iterable[Event]) -> None:
@@ -126,7 +146,7 @@ class _Done:
 
     def events(self, about: ObjectReference) -> Iterator[Event]:
         for refused in self._refused:
-            yield Event(about=about, type="Warning", reason=refused.event, message=str(refused))
+            yield from _refusal(about, refused)
         for (doing, kind), names in self._names.items():
             # As people count: worker-2 before worker-10.
             yield summary(about, doing, kind, sorted(names, key=lambda name: (len(name), name)))

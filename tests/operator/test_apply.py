@@ -14,6 +14,7 @@ from tarragon.kube.meta import Key
 from tarragon.operator.apply import apply
 from tarragon.operator.recorder import Recorder
 from tarragon.plan.step import Create, Delete, Notice, Step
+from tests.localcluster.controllers.world import PATIENCE
 from tests.operator.stage import TFJOBS, Stage, group, job
 
 NO_EVENTS = Forbidden({"code": 403, "reason": "Forbidden", "message": "events are not for you"})
@@ -123,3 +124,43 @@ async def test_a_step_that_fails_in_the_middle_waits_for_what_it_has_begun_and_t
     await stage.until_pods("a-worker-0")
     await stage.world.until(lambda: bool(stage.events("SuccessfulDeletePod")))
     assert all(name in stage.events("SuccessfulDeletePod")[0] for name in ("a-worker-1", "a-worker-2"))
+
+
+class Deaf:
+    """An API that answers nothing, once it knows the job: what is asked of it then stays under way."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.is_asked = asyncio.Event()
+
+    async def create(self, resource: Any, _: Any) -> Any:
+        self.asked.append(resource.plural)
+        if len(self.asked) == BESIDE_EACH_OTHER:
+            self.is_asked.set()
+        await asyncio.Event().wait()
+
+
+BESIDE_EACH_OTHER = 2
+"""The first of the news, and the pod."""
+
+
+async def test_who_is_to_stop_while_a_write_is_under_way_waits_for_no_answer_and_writes_nothing_more(
+    stage: Stage,
+) -> None:
+    found = await stage.world.client.create(TFJOBS, job("a", Worker=group(1)))
+    about = ObjectReference(
+        api_version="kubeflow.org/v1", kind="TFJob", key=Key("default", "a"), uid=found.metadata.uid
+    )
+    body = {"metadata": {"name": "a-worker-0", "namespace": "default"}}
+    step = Step(
+        events=[Event(about=about, type="Normal", reason=reason, message="so") for reason in ("Said", "Again")],
+        creates=[Create(resource=PODS.reading(dict), body=body)],
+    )
+    cluster: Any = Deaf()
+    work = asyncio.create_task(apply(cluster, Recorder(cluster, stage.world.clock), TENSORFLOW.resource, found, step))
+    await cluster.is_asked.wait()
+    work.cancel()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.wait({work})
+    assert work.cancelled()
+    assert sorted(cluster.asked) == ["events", "pods"]

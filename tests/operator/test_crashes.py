@@ -1,4 +1,4 @@
-"""An operator that is killed between any two writes: the next one goes on as if nothing had been."""
+"""Operators that live for a few writes each, and stop while others are under way: the next one goes on."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def runs_with(stage: Stage, name: str, workers: int) -> bool:
     return mine == there and stage.state(name) == "Running"
 
 
-@pytest.mark.parametrize("writes", [1])
+@pytest.mark.parametrize("writes", [1, 2, 3])
 async def test_starts_a_shrink_an_eviction_and_growth_survive_a_death_after_every_write(
     stage: Stage, writes: int
 ) -> None:
