@@ -55,7 +55,8 @@ def tell(candidate: Candidate, after: Admission, meter: Meter) -> None:
     told = {"code": account.code, "reason": account.reason, "nodes": account.nodes}
     sizes = {"before": account.before, "after": account.after}
     kind, key = candidate.id
-    log.info("decided", kind=kind, job=str(key), decision=account.decision, **told, **sizes)
+    about = {"kind": kind, "namespace": key.namespace, "job": key.name, "uid": candidate.object.metadata.uid}
+    log.info("decided", **about, decision=account.decision, **told, **sizes)
 
 
 def _decision(before: Admission | None, after: Admission) -> str:

@@ -34,7 +34,7 @@ class Faults:
             met = self._met.setdefault(job, {})
             if doing not in met:
                 kind, key = job
-                log.exception("admission met a bug", kind=kind, job=str(key), doing=doing)
+                log.exception("admission met a bug", kind=kind, namespace=key.namespace, job=key.name, doing=doing)
             met[doing] = f"{type(error).__name__}: {error}"
         else:
             self._cure(job, doing)
