@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tarragon.job.annotations import seconds_to_save
+from tarragon.job.annotations import LONGEST_SAVING, seconds_to_save
 from tarragon.job.leaving import CHECKPOINT, LEAVING, asked_to_save_at, leaves_at, left_by_itself
 from tarragon.job.member import Fate, main_status
 from tarragon.kube.codec import timestamp
@@ -44,11 +44,11 @@ def leave(scene: Scene, doomed: Sequence[Doomed]) -> Leave:
     going = [each for each in doomed if not each.pod.metadata.is_ending]
     until = {each.pod.metadata.uid: _until(scene, each) for each in going}
     staying = [each for each in going if (at := until[each.pod.metadata.uid]) is not None and at > scene.now]
-    told = [each for each in staying if leaves_at(each.pod) is None]
+    told = [each for each in staying if _promised(scene, each.pod) is None]
     notices = [_told(scene, each, until[each.pod.metadata.uid]) for each in told]
     notices += _taken_back(scene, {each.pod.metadata.uid for each in doomed})
     return Leave(
-        notices=[*notices, *_asked_to_save(scene, staying)],
+        notices=[*notices, *_asked_to_save(scene, going, staying)],
         deletes=[delete_pod(each.pod, each.why) for each in going if each not in staying],
         again=min((at for at in until.values() if at is not None and at > scene.now), default=None),
     )
@@ -69,7 +69,7 @@ def _until(scene: Scene, doomed: Doomed) -> dt.datetime | None:
     pod = doomed.pod
     if pod.status.phase != "Running" or left_by_itself(pod, main_status(pod, scene.framework.main_container)):
         return None
-    promised = leaves_at(pod)
+    promised = _promised(scene, pod)
     if promised is not None:
         return promised
     seconds = seconds_to_save(scene.job) if doomed.may_save else 0
@@ -77,6 +77,12 @@ def _until(scene: Scene, doomed: Doomed) -> dt.datetime | None:
         return None
     # A note has whole seconds: it promises none that the program does not have.
     return scene.now.replace(microsecond=0) + dt.timedelta(seconds=seconds + (scene.now.microsecond > 0))
+
+
+def _promised(scene: Scene, pod: Pod) -> dt.datetime | None:
+    """Nobody is promised more than the longest time that a job can ask for: such a note is somebody else's."""
+    at = leaves_at(pod)
+    return at if at is not None and at <= scene.now + dt.timedelta(seconds=LONGEST_SAVING + 1) else None
 
 
 def _told(scene: Scene, doomed: Doomed, until: dt.datetime | None) -> Notice:
@@ -91,12 +97,12 @@ def _taken_back(scene: Scene, going: set[str]) -> Iterator[Notice]:
             yield _notice(pod, {LEAVING: None, CHECKPOINT: None})
 
 
-def _asked_to_save(scene: Scene, leaving: Sequence[Doomed]) -> Iterator[Notice]:
+def _asked_to_save(scene: Scene, going: Sequence[Doomed], leaving: Sequence[Doomed]) -> Iterator[Notice]:
     """Whoever decides the job writes its checkpoints, usually: it is asked for one whenever somebody leaves."""
     member = scene.members.get(scene.job.chief) if scene.job.chief is not None else None
     if not leaving or member is None or not member.is_active:
         return
-    if any(each.pod.metadata.uid == member.pod.metadata.uid for each in leaving):
+    if any(each.pod.metadata.uid == member.pod.metadata.uid for each in going):
         return
     latest = max(asked_to_save_at(each.pod) or scene.now.replace(microsecond=0) for each in leaving)
     before = asked_to_save_at(member.pod)

@@ -207,6 +207,29 @@ def test_a_note_that_cannot_be_read_is_written_anew() -> None:
     assert notes(world, "dist-worker-2")[LEAVING] == "2026-11-21T10:00:30Z"
 
 
+def test_a_note_that_keeps_a_place_for_longer_than_anybody_is_promised_is_written_anew() -> None:
+    world = elastic()
+    world.admit(PS=1, Worker=2)
+    world.pods["dist-worker-2"]["metadata"]["annotations"] = {LEAVING: "2099-01-01T00:00:00Z"}
+    world.settle()
+
+    assert notes(world, "dist-worker-2")[LEAVING] == "2026-11-21T10:00:30Z"
+
+
+def test_who_decides_is_not_asked_again_when_it_goes_before_those_that_were_told_after_it() -> None:
+    world = elastic()
+    world.withdraw()
+    world.pods["dist-worker-0"]["metadata"]["annotations"] = {
+        CHECKPOINT: "2026-11-21T09:59:40Z",
+        LEAVING: "2026-11-21T10:00:10Z",
+    }
+    world.settle()
+    world.pass_time(10)
+    world.settle()
+
+    assert set(world.pods) == {"dist-ps-0", "dist-worker-1", "dist-worker-2"}
+
+
 def test_a_template_that_was_copied_from_a_leaving_pod_makes_no_pod_that_leaves() -> None:
     job = manifest({"Worker": 1})
     template = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]
