@@ -11,9 +11,9 @@ from tarragon.base.resources import PODS, Resources, largest, total
 from tarragon.kube.core import Container, Node, Pod, Taint, Toleration
 
 OVERCOMMIT = "tarragon.dev/overcommit"
+"""Annotation of a node: resources, comma-separated, whose requests are shares and not amounts (`cpu`)."""
 HOST_PORTS = "hostPorts"
 """Among the names in it: pods of that node never collide in a port."""
-"""Annotation of a node: resources, comma-separated, whose requests are shares and not amounts (`cpu`)."""
 
 _REPELS = {"NoSchedule", "NoExecute"}
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

@@ -96,6 +96,26 @@ def test_containers_of_a_pod_have_gpus_of_their_own_and_init_containers_use_them
     }
 
 
+def test_an_init_container_has_other_gpus_than_the_sidecar_that_runs_beside_it() -> None:
+    one = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+    described = pod(
+        "p",
+        container_json(name="a", **one),
+        initContainers=[
+            container_json(name="before", **one),
+            container_json(name="sidecar", restartPolicy="Always", **one),
+            container_json(name="beside", **one),
+        ],
+    )
+
+    assert ledger("0", "1").admit(described, []) == {
+        "before": {"nvidia.com/gpu": ("0",)},
+        "sidecar": {"nvidia.com/gpu": ("0",)},
+        "beside": {"nvidia.com/gpu": ("1",)},
+        "a": {"nvidia.com/gpu": ("1",)},
+    }
+
+
 def test_gpus_that_are_promised_are_not_given_again() -> None:
     node = ledger("0", "1")
     node.promise("before", {}, {"main": {"nvidia.com/gpu": ("0",)}})

@@ -36,26 +36,22 @@ def refusal(needed: Resources, used: Resources, allocatable: Resources, shared: 
 def devices(pod: Pod, resource: str, pool: Sequence[str]) -> Mapping[str, tuple[str, ...]] | None:
     """Those of one resource for each container that asks for some; None when there are not enough.
 
-    Init containers use those of the others: they are through before these start.
+    Init containers use those of whoever comes after them: they are through before these start. Sidecars go on.
     """
     given: dict[str, tuple[str, ...]] = {}
-    lasting = [each for each in pod.spec.init_containers if each.is_sidecar] + pod.spec.containers
-    place = 0
-    for container in lasting:
-        count = wanted_of(container, resource)
-        given[container.name] = tuple(pool[place : place + count])
-        place += count
-    passing = [each for each in pod.spec.init_containers if not each.is_sidecar]
-    for container in passing:
-        given[container.name] = tuple(pool[: wanted_of(container, resource)])
-    if max([place, *(wanted_of(each, resource) for each in passing)]) > len(pool):
-        return None
-    return {name: ids for name, ids in given.items() if ids}
+    passing = {each.name for each in pod.spec.init_containers if not each.is_sidecar}
+    place, most = 0, 0
+    for container in [*pod.spec.init_containers, *pod.spec.containers]:
+        end = place + wanted_of(container, resource)
+        given[container.name] = tuple(pool[place:end])
+        most = max(most, end)
+        place = place if container.name in passing else end
+    return {name: ids for name, ids in given.items() if ids} if most <= len(pool) else None
 
 
 def unavailable(pod: Pod, resource: str, available: int) -> Verdict:
     """In the words of a device manager."""
-    needed = sum(wanted_of(container, resource) for container in pod.spec.containers)
+    needed = requests(pod).get(resource, 0) // 1000
     message = (
         f"Allocate failed due to requested number of devices unavailable for {resource}. "
         f"Requested: {needed}, Available: {available}, which is unexpected"
