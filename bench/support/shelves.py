@@ -98,8 +98,11 @@ class Shelves:
             self.tell()
 
     def _tell(self, world: World, plural: str, event: WatchEvent[msgspec.Raw]) -> None:
+        version = decode(bytes(event.object), dict).get("apiVersion")
         for cache in world.caches:
-            if cache.resource.plural == plural and isinstance(cache, Cache):
+            if cache.resource.plural != plural or version not in {None, cache.resource.api_version}:
+                continue  # Kinds of two groups may bear one plural.
+            if isinstance(cache, Cache):
                 cache._take(event)  # noqa: SLF001 - as its watch would
 
 

@@ -6,7 +6,7 @@ It writes nothing but `status.tarragon.admission`. The reconciler reads that; ne
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,7 +66,7 @@ class Admitter:
         self._candidates = Candidates(world.nodes.objects)
         self._holders = Holders(world, clock, self._candidates, self._faults)
         self._picture = Picture(world, self._candidates, self._holders, self._faults, conduct.rules)
-        self._telling = Telling(cluster, clock, world)
+        self._telling = Telling(cluster, clock, world, self._candidates)
         self._changes: dict[JobId, None] = {}
         self._places_gangs = True
         for kind, cache in world.jobs.items():
@@ -91,42 +91,39 @@ class Admitter:
         writes = self._holders.revised(now)
         writes += self._holders.rebuilt(now) if may_place else []
         found = self._judge.decide(self._picture.snapshot(writes, now)) if may_place else NOTHING
-        writes += self._decided(found.sound, now)
+        waits = [decided for decided in found.sound if isinstance(decided, Wait)]
+        writes += self._decided((decided for decided in found.sound if not isinstance(decided, Wait)), now)
         writes += self._holders.left({candidate.id for candidate, _ in writes}, now, places_gangs=may_place)
-        writes += self._troubled({candidate.id for candidate, _ in writes}, now)
-        due = self._telling.due(writes)
+        waits += self._troubled(waits, {candidate.id for candidate, _ in writes})
+        due = [*self._telling.due(writes), *self._decided(self._telling.due_waits(waits), now)]
         await all_of(self._write(*write) for write in due)
-        return min(self._pauses(found.again, len(writes) - len(due)), default=None)
+        return min(self._pauses(found.again), default=None)
 
-    def _decided(self, several: Sequence[AboutGang], now: dt.datetime) -> Iterator[Decided]:
-        waits = self._candidates.waits
+    def _decided(self, several: Iterable[AboutGang], now: dt.datetime) -> Iterator[Decided]:
         for decided in several:
-            if isinstance(decided, Wait):
-                known = waits.get(decided.gang)
-                if known is not None and known.code == decided.code and known.message == decided.message:
-                    continue  # Of ten thousand waits nearly all are on record, word for word.
             candidate = self._candidates.named(decided.gang)
             with self._faults.of(candidate.id, TO_CARRY_OUT):
                 admission = admission_after(candidate, decided, now)
                 if admission != candidate.admission and self._picture.agrees(candidate, admission):
                     yield candidate, admission
 
-    def _troubled(self, decided: AbstractSet[JobId], now: dt.datetime) -> Iterator[Decided]:
+    def _troubled(self, waits: Sequence[Wait], decided: AbstractSet[JobId]) -> Iterator[Wait]:
         """Those that wait because of a bug of ours are told so; those that run do not need us."""
-        for job in sorted(self._faults.jobs() - decided):
+        troubled = sorted(self._faults.jobs() - decided)
+        known = {wait.gang for wait in waits} if troubled else set()
+        for job in troubled:
             candidate = self._candidates.all.get(job)
-            if candidate is not None and not candidate.is_admitted and not candidate.is_refused:
-                why = f"the scheduler can't decide about it, and goes on without it: it can't {self._faults.word(job)}"
-                admission = admission_after(candidate, Wait(candidate.name, SCHEDULER_ERROR, why), now)
-                if admission != candidate.admission:
-                    yield candidate, admission
+            if candidate is None or candidate.is_admitted or candidate.is_refused or candidate.name in known:
+                continue
+            why = f"the scheduler can't decide about it, and goes on without it: it can't {self._faults.word(job)}"
+            yield Wait(candidate.name, SCHEDULER_ERROR, why)
 
-    def _pauses(self, again: dt.datetime | None, unwritten: int) -> Iterator[float]:
+    def _pauses(self, again: dt.datetime | None) -> Iterator[float]:
         """Seconds until something is to be decided though nothing happens."""
         now = self._clock.now()
         for at in (*([] if again is None else [again]), *self._holders.ends(now)):
             yield max(0.0, (at - now).total_seconds())
-        if unwritten:
+        if self._telling.pause is not None:
             yield self._telling.pause
         if self._judge.has_failed:
             yield FAILED_PAUSE

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import Conflict, NotFound
@@ -13,13 +12,16 @@ from tarragon.job.encoding import admission_fields
 from tarragon.job.status import Admission
 from tarragon.kube.meta import CustomObject, JsonObject
 from tarragon.kube.patch import difference
-from tarragon.operator.candidates import Candidate, JobId
+from tarragon.operator.candidates import Candidate, Candidates, JobId
 from tarragon.operator.gather import World
 from tarragon.operator.holders import Decided
 from tarragon.operator.kept import KeptJob
+from tarragon.scheduling.decision import BEHIND_OTHERS, INSUFFICIENT_RESOURCES, Wait
 
 RETELL_SECONDS = 10.0
 """A wait whose code stays is not told anew more often than this, however its amounts change."""
+ALIKE = frozenset({INSUFFICIENT_RESOURCES, BEHIND_OTHERS})
+"""Between these a wait may change with each small amount that becomes free, in hundreds of jobs: mere words."""
 RETOLD_AT_ONCE = 25
 """So many of those that are first in the queue are told anew then, and so many of those that were told longest ago."""
 CODES_AT_ONCE = 500
@@ -31,44 +33,65 @@ LONGEST_LAG_SECONDS = 30.0
 class Telling:
     """It remembers when it told what, so that a watch that lags does not undo it."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, world: World) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, world: World, candidates: Candidates) -> None:
         self._cluster = cluster
         self._clock = clock
         self._world = world
+        self._candidates = candidates
         self._told: dict[JobId, float] = {}
         self._words_again = -math.inf
-        self.pause = RETELL_SECONDS
-        """Seconds until what was not due should be decided about again."""
+        self.pause: float | None = None
+        """Seconds until what was not due should be decided about again; None where all was."""
 
-    def due(self, writes: Sequence[Decided]) -> Sequence[Decided]:
-        """What is to be written now, in the order of the decisions; what is not, is decided anew in the next round.
+    def due(self, decided: Sequence[Decided]) -> Sequence[Decided]:
+        """Whatever somebody holds, or does not hold any more, is written at once. To be asked first in a round."""
+        now = self._clock.monotonic()
+        kept = [write for write in decided if not self._was_not_kept(write[0], now)]
+        self.pause = RETELL_SECONDS if len(kept) < len(decided) else None
+        return kept
 
-        Whatever somebody holds, or does not hold any more, is written at once. Waits are, a number of them at a time,
-        when their code is another one; of mere words, those of the first and those that were told longest ago.
+    def due_waits(self, decided: Iterable[Wait]) -> Sequence[Wait]:
+        """What is to be written of these now, in their order; what is not, is decided anew in the next round.
+
+        A number of waits at a time is, when their code is another one; of mere words, those of the first and those
+        that were told longest ago.
         """
         now = self._clock.monotonic()
-        urgent: list[Decided] = []
-        codes: list[Decided] = []
-        words: list[Decided] = []
-        for candidate, admission in writes:
-            if self._was_not_kept(candidate, now):
-                continue
-            several = urgent if not is_wait(candidate, admission) else words if is_told(candidate, admission) else codes
-            several.append((candidate, admission))
-        self.pause = 0.0 if len(codes) > CODES_AT_ONCE else RETELL_SECONDS
-        return [*urgent, *codes[:CODES_AT_ONCE], *self._retold(words, now)]
+        on_record = self._candidates.waits
+        codes: list[Wait] = []
+        words: list[Wait] = []
+        for wait in decided:
+            before = on_record.get(wait.gang)
+            if before is None:
+                if self._was_not_kept(self._candidates.named(wait.gang), now):
+                    self.pause = RETELL_SECONDS
+                else:
+                    codes.append(wait)
+            elif before.code != wait.code and not {before.code, wait.code} <= ALIKE:
+                codes.append(wait)
+            elif before.message != wait.message or before.code != wait.code:
+                words.append(wait)
+        retold = self._retold(words, now)
+        if len(codes) > CODES_AT_ONCE:
+            self.pause = 0.0
+        elif len(retold) < len(words):
+            self.pause = RETELL_SECONDS
+        return [*codes[:CODES_AT_ONCE], *retold]
 
     def _was_not_kept(self, candidate: Candidate, now: float) -> bool:
         """The server took one and did not keep it: not at once again, there may be thousands."""
         told = self._told.get(candidate.id)
         return candidate.admission is None and told is not None and now - told < RETELL_SECONDS
 
-    def _retold(self, words: Sequence[Decided], now: float) -> Sequence[Decided]:
-        ripe = [write for write in words if now - self._told.get(write[0].id, -RETELL_SECONDS) >= RETELL_SECONDS]
-        if not ripe or now < self._words_again:
+    def _retold(self, words: Sequence[Wait], now: float) -> Sequence[Wait]:
+        if not words or now < self._words_again:
+            return []
+        told = {wait.gang: self._told.get(self._candidates.named(wait.gang).id, -math.inf) for wait in words}
+        ripe = [wait for wait in words if now - told[wait.gang] >= RETELL_SECONDS]
+        if not ripe:
             return []
         self._words_again = now + RETELL_SECONDS
-        oldest = sorted(ripe[RETOLD_AT_ONCE:], key=lambda write: (self._told.get(write[0].id, 0.0), write[0].id))
+        oldest = sorted(ripe[RETOLD_AT_ONCE:], key=lambda wait: (told[wait.gang], wait.gang))
         return [*ripe[:RETOLD_AT_ONCE], *oldest[:RETOLD_AT_ONCE]]
 
     async def write(self, candidate: Candidate, admission: Admission) -> CustomObject | None:
@@ -119,17 +142,3 @@ def recorded_admission(found: CustomObject) -> JsonObject:
     tarragon = status.get("tarragon")
     recorded = tarragon.get("admission") if isinstance(tarragon, dict) else None
     return recorded if isinstance(recorded, dict) else {}
-
-
-def is_wait(candidate: Candidate, admission: Admission) -> bool:
-    """Whether it says why the gang waits, and changes nothing of what it holds."""
-    before = candidate.admission
-    return admission.wait is not None and (
-        admission.admitted is None if before is None else replace(before, wait=admission.wait) == admission
-    )
-
-
-def is_told(candidate: Candidate, admission: Admission) -> bool:
-    """Whether the code of the wait is on record already."""
-    before = None if candidate.admission is None else candidate.admission.wait
-    return before is not None and admission.wait is not None and before.code == admission.wait.code
