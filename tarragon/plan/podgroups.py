@@ -7,6 +7,7 @@ from dataclasses import replace
 from tarragon.job.model import TrainingJob
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import JsonObject
+from tarragon.kube.patch import difference
 from tarragon.plan.desired import Blueprint, metadata
 from tarragon.plan.groupkinds import Kind, PodGroup, kind_for, least
 from tarragon.plan.scene import Scene
@@ -39,12 +40,12 @@ def grouped(scene: Scene, step: Step) -> Step:
     if kind is None or step.mark is not None or scene.is_refused:
         return step
     found = scene.observed.pod_groups.get(kind.resource.full_name)
-    there = found if found is not None and _is_of(found, scene.job) else None
+    there = found if found is not None and _is_of(found, scene.job) and not found.metadata.is_ending else None
     if scene.before.phase.is_final or scene.job.run_policy.suspend:
-        gone = [] if there is None or there.metadata.is_ending else [_delete(kind, there)]
+        gone = [] if there is None else [_delete(kind, there)]
         return replace(step, deletes=[*step.deletes, *gone])
     if there is None:
-        # A stranger's of this name is met when ours is made, and told as a name that is taken.
+        # A stranger's of this name, or one of ours on its way out, is met when it is made: the name is taken.
         makes_pods = any(create.resource == PODS for create in step.creates)
         wants = f"the scheduler that its pods name wants a PodGroup ({kind.resource.full_name})"
         group = Create(resource=kind.resource, body=body(scene.blueprint, kind), alone=True, without=wants)
@@ -61,8 +62,8 @@ def _is_of(group: PodGroup, job: TrainingJob) -> bool:
 def _wanted(kind: Kind, job: TrainingJob, there: PodGroup) -> JsonObject:
     """The fields of ours that are not as they should be."""
     kept = {"queue"} if there.spec.get("queue") else set()
-    spec = kind.spec(job, least(job))
-    return {name: value for name, value in spec.items() if name not in kept and there.spec.get(name) != value}
+    spec = {name: value for name, value in kind.spec(job, least(job)).items() if name not in kept}
+    return difference({name: there.spec[name] for name in spec if name in there.spec}, spec)
 
 
 def _patch(kind: Kind, there: PodGroup, spec: JsonObject) -> Patch:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
-from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
+from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from tarragon.kube.meta import JsonObject, Key
 from tarragon.operator.run import Operator, Options
-from tarragon.plan.groupkinds import KINDS, Kind
+from tarragon.plan.decide import decide
+from tarragon.plan.groupkinds import KINDS, Kind, PodGroup
 from tarragon.plan.step import Settings
 from tests.operator.stage import TFJOBS, Stage, group
 from tests.plan.world import World, manifest
@@ -186,6 +189,37 @@ async def test_a_group_follows_an_edit_and_keeps_the_queue_that_it_was_moved_to(
 
     await stage.world.until(lambda: shown(stage)["spec"]["minMember"] == 3)
     assert shown(stage)["spec"]["queue"] == "night"
+
+
+async def test_a_group_that_takes_fewer_pods_asks_for_nothing_that_only_the_others_needed(stage: Stage) -> None:
+    await offer(stage, "volcano")
+    ps, workers = placed_by("volcano", 1, cpu="1"), placed_by("volcano", 1, cpu="1", **{"nvidia.com_gpu": "1"})
+    await stage.submit("job", PS=ps, Worker=workers)
+    start(stage)
+    await stage.until_pods("job-ps-0", "job-worker-0")
+
+    fewer = {"spec": {"runPolicy": {"schedulingPolicy": {"minAvailable": 1}}}}
+    await stage.world.client.patch(TFJOBS, Key("default", "job"), fewer)
+
+    await stage.world.until(lambda: shown(stage)["spec"]["minMember"] == 1)
+    assert shown(stage)["spec"]["minResources"] == {"cpu": "1"}
+
+
+def test_no_pod_is_made_beside_a_group_that_is_on_its_way_out() -> None:
+    world = World(placed_by_default({"Worker": 1}), Settings(pod_groups=NATIVE))
+    while not any(create.resource == PODS for create in world.decide().creates):
+        world.step()
+    seen = world.observed()
+    groups, owner = KINDS["native"].resource, {"uid": world.job["metadata"]["uid"], "controller": True}
+    body = {
+        "metadata": {"name": "dist", "ownerReferences": [owner], "deletionTimestamp": "2026-11-21T10:00:00Z"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}},
+    }
+    ending = msgspec.convert(body, PodGroup)
+    step = decide(world.framework, replace(seen, pod_groups={groups.full_name: ending}), world.now)
+
+    # The server says that its name is taken still, and the step ends there.
+    assert [create.resource for create in step.creates][:1] == [groups]
 
 
 @pytest.mark.parametrize("scheduler", ["volcano", "scheduler-plugins-scheduler"])
