@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
-from tarragon.scheduling.policies import DEFAULT, POLICIES
+from tarragon.cli.durations import seconds_option
+from tarragon.scheduling.names import DEFAULT, NAMES
 
 if TYPE_CHECKING:
     from tarragon.scheduling.rules import Rules
@@ -17,16 +18,10 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
-def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    return click.option(
-        flag, metavar="SECONDS", type=click.FloatRange(min=0), default=default, show_default=True, help=text
-    )
-
-
 _OPTIONS = (
     click.option(
         "--policy",
-        type=click.Choice(list(POLICIES)),
+        type=click.Choice(NAMES),
         default=DEFAULT,
         show_default=True,
         help="who starts first, and who makes room for whom",
@@ -37,9 +32,9 @@ _OPTIONS = (
         type=click.Path(path_type=Path),
         help="fair shares, preemption, and each namespace's weight and quota; read anew when it changes",
     ),
-    _seconds("--aged", 30.0, "after so long a wait places are kept for a job, or others shrink for it"),
-    _seconds("--idle", 60.0, "jobs grow beyond what they wish when nothing has changed for so long"),
-    _seconds("--cool-down", 60.0, "a job whose size was changed keeps it for so long"),
+    seconds_option("--aged", 30.0, "after so long a wait places are kept for a job, or others shrink for it"),
+    seconds_option("--idle", 60.0, "jobs grow beyond what they wish when nothing has changed for so long"),
+    seconds_option("--cool-down", 60.0, "a job whose size was changed keeps it for so long"),
 )
 
 

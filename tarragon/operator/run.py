@@ -29,7 +29,8 @@ from tarragon.operator.watchdog import LONGEST_PAUSE, Watchdog
 from tarragon.operator.workqueue import WorkQueue
 from tarragon.plan.groupkinds import PodGroup
 from tarragon.plan.step import Settings
-from tarragon.scheduling.policies import DEFAULT, POLICIES, Policy
+from tarragon.scheduling.names import DEFAULT
+from tarragon.scheduling.policies import POLICIES, Policy
 from tarragon.scheduling.rules import Rules
 
 RECONCILES_AT_ONCE = 16

@@ -72,6 +72,20 @@ def test_rule_20_what_needs_no_cluster_imports_nothing_heavy(words: list[str]) -
     assert ended.stdout.splitlines()[-1] == "imported: []"
 
 
+def test_rule_20_no_help_waits_for_what_only_deciding_and_serving_need() -> None:
+    program = (
+        "import sys\n"
+        "from tarragon.cli.main import call\n"
+        f"for name in {tuple(COMMANDS)!r}:\n"
+        "    call([name, '--help'])\n"
+        "print('imported:', [name for name in ('numpy', 'aiohttp', 'uvloop', 'rich') if name in sys.modules])"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert ended.stdout.splitlines()[-1] == "imported: []"
+
+
 @pytest.mark.parametrize("name", OF_JOBS)
 def test_rule_20_tab_behind_a_command_imports_no_more_than_the_names_of_jobs_need(name: str, shell: Shell) -> None:
     program = (

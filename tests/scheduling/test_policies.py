@@ -12,6 +12,7 @@ from tarragon.base.resources import CPU
 from tarragon.scheduling.decision import (
     QUOTA_EXCEEDED,
 )
+from tarragon.scheduling.names import DEFAULT, NAMES
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.rules import Queue, Rules
 from tests.scheduling.rounds import PS, Job, Rounds, gpus
@@ -127,3 +128,8 @@ def test_waits_of_a_thousand_gangs_are_told_in_few_words(name: str) -> None:
     rounds.advance(1)
 
     assert len({(waits.code, waits.message) for waits in rounds.waits.values()}) <= 4
+
+
+def test_the_names_that_are_offered_are_those_of_the_policies() -> None:
+    assert tuple(POLICIES) == NAMES
+    assert DEFAULT in POLICIES

@@ -20,6 +20,7 @@ from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.base.resources import CPU, MEMORY
 from tarragon.cli.arguments import assignment, folder
+from tarragon.cli.durations import seconds
 from tarragon.cli.nodes import WantedNode, amount, settings_of
 from tarragon.cli.settings import Command, Settings, home
 from tarragon.cli.whose import access, cluster_options
@@ -112,9 +113,7 @@ def ip_address(text: str) -> str:
     type=click.IntRange(1),
     help="that many nodes instead, NAME-0 and so on, whose pods only seem to run",
 )
-@click.option(
-    "--hollow-seconds", metavar="S", type=click.FloatRange(min=0), help="how long they do; for ever by default"
-)
+@click.option("--hollow-seconds", metavar="S", type=seconds, help="how long they do; for ever by default")
 @click.pass_obj
 def command(
     settings: Settings,

@@ -5,33 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING
 
 import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli import operating
+from tarragon.cli.durations import seconds_option
 from tarragon.cli.grouping import pod_groups_option
 from tarragon.cli.ordering import ordering_options, ruled
 from tarragon.cli.settings import Command, Settings, is_namespace, logs_option
 from tarragon.cli.whose import access, cluster_options
-from tarragon.scheduling.policies import POLICIES
 
 if TYPE_CHECKING:
     from tarragon.cluster.lease import Terms
 
-P = ParamSpec("P")
-
 LOST = 1
 """The exit code of an operator that has lost its lease: whoever started it starts it again."""
-
-
-def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    return click.option(
-        flag, metavar="SECONDS", type=click.FloatRange(min=0), default=default, show_default=True, help=text
-    )
 
 
 @click.command("operator", cls=Command)
@@ -60,8 +52,8 @@ def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None
     show_default=True,
     help="`direct`: pods name their node; `affinity`: kube-scheduler binds them to the node that was chosen",
 )
-@_seconds("--patience", 60.0, "a gang of which pods can't be made or bound for so long gives its places back")
-@_seconds("--start-patience", 300.0, "the same for one whose pods are there and can't start: images, volumes")
+@seconds_option("--patience", 60.0, "a gang of which pods can't be made or bound for so long gives its places back")
+@seconds_option("--start-patience", 300.0, "the same for one whose pods are there and can't start: images, volumes")
 @click.option(
     "--cluster-domain", metavar="DOMAIN", help="how names of services end: cluster.local; by default with .svc"
 )
@@ -74,9 +66,9 @@ def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None
 @click.option("--lease-namespace", metavar="NAMESPACE", help="where the Lease is; by default where the operator is")
 @click.option("--lease-name", metavar="NAME", default="tarragon", show_default=True, help="of the Lease")
 @click.option("--identity", metavar="NAME", help="who holds the Lease; must be this process's alone")
-@_seconds("--lease-duration", 15.0, "a Lease that is not renewed for so long is anybody's")
-@_seconds("--renew-deadline", 10.0, "a leader that could not renew for so long ends")
-@_seconds("--retry-period", 2.0, "between two renewals")
+@seconds_option("--lease-duration", 15.0, "a Lease that is not renewed for so long is anybody's")
+@seconds_option("--renew-deadline", 10.0, "a leader that could not renew for so long ends")
+@seconds_option("--retry-period", 2.0, "between two renewals")
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -86,7 +78,7 @@ def _seconds(flag: str, default: float, text: str) -> Callable[[Callable[P, None
 @logs_option
 @operating.accelerators_option
 @click.option("--adopt", is_flag=True, help="keep the jobs that another training operator keeps, or has begun, too")
-@_seconds("--grace", 20.0, "for the writes that have begun, when it is told to end")
+@seconds_option("--grace", 20.0, "for the writes that have begun, when it is told to end")
 @click.pass_obj
 def command(
     settings: Settings,
@@ -133,6 +125,7 @@ def command(
     from tarragon.plan.logs import Form
     from tarragon.plan.placement import Placement
     from tarragon.plan.step import Settings as PlanSettings
+    from tarragon.scheduling.policies import POLICIES
 
     # `tarragon -n ml operator` means it, too.
     namespaces = namespaces or tuple(filter(None, [settings.given_namespace]))

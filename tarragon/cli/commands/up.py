@@ -13,12 +13,10 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli import operating
-from tarragon.cli.installing import install
 from tarragon.cli.nodes import WantedNode, node, settings_of
 from tarragon.cli.ordering import ordering_options, ruled
 from tarragon.cli.settings import Command, Settings, home, logs_option
 from tarragon.cli.target import require_local
-from tarragon.scheduling.policies import POLICIES
 
 if TYPE_CHECKING:
     from tarragon.localcluster.presence import Server
@@ -76,12 +74,14 @@ def command(
     which counts requests for CPUs as shares; nodes that are given are strict.
     """
     from tarragon.base import logs
+    from tarragon.cli.installing import install
     from tarragon.localcluster.access.authorizers import Authorization
     from tarragon.localcluster.cluster import Settings as ClusterSettings
     from tarragon.localcluster.serving import serve
     from tarragon.operator.run import Options, run
     from tarragon.plan.logs import Form
     from tarragon.plan.step import Settings as PlanSettings
+    from tarragon.scheduling.policies import POLICIES
 
     require_local(settings, "up")
     wanted = ClusterSettings(

@@ -13,4 +13,4 @@ from tarragon.scheduling.snapshot import Snapshot
 Policy = Callable[[Snapshot], Sequence[Decision]]
 
 POLICIES: Mapping[str, Policy] = {"fifo": fifo, "backfill": backfill, "dragon": dragon}
-DEFAULT = "dragon"
+"""By the names of `scheduling.names`."""
