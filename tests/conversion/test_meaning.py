@@ -167,14 +167,18 @@ def test_the_pods_differ_only_in_names_labels_and_what_tensorflow_is_told(
 
 
 def specs(found: Read) -> dict[tuple[str, int], Any]:
-    """Of each replica its pod, without what the generation decides."""
+    """Of each replica its pod, without what the generation decides.
+
+    Marks for other gang schedulers are left aside: they follow from the types' names, and from the schedulerName of all
+    templates together, each of which is compared. Who was dropped, which is told, may have been the only one without.
+    """
     wished = found.job.wished()
     plan = Blueprint(
         framework=found.framework,
         dialect=found.dialect,
         job=found.job,
         size=wished,
-        settings=Settings(),
+        settings=Settings(pod_groups={}),
     )
     replicas = list(found.job.replicas(wished))
     return {
