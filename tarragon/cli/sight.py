@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from tarragon.base.clock import Clock
 from tarragon.base.resources import Resources
 from tarragon.cli.target import Looker
-from tarragon.cluster.errors import Conflict, Forbidden, NotFound
+from tarragon.cluster.errors import ApiError, Conflict, Forbidden, NotFound
 from tarragon.cluster.port import EVERYTHING, Listing, Selection, WatchEvent
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.encoding import read_status
@@ -62,8 +62,13 @@ async def sight(looker: Looker, namespace: str, clock: Clock) -> Sight:
 
     admitter = Admitter(cluster, clock, world, looks)
     tasks = [asyncio.create_task(cache.run()) for cache in world.caches]
+    synced = asyncio.create_task(world.synced())
+    tasks.append(synced)
     try:
-        await world.synced()
+        # The caches of an operator would go on asking for ever; here somebody waits.
+        await asyncio.wait({synced, still.failure}, return_when=asyncio.FIRST_COMPLETED)
+        if still.failure.done():
+            still.failure.result()
         await admitter.round()
     finally:
         for task in tasks:
@@ -88,10 +93,20 @@ class Still:
         self._looker = looker
         self._namespace = namespace
         self.unseen: set[str] = set()
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Of a list that had no answer; only its exception is ever set."""
 
     async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
         if resource.full_name == SERVICES.full_name:
             return _none()
+        try:
+            return await self._seen(resource, selection)
+        except ApiError as error:
+            if not self.failure.done():
+                self.failure.set_exception(error)
+            raise
+
+    async def _seen(self, resource: Resource[T], selection: Selection) -> Listing[T]:
         try:
             return await self._looker.list(resource, selection)
         except NotFound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
 from collections.abc import Mapping
@@ -14,10 +15,10 @@ from tarragon.cli.jobs import find
 from tarragon.cli.report.waits import starts_fields, starts_line
 from tarragon.cli.standing import Standing, standing_of
 from tarragon.cli.target import Looker
-from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.errors import Forbidden, Unavailable
 from tarragon.cluster.port import EVERYTHING, Listing, Selection
 from tarragon.kube.codec import timestamp
-from tarragon.kube.core import NODES, PODS
+from tarragon.kube.core import NODES, PODS, PRIORITY_CLASSES
 from tarragon.kube.meta import Key, Resource
 from tarragon.scheduling.forecast import Forecast, Unknown
 from tests.operator.stage import TFJOBS, Stage, a_stage, group
@@ -95,6 +96,21 @@ async def test_it_is_told_who_is_ahead_who_holds_what_and_what_would_help(tmp_pa
         "  when it starts can't be told: no job has ended here yet by which the length of others could be judged",
         "  more: docs/scheduling.md#why-a-job-waits",
     ]
+
+
+async def test_a_server_that_fails_in_between_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    class Failing(Eyes):
+        async def list(self, resource: Resource[Any], selection: Selection = EVERYTHING) -> Listing[Any]:
+            if resource.full_name == PRIORITY_CLASSES.full_name:
+                raise Unavailable({"status": "Failure", "code": 503, "message": "no room for you"})
+            return await super().list(resource, selection)
+
+    async with a_stage(tmp_path) as stage:
+        await busy(stage)
+        eyes = Failing(stage.world.client, {})
+        with pytest.raises(Unavailable, match="no room for you"):
+            async with asyncio.timeout(20):
+                await standing_of(eyes, await find(eyes, "third", "default"), stage.world.clock)
 
 
 async def test_programs_get_the_same_in_fields(tmp_path: Path) -> None:
