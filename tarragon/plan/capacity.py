@@ -131,8 +131,8 @@ def _whole(quantity: str | float) -> int:
 
 @lru_cache(maxsize=4096)
 def _milli(quantity: str | float) -> int:
-    """What is no quantity is none: other people's pods are counted, too, and need not be right."""
+    """What is no quantity, or less than none, is none: other people's pods are counted, too, and need not be right."""
     try:
-        return milli(quantity)
+        return max(0, milli(quantity))
     except ValueError:
         return 0

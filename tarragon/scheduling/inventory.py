@@ -20,6 +20,8 @@ Scores = npt.NDArray[np.float64]
 
 PLENTY = np.iinfo(np.int64).max
 """The room for replicas that ask for nothing."""
+LARGEST = 2**61
+"""No node counts as having more of anything, and no node has room for who asks for more: sums of two stay numbers."""
 _LIGHTEST = 1e-9
 """What weighs nothing still has to be somewhere."""
 _KEPT = 4096
@@ -142,7 +144,7 @@ class Inventory(Collection[NodeState]):
         """Those of one node, by column."""
         row = np.zeros(len(self.resources), np.int64)
         for name, amount in amounts.items():
-            row[self._columns[name]] = amount
+            row[self._columns[name]] = min(amount, LARGEST)
         return row
 
     def mask(self, eligible: frozenset[str]) -> Mask:
@@ -166,7 +168,7 @@ class Inventory(Collection[NodeState]):
         same = (each, demand.eligible)
         ask = self._asks.get(same)
         if ask is None:
-            possible = all(name in self._columns for name, _ in each)
+            possible = all(name in self._columns and amount <= LARGEST for name, amount in each)
             row = self.row({name: amount for name, amount in each if name in self._columns})
             ask = self._asks[same] = Ask(row, self.mask(demand.eligible), self._scarcest, possible=possible)
         self._asks[demand.shape] = ask
@@ -229,7 +231,7 @@ class Inventory(Collection[NodeState]):
         for name, amount in each.items():
             column = self._columns.get(name)
             there = 0 if column is None else self.capacity[rows, column].clip(min=0)
-            lacking = np.maximum(amount - there, 0)
+            lacking = np.maximum(min(amount, LARGEST) - there, 0)
             kinds += lacking > 0
             amounts += lacking
         return self.states[int(rows[np.lexsort((amounts, kinds))[0]])].capacity
@@ -260,7 +262,7 @@ class Inventory(Collection[NodeState]):
         table = np.zeros((len(of_nodes), len(self.resources)), np.int64, order="F")
         for row, amounts in enumerate(of_nodes):
             for name, amount in amounts.items():
-                table[row, self._columns[name]] = amount
+                table[row, self._columns[name]] = min(amount, LARGEST)
         return table
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tarragon.scheduling.choice import Share, choose, nearest, tightest
-from tarragon.scheduling.inventory import Amounts, Ask, Mask, Scores
+from tarragon.scheduling.inventory import LARGEST, PLENTY, Amounts, Ask, Mask, Scores
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.snapshot import Demand
 
@@ -91,7 +91,10 @@ def has_as_much(wants: Sequence[Want], ledger: Ledger) -> bool:
 
 
 def _needed(wants: Sequence[Want]) -> Amounts:
+    """By column; of what is too much for 63 bits, more than any node has."""
     needed: Amounts = np.sum([want.ask.row * want.count for want in wants], axis=0)
+    roughly = np.sum([want.ask.row * float(want.count) for want in wants], axis=0)
+    needed[roughly > LARGEST] = PLENTY
     return needed
 
 

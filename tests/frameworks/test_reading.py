@@ -166,6 +166,10 @@ WRONG_SHAPES: list[tuple[dict[str, Any], list[str]]] = [
     (tfjob({"Worker": worker(replicas=2.0)}), [f"{WORKER}.replicas: must be a whole number, not 2.0; write 2"]),
     (tfjob({"Worker": worker(replicas=10**9)}), [f"{WORKER}.replicas: must be 100000 or less, not 1000000000"]),
     (
+        tfjob({"Worker": worker()}, **{"max-instances": 10**9}),
+        ["spec.max-instances: must be 100000 or less, not 1000000000"],
+    ),
+    (
         tfjob({"Worker": worker(replicas=10**5000)}),
         [f"{WORKER}.replicas: must be 100000 or less, not a number of more than 30 digits"],
     ),

@@ -83,6 +83,11 @@ def test_what_other_people_s_pods_ask_for_need_not_be_right() -> None:
     assert request(container({"cpu": "plenty"})) == {CPU: 0}
 
 
+def test_nobody_asks_for_less_than_nothing() -> None:
+    found = template_request({"spec": {"containers": [{"resources": {"requests": {"cpu": "-4", "memory": "-1Gi"}}}]}})
+    assert found == {CPU: 0, MEMORY: 0, PODS: 1000}
+
+
 def test_a_node_offers_what_is_allocatable() -> None:
     assert node_capacity(node()) == {CPU: 4000, PODS: 110_000}
     only_capacity = msgspec.convert({"status": {"capacity": {"cpu": 2}}}, Node)

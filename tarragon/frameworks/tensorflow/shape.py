@@ -20,6 +20,7 @@ from tarragon.frameworks.tensorflow.fields import (
 )
 from tarragon.frameworks.tensorflow.replicas import read_groups
 from tarragon.job.annotations import in_words_that_count
+from tarragon.job.indexes import MOST
 from tarragon.job.model import (
     CleanPodPolicy,
     Elastic,
@@ -176,7 +177,7 @@ def _elastic(spec: Reader, groups: Iterable[ReplicaGroup]) -> Elastic | None:
     if least.is_missing and most.is_missing:
         return None
     wish = next((group.wish for group in groups if group.type is ReplicaType.WORKER), 1)
-    minimum, maximum = least.whole(1), most.whole(1)
+    minimum, maximum = least.whole(1, MOST), most.whole(1, MOST)
     if minimum is None:
         minimum = min(wish, maximum or wish)
     return Elastic(minimum, maximum if maximum is not None else max(wish, minimum))
