@@ -58,7 +58,8 @@ class RulesInFile:
             said = read(yaml.safe_load(self._file.read_bytes()))
         except OSError as error:
             raise BadQueues(f"can't read {self._file}", why=error.strerror or str(error)) from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            # Of the 99th day of a month, and the like, PyYAML lets Python's own words through.
             raise BadQueues(f"{self._file} is not YAML", why=str(error)) from error
         if said.problems:
             problems = "\n".join(f"  {each}" for each in said.problems)

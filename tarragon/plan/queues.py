@@ -8,8 +8,8 @@ namespaces:
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -22,6 +22,7 @@ from tarragon.scheduling.rules import Queue, Rules
 FAIR, PREEMPT, NAMESPACES = "fair", "preempt", "namespaces"
 WEIGHT, QUOTA = "weight", "quota"
 
+_HEAVIEST = sys.float_info.max
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -61,7 +62,7 @@ def _queue(name: str, said: Json, problems: list[Problem]) -> Queue:
         problems.append(Problem(path, f"{name!r} is no name of a namespace", "lower-case letters, digits and -"))
     fields = _fields(said, path, (WEIGHT, QUOTA), problems)
     weight = fields.get(WEIGHT, 1)
-    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight < math.inf:
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight <= _HEAVIEST:
         problems.append(Problem(f"{path}.{WEIGHT}", f"must be a number above 0, not {weight!r}"))
         weight = 1
     return Queue(weight=float(weight), quota=_quota(fields.get(QUOTA), f"{path}.{QUOTA}", problems))

@@ -68,6 +68,21 @@ def test_a_file_that_is_bad_when_it_is_first_read_is_refused(tmp_path: Path) -> 
         RulesInFile(tmp_path / "missing", BASE)
 
 
+@pytest.mark.parametrize(
+    "text", ["fair: 2026-99-99", "fair: !!int all", "[" * 3000, f"namespaces: {{a: {{weight: {'9' * 400}}}}}"]
+)
+def test_what_no_yaml_can_mean_is_refused_too(tmp_path: Path, text: str) -> None:
+    """PyYAML has other words for it than its own errors."""
+    file = tmp_path / "queues.yaml"
+    file.write_text("fair: true\n")
+    rules = RulesInFile(file, Rules())
+    file.write_text(text)
+
+    assert rules().is_fair
+    with pytest.raises(BadQueues):
+        RulesInFile(file, Rules())
+
+
 def test_a_name_means_the_folder_in_which_it_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "queues.yaml").write_text("fair: true")
     monkeypatch.chdir(tmp_path)
