@@ -12,6 +12,7 @@ from tarragon.scheduling.decision import Place
 from tarragon.scheduling.fit import extend
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.round import Round
+from tarragon.scheduling.rules import span
 from tarragon.scheduling.running import IDLE, has_risen
 from tarragon.scheduling.snapshot import Demand, Gang, RunningGang
 
@@ -31,7 +32,7 @@ def grow(made: Round, young: Sequence[Gang]) -> dt.datetime | None:
     been started or resized for a while, and each when it has had its size for a while.
     """
     growing = _Growing(made, _left_over(made, young))
-    idle = _last_action(made) + dt.timedelta(seconds=made.snapshot.rules.idle)
+    idle = _last_action(made) + span(made.snapshot.rules.idle)
     later: list[tuple[dt.datetime, RunningGang]] = []
     for gang in made.snapshot.running:
         if not gang.elastic or gang.name in made.changed:
@@ -46,7 +47,7 @@ def grow(made: Round, young: Sequence[Gang]) -> dt.datetime | None:
                 growing.add(gang, lacking, IDLE)
     growing.fill()
     if growing.is_left and _some_began_small(made):
-        return made.snapshot.now + dt.timedelta(seconds=made.snapshot.rules.idle)
+        return made.snapshot.now + span(made.snapshot.rules.idle)
     return growing.next_of(later)
 
 
@@ -74,7 +75,7 @@ def _most(demand: Demand) -> int:
 def _rested(gang: RunningGang, made: Round) -> dt.datetime:
     if gang.resized is None:
         return made.snapshot.now
-    return gang.resized + dt.timedelta(seconds=made.snapshot.rules.cool_down)
+    return gang.resized + span(made.snapshot.rules.cool_down)
 
 
 def _last_action(made: Round) -> dt.datetime:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tarragon.base.resources import CPU, MEMORY, Resources
 from tarragon.job.model import Replica
+from tarragon.scheduling.lore import Lore
 from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang
 
 Amounts = npt.NDArray[np.int64]
@@ -86,6 +87,7 @@ class Inventory(Collection[NodeState]):
         """Shapes that there is no room for even while nothing runs: see `Ledger.refused`."""
         self.ever: set[Hashable] = set()
         """Shapes that there is room for then."""
+        self._lore = Lore()
         self._masks: dict[frozenset[str], Mask] = {}
         self._asks: dict[Hashable, Ask] = {}
         self._held: dict[int, _Holding] = {}
@@ -124,6 +126,7 @@ class Inventory(Collection[NodeState]):
         made._columns, made._masks, made._asks, made._sites = self._columns, self._masks, self._asks, self._sites
         is_as_large = all(self.states[row].capacity == state.capacity for row, state in rows.items())
         made.never, made.ever = (self.never, self.ever) if is_as_large else (set(), set())
+        made._lore = self._lore if is_as_large else Lore()
         made.domains, made._weights, made._most = self.domains, self._weights, self._most
         made._scarcest = self._scarcest
         made.states, made._held = tuple(all_states), self._held
@@ -135,6 +138,12 @@ class Inventory(Collection[NodeState]):
             made.free[row] = self.row(state.free)
             made.releasing[row] = self.row(state.releasing)
         return made
+
+    def lore(self, away: Sequence[NodeState]) -> Lore:
+        """Of these nodes, while those are away. Kept while they have as much capacity as they have."""
+        if self._lore.away != tuple(away):
+            self._lore = Lore(away)
+        return self._lore
 
     def column(self, resource: str) -> int | None:
         """None for a resource that no node has."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 
 from tarragon.scheduling.shares import Shares
 from tarragon.scheduling.snapshot import Gang, Snapshot
@@ -12,12 +13,22 @@ from tarragon.scheduling.snapshot import Gang, Snapshot
 
 def in_order(snapshot: Snapshot, shares: Shares) -> Iterator[Gang]:
     """Each waiting gang once. With fair shares, what was given to the one before counts for the next."""
-    gangs = sorted(snapshot.waiting, key=lambda gang: gang.order)
+    gangs = _by_order(snapshot.waiting)
     if not snapshot.rules.is_fair:
         yield from gangs
         return
     for _, equals in groupby(gangs, key=lambda gang: gang.priority):
         yield from _fairly(list(equals), shares)
+
+
+def _by_order(waiting: Sequence[Gang]) -> list[Gang]:
+    """As by `Gang.order`, which takes a tuple for each of thousands: the last of its parts first, each sort keeping to
+    what those before it did.
+    """
+    gangs = sorted(waiting, key=attrgetter("name"))
+    gangs.sort(key=attrgetter("queued"))
+    gangs.sort(key=attrgetter("priority"), reverse=True)
+    return gangs
 
 
 def _fairly(gangs: Sequence[Gang], shares: Shares) -> Iterator[Gang]:

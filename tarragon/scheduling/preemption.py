@@ -11,7 +11,7 @@ from bisect import bisect_left
 from tarragon.scheduling.decision import PREEMPTED, Wait
 from tarragon.scheduling.elastic import Spares
 from tarragon.scheduling.needed import fewest
-from tarragon.scheduling.round import Round
+from tarragon.scheduling.round import Kind, Round
 from tarragon.scheduling.snapshot import Gang, RunningGang
 
 AT_ONCE = 2
@@ -35,45 +35,43 @@ class Preemption:
             self._order = sorted(range(len(running)), key=lambda number: _who_goes_first(running[number]))
             self._priorities = [running[number].priority for number in self._order]
 
-    def wait(self, gang: Gang) -> Wait | None:
+    def wait(self, gang: Gang, kind: Kind) -> Wait | None:
         """For places that others give back for it. None if it may take none, or all of them were too few."""
-        kind = self._made.kind(gang)
         if not self._left or not self._order or not gang.preempts:
             return None
         if gang.priority <= self._priorities[0] or (kind.in_vain is not None and gang.priority <= kind.in_vain):
             return None
-        if not self._shrunk(gang) and not self._evicted(gang):
+        if not self._shrunk(gang, kind) and not self._evicted(gang, kind):
             kind.in_vain = gang.priority
             return None
         self._left -= 1
-        return self._made.promised(gang)
+        return self._made.promised(gang, kind)
 
-    def _shrunk(self, gang: Gang) -> bool:
+    def _shrunk(self, gang: Gang, kind: Kind) -> bool:
         """By what elastic gangs have above their minimum, if that is enough."""
         made = self._made
         if self._spares is None:
             self._spares = Spares(made.snapshot.running, made.nodes)
         self._spares.forget(made.changed)
-        smaller = self._spares.given_up(made.kind(gang).smallest, made.soon, gang.priority) or []
+        smaller = self._spares.given_up(kind.smallest, made.soon, gang.priority) or []
         for victim, nodes in smaller:
             made.resize(victim, nodes, f"made room for {gang.name}")
         return bool(smaller)
 
-    def _evicted(self, gang: Gang) -> bool:
-        victims = self._victims(gang)
+    def _evicted(self, gang: Gang, kind: Kind) -> bool:
+        victims = self._victims(gang, kind)
         for victim in victims:
             words = f"{gang.name} has a priority of {gang.priority}, this one of {victim.priority}"
             self._made.evict(victim, PREEMPTED, words)
         return bool(victims)
 
-    def _victims(self, gang: Gang) -> list[RunningGang]:
+    def _victims(self, gang: Gang, kind: Kind) -> list[RunningGang]:
         running = self._made.snapshot.running
         lower = self._order[: bisect_left(self._priorities, gang.priority)]
         lower = [number for number in lower if running[number].name not in self._made.changed]
         if not lower:
             return []
-        smallest = self._made.kind(gang).smallest
-        ends = fewest(smallest, lower, self._made.holders, self._made.soon)
+        ends = fewest(kind.smallest, lower, self._made.holders, self._made.soon)
         return [] if ends is None else [running[number] for number in ends.several]
 
 

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from tarragon.scheduling.decision import Again, Wait
 from tarragon.scheduling.fit import place
 from tarragon.scheduling.needed import fewest
-from tarragon.scheduling.round import Round
+from tarragon.scheduling.round import Kind, Round
+from tarragon.scheduling.rules import span
 from tarragon.scheduling.snapshot import Gang
 
 AT_ONCE = 2
@@ -31,30 +32,30 @@ class Reservations:
     def __init__(self, made: Round) -> None:
         self._made = made
         self._left = AT_ONCE
-        self._aged = dt.timedelta(seconds=made.snapshot.rules.aged)
-        self._youngest: dt.datetime | None = None
+        self._first_young: dt.datetime | None = None
+        """When the one came that is aged next."""
         self._order: list[int] | None = None
 
-    def wait(self, gang: Gang) -> Wait:
+    def wait(self, gang: Gang, kind: Kind) -> Wait:
         """For resources; if it is aged, with places that are kept for it."""
-        waits = self._made.refused(gang)
-        ages = gang.queued + self._aged
-        if ages > self._made.snapshot.now:
-            self._youngest = ages if self._youngest is None else min(self._youngest, ages)
+        waits = self._made.refused(gang, kind)
+        if not self._made.is_aged(gang):
+            first = self._first_young
+            self._first_young = gang.queued if first is None or gang.queued < first else first
             return waits
-        if not self._left or not self._reserve(gang):
+        if not self._left or not self._reserve(gang, kind):
             return waits
         self._left -= 1
         return Wait(waits.gang, waits.code, f"{waits.message}; {KEPT}")
 
     def again(self) -> Iterator[Again]:
         """When the next one is aged."""
-        if self._youngest is not None:
-            yield Again(self._youngest)
+        if self._first_young is not None:
+            yield Again(self._first_young + span(self._made.snapshot.rules.aged))
 
-    def _reserve(self, gang: Gang) -> bool:
+    def _reserve(self, gang: Gang, kind: Kind) -> bool:
         """Not on what others hold who are no gangs: they may stay for ever."""
-        smallest = self._made.kind(gang).smallest
+        smallest = kind.smallest
         ends = fewest(smallest, self._eldest_first(), self._made.holders, self._made.soon)
         nodes = None if ends is None else place(smallest, ends.ledger)
         if nodes is None:

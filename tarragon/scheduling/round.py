@@ -5,8 +5,7 @@ All policies are made of these pieces; what differs between them is who may go b
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tarragon.base.resources import Resources
@@ -28,15 +27,18 @@ from tarragon.scheduling.decision import (
 from tarragon.scheduling.fit import Placement, could_fit, place
 from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.lore import Shape
 from tarragon.scheduling.needed import Holders, has_as_much
+from tarragon.scheduling.rules import span
 from tarragon.scheduling.shares import Shares
 from tarragon.scheduling.snapshot import Demand, Gang, RunningGang, Snapshot
 
 
 @dataclass(slots=True)
 class Kind:
-    """Gangs whose demands any nodes answer alike, and what a round has found out about them."""
+    """Gangs of one shape, and what a round has found out about them."""
 
+    shape: Shape
     smallest: Sequence[Demand]
     """What each of them needs at least."""
     never: tuple[str, str] | None
@@ -63,31 +65,32 @@ class Round:
         """Gangs that run and of which something is decided."""
         self._open: Ledger | None = None
         self._holders: Holders | None = None
-        self._everything = Ledger.of_capacity(self.nodes)
+        self._old_enough = snapshot.now - span(snapshot.rules.aged)
+        self._everything: Ledger | None = None
         self._with_away: Ledger | None = None
         self._is_releasing = bool(self.nodes.releasing.any())
-        self._kinds: dict[Hashable, Kind] = {}
-        self._kind_of: dict[str, Kind] = {}
+        self._lore = self.nodes.lore(snapshot.away)
+        self._kinds: dict[Shape, Kind] = {}
+        self._kind_of: dict[int, tuple[Sequence[Demand], Kind]] = {}
         self._queued: dict[str, dict[int, str]] = {}
 
     def add(self, decision: AboutGang) -> None:
         self.decisions.append(decision)
 
     def kind(self, gang: Gang) -> Kind:
-        """Looked up by its demands once, and by its name from then on."""
-        known = self._kind_of.get(gang.name)
+        """To be looked up once for each gang: what is asked about it takes the kind along."""
+        known = self._kind_of.get(id(gang.demands))
         if known is None:
-            shape = tuple(demand.shape for demand in gang.demands)
-            known = self._kinds.get(shape)
-            if known is None:
-                smallest = [replace(demand, wish=demand.minimum, maximum=0) for demand in gang.demands]
-                known = self._kinds[shape] = Kind(smallest, self._why_never(gang, smallest))
-            self._kind_of[gang.name] = known
-        return known
+            shape = self._lore.shape(gang.demands, lambda: self._shape(gang))
+            kind = self._kinds.get(shape)
+            if kind is None:
+                kind = self._kinds[shape] = Kind(shape, shape.smallest, shape.never)
+            # The demands are kept with it: while they are there, nothing else is found under their number.
+            known = self._kind_of[id(gang.demands)] = gang.demands, kind
+        return known[1]
 
-    def hopeless(self, gang: Gang) -> Wait | None:
+    def hopeless(self, gang: Gang, kind: Kind) -> Wait | None:
         """Why it could not start now whoever went before it: the cluster, its nodes, its quota."""
-        kind = self.kind(gang)
         if kind.never is not None:
             return Wait(gang.name, *kind.never)
         quota = self.shares.quota(gang.queue)
@@ -95,11 +98,11 @@ class Round:
 
     def is_aged(self, gang: Gang) -> bool:
         """Whether it has waited for so long that nobody is to pass it for good."""
-        return self.snapshot.now - gang.queued >= dt.timedelta(seconds=self.snapshot.rules.aged)
+        return gang.queued <= self._old_enough
 
-    def started(self, gang: Gang) -> Place | None:
+    def started(self, gang: Gang, kind: Kind) -> Place | None:
         """As large as it goes on what is free; None when that is too little."""
-        if self.kind(gang).refused is not None:
+        if kind.refused is not None:
             return None
         demands = self.shares.allowed(gang.queue, gang.demands)
         nodes = None if demands is None else place(demands, self.free)
@@ -108,10 +111,11 @@ class Round:
         self.taken(gang, nodes)
         return Place(gang.name, nodes)
 
-    def promised(self, gang: Gang) -> Wait | None:
+    def promised(self, gang: Gang, kind: Kind) -> Wait | None:
         """It starts once those have left who are leaving: its places are kept. None if that is not enough for it."""
-        kind = self.kind(gang)
-        nodes = None if kind.is_not_soon or not self._is_releasing else place(kind.smallest, self.soon)
+        if kind.is_not_soon:
+            return None
+        nodes = place(kind.smallest, self.soon) if self._is_releasing else None
         if nodes is None:
             kind.is_not_soon = True
             return None
@@ -126,15 +130,14 @@ class Round:
         _keep(self.soon, nodes, amounts)
         self.shares.take(gang, nodes)
 
-    def refused(self, gang: Gang) -> Wait:
+    def refused(self, gang: Gang, kind: Kind) -> Wait:
         """It does not fit: because there is too little, or because what there is is kept for others."""
-        kind = self.kind(gang)
         if kind.refused is None:
             if self._open is not None and has_as_much(kind.smallest, self._open):
                 kind.refused = BEHIND_OTHERS, waits.KEPT
             else:
                 ledger = self.free if self._open is None else self._open
-                kind.refused = INSUFFICIENT_RESOURCES, waits.short(gang, ledger)
+                kind.refused = INSUFFICIENT_RESOURCES, waits.short(kind.shape.least, ledger)
         return Wait(gang.name, *kind.refused)
 
     @property
@@ -191,7 +194,7 @@ class Round:
         if words is None:
             if self.shares.allowed(gang.queue, gang.demands) is not None:
                 return None
-            least = waits.least(gang.demands)
+            least = kind.shape.least
             if self.is_aged(gang) and all(least.get(name, 0) <= limit for name, limit in quota.items()):
                 self.shares.keep(gang.queue, least)
             self._queued[gang.queue] = {**known, id(kind): waits.behind_in_queue(gang, quota)}
@@ -199,7 +202,13 @@ class Round:
             words = self._queued[gang.queue][id(kind)] if known else waits.over_quota(gang, held, quota)
         return Wait(gang.name, QUOTA_EXCEEDED, words)
 
+    def _shape(self, gang: Gang) -> Shape:
+        smallest = [replace(demand, wish=demand.minimum, maximum=0) for demand in gang.demands]
+        return Shape(smallest, waits.least(smallest), self._why_never(gang, smallest))
+
     def _why_never(self, gang: Gang, smallest: Sequence[Demand]) -> tuple[str, str] | None:
+        if self._everything is None:
+            self._everything = Ledger.of_capacity(self.nodes)
         if could_fit(smallest, self._everything):
             return None
         if self.snapshot.away:

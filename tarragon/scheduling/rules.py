@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tarragon.base.resources import Resources
+
+_LONGEST = 100 * 365 * 86400.0
+"""Whoever says more means never; a moment later than all calendars could not be told."""
+
+
+def span(seconds: float) -> dt.timedelta:
+    """So long, but no longer than anybody waits."""
+    return dt.timedelta(seconds=min(seconds, _LONGEST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -10,6 +9,7 @@ from tarragon.job.model import Replica
 from tarragon.scheduling.elastic import lonely_last
 from tarragon.scheduling.fit import extend
 from tarragon.scheduling.round import Round, amounts_of
+from tarragon.scheduling.rules import span
 from tarragon.scheduling.snapshot import Demand, RunningGang
 
 WISHED = "as wished"
@@ -34,7 +34,7 @@ def settle(made: Round) -> None:
 
 def grow(made: Round) -> None:
     """To their wish. One that was resized a moment ago keeps its size, unless somebody wishes more of it since."""
-    now, rest = made.snapshot.now, dt.timedelta(seconds=made.snapshot.rules.cool_down)
+    now, rest = made.snapshot.now, span(made.snapshot.rules.cool_down)
     for gang in made.snapshot.running:
         rests = gang.resized is not None and now < gang.resized + rest
         if gang.elastic and gang.name not in made.changed and (has_risen(gang) or not rests):

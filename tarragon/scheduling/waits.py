@@ -32,7 +32,7 @@ def away(gang: Gang, snapshot: Snapshot) -> str:
     useful = [node for node in snapshot.nodes if any(node.name in demand.eligible for demand in gang.demands)]
     if not useful:
         return f"no node that may run it takes anybody now: {who}"
-    return f"{_compared(gang, total(node.capacity for node in useful), 'the other nodes have')}; {who}"
+    return f"{_compared(least(gang.demands), total(node.capacity for node in useful), 'the other nodes have')}; {who}"
 
 
 def never_fits(gang: Gang, snapshot: Snapshot) -> str:
@@ -54,7 +54,7 @@ def never_fits(gang: Gang, snapshot: Snapshot) -> str:
             asked, offered = words(demand.each, lacking), words(nearest, lacking)
             return f"no node is large enough for one {demand.type.word}: it asks for {asked}; {best} {offered}"
     whole = total(nodes.total(nodes.capacity) for nodes in (here, elsewhere))
-    return f"the cluster is too small even when it is empty: {_compared(gang, whole, 'it has')}"
+    return f"the cluster is too small even when it is empty: {_compared(least(gang.demands), whole, 'it has')}"
 
 
 def crowded(gang: Gang) -> str:
@@ -63,9 +63,9 @@ def crowded(gang: Gang) -> str:
     return "; ".join(said)
 
 
-def short(gang: Gang, ledger: Ledger) -> str:
+def short(asked: Resources, ledger: Ledger) -> str:
     """Without what others have been given in this round."""
-    return _compared(gang, ledger.total(), "free are")
+    return _compared(asked, ledger.total(), "free are")
 
 
 def over_quota(gang: Gang, held: Resources, quota: Resources) -> str:
@@ -103,8 +103,7 @@ def words(amounts: Resources, named: Resources) -> str:
     )
 
 
-def _compared(gang: Gang, offer: Resources, there_is: str) -> str:
-    wanted = least(gang.demands)
+def _compared(wanted: Resources, offer: Resources, there_is: str) -> str:
     lacking = shortage(wanted, offer)
     if not lacking:
         return f"the gang needs {words(wanted, wanted)}; there is as much, but not in pieces that are large enough"

@@ -20,14 +20,15 @@ def backfill(snapshot: Snapshot) -> Sequence[Decision]:
     preemption, reservations = Preemption(made), Reservations(made)
     all_started = True
     for gang in in_order(snapshot, made.shares):
-        hopeless = made.hopeless(gang)
+        kind = made.kind(gang)
+        hopeless = made.hopeless(gang, kind)
         if hopeless is not None:
             made.add(hopeless)
-        elif (started := made.started(gang)) is not None:
+        elif (started := made.started(gang, kind)) is not None:
             made.add(started)
         else:
             all_started = False
-            made.add(made.promised(gang) or preemption.wait(gang) or reservations.wait(gang))
+            made.add(made.promised(gang, kind) or preemption.wait(gang, kind) or reservations.wait(gang, kind))
     if all_started:
         grow(made)
     return [*made.decisions, *reservations.again()]

@@ -19,7 +19,7 @@ from tarragon.scheduling.needed import has_as_much
 from tarragon.scheduling.order import in_order
 from tarragon.scheduling.preemption import Preemption
 from tarragon.scheduling.reservations import Reservations
-from tarragon.scheduling.round import Round
+from tarragon.scheduling.round import Kind, Round
 from tarragon.scheduling.running import settle
 from tarragon.scheduling.snapshot import Gang, RunningGang, Snapshot
 
@@ -34,15 +34,17 @@ def dragon(snapshot: Snapshot) -> Sequence[Decision]:
     settle(made)
     room, preemption, reservations = _Room(made), Preemption(made), Reservations(made)
     for gang in _bereft(made):
-        if made.hopeless(gang) is None and made.promised(gang) is None and room.wait(gang) is None:
-            reservations.wait(gang)
+        kind = made.kind(gang)
+        if made.hopeless(gang, kind) is None and made.promised(gang, kind) is None and room.wait(gang, kind) is None:
+            reservations.wait(gang, kind)
     young: list[Gang] = []
     for gang in in_order(snapshot, made.shares):
-        known = made.hopeless(gang) or made.started(gang) or made.promised(gang)
-        known = known or room.wait(gang) or preemption.wait(gang)
-        if known is None and not room.is_aged(gang):
+        kind = made.kind(gang)
+        known = made.hopeless(gang, kind) or made.started(gang, kind) or made.promised(gang, kind)
+        known = known or room.wait(gang, kind) or preemption.wait(gang, kind)
+        if known is None and not made.is_aged(gang):
             young.append(gang)
-        made.add(known or reservations.wait(gang))
+        made.add(known or reservations.wait(gang, kind))
     at = grow(made, young)
     return [*made.decisions, *reservations.again(), *([] if at is None else [Again(at)])]
 
@@ -53,21 +55,16 @@ class _Room:
     def __init__(self, made: Round) -> None:
         self._made = made
         self._left = AT_ONCE
-        self._old_enough = made.snapshot.now - dt.timedelta(seconds=made.snapshot.rules.aged)
         self._in_vain: set[int] = set()
         self._spares: Spares | None = None
         self._most = made.soon
         self._shrunk: set[str] = set()
         self._forgotten: set[str] = set()
 
-    def is_aged(self, gang: Gang) -> bool:
-        return gang.queued <= self._old_enough
-
-    def wait(self, gang: Gang) -> Wait | None:
+    def wait(self, gang: Gang, kind: Kind) -> Wait | None:
         """For places that others give back for it. None if they need not, or if all of it were too little."""
-        if not self._left or not self.is_aged(gang):
+        if not self._left or not self._made.is_aged(gang):
             return None
-        kind = self._made.kind(gang)
         if id(kind) in self._in_vain:
             return None
         spares = self._of_others()
@@ -80,7 +77,7 @@ class _Room:
             return None
         for victim, nodes in smaller:
             self._shrink(victim, nodes, f"made room for {gang.name}")
-        return self._made.promised(gang)
+        return self._made.promised(gang, kind)
 
     def _of_others(self) -> Spares:
         """Of those about whom nothing else is decided."""

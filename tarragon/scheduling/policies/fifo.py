@@ -24,16 +24,17 @@ def fifo(snapshot: Snapshot) -> Sequence[Decision]:
     preemption = Preemption(made)
     is_open = True
     for gang in in_order(snapshot, made.shares):
-        hopeless = made.hopeless(gang)
+        kind = made.kind(gang)
+        hopeless = made.hopeless(gang, kind)
         if hopeless is not None:
             made.add(hopeless)
         elif not is_open:
             made.add(Wait(gang.name, BEHIND_OTHERS, waits.BEHIND))
-        elif (place := made.started(gang)) is not None:
+        elif (place := made.started(gang, kind)) is not None:
             made.add(place)
         else:
             is_open = False
-            made.add(made.promised(gang) or preemption.wait(gang) or made.refused(gang))
+            made.add(made.promised(gang, kind) or preemption.wait(gang, kind) or made.refused(gang, kind))
     if is_open:
         grow(made)
     return made.decisions

@@ -1,0 +1,50 @@
+"""What is found out about gangs and stays true from round to round, as long as the nodes have what they have.
+
+Thousands of gangs wait for minutes, and in each round the same is asked about them: what never changes is told once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+from tarragon.scheduling.snapshot import Demand, NodeState
+
+_KEPT = 20_000
+"""Jobs come and go for months, what they asked for must not stay."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """Gangs whose demands any nodes answer alike; each is one object, so that it is quickly compared."""
+
+    smallest: Sequence[Demand]
+    """What each of them needs at least."""
+    least: dict[str, int]
+    """The same as amounts."""
+    never: tuple[str, str] | None
+    """The code and words of those that could not run on the empty cluster."""
+
+
+class Lore:
+    """Of nodes with these capacities, while the same ones are away."""
+
+    def __init__(self, away: Sequence[NodeState] = ()) -> None:
+        self.away = tuple(away)
+        self._by_demands: dict[int, tuple[Sequence[Demand], Shape]] = {}
+        self._by_shapes: dict[Hashable, Shape] = {}
+
+    def shape(self, demands: Sequence[Demand], made: Callable[[], Shape]) -> Shape:
+        """By which object they are, which is quick; else by what they say; else made."""
+        known = self._by_demands.get(id(demands))
+        if known is not None and known[0] is demands:
+            return known[1]
+        if max(len(self._by_demands), len(self._by_shapes)) >= _KEPT:
+            self._by_demands.clear()
+            self._by_shapes.clear()
+        said = tuple(demand.shape for demand in demands)
+        shape = self._by_shapes.get(said)
+        if shape is None:
+            shape = self._by_shapes[said] = made()
+        self._by_demands[id(demands)] = demands, shape
+        return shape

@@ -1,0 +1,105 @@
+"""What is kept from round to round changes no decision: it is held against a policy that has never seen anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tarragon.scheduling.decision import NEVER_FITS, NODES_AWAY, Decision, Place, Wait
+from tarragon.scheduling.inventory import Inventory
+from tarragon.scheduling.policies import POLICIES, Policy
+from tarragon.scheduling.rules import Rules
+from tarragon.scheduling.snapshot import Gang, NodeState, RunningGang, Snapshot
+from tests.scheduling.rounds import Job, gpus
+from tests.scheduling.scenes import STANDARD, every_policy, scene
+from tests.scheduling.test_policies import JOBS, NODES, RULES, job_of
+
+G = TypeVar("G", Gang, RunningGang)
+
+
+@dataclass(slots=True)
+class Remembering:
+    """A policy that is shown the same nodes and gangs again, as they are kept from round to round, and decides as if it
+    had never seen any of them.
+    """
+
+    policy: Policy
+    nodes: Inventory = field(default_factory=lambda: Inventory.of([]))
+    waiting: dict[str, Gang] = field(default_factory=dict)
+    running: dict[str, RunningGang] = field(default_factory=dict)
+
+    def __call__(self, snapshot: Snapshot) -> Sequence[Decision]:
+        fresh = list(snapshot.nodes)
+        if [state.name for state in fresh] == list(self.nodes.names):
+            self.nodes = self.nodes.changed(
+                new for new, old in zip(fresh, self.nodes.states, strict=True) if new != old
+            )
+        else:
+            self.nodes = Inventory.of(fresh)
+        self.waiting = {gang.name: _kept(gang, self.waiting.get(gang.name)) for gang in snapshot.waiting}
+        self.running = {gang.name: _kept(gang, self.running.get(gang.name)) for gang in snapshot.running}
+        seen = replace(
+            snapshot, nodes=self.nodes, waiting=list(self.waiting.values()), running=list(self.running.values())
+        )
+        decisions = self.policy(seen)
+        assert decisions == self.policy(seen) == self.policy(snapshot)
+        return decisions
+
+
+def _kept(gang: G, before: G | None) -> G:
+    return before if before is not None and before == gang else gang
+
+
+@every_policy
+@settings(max_examples=8, deadline=None)
+@given(nodes=NODES, jobs=JOBS, grace=st.sampled_from([0, 7]), rules=st.sampled_from([STANDARD, RULES]))
+def test_what_is_remembered_of_the_rounds_before_changes_no_decision(
+    name: str, nodes: list[int], jobs: list[dict[str, int]], grace: int, rules: Rules
+) -> None:
+    rounds = scene(name, *nodes, rules=rules, grace=grace)
+    rounds.policy = Remembering(POLICIES[name])
+
+    for number, facts in enumerate(jobs):
+        rounds.submit(job_of(rounds, f"job{number}", facts))
+        rounds.advance(facts["after"])
+    rounds.advance(200)
+
+
+@every_policy
+def test_who_never_fits_does_once_a_node_is_larger_and_is_told_of_nodes_that_are_away(name: str) -> None:
+    rounds = scene(name, 4)
+    rounds.submit(Job(name="large", demands=[rounds.workers(8)]))
+    seen, policy = rounds.snapshot(), POLICIES[name]
+    small = Inventory.of(seen.nodes)
+    state = small.states[0]
+    away = replace(state, away="is not ready")
+    large = small.changed([replace(state, capacity=gpus(8), free=gpus(8))])
+
+    def said(nodes: Inventory, *others: NodeState) -> list[str]:
+        decisions = policy(replace(seen, nodes=nodes, away=list(others)))
+        return [
+            type(one).__name__ if isinstance(one, Place) else one.code
+            for one in decisions
+            if isinstance(one, Place | Wait)
+        ]
+
+    assert said(small) == [NEVER_FITS]
+    assert said(small, away) == [NODES_AWAY]
+    assert said(small) == [NEVER_FITS]
+    assert said(large) == ["Place"]
+    assert said(large.changed([state])) == [NEVER_FITS]
+
+
+@every_policy
+def test_absurd_times_mean_never(name: str) -> None:
+    rounds = scene(name, 4, 4, rules=Rules(aged=1e12, idle=1e12, cool_down=1e12))
+    rounds.submit(Job(name="small", demands=[rounds.workers(2, least=1, most=4)], length=100))
+    rounds.submit(Job(name="large", demands=[rounds.workers(8)], length=100))
+
+    rounds.advance(250)
+
+    assert rounds.ended == ["large", "small"]
