@@ -60,6 +60,7 @@ class NodeStates:
             self._ports |= ports
             self._table = None
             self._offers.clear()
+            self._away.clear()
 
     def table(self) -> Inventory:
         """Of the nodes that take somebody, sorted by name."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
-from tarragon.base.resources import Resources
+from tarragon.base.resources import Resources, fits
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission
 from tarragon.kube.core import Pod
@@ -134,16 +134,26 @@ def _released_by(candidate: Candidate, pods: Pods) -> Iterator[Amounts]:
         place = replica, pod.spec.node_name
         if not pod.metadata.is_ending and replica not in admission.nodes:
             yield pod.spec.node_name, request_of(pod)
-        elif pod.metadata.is_ending and place in kept - going_on:
+        elif pod.metadata.is_ending and place in kept - going_on and _is_enough(candidate, replica, pod):
             going_on.add(place)
             yield pod.spec.node_name, {name: -amount for name, amount in request_of(pod).items()}
 
 
 def _without_pod(candidate: Candidate, nodes: Mapping[Replica, str], pods: Pods) -> Iterator[tuple[Replica, str]]:
-    there = {(replica, pod.spec.node_name) for replica, pod in pods if not pod.is_finished}
+    there = {
+        (replica, pod.spec.node_name)
+        for replica, pod in pods
+        if not pod.is_finished and (not pod.metadata.is_ending or _is_enough(candidate, replica, pod))
+    }
     for replica, node in nodes.items():
         if replica not in candidate.status.finished and (replica, node) not in there:
             yield replica, node
+
+
+def _is_enough(candidate: Candidate, replica: Replica, pod: Pod) -> bool:
+    """Whether who comes back after the pod needs no more than it holds: the template may be another one by now."""
+    known = () if candidate.is_refused else candidate.job.groups
+    return all(fits(group_request(group), request_of(pod)) for group in known if group.type is replica.type)
 
 
 def _needs(

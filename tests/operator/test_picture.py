@@ -189,6 +189,20 @@ async def test_what_an_ending_pod_holds_whose_replica_comes_back_there_is_not_ab
     assert (await free(story), await released(story)) == ([6], [0])
 
 
+async def test_what_a_replica_will_need_more_than_its_ending_pod_holds_is_promised_to_nobody_else() -> None:
+    story = Story()
+    story.node("n")
+    await runs(story, "a", workers=1)
+    story.clock.advance(20.0)
+    story.shelves.put(TFJOBS, a_job("a", workers=1, gpus=6))
+    story.pod_goes("a-worker-0")
+    await story.admitter.round()
+    assert (await free(story), await released(story)) == ([1], [1])
+
+    story.pod_goes("a-worker-0")
+    assert (await free(story), await released(story)) == ([2], [0])
+
+
 async def test_what_a_dropped_replica_holds_is_about_to_be_free_before_its_pod_is_told_to_end() -> None:
     story = Story()
     story.node("n")
@@ -203,6 +217,20 @@ async def test_what_a_dropped_replica_holds_is_about_to_be_free_before_its_pod_i
 
     story.pod_goes("a-worker-2")
     assert (await free(story), await released(story)) == ([6], [0])
+
+
+async def test_a_node_that_goes_while_somebody_asks_for_a_port_for_the_first_time_is_gone() -> None:
+    story = Story()
+    story.node("n")
+    story.node("away", ready=False)
+    assert [state.name for state in (await story.admitter.snapshot()).away] == ["away"]
+    story.shelves.remove(NODES, Key("", "away"))
+    asking = a_job("a", workers=1)
+    container = asking["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container["ports"] = [{"containerPort": 5000, "hostPort": 5000}]
+    story.shelves.put(TFJOBS, asking)
+
+    assert seen(await story.admitter.snapshot()) == seen(await story.newcomer().snapshot())
 
 
 async def test_nodes_say_where_they_stand() -> None:
