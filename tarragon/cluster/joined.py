@@ -53,6 +53,10 @@ class Joined(Generic[T]):
         for cache in self._caches.values():
             await cache.synced()
 
+    def expect(self, namespace: str, version: int) -> None:
+        for cache in self._caches.values():
+            cache.expect(namespace, version)
+
     def subscribe(self, handler: Handler[T]) -> None:
         for cache in self._caches.values():
             cache.subscribe(handler)

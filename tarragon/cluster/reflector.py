@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from tarragon.base.clock import Clock
+from tarragon.base.clock import Clock, within
 from tarragon.cluster.errors import ApiError, BadRequest, Expired, Forbidden, NotFound
 from tarragon.cluster.port import EVERYTHING, Cluster, Selection, WatchEvent
 from tarragon.cluster.streams import closed_after
@@ -34,6 +34,8 @@ LONGEST_PAUSE_FOR_A_KIND = 5.0
 """A kind that is not there yet is asked for more often: somebody has probably just begun to install it."""
 QUIET = 120.0
 """Seconds without trouble after which the next pause is a short one again."""
+LATEST_SECONDS = 20.0
+"""No watch that works is so far behind what the server has answered."""
 SHORTEST_WATCH = 1.0
 """A watch that ends sooner than this and brings nothing is trouble: without a pause it would be asked for at once."""
 _BREATH = 500
@@ -97,6 +99,8 @@ class Live(Protocol[T]):
 
     async def synced(self) -> None: ...
 
+    def expect(self, namespace: str, version: int) -> None: ...
+
     def subscribe(self, handler: Handler[T]) -> None: ...
 
     def on_trouble(self, handler: Callable[[Trouble], None]) -> None: ...
@@ -141,6 +145,8 @@ class Cache(Generic[T]):
         self._failing: Failing | None = None
         self._recovered = -math.inf
         self._synced = asyncio.Event()
+        self._expected = self._awaited = 0
+        self._is_behind, self._has_come = asyncio.Event(), asyncio.Event()
         self._handlers: list[Handler[T]] = []
         self._troubled: list[Callable[[Trouble], None]] = []
         self._relieved: list[Callable[[Recovery], None]] = []
@@ -173,6 +179,16 @@ class Cache(Generic[T]):
     async def synced(self) -> None:
         """Return when `is_synced`. Waits for ever if nobody runs `run`."""
         await self._synced.wait()
+
+    def expect(self, namespace: str, version: int) -> None:
+        """The server has answered with that version of an object there: a watch that does not come so far is lost.
+
+        It is begun anew then. By itself a connection may stay open for minutes that brings nothing any more.
+        """
+        is_ours = self._selection.namespace in {"", namespace}
+        if is_ours and self._version and version > self.version:
+            self._expected = max(self._expected, version)
+            self._is_behind.set()
 
     def subscribe(self, handler: Handler[T]) -> None:
         """Call `handler(key, old, new)` for every change: `old` is None for a new object, `new` for one that is gone.
@@ -256,6 +272,17 @@ class Cache(Generic[T]):
             await self._clock.sleep(0)
 
     async def _watch(self) -> None:
+        reading, losing = asyncio.ensure_future(self._read()), asyncio.ensure_future(self._lost())
+        try:
+            await asyncio.wait((reading, losing), return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                reading.result()
+        finally:
+            for task in (reading, losing):
+                task.cancel()
+            await asyncio.wait((reading, losing))
+
+    async def _read(self) -> None:
         began, changes = self._clock.monotonic(), 0
         async with closed_after(self._cluster.watch(self._raw, self._selection, self._version)) as events:
             async for event in events:
@@ -266,6 +293,22 @@ class Cache(Generic[T]):
         if not changes and self._clock.monotonic() - began < SHORTEST_WATCH:
             await self._clock.sleep(self._pauses.next(LONGEST_PAUSE))
 
+    async def _lost(self) -> None:
+        """Return when the watch has not brought for too long what the server is known to have."""
+        while True:
+            await self._is_behind.wait()
+            self._is_behind.clear()
+            self._awaited = self._expected
+            if self.version < self._awaited:
+                self._has_come.clear()
+                try:
+                    await within(self._clock, LATEST_SECONDS, self._has_come.wait())
+                except TimeoutError:
+                    self._expected = 0  # else one object that no watch of ours is told of would end them for ever
+                    return
+            if self.version < self._expected:
+                self._is_behind.set()
+
     def _take(self, event: WatchEvent[msgspec.Raw]) -> None:
         if event.object is not None and event.type != "BOOKMARK":
             head = _head(event.object)
@@ -274,6 +317,8 @@ class Cache(Generic[T]):
             else:
                 self._put(head, event.object)
         self._version = event.resource_version
+        if self._awaited and self.version >= self._awaited:
+            self._has_come.set()
 
     def _put(self, head: _Head, raw: msgspec.Raw) -> None:
         key, old = head.key, self._objects.get(head.key)

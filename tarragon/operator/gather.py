@@ -101,6 +101,8 @@ class World:
         optional = (self.jobs[framework.kind] for framework in frameworks if framework.is_optional)
         self._kinds_tried = [*map(_Tried, optional), *map(_Tried, self.pod_groups)]
         self._tried = [_Tried(cache) for cache in (self.nodes, *self.optional)]
+        written: list[Live[Json]] = [*self.jobs.values(), self.pods, self.services, *self.pod_groups]
+        self._written = {cache.resource.full_name: cache for cache in written}
         self.settings = settings
         self.refusals = Refusals()
         self.readings = Readings(self.frameworks)
@@ -179,6 +181,12 @@ class World:
     def _to_try(self) -> Sequence[_Tried]:
         """A kind that is installed, or allowed, later than the operator is looked after from then on."""
         return [*self._kinds_tried, *([] if self.settings.namespaces else self._tried)]
+
+    def expect(self, kind: str, namespace: str, version: int) -> None:
+        """The server has answered with that version of an object there; `kind` is its full name."""
+        cache = self._written.get(kind)
+        if cache is not None:
+            cache.expect(namespace, version)
 
     def observe(self, kind: str, key: Key) -> Observed | None:
         """One job with everything of its, or None when it is gone."""

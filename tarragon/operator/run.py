@@ -12,6 +12,7 @@ from structlog.contextvars import bind_contextvars
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import ApiError, Conflict, Unavailable
+from tarragon.cluster.expecting import Expecting
 from tarragon.cluster.lease import LeaseLost
 from tarragon.cluster.port import Cluster
 from tarragon.frameworks.catalog import FRAMEWORKS
@@ -77,12 +78,13 @@ class Operator:
 
     def __init__(self, cluster: Cluster, clock: Clock, options: Options) -> None:
         self._clock = clock
-        self._means = Means(cluster=cluster, clock=clock, recorder=Recorder(cluster, clock))
         jitter = random.Random(options.seed)
         self._world = World(cluster, options.frameworks, clock, options.settings, jitter)
+        writing = Expecting(cluster, self._world.expect)
+        self._means = Means(cluster=writing, clock=clock, recorder=Recorder(cluster, clock))
         conduct = Conduct(rules=options.rules, meter=options.meter)
         self._rules = options.rules
-        self._admitter = Admitter(cluster, clock, self._world, options.policy, conduct)
+        self._admitter = Admitter(writing, clock, self._world, options.policy, conduct)
         self._queue: WorkQueue[JobId] = WorkQueue()
         self._work = asyncio.Event()
         self._round = asyncio.Event()

@@ -74,6 +74,7 @@ class ScriptedCluster:
         self._list_errors: deque[ApiError] = deque()
         self._cuts: deque[Cut] = deque()
         self._open: list[asyncio.Queue[_Change | Cut]] = []
+        self._lost: list[asyncio.Queue[_Change | Cut]] = []
 
     @property
     def values(self) -> dict[Key, tuple[str, object]]:
@@ -120,6 +121,11 @@ class ScriptedCluster:
         for queue in self._open:
             queue.put_nowait(Cut(0, failure))
 
+    def lose_watches(self) -> None:
+        """Those that are open now stay so, and bring nothing any more."""
+        self._lost += self._open
+        self._open.clear()
+
     def _tell(self, change: _Change) -> None:
         self._history.append(change)
         for queue in self._open:
@@ -153,7 +159,11 @@ class ScriptedCluster:
             if left.error is not None:
                 raise left.error
         finally:
-            self._open.remove(queue)
+            (self._lost if queue in self._lost else self._open).remove(queue)
+
+    @property
+    def version(self) -> int:
+        return self._version
 
     @property
     def watchers(self) -> int:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import BadRequest
-from tarragon.cluster.reflector import Cache, Index, Trouble
+from tarragon.cluster.reflector import LATEST_SECONDS, Cache, Index, Trouble
 from tarragon.kube.meta import Key
 from tests.cluster.scripted import THINGS, Cut, ScriptedCluster, Thing, error, settle
 
@@ -367,3 +367,43 @@ def test_whatever_breaks_and_when_the_cache_ends_as_the_server_and_each_object_t
         assert old is None or new is None or old.metadata.uid == new.metadata.uid
         last[key] = new
     assert {key: thing for key, thing in last.items() if thing is not None} == dict(scene.cache.objects)
+
+
+async def test_a_watch_that_does_not_bring_what_the_server_has_answered_is_begun_anew() -> None:
+    scene = Scene()
+    scene.server.put("a", 1)
+    async with scene.running():
+        scene.server.lose_watches()
+        scene.server.put("a", 2)
+        scene.cache.expect("default", scene.server.version)
+        await scene.pass_time(0)
+        await scene.pass_time(LATEST_SECONDS - 1)
+        assert scene.told == [("a", None, 1)]
+
+        await scene.pass_time(2)
+
+        assert scene.told == [("a", None, 1), ("a", 1, 2)]
+        assert [call for call, _ in scene.server.calls] == ["list", "watch", "watch"]
+
+
+async def test_a_watch_that_brings_what_was_answered_goes_on_however_long_others_write() -> None:
+    scene = Scene()
+    async with scene.running():
+        for value in range(30):
+            scene.server.put("a", value)
+            scene.cache.expect("default", scene.server.version)
+            await scene.pass_time(LATEST_SECONDS / 3)
+
+        assert scene.told[-1] == ("a", 28, 29)
+        assert [call for call, _ in scene.server.calls] == ["list", "watch"]
+
+
+async def test_what_no_watch_of_ours_is_told_of_ends_it_once() -> None:
+    """An object that a selection leaves out, say."""
+    scene = Scene()
+    async with scene.running():
+        scene.cache.expect("default", scene.server.version + 5)
+        for _ in range(10):
+            await scene.pass_time(LATEST_SECONDS)
+
+        assert [call for call, _ in scene.server.calls] == ["list", "watch", "watch"]

@@ -4,7 +4,7 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from tarragon.kube.meta import Key
+from tarragon.operator.run import Operator, Options
 from tests.operator.stage import TFJOBS, Stage, group, job
 
 GANG = ("a-ps-0", "a-worker-0", "a-worker-1")
@@ -298,3 +299,40 @@ async def test_a_definition_that_drops_our_part_of_the_status_ends_no_pod_and_is
     assert (pod["uid"], pod.get("deletionTimestamp")) == (before, None)
     (words,) = stage.events("StatusNotKept")
     assert words.endswith("until deploy/crd-tfjobs.kubeflow.org.yaml is applied again")
+
+
+class LosesAWatch:
+    """An API whose first watch of services stays open and brings nothing."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.watches = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def watch(self, resource: Any, selection: Any, since: str) -> Any:
+        if resource.plural != "services":
+            return self._client.watch(resource, selection, since)
+        self.watches += 1
+        return _nothing() if self.watches == 1 else self._client.watch(resource, selection, since)
+
+
+async def _nothing() -> AsyncIterator[Any]:
+    await asyncio.Event().wait()
+    yield
+
+
+async def test_a_watch_that_is_lost_without_a_word_holds_up_no_job_for_long(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods wait for their services; that these are there, the server has said when it answered."""
+    monkeypatch.setattr("tarragon.cluster.reflector.LATEST_SECONDS", 0.2)
+    await stage.node("n")
+    await stage.submit("a", Worker=group(1, cpu="1"))
+    cluster: Any = LosesAWatch(stage.world.client)
+    stage.start(Operator(cluster, stage.world.clock, Options(seed=1)).run())
+
+    await stage.until_pods("a-worker-0")
+
+    assert cluster.watches == 2
