@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
@@ -23,7 +23,7 @@ from tarragon.operator import account
 from tarragon.operator.candidates import Candidate, Candidates, JobId, candidate_from, takes_part
 from tarragon.operator.decided import admission_after
 from tarragon.operator.eligibility import traits
-from tarragon.operator.faults import TO_CARRY_OUT, TO_WRITE, Faults
+from tarragon.operator.faults import TO_CARRY_OUT, TO_TELL, TO_WRITE, Faults
 from tarragon.operator.gather import World
 from tarragon.operator.holders import Decided, Holders
 from tarragon.operator.judge import NOTHING, Judge
@@ -95,14 +95,14 @@ class Admitter:
         writes += self._decided((decided for decided in found.sound if not isinstance(decided, Wait)), now)
         writes += self._holders.left({candidate.id for candidate, _ in writes}, now, places_gangs=may_place)
         waits += self._troubled(waits, {candidate.id for candidate, _ in writes})
-        due = [*self._telling.due(writes), *self._decided(self._telling.due_waits(waits), now)]
+        due = [*self._telling.due(writes), *self._decided(self._telling.due_waits(waits), now, TO_TELL)]
         await all_of(self._write(*write) for write in due)
         return min(self._pauses(found.again), default=None)
 
-    def _decided(self, several: Iterable[AboutGang], now: dt.datetime) -> Iterator[Decided]:
+    def _decided(self, several: Iterable[AboutGang], now: dt.datetime, doing: str = TO_CARRY_OUT) -> Iterator[Decided]:
         for decided in several:
             candidate = self._candidates.named(decided.gang)
-            with self._faults.of(candidate.id, TO_CARRY_OUT):
+            with self._faults.of(candidate.id, doing):
                 admission = admission_after(candidate, decided, now)
                 if admission != candidate.admission and self._picture.agrees(candidate, admission):
                     yield candidate, admission
@@ -177,6 +177,7 @@ class Admitter:
     def _follow(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
         """One that can't be read stays what it was: it keeps its places."""
         job = framework.kind, key
+        is_read = False
         with self._faults.of(job, "read it"):
             candidate = None if new is None else self._candidate(framework, new)
             self._picture.job_changed(job)
@@ -186,6 +187,11 @@ class Admitter:
                 self._faults.forget(job)
             else:
                 self._candidates.put(candidate)
+            is_read = True
+        known = self._candidates.all.get(job)
+        if not is_read and known is not None and new is not None and known.job.uid == new.metadata.uid:
+            # What is written about it depends on the version that it has now.
+            self._candidates.put(replace(known, object=new))
 
     def _candidate(self, framework: Framework, found: CustomObject) -> Candidate | None:
         if not takes_part(found):

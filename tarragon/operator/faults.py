@@ -11,8 +11,9 @@ from tarragon.cluster.errors import ApiError
 from tarragon.cluster.lease import LeaseLost
 from tarragon.operator.candidates import JobId
 
-TO_CARRY_OUT, TO_WRITE = "carry out what was decided", "write what was decided"
-"""What is done last: whoever fails in these is decided about all the same."""
+TO_CARRY_OUT, TO_TELL, TO_WRITE = "carry out what was decided", "tell why it waits", "write what was decided"
+"""What is done last: whoever fails in these is decided about all the same. That the wait for it can be told does not
+mean that what was decided can be carried out."""
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +51,7 @@ class Faults:
 
     def undecidable(self) -> frozenset[JobId]:
         """Those of which too little is known for a decision."""
-        return frozenset(job for job, met in self._met.items() if met.keys() - {TO_CARRY_OUT, TO_WRITE})
+        return frozenset(job for job, met in self._met.items() if met.keys() - {TO_CARRY_OUT, TO_TELL, TO_WRITE})
 
     def forget(self, job: JobId) -> None:
         """It is gone."""

@@ -59,11 +59,14 @@ class Reservations:
         return len(self._changed)
 
     def reckon(self, candidates: Mapping[JobId, Candidate]) -> None:
-        """To be called before sums are read. Who is no candidate any more reserves nothing."""
-        for job in self._changed:
+        """To be called before sums are read. Who is no candidate any more reserves nothing.
+
+        What can't be reckoned is tried again in the next round, and until then stays what it was.
+        """
+        for job in list(self._changed):
             with self._faults.of(job, "see what it holds"):
                 self._reckon(job, candidates.get(job))
-        self._changed.clear()
+                self._changed.discard(job)
 
     def beyond(self, found: Iterable[tuple[Candidate, Admission]]) -> Sums:
         """What these will reserve once their admissions are written, beyond what they do by those on record."""
