@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tarragon.base.resources import Resources, shortage, total
-from tarragon.job.model import ReplicaType
+from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.fit import could_fit
 from tarragon.scheduling.forecast import held_by
 from tarragon.scheduling.inventory import Inventory
@@ -173,8 +173,13 @@ def _gives(demands: Sequence[Demand], running: Sequence[RunningGang], nodes: Inv
 
 
 def _above_minimum(gang: RunningGang) -> Mapping[str, Resources]:
-    least = {demand.type: demand.minimum for demand in gang.demands}
-    above = {replica: node for replica, node in gang.nodes.items() if replica.index >= least.get(replica.type, 0)}
+    spared = {demand.type: demand.minimum for demand in gang.demands}
+    above: dict[Replica, str] = {}
+    for replica in sorted(gang.nodes):
+        if spared.get(replica.type, 0) > 0:
+            spared[replica.type] -= 1
+        else:
+            above[replica] = gang.nodes[replica]
     return held_by(replace(gang, nodes=above))
 
 

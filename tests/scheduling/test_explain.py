@@ -113,3 +113,13 @@ def test_elastic_gangs_that_have_enough_above_their_minimum_are_told() -> None:
     assert explained("mine", picture(nodes, workers(3), several)).gives == ["elastic-0"]
     assert explained("mine", picture(nodes, workers(6), several)).gives == ["elastic-0", "elastic-1"]
     assert explained("mine", picture(nodes, workers(7), several)).gives == ()
+
+
+def test_a_gang_with_a_gap_gives_no_more_than_it_has_above_its_minimum() -> None:
+    two = [Demand(type=WORKER, each={NVIDIA_GPU: 1}, minimum=2, wish=4, eligible=frozenset(ALL))]
+    places = {Replica(WORKER, index): "a" for index in (0, 2, 3)}
+    gapped = [RunningGang(name="elastic", demands=two, nodes=places, elastic=True)]
+    nodes = [node("a", 3, 0)]
+
+    assert explained("mine", picture(nodes, workers(1), gapped)).gives == ["elastic"]
+    assert explained("mine", picture(nodes, workers(2), gapped)).gives == ()
