@@ -45,6 +45,7 @@ def node(text: str) -> WantedNode:
     if "name" not in facts:
         raise click.BadParameter(f"{text!r} names no node; write for example name=a,cpu=8,memory=16Gi")
     labels = {fact.removeprefix(LABEL): value for fact, value in facts.items() if fact.startswith(LABEL)}
+    _refuse_unlawful(labels)
     amounts = {
         resource: amount(resource, value)
         for resource, value in facts.items()
@@ -54,6 +55,17 @@ def node(text: str) -> WantedNode:
     if missing:
         raise click.BadParameter(f"{text!r} does not say how much {' and '.join(missing)} the node has")
     return WantedNode(facts["name"], {PODS: MOST_PODS * 1000, **amounts}, labels)
+
+
+def _refuse_unlawful(labels: Mapping[str, str]) -> None:
+    """A node with such a label would never be there, and nobody would be told but the log."""
+    from tarragon.kube.selectors import refuse_label
+
+    for name, value in labels.items():
+        try:
+            refuse_label(name, value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
 
 
 def settings_of(wanted: Sequence[WantedNode], place: Home) -> Sequence[NodeSettings]:

@@ -66,6 +66,11 @@ def field_paths(text: str) -> set[str]:
     return {path for path, _, _ in field_terms(text)}
 
 
+def refuse_label(name: str, value: str) -> None:
+    """Raises ValueError for what no object can have as a label."""
+    _refuse_value(_key(name), value)
+
+
 def from_match_labels(selector: Mapping[str, Any]) -> Predicate:
     """metav1.LabelSelector: matchLabels and matchExpressions."""
     requirements = [_one_of(name, {value}) for name, value in (selector.get("matchLabels") or {}).items()]

@@ -333,6 +333,8 @@ def test_up_serves_in_the_foreground_until_it_is_asked_to_end(shell: Shell) -> N
         ("name=a,cpu=much,memory=1Gi", "'much' is no quantity"),
         ("name=a,cpu=-1,memory=1Gi", "must be 0 or more"),
         ("a", "is not NAME=VALUE"),
+        ("name=a,cpu=1,memory=1Gi,label:=b", "invalid label key"),
+        ("name=a,cpu=1,memory=1Gi,label:zone=the north", "invalid label value"),
     ],
 )
 def test_a_node_that_is_described_badly(shell: Shell, node: str, words: str) -> None:
