@@ -12,7 +12,7 @@ import click
 from tarragon.base.clock import Clock
 from tarragon.cli.follow.changes import standstill
 from tarragon.cli.follow.follower import Follower
-from tarragon.cli.follow.progress import Progress
+from tarragon.cli.follow.progress import RUNNING, Progress
 from tarragon.cli.follow.teller import Plain, Stage
 from tarragon.cli.interrupts import SIGNALLED, Interrupts, interrupts
 from tarragon.cli.jobs import Known
@@ -71,16 +71,24 @@ async def await_job(where: Target, job: Known, wanted: Awaited, clock: Clock, te
 
 
 class _Standstills:
-    """Tells only why a job does not go on, each reason once: who waits for nothing to happen would wait for ever."""
+    """Tells only why a job does not go on, each reason once: who waits for nothing to happen would wait for ever.
+
+    And when it does go on: then nothing that was told holds any more.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._told = ""
+        self._is_held_up = False
 
     def progressed(self, progress: Progress) -> None:
         why = standstill(progress)
         if why not in {"", self._told}:
             _note(f"{self._name} is {progress.state}: {why}")
+            self._is_held_up = True
+        elif self._is_held_up and not why and progress.state == RUNNING:
+            _note(f"{self._name} is {progress.state} now.")
+            self._is_held_up = False
         self._told = why
 
 

@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
+from tarragon.cli.awaiting import Awaited, await_job
 from tarragon.cli.follow.changes import changes
 from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.listening import LAST_WORDS, Listener
 from tarragon.cli.follow.progress import Progress
 from tarragon.cli.jobs import Known, find
 from tarragon.cli.podlogs import unread
+from tarragon.cli.terminal import Terminal
 from tarragon.cluster.errors import ApiError, Unavailable, from_status, unavailable
 from tarragon.cluster.port import DeleteOptions, LogOptions
-from tarragon.kube.core import PODS
+from tarragon.kube.core import PODS, PRIORITY_CLASSES
 from tarragon.kube.meta import Key
+from tests.kubelet.waiting import eventually
 from tests.operator.stage import TFJOBS, Stage, a_stage, group
 
 Json = dict[str, Any]
@@ -295,3 +298,52 @@ class Gone:
 
     async def list(self, *_: object) -> None:
         raise unavailable("cannot connect")
+
+
+class Here:
+    """A cluster whose connection never breaks."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    async def follow(self, follower: Follower, *_: object) -> None:
+        await follower.follow(self._stage.world.client)
+
+
+async def test_a_job_that_loses_its_places_is_followed_until_it_has_new_ones_and_ends(
+    stage: Stage, logs: Logs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await stage.world.create(PRIORITY_CLASSES, "high", namespace="", value=1000)
+    urgent = {"runPolicy": {"schedulingPolicy": {"priorityClass": "high"}}}
+    await stage.submit("low", Worker=group(1, cpu="8"))
+    seen = await watcher(stage, "low")
+    await stage.until_pods("low-worker-0")
+    await stage.all_run("low-worker-0")
+    await seen.until("Running")
+    terminal = Terminal(is_live=False, shows_logs=False, colors_out=False, colors_err=False)
+    here: Any = Here(stage)
+    waits = asyncio.create_task(await_job(here, seen.follower.job, Awaited(), stage.world.clock, terminal))
+
+    await stage.submit("high", Worker=group(1, cpu="8"), **urgent)
+    lost = "its places went to another job (TFJob default/high has a priority of 1000, this one of 0); it queues"
+    await seen.until(f"Running: {lost} for new ones")
+    await stage.world.until(lambda: "deletionTimestamp" in stage.pods()["low-worker-0"]["metadata"])
+    await stage.end_pods()
+    await stage.until_pods("high-worker-0")
+    await stage.plays("high-worker-0", "Succeeded", 0)
+    await stage.until_pods("high-worker-0", "low-worker-0")
+    await stage.all_run("low-worker-0")
+    told = ""
+
+    def is_told() -> bool:
+        nonlocal told
+        told += capsys.readouterr().err
+        return told.endswith("tfjob/low is Running now.\n")
+
+    await eventually(is_told)
+    await stage.plays("low-worker-0", "Succeeded", 0)
+
+    await seen.end()
+    assert (await waits).code == 0
+    assert seen.told[-1] == "Succeeded"
+    assert f"tfjob/low is Running: {lost} for new ones\n" in told

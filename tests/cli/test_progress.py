@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from tarragon.cli.follow.changes import changes, described
-from tarragon.cli.follow.progress import newest
+from tarragon.cli.follow.progress import Progress, newest
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, Condition, JobStatus, Obstacle, RestartRecord, Wait
@@ -184,3 +184,30 @@ def test_what_keeps_an_admitted_job_from_starting_is_told_once_and_again_when_it
         {worker(0): pod(worker(0), waiting("ContainerCreating"))}, status=hindered("all 2 workers: no secret")
     )
     assert list(changes(missing, other)) == ["Starting: PodNotPrepared: all 2 workers: no secret"]
+
+
+def _restarting(condition: str, seconds: float, admission: Admission) -> Progress:
+    said = Condition(
+        type=condition,
+        is_true=True,
+        reason="Preempted",
+        message="TFJob n/high has a priority of 9, this one of 1",
+        updated=at(seconds),
+        changed=at(seconds),
+    )
+    return progress(status=JobStatus(phase=Phase.RESTARTING, conditions=(said,), admission=admission))
+
+
+@pytest.mark.parametrize("condition", ["Evicted", "Restarting"])
+def test_words_of_lost_places_are_over_when_there_are_new_ones(condition: str) -> None:
+    full = Wait(code="Preempted", message="TFJob n/high has a priority of 9, this one of 1")
+    lost = _restarting(condition, 4, Admission(queued=BEGIN, wait=full))
+    again = _restarting(condition, 4, Admission(queued=BEGIN, admitted=at(7.5)))
+    failed = _restarting(condition, 7, Admission(queued=BEGIN, admitted=at(7.5)))
+
+    words = "TFJob n/high has a priority of 9, this one of 1"
+    assert list(changes(None, lost)) == [
+        f"Restarting: its places went to another job ({words}); it queues for new ones"
+    ]
+    assert list(changes(lost, again)) == ["Restarting: it has places again"]
+    assert list(changes(lost, failed)) == [f"Restarting: {words}"]

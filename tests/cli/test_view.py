@@ -11,6 +11,7 @@ from tarragon.cli.follow.view import Frame, view
 from tarragon.cli.style import colorful, plain
 from tarragon.cli.terminal import Terminal
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, JobStatus, Obstacle, Wait
 from tests.cli.emulator import SIZES, Emulator
 from tests.cli.scenes import BEGIN, at, ended, pod, progress, ps, running, waiting, worker
@@ -185,3 +186,25 @@ def test_what_hinders_a_start_stays_whole_above_the_rows_and_is_short_below_them
     assert "".join(rows[:2]) == f"Starting: PodNotPrepared: {words}"
     assert rows[-1].startswith("  PodNotPrepared: all 2 workers: MountVolume")
     assert sum("PodNotPrepared" in row for row in rows) == 2
+
+
+def test_that_its_places_are_lost_and_that_there_are_new_ones_stays_above_the_rows(
+    emulate: Callable[[int, int], Emulator],
+) -> None:
+    terminal = emulate(130, 24)
+    teller = moving(terminal)
+    lost = Wait(code="Preempted", message="TFJob n/high is more urgent")
+    full = Wait(code="InsufficientResources", message="needs 4 GPUs, 1 is free")
+    for admission in (
+        Admission(queued=BEGIN, wait=lost),
+        Admission(queued=BEGIN, wait=full),
+        Admission(queued=BEGIN, admitted=at(7)),
+    ):
+        teller.progressed(progress(status=JobStatus(phase=Phase.RUNNING, admission=admission)))
+        teller.tick()
+    teller.close()
+
+    assert terminal.rows() == [
+        "Running: its places went to another job (TFJob n/high is more urgent); it queues for new ones",
+        "Running: it has places again",
+    ]

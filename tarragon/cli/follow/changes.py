@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tarragon.cli.follow.progress import FAILED, RESTARTING, Member, Progress
 from tarragon.cli.words import count
+from tarragon.scheduling.decision import PREEMPTED
 
 _MOST_TOGETHER = 8
 """More replicas than this that do the same at once share one line."""
@@ -47,7 +48,16 @@ def described(member: Member) -> str:
 
 def standstill(progress: Progress) -> str:
     """What keeps a job that has not ended from going on; empty where nothing does."""
-    return progress.wait.message if progress.wait is not None else progress.hindrance
+    if progress.wait is None:
+        return progress.hindrance
+    if is_displaced(progress):
+        return f"its places went to another job ({progress.wait.message}); it queues for new ones"
+    return progress.wait.message
+
+
+def is_displaced(progress: Progress) -> bool:
+    """Whether it has just lost its places to a job that is more urgent."""
+    return progress.wait is not None and progress.wait.code == PREEMPTED
 
 
 def _why(progress: Progress) -> str:

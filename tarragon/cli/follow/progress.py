@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tarragon.job import conditions
 from tarragon.job.encoding import state_word
 from tarragon.job.member import main_status
 from tarragon.job.model import Replica, ReplicaType
@@ -29,6 +30,8 @@ STOPPING = "Stopping"
 """Of a job: it was deleted, and its replicas are ending."""
 INTERRUPTED = "Interrupted"
 """Of a job that has not ended: its cluster does not run."""
+
+PLACED_AGAIN = "it has places again"
 
 _ORDINARY_WAITS = frozenset({"", "ContainerCreating", "PodInitializing"})
 
@@ -115,7 +118,7 @@ def read(seen: Sighting) -> Progress:
         kind=seen.kind,
         state=seen.state or state(status),
         reason=condition.reason if condition is not None else "",
-        message=condition.message if condition is not None else "",
+        message="" if condition is None else PLACED_AGAIN if _is_over(condition, status) else condition.message,
         wait=wait(status) if seen.state != INTERRUPTED else None,
         hindrance=_hindrance(status) if seen.state != INTERRUPTED else "",
         created=seen.created,
@@ -123,6 +126,13 @@ def read(seen: Sighting) -> Progress:
         completed=status.completed,
         members=tuple(_member(seen, replica) for replica in sorted(_replicas(seen), key=order)),
     )
+
+
+def _is_over(condition: Condition, status: JobStatus) -> bool:
+    """Whether it speaks of lost places though there are new ones. Conditions have whole seconds."""
+    placed = None if status.admission is None else status.admission.admitted
+    is_of_loss = condition.type in {conditions.EVICTED, conditions.RESTARTING} and status.phase is Phase.RESTARTING
+    return is_of_loss and placed is not None and condition.updated < placed.replace(microsecond=0)
 
 
 def state(status: JobStatus) -> str:

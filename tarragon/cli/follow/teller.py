@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TextIO
 
-from tarragon.cli.follow.changes import changes
+from tarragon.cli.follow.changes import changes, is_displaced, standstill
 from tarragon.cli.follow.lines import shown
-from tarragon.cli.follow.progress import Progress
+from tarragon.cli.follow.progress import PLACED_AGAIN, RUNNING, Progress
 from tarragon.cli.follow.screen import Screen
 from tarragon.cli.follow.view import Frame, view
 from tarragon.cli.style import REPLICA_TYPES, painter
@@ -88,14 +88,20 @@ class Moving:
         self._stage = stage
         self._screen = Screen(stage.err, stage.out)
         self._progress: Progress | None = None
+        self._is_displaced = False
         self._unshown: list[str] = []
         self._tail: deque[str] = deque(maxlen=_TAIL)
 
     def progressed(self, progress: Progress) -> None:
         before, self._progress = self._progress, progress
         # The row at the bottom is cut at the edge, and what is to be mended stands at its end as often as not.
-        if progress.hindrance and (before is None or before.hindrance != progress.hindrance):
-            self.note(f"{progress.state}: {progress.hindrance}")
+        lasting = _lasting(progress)
+        if lasting and (before is None or _lasting(before) != lasting):
+            self.note(f"{progress.state}: {lasting}")
+        self._is_displaced = self._is_displaced or is_displaced(progress)
+        if self._is_displaced and progress.state == RUNNING and not standstill(progress):
+            self._is_displaced = False
+            self.note(f"{RUNNING}: {PLACED_AGAIN}")
 
     def said(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None:
         texts = [text for _, text in lines]
@@ -125,6 +131,11 @@ class Moving:
         self._screen.clear()
         self._stage.out.flush()
         self._progress = None
+
+
+def _lasting(progress: Progress) -> str:
+    """What whoever reads the terminal later must find there, too."""
+    return standstill(progress) if is_displaced(progress) else progress.hindrance
 
 
 def prefixed(replica: Replica, texts: Sequence[str], terminal: Terminal) -> str:
