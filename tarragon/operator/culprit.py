@@ -22,13 +22,15 @@ class Culprit:
 
 
 def culprit(ask: Ask, snapshot: Snapshot, error: Exception) -> Culprit | None:
-    """Of a snapshot that the policy fails on with this error. None where it fails even when nobody waits.
+    """Of a snapshot that the policy fails on with this error. None where it fails even as if nobody waited.
 
     It is asked once, and then as often as the gangs that wait can be halved. Always true below: with `away` left out
     it fails, and once `suspects` are left out too it does not.
     """
     away: set[str] = set()
     suspects = snapshot.waiting
+    if not suspects:
+        return None
     try:
         otherwise = ask(without({gang.name for gang in suspects}, snapshot))
     except Exception:  # noqa: BLE001 - whatever a policy raises: that is what is looked for
@@ -43,7 +45,7 @@ def culprit(ask: Ask, snapshot: Snapshot, error: Exception) -> Culprit | None:
             away |= names
         else:
             suspects = half
-    return Culprit(suspects[0], error, otherwise) if suspects else None
+    return Culprit(suspects[0], error, otherwise)
 
 
 def without(names: Collection[str], snapshot: Snapshot) -> Snapshot:
