@@ -154,6 +154,12 @@ class Node(Struct, frozen=True):
     def is_ready(self) -> bool:
         return any(condition.type == "Ready" and condition.status == "True" for condition in self.status.conditions)
 
+    @property
+    def ready_since(self) -> dt.datetime | None:
+        """When it became what `is_ready` says; None where it does not tell."""
+        told = (each.last_transition_time for each in self.status.conditions if each.type == "Ready")
+        return next(told, None)
+
 
 class ServicePort(Struct, frozen=True):
     name: str = ""

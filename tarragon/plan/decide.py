@@ -9,7 +9,7 @@ from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
 from tarragon.kube.meta import Json
 from tarragon.plan.finish import clean_up, finished
-from tarragon.plan.givenup import given_up
+from tarragon.plan.givenup import given_up, gives_up_at
 from tarragon.plan.intake import Intake
 from tarragon.plan.leaving import leave
 from tarragon.plan.limits import deadline_at, expires_at
@@ -78,7 +78,13 @@ def going(seen: Scene) -> Step:
             wake_at=expires_at(seen.job, status),
         )
     leaving = leave(seen, doomed(seen, status))
-    wakes = (deadline_at(seen.job, status), wake_for_start(seen, status), look_again_at(seen, status), leaving.again)
+    wakes = (
+        deadline_at(seen.job, status),
+        wake_for_start(seen, status),
+        look_again_at(seen, status),
+        leaving.again,
+        gives_up_at(seen),
+    )
     return Step(
         status=status_patch(seen, status),
         notices=leaving.notices,

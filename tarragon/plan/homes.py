@@ -148,6 +148,5 @@ def _given_up_at(house: Household, doors: Doors, replica: Replica, node: str) ->
     found = house.nodes.get(Key("", node))
     if found is None or found.is_ready:
         return None
-    since = next((each.last_transition_time for each in found.status.conditions if each.type == "Ready"), None)
-    stay = doors.stay(replica.type)
+    since, stay = found.ready_since, doors.stay(replica.type)
     return None if since is None or stay is None else since + dt.timedelta(seconds=stay)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, Obstacle, RestartRecord, Retry, Wait
+from tarragon.plan.homes import is_refused
 
 MOVED_TOO_OFTEN = "MovedTooOften"
 """A gang was sent back by one node after the other."""
@@ -74,7 +75,7 @@ def moved(before: Admission, after: Admission, records: Mapping[Replica, Restart
         (replica, record)
         for replica, node in before.nodes.items()
         for record in [records.get(replica)]
-        if record is not None and node and record.refused_by == node and after.nodes.get(replica, node) != node
+        if record is not None and is_refused(record, node, before) and after.nodes.get(replica, node) != node
     ]
     if not refused:
         return after

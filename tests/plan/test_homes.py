@@ -141,6 +141,12 @@ def test_a_gang_that_is_sent_from_node_to_node_goes_back_to_the_queue() -> None:
     assert later.moves == (after(3600),)
 
 
+def test_who_leaves_a_node_that_refused_it_long_ago_is_not_sent_from_node_to_node() -> None:
+    admission = Admission(queued=START, admitted=after(600), size={WORKER: 1}, nodes={FIRST: "a"})
+
+    assert moved(admission, _on(admission, "b"), {FIRST: REFUSED}, after(900)) == _on(admission, "b")
+
+
 def test_whose_node_is_lost_moves_as_often_as_it_takes() -> None:
     admission = Admission(queued=START, admitted=START, size={WORKER: 1}, nodes={FIRST: "a"})
 
@@ -173,3 +179,23 @@ def test_a_pod_that_its_lost_node_does_not_end_is_deleted_without_it() -> None:
     assert [(one.key.name, one.at_once) for one in world.decide().deletes] == [("dist-worker-1", True)]
     world.now -= dt.timedelta(seconds=1)
     assert not world.decide().deletes
+
+
+def test_a_node_that_is_not_ready_for_a_moment_may_still_end_its_pods() -> None:
+    world = World(manifest({"Worker": 2}))
+    world.nodes = dict([node("node-a"), node("node-b")])
+    world.settle()
+    world.admit()
+    world.settle()
+    world.run()
+    world.settle()
+    world.delete_pod("dist-worker-1")
+    world.pass_time(120)
+    silent = world.now
+    world.nodes = dict([node("node-a"), node("node-b", ready="Unknown", since=silent)])
+    step = world.decide()
+
+    assert not step.deletes
+    assert step.wake_at == silent + dt.timedelta(seconds=60)
+    world.pass_time(60)
+    assert [one.key.name for one in world.decide().deletes] == ["dist-worker-1"]
