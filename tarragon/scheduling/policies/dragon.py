@@ -14,6 +14,7 @@ from dataclasses import replace
 from tarragon.job.model import Replica
 from tarragon.scheduling.decision import Again, Decision, Resize, Wait
 from tarragon.scheduling.elastic import Spares
+from tarragon.scheduling.fit import could_fit
 from tarragon.scheduling.growth import grow
 from tarragon.scheduling.needed import has_as_much
 from tarragon.scheduling.order import in_order
@@ -25,6 +26,8 @@ from tarragon.scheduling.snapshot import Gang, RunningGang, Snapshot
 
 AT_ONCE = 4
 """For so many gangs others shrink in one round; for the next ones in the rounds that follow at once."""
+TRIES = 16
+"""So many kinds of gang are looked at closely, at most, of those for which all that others can spare is too little."""
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
@@ -55,6 +58,7 @@ class _Room:
     def __init__(self, made: Round) -> None:
         self._made = made
         self._left = AT_ONCE
+        self._tries = TRIES
         self._in_vain: set[int] = set()
         self._spares: Spares | None = None
         self._most = made.soon
@@ -69,12 +73,13 @@ class _Room:
             return None
         spares = self._of_others()
         smaller = None
-        if has_as_much(kind.smallest, self._most):
-            self._left -= 1
+        if self._tries and has_as_much(kind.smallest, self._most) and could_fit(kind.smallest, self._most):
+            self._tries -= 1
             smaller = spares.given_up(kind.smallest, self._made.soon)
         if smaller is None:
             self._in_vain.add(id(kind))
             return None
+        self._left -= 1
         for victim, nodes in smaller:
             self._shrink(victim, nodes, f"made room for {gang.name}")
         return self._made.promised(gang, kind)
