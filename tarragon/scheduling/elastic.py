@@ -134,9 +134,7 @@ class Spares:
         return np.flatnonzero(useful if below is None else useful & (self._priorities < below))
 
     def _without(self, units: Amounts, ledger: Ledger) -> Ledger:
-        table = ledger.table.copy(order="K")
-        np.add.at(table, self._rows[units], self._freed[units])
-        return Ledger(ledger.nodes, table)
+        return ledger.given(self._rows[units], self._freed[units])
 
     def _seem(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> bool:
         """What does not even seem to suffice does not."""

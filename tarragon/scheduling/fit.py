@@ -27,7 +27,8 @@ def place(demands: Sequence[Demand], ledger: Ledger) -> Placement | None:
     What is returned has been taken from the ledger; after None the ledger is as before.
     """
     shape = tuple(demand.shape for demand in demands)
-    packing = None if shape in ledger.refused else _largest(demands, ledger)
+    is_known = shape in ledger.refused or _lacks(demands, ledger)
+    packing = None if is_known else _largest(demands, ledger)
     if packing is None:
         ledger.refused.add(shape)
         return None
@@ -44,7 +45,7 @@ def could_fit(demands: Sequence[Demand], ledger: Ledger) -> bool:
     if shape in ledger.refused:
         return False
     if shape not in ledger.welcome:
-        if not holds(demands, [demand.minimum for demand in demands], ledger):
+        if _lacks(demands, ledger) or not holds(demands, [demand.minimum for demand in demands], ledger):
             ledger.refused.add(shape)
             return False
         ledger.welcome.add(shape)
@@ -64,6 +65,11 @@ def extend(wished: Sequence[tuple[Replica, Demand]], ledger: Ledger, near: Mappi
         rows = beside(demand, len(replicas), ledger, gang)
         placed.update(zip(replicas, (ledger.nodes.names[row] for row in rows), strict=False))
     return placed
+
+
+def _lacks(demands: Sequence[Demand], ledger: Ledger) -> bool:
+    """Whether others who asked for the same have been told that there is too little of it."""
+    return any(ledger.lacks(ledger.nodes.ask(demand), demand.minimum) for demand in demands)
 
 
 def _largest(demands: Sequence[Demand], ledger: Ledger) -> Packing | None:

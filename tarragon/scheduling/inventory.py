@@ -37,7 +37,7 @@ _Holding = tuple[Mapping[Replica, str], Sequence[Demand], frozenset[Replica], Am
 class Ask:
     """What one replica of a demand asks of a row. The same one for all demands that ask the same of the same nodes."""
 
-    __slots__ = ("columns", "mask", "possible", "row")
+    __slots__ = ("columns", "mask", "possible", "row", "weight")
 
     def __init__(self, row: Amounts, mask: Mask, scarcest: Sequence[int], *, possible: bool) -> None:
         self.row = row
@@ -47,6 +47,8 @@ class Ask:
         self.columns = [(column, int(row[column])) for column in scarcest if row[column] > 0]
         self.possible = possible
         """False when it asks for what no node has."""
+        self.weight = _LIGHTEST
+        """How much of the roomiest node it takes; a thousand times that if it asks for accelerators."""
 
     def room(self, free: Amounts, mask: Mask) -> Amounts:
         """How many of it each of these rows takes."""
@@ -54,8 +56,12 @@ class Ask:
             return np.zeros(len(free), np.int64)
         if not self.columns:
             return np.where(mask, PLENTY, 0)
+        column, amount = self.columns[0]
+        return self.room_among(free, np.flatnonzero((free[:, column] >= amount) & mask))
+
+    def room_among(self, free: Amounts, rows: Amounts) -> Amounts:
+        """The same where only these rows may have any: often few, as what is scarcest is gone on all others."""
         (column, amount), *others = self.columns
-        rows = np.flatnonzero((free[:, column] >= amount) & mask)
         there: Amounts = free[rows, column] // amount
         for column, amount in others:
             np.minimum(there, free[rows, column] // amount, out=there)
@@ -180,11 +186,11 @@ class Inventory(Collection[NodeState]):
             possible = all(name in self._columns and amount <= LARGEST for name, amount in each)
             row = self.row({name: amount for name, amount in each if name in self._columns})
             ask = self._asks[same] = Ask(row, self.mask(demand.eligible), self._scarcest, possible=possible)
+            ask.weight = self._weight_of(ask)
         self._asks[demand.shape] = ask
         return ask
 
-    def weight(self, ask: Ask) -> float:
-        """How much of the roomiest node it takes; a thousand times that if it asks for accelerators."""
+    def _weight_of(self, ask: Ask) -> float:
         shares = [
             amount / self._most[column] * (1000.0 if "/" in self.resources[column] else 1.0)
             for column, amount in ask.columns

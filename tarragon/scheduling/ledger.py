@@ -37,13 +37,17 @@ class Ledger:
         self._there: Scores | None = None
         self._sums: dict[int, tuple[Mask, Scores]] = {}
         self._wanted: dict[int, tuple[Resources, Amounts | None]] = {}
+        self._open: dict[tuple[int, int], tuple[Mask, Amounts]] = {}
+        self._below: Ledger | None = None
+        self._more: set[int] = set()
+        """Rows that have more than those of the ledger below."""
         self.refused: set[Hashable] = set()
         """Shapes that there was no room for. Taking does not change that, giving may."""
         self.welcome: set[Hashable] = set()
         """Shapes that there is room for, until something is taken."""
 
         self.at_most: dict[Ask, int] = {}
-        """How many of it there is room for altogether, where somebody asked for more, until something is given back."""
+        """How many of it there is room for at most, where somebody asked for more, until something is given back."""
 
     @classmethod
     def of_free(cls, nodes: Iterable[NodeState]) -> Ledger:
@@ -51,11 +55,14 @@ class Ledger:
         inventory = Inventory.of(nodes)
         return cls(inventory, inventory.free.copy(order="K"))
 
-    @classmethod
-    def of_free_soon(cls, nodes: Iterable[NodeState]) -> Ledger:
-        """What can be had once those who are leaving have left."""
-        inventory = Inventory.of(nodes)
-        return cls(inventory, inventory.free + inventory.releasing)
+    def soon(self) -> Ledger:
+        """With what those hold who are leaving. From now on it has to lose whatever this one loses, which stays below
+        it: for what there is too little of here, only what is more there is looked at.
+        """
+        releasing = self.nodes.releasing
+        above = Ledger(self.nodes, self._free + releasing)
+        above._below, above._more = self, set(np.flatnonzero(releasing.any(axis=1)).tolist())
+        return above
 
     @classmethod
     def of_capacity(cls, nodes: Iterable[NodeState]) -> Ledger:
@@ -70,6 +77,13 @@ class Ledger:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.nodes.names)
+
+    def given(self, rows: Amounts, amounts: Amounts) -> Ledger:
+        """As it would be if these rows, of which each may be there several times, were given these amounts."""
+        table = self._free.copy(order="K")
+        for column in range(table.shape[1]):
+            np.add.at(table[:, column], rows, amounts[:, column])
+        return Ledger(self.nodes, table)
 
     def copy(self) -> Ledger:
         """What one of them takes, the other does not know of."""
@@ -91,13 +105,33 @@ class Ledger:
         ask = self.nodes.ask(demand)
         known = self._rooms.get(ask)
         if known is None:
-            room = ask.room(self._free, ask.mask)
+            room = self._room(ask)
         elif known[1] == len(self._changes):
             return known[0]
         else:
             room = self._renewed(known, lambda rows: ask.room(self._free[rows], ask.mask[rows]))
         self._rooms[ask] = room, len(self._changes)
         return room
+
+    def _room(self, ask: Ask) -> Amounts:
+        if not ask.columns or not ask.possible:
+            return ask.room(self._free, ask.mask)
+        column = ask.columns[0][0]
+        known = self._open.get((id(ask.mask), column))
+        if known is None:
+            rows = np.flatnonzero((self._free[:, column] > 0) & ask.mask)
+            known = self._open[id(ask.mask), column] = ask.mask, rows
+        return ask.room_among(self._free, known[1])
+
+    def lacks(self, ask: Ask, count: int) -> bool:
+        """Whether it is known, here or from the ledger below, that there is no room for so many."""
+        most = self.at_most.get(ask)
+        if most is None and self._below is not None:
+            below = self._below.at_most.get(ask)
+            if below is not None:
+                rows = np.fromiter(self._more, np.int64, len(self._more))
+                most = self.at_most[ask] = below + int(ask.room(self._free[rows], ask.mask[rows]).sum())
+        return most is not None and most < count
 
     def roominess(self) -> Scores:
         """How much each node has left for others, by row; see `Inventory.roominess`. For reading only."""
@@ -161,6 +195,8 @@ class Ledger:
             self.refused.clear()
             self.at_most.clear()
             self._sums.clear()
+            self._open.clear()
+            self._more.add(row)
             self._there = None
 
     def keep(self, node: str, amounts: Resources) -> None:

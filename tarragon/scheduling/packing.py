@@ -43,7 +43,7 @@ def wants_of(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -
     for place, (demand, count) in enumerate(zip(demands, counts, strict=True)):
         if count:
             ask = ledger.nodes.ask(demand)
-            wants.append(Want(demand, ask, count, place, ledger.nodes.weight(ask)))
+            wants.append(Want(demand, ask, count, place, ask.weight))
     return sorted(wants, key=lambda want: (-want.weight, want.place))
 
 
@@ -76,7 +76,7 @@ def has_as_much(wants: Sequence[Want], ledger: Ledger) -> bool:
     """Whether there is as much in all, and each demand for itself has room: the quick answer to most that wait."""
     needed: dict[int, tuple[Mask, Amounts]] = {}
     for want in wants:
-        if want.count > ledger.at_most.get(want.ask, want.count):
+        if ledger.lacks(want.ask, want.count):
             return False
         mask, amounts = want.ask.mask, want.ask.row * want.count
         needed[id(mask)] = mask, needed[id(mask)][1] + amounts if id(mask) in needed else amounts

@@ -58,7 +58,7 @@ class Round:
         self.snapshot = replace(snapshot, running=sorted(snapshot.running, key=lambda gang: gang.name))
         self.nodes = Inventory.of(snapshot.nodes)
         self.free = Ledger.of_free(self.nodes)
-        self.soon = Ledger.of_free_soon(self.nodes)
+        self.soon = self.free.soon()
         self.shares = Shares(snapshot)
         self.decisions: list[AboutGang] = []
         self.changed: set[str] = set()

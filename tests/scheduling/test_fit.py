@@ -384,6 +384,33 @@ def test_what_a_ledger_remembers_is_what_a_new_one_would_find(
             assert (ledger.room(demand_) == Ledger(ledger.nodes, ledger.table.copy()).room(demand_)).all()
 
 
+@given(
+    scene=SCENES,
+    steps=st.lists(
+        st.tuples(st.sampled_from(["take", "give", "ask"]), st.integers(0, 5), st.integers(0, 2)), max_size=12
+    ),
+)
+@settings(max_examples=100, deadline=None)
+def test_what_is_known_of_too_little_now_is_true_of_soon(
+    scene: tuple[list[NodeState], list[Demand]], steps: list[tuple[str, int, int]]
+) -> None:
+    nodes, demands = scene
+    nodes = [replace(state, releasing={NVIDIA_GPU: number % 2}) for number, state in enumerate(nodes)]
+    now = Ledger.of_free(nodes)
+    soon = now.soon()
+    for step, number, amount in steps:
+        name, wanted = nodes[number % len(nodes)].name, {NVIDIA_GPU: amount, CPU: 1}
+        if step == "give":
+            soon.give(name, wanted)
+        elif step == "take" and now.fits(name, wanted):
+            now.take(name, wanted)
+            soon.take(name, wanted)
+        for ledger in (now, soon):
+            anew = Ledger(ledger.nodes, ledger.table.copy())
+            assert place(demands, ledger.copy()) == place(demands, anew)
+            assert could_fit(demands, ledger) == could_fit(demands, Ledger(ledger.nodes, ledger.table.copy()))
+
+
 def test_what_a_gang_holds_is_told_anew_when_one_of_it_has_finished() -> None:
     nodes = [node("a", 4), node("b", 4)]
     inventory = Inventory.of(nodes)

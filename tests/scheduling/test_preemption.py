@@ -88,7 +88,7 @@ def test_each_gang_that_is_evicted_had_to_be(
 
     numbers = [number for number, gang in enumerate(seen.running) if gang.name in evicted]
     assert all(seen.running[number].priority < 2 for number in numbers)
-    ledger = Ledger.of_free_soon(seen.nodes)
+    ledger = Ledger.of_free(seen.nodes).soon()
     holders = Holders(seen.running, ledger.nodes)
     assert not numbers or could_fit(demands, holders.without(numbers, ledger))
     for spared in numbers:
