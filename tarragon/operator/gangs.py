@@ -56,7 +56,7 @@ class _Sorted(Generic[G]):
 
 
 class Gangs:
-    """Those that are left to kube-scheduler are none, nor is one whose last edit makes no sense."""
+    """Those that are left to kube-scheduler are none. One whose last edit makes no sense stays what it was."""
 
     def __init__(
         self, world: World, candidates: Candidates, holders: Holders, demanded: Demanded, faults: Faults
@@ -68,6 +68,7 @@ class Gangs:
         self._faults = faults
         self._waiting: _Sorted[Gang] = _Sorted()
         self._running: _Sorted[RunningGang] = _Sorted()
+        self._refused: _Sorted[RunningGang] = _Sorted()
         self._stale: set[JobId] = set()
         self._timed: set[JobId] = set()
         """What these are depends on the time, or on pods: they are made anew in each round."""
@@ -83,8 +84,9 @@ class Gangs:
             self._timed.discard(job)
             self._waiting.drop(job)
             self._running.drop(job)
+            self._refused.drop(job)
             candidate = self._candidates.all.get(job)
-            if candidate is not None and not candidate.is_refused and not is_left(candidate.admission):
+            if candidate is not None and not is_left(candidate.admission):
                 with self._faults.of(job, TO_UNDERSTAND):
                     self._take_in(candidate, now)
         self._stale.clear()
@@ -99,7 +101,16 @@ class Gangs:
         gangs = self._running.all()
         return [gang for gang in gangs if gang.name not in left_out] if left_out else gangs
 
+    def beside(self, left_out: Collection[str]) -> Sequence[RunningGang]:
+        """Those of these names that run, and those that keep what they have whatever else happens."""
+        return [*self._refused.all(), *(gang for gang in self._running.all() if left_out and gang.name in left_out)]
+
     def _take_in(self, candidate: Candidate, now: dt.datetime) -> None:
+        if candidate.is_refused:
+            if candidate.is_admitted:
+                refused = self._running_gang(candidate, now)
+                self._refused.put(candidate.id, (refused.name,), refused)
+            return
         if is_timed(candidate, now):
             self._timed.add(candidate.id)
         if candidate.is_admitted:

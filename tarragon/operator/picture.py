@@ -69,5 +69,6 @@ class Picture:
             away=self._nodes.away(),
             waiting=self._gangs.waiting(left_out),
             running=self._gangs.running(left_out),
+            beside=self._gangs.beside(left_out),
             rules=self._rules(),
         )

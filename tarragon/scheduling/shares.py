@@ -27,7 +27,7 @@ class Shares:
         self._kept: dict[str, Resources] = {}
         self.matter = snapshot.rules.is_fair or any(queue.quota for queue in self._queues.values())
         """Where nobody asks, nothing is summed up."""
-        for gang in snapshot.running if self.matter else ():
+        for gang in (*snapshot.running, *snapshot.beside) if self.matter else ():
             self.take(gang, gang.nodes.keys() - gang.finished)
 
     def held(self, queue: str) -> Resources:

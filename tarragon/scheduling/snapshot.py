@@ -128,6 +128,8 @@ class Snapshot:
     """An `Inventory`, or what one is made of."""
     waiting: Sequence[Gang] = ()
     running: Sequence[RunningGang] = field(default=())
+    beside: Sequence[RunningGang] = field(default=())
+    """Those that run, too, and of which nothing is to be decided: what they hold counts for their namespace."""
     away: Sequence[NodeState] = field(default=())
     """Nodes that belong to the cluster and take nobody now."""
     rules: Rules = field(default_factory=Rules)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tarragon.base.resources import CPU
 from tarragon.kube.core import PRIORITY_CLASSES
+from tarragon.kube.meta import Key
 from tarragon.operator.ruled import RulesInFile
 from tarragon.operator.run import Operator, Options
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.rules import Rules
-from tests.operator.stage import Stage, group
+from tarragon.scheduling.rules import Queue, Rules
+from tests.operator.stage import TFJOBS, Stage, group
 
 
 def start(stage: Stage, **options: Any) -> None:
@@ -35,6 +37,23 @@ async def test_a_quota_holds_a_job_back_until_somebody_raises_it_in_the_file(sta
     file.write_text("namespaces: {default: {quota: {cpu: 3}}}")
 
     await stage.until_state("b", "Starting")
+
+
+async def test_what_a_job_holds_counts_for_its_quota_while_an_edit_of_it_makes_no_sense(stage: Stage) -> None:
+    await stage.node("n")
+    rules = Rules(queues={"default": Queue(quota={CPU: 2000})})
+    start(stage, policy=POLICIES["dragon"], rules=lambda: rules)
+    await stage.submit("a", Worker=group(2, cpu="1"))
+    await stage.until_pods("a-worker-0", "a-worker-1")
+    await stage.all_run("a-worker-0", "a-worker-1")
+    await stage.until_state("a", "Running")
+    nonsense: dict[str, Any] = {"spec": {"tfReplicaSpecs": {"Worker": {"template": {"spec": {"containers": []}}}}}}
+    await stage.world.client.patch(TFJOBS, Key("default", "a"), nonsense)
+
+    await stage.submit("b", Worker=group(1, cpu="1"))
+
+    await stage.world.until(lambda: bool(stage.admission("b")))
+    assert wait_of(stage, "b").get("code") == "QueueQuotaExceeded"
 
 
 async def test_a_job_of_higher_priority_gets_places_of_one_that_runs_and_that_one_keeps_its_turn(stage: Stage) -> None:
