@@ -16,6 +16,7 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.cluster.port import Cluster
 from tarragon.frameworks.plugin import Framework
+from tarragon.job.encoding import read_status
 from tarragon.job.status import Admission
 from tarragon.kube.core import Node
 from tarragon.kube.meta import CustomObject, Key
@@ -91,8 +92,14 @@ class Admitter:
         writes = self._holders.revised(now)
         writes += self._holders.rebuilt(now) if may_place else []
         found = self._judge.decide(self._picture.snapshot(writes, now)) if may_place else NOTHING
-        waits = [decided for decided in found.sound if isinstance(decided, Wait)]
-        writes += self._decided((decided for decided in found.sound if not isinstance(decided, Wait)), now)
+        waits: list[Wait] = []
+        others: list[AboutGang] = []
+        for decided in found.sound:
+            if isinstance(decided, Wait):
+                waits.append(decided)
+            else:
+                others.append(decided)
+        writes += self._decided(others, now)
         writes += self._holders.left({candidate.id for candidate, _ in writes}, now, places_gangs=may_place)
         waits += self._troubled(waits, {candidate.id for candidate, _ in writes})
         due = [*self._telling.due(writes), *self._decided(self._telling.due_waits(waits), now, TO_TELL)]
@@ -194,6 +201,8 @@ class Admitter:
             self._candidates.put(replace(known, object=new))
 
     def _candidate(self, framework: Framework, found: CustomObject) -> Candidate | None:
-        if not takes_part(found):
+        status = read_status(found.status)
+        if not takes_part(found, status):
             return None
-        return candidate_from(framework, found, self._world.readings.of(framework.kind, found), self._world.settings)
+        taken = self._world.readings.of(framework.kind, found)
+        return candidate_from(framework, found, taken, status, self._world.settings)

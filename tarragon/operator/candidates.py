@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tarragon.frameworks.plugin import Dialect, Framework
-from tarragon.job.encoding import read_status
 from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaGroup, ReplicaType, TrainingJob
 from tarragon.job.status import Admission, JobStatus, Wait
 from tarragon.kube.core import Pod
@@ -132,6 +131,10 @@ class Candidates:
         """By what a policy calls it."""
         return self.all[self._names[name]]
 
+    def id_of(self, name: str) -> JobId:
+        """Of what a policy calls so."""
+        return self._names[name]
+
     def on(self, node: str) -> Collection[JobId]:
         """Those that have places there."""
         return frozenset(self._on.get(node, ()))
@@ -172,15 +175,17 @@ def is_unrecorded(candidate: Candidate) -> bool:
     return not candidate.is_refused and (candidate.admission is None or is_nowhere(candidate.admission))
 
 
-def takes_part(found: CustomObject) -> bool:
+def takes_part(found: CustomObject, status: JobStatus) -> bool:
     """Not before it is marked, nor when it is being deleted or over."""
     metadata = found.metadata
     if GENERATION_ANNOTATION not in metadata.annotations or metadata.is_ending:
         return False
-    return not read_status(found.status).phase.is_final
+    return not status.phase.is_final
 
 
-def candidate_from(framework: Framework, found: CustomObject, taken: Intake, settings: Settings) -> Candidate | None:
+def candidate_from(
+    framework: Framework, found: CustomObject, taken: Intake, status: JobStatus, settings: Settings
+) -> Candidate | None:
     """None for a job that is suspended, or somebody else's, or was never valid."""
     good = last_good(framework, found, taken)
     if good.job is None or good.dialect is None or good.job.run_policy.suspend:
@@ -195,7 +200,7 @@ def candidate_from(framework: Framework, found: CustomObject, taken: Intake, set
         object=found,
         job=good.job,
         dialect=good.dialect,
-        status=read_status(found.status),
+        status=status,
         is_refused=taken.job is None,
     )
 

@@ -86,7 +86,7 @@ class Telling:
     def _retold(self, words: Sequence[Wait], now: float) -> Sequence[Wait]:
         if not words or now < self._words_again:
             return []
-        told = {wait.gang: self._told.get(self._candidates.named(wait.gang).id, -math.inf) for wait in words}
+        told = {wait.gang: self._told.get(self._candidates.id_of(wait.gang), -math.inf) for wait in words}
         ripe = [wait for wait in words if now - told[wait.gang] >= RETELL_SECONDS]
         if not ripe:
             return []

@@ -39,9 +39,11 @@ def checked(snapshot: Snapshot, decisions: Sequence[Decision]) -> Checked:
     sound: list[AboutGang] = []
     violations: list[Violation] = []
     again: list[dt.datetime] = []
+    undecided = against.undecided
     for decision in decisions:
         # Nearly all are waits of gangs that wait: of these there may be ten thousand.
-        if isinstance(decision, Wait) and against.is_first_about(decision.gang):
+        if isinstance(decision, Wait) and decision.gang in undecided:
+            undecided.remove(decision.gang)
             sound.append(decision)
         elif isinstance(decision, Again):
             again.append(decision.at)
@@ -61,18 +63,14 @@ class _Against:
         self._waiting = {gang.name: gang for gang in snapshot.waiting}
         self._running = {gang.name: gang for gang in snapshot.running}
         self._ledger = Ledger.of_free(snapshot.nodes)
+        self.undecided = set(self._waiting)
+        """Of those that wait. Whoever finds a decision about one of them sound without asking takes it out."""
         self._decided: set[str] = set()
-
-    def is_first_about(self, name: str) -> bool:
-        """Of a gang that waits; it is decided about then."""
-        if name in self._decided or name not in self._waiting:
-            return False
-        self._decided.add(name)
-        return True
+        """Of all others."""
 
     def faults(self, decision: AboutGang) -> Iterator[str]:
         """Nothing, after which the decision counts."""
-        if decision.gang in self._decided:
+        if decision.gang in self._decided or (decision.gang in self._waiting and decision.gang not in self.undecided):
             yield "it is decided about already"
         match decision:
             case Wait(name):
@@ -87,6 +85,7 @@ class _Against:
                 yield from self._of_resize(self._running.get(name), nodes)
             case _:
                 assert_never(decision)
+        self.undecided.discard(decision.gang)
         self._decided.add(decision.gang)
 
     def _of_place(self, gang: Gang | None, nodes: Mapping[Replica, str]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.job.encoding import read_status
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Node, NodeStatus, PodCondition
 from tarragon.kube.meta import Key
@@ -28,7 +29,7 @@ def candidate(workers: int = 2, admission: dict[str, Any] | None = None, **spec:
     body["metadata"] |= {"uid": "u", "annotations": {"tarragon.dev/generation": "kubeflow.org/v1"}}
     status = {} if admission is None else {"tarragon": {"state": "Running", "admission": admission}}
     found = decode(encode({**body, "status": status}), KeptJob)
-    made = candidate_from(TENSORFLOW, found, intake(TENSORFLOW, found), Settings())
+    made = candidate_from(TENSORFLOW, found, intake(TENSORFLOW, found), read_status(found.status), Settings())
     assert made is not None
     return made
 
