@@ -13,7 +13,6 @@ from tarragon.operator.candidates import Candidate
 from tarragon.operator.meter import Meter
 
 START, GROW, SHRINK, MOVE, EVICT, WAIT = "start", "grow", "shrink", "move", "evict", "wait"
-DECISIONS = (START, GROW, SHRINK, MOVE, EVICT, WAIT)
 
 log = structlog.get_logger(__name__)
 
