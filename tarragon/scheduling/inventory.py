@@ -71,7 +71,7 @@ class Ask:
 
 
 class Inventory(Collection[NodeState]):
-    """Nodes, sorted by name. Never changed: `changed` makes the next one, in the time that three copies take."""
+    """Nodes, sorted by name. Never changed: `changed` makes the next one, in the time that two copies take."""
 
     def __init__(self, states: tuple[NodeState, ...], resources: tuple[str, ...]) -> None:
         self.states = states
@@ -125,22 +125,18 @@ class Inventory(Collection[NodeState]):
         for row, state in rows.items():
             all_states[row] = state
         is_new_column = not self._columns.keys() >= set(_resources_of(rows.values()))
-        if is_new_column or any(self.states[row].domains != state.domains for row, state in rows.items()):
+        if is_new_column or any(_offer(self.states[row]) != _offer(state) for row, state in rows.items()):
             return Inventory.of(all_states)
         made = object.__new__(Inventory)
         made.resources, made.names, made.row_of = self.resources, self.names, self.row_of
         made._columns, made._masks, made._asks, made._sites = self._columns, self._masks, self._asks, self._sites
-        is_as_large = all(self.states[row].capacity == state.capacity for row, state in rows.items())
-        made.never, made.ever = (self.never, self.ever) if is_as_large else (set(), set())
-        made._lore = self._lore if is_as_large else Lore()
+        made.never, made.ever, made._lore = self.never, self.ever, self._lore
         made.domains, made._weights, made._most = self.domains, self._weights, self._most
         made._scarcest = self._scarcest
         made.states, made._held = tuple(all_states), self._held
-        made.capacity, made.free, made.releasing = (
-            table.copy(order="K") for table in (self.capacity, self.free, self.releasing)
-        )
+        made.capacity = self.capacity
+        made.free, made.releasing = self.free.copy(order="K"), self.releasing.copy(order="K")
         for row, state in rows.items():
-            made.capacity[row] = self.row(state.capacity)
             made.free[row] = self.row(state.free)
             made.releasing[row] = self.row(state.releasing)
         return made
@@ -284,6 +280,11 @@ class Inventory(Collection[NodeState]):
 def _resources_of(states: Iterable[NodeState]) -> tuple[str, ...]:
     names = {name for state in states for amounts in (state.capacity, state.free, state.releasing) for name in amounts}
     return tuple(sorted(names))
+
+
+def _offer(state: NodeState) -> object:
+    """What is the same as long as pods only come and go; with it goes all that is known of the cluster."""
+    return state.capacity, state.domains
 
 
 def _domains(states: Sequence[NodeState]) -> tuple[Amounts, ...]:

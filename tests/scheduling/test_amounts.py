@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tarragon.base.resources import MEMORY
 from tarragon.scheduling.decision import INSUFFICIENT_RESOURCES, NEVER_FITS, Place, Wait
+from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.snapshot import NodeState
 from tests.scheduling.rounds import PS, Job, Rounds, gpus
 from tests.scheduling.scenes import every_policy, scene
 
@@ -51,3 +53,12 @@ def test_a_gang_that_asks_for_more_in_all_than_numbers_hold_gets_no_more_than_th
     (wait,) = made.decide()
     assert isinstance(wait, Wait)
     assert wait.code == INSUFFICIENT_RESOURCES
+
+
+def test_a_node_that_has_more_than_before_is_weighed_as_if_it_had_always_had_it() -> None:
+    def nodes(amount: int) -> list[NodeState]:
+        return [NodeState(name=name, capacity=gpus(amount), free=gpus(amount)) for name in "ab"]
+
+    grown, new = Inventory.of(nodes(1)).changed(nodes(8)), Inventory.of(nodes(8))
+
+    assert grown.roominess(grown.free).tolist() == new.roominess(new.free).tolist()
