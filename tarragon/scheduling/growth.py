@@ -73,17 +73,19 @@ def _most(demand: Demand) -> int:
 
 
 def _rested(gang: RunningGang, made: Round) -> dt.datetime:
-    if gang.resized is None:
-        return made.snapshot.now
-    return gang.resized + span(made.snapshot.rules.cool_down)
+    rest = span(made.snapshot.rules.cool_down)
+    if gang.resized is None or gang.resized > made.snapshot.now + rest:
+        return made.snapshot.now  # Nobody rests since the day after tomorrow: a clock was wrong.
+    return gang.resized + rest
 
 
 def _last_action(made: Round) -> dt.datetime:
     """What this round has decided counts, too."""
     if made.changed or any(isinstance(decision, Place) for decision in made.decisions):
         return made.snapshot.now
+    latest = made.snapshot.now + span(made.snapshot.rules.idle)
     moments = (at for gang in made.snapshot.running for at in (gang.admitted, gang.resized) if at is not None)
-    return max(moments, default=dt.datetime.min.replace(tzinfo=dt.UTC))
+    return max((at for at in moments if at <= latest), default=dt.datetime.min.replace(tzinfo=dt.UTC))
 
 
 def _left_over(made: Round, young: Iterable[Gang]) -> Ledger:

@@ -1,7 +1,8 @@
-"""Gangs that have waited for long are in nobody's way for whom there is something to be had."""
+"""Time: who has waited for long is in nobody's way for whom there is something to be had, nor is a wrong clock."""
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 
 from tarragon.base.resources import CPU
@@ -28,3 +29,15 @@ def test_however_many_aged_jobs_no_shrinking_helps_the_one_behind_them_is_helped
 
     assert "small" in made.running
     assert (made.size("left"), made.size("right")) == (8, 6)
+
+
+def test_a_clock_that_was_a_day_ahead_for_a_moment_keeps_nobody_from_growing() -> None:
+    made = scene("dragon", 8)
+    made.submit(Job(name="elastic", demands=[made.workers(2, least=1, most=8)]))
+    made.decide()
+    tomorrow = made.now + dt.timedelta(days=1)
+    made.running["elastic"].admitted = made.running["elastic"].resized = tomorrow
+
+    made.advance(61)
+
+    assert made.size("elastic") == 8
