@@ -4,6 +4,7 @@ import datetime as dt
 from typing import Any
 
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
+from tarragon.job.encoding import read_status
 from tarragon.kube.codec import decode, encode, timestamp
 from tarragon.kube.meta import CustomObject
 from tarragon.operator.candidates import Candidate, candidate_from, takes_part
@@ -25,7 +26,10 @@ def candidate(**status: Any) -> Candidate | None:
         "annotations": {"tarragon.dev/generation": "kubeflow.org/v1"},
     }
     found = decode(encode({**manifest, "status": status}), CustomObject)
-    return candidate_from(TENSORFLOW, found, intake(TENSORFLOW, found), Settings()) if takes_part(found) else None
+    recorded = read_status(found.status)
+    if not takes_part(found, recorded):
+        return None
+    return candidate_from(TENSORFLOW, found, intake(TENSORFLOW, found), recorded, Settings())
 
 
 def condition(kind: str, status: str, at: dt.datetime) -> dict[str, str]:
