@@ -98,7 +98,7 @@ class Shelves:
             self.tell()
 
     def _tell(self, world: World, plural: str, event: WatchEvent[msgspec.Raw]) -> None:
-        version = decode(bytes(event.object), dict).get("apiVersion")
+        version = None if event.object is None else decode(bytes(event.object), dict).get("apiVersion")
         for cache in world.caches:
             if cache.resource.plural != plural or version not in {None, cache.resource.api_version}:
                 continue  # Kinds of two groups may bear one plural.
