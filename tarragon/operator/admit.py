@@ -173,6 +173,8 @@ class Admitter:
 
     def _take_in(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
         known = self._candidates.all.get((framework.kind, key))
+        if known is not None and new == known.object:
+            return  # The news of our own write, which was followed when it was written.
         if new is None or known is None or not self._telling.is_news_of_the_past(new, known):
             self._follow(framework, key, new)
 
