@@ -53,8 +53,12 @@ def never_fits(gang: Gang, snapshot: Snapshot) -> str:
             best = "the node has" if len(there) == 1 else "the roomiest node has"
             asked, offered = words(demand.each, lacking), words(nearest, lacking)
             return f"no node is large enough for one {demand.type.word}: it asks for {asked}; {best} {offered}"
-    whole = total(nodes.total(nodes.capacity) for nodes in (here, elsewhere))
-    return f"the cluster is too small even when it is empty: {_compared(least(gang.demands), whole, 'it has')}"
+    may = frozenset[str]().union(*(demand.eligible for demand in gang.demands if demand.minimum))
+    whole = total(nodes.total(nodes.capacity[nodes.mask(may)]) for nodes in (here, elsewhere))
+    if all(node.name in may for node in there):
+        return f"the cluster is too small even when it is empty: {_compared(least(gang.demands), whole, 'it has')}"
+    where = f"the {len(may)} of {len(there)} nodes that may run it are too small even when they are empty"
+    return f"{where}: {_compared(least(gang.demands), whole, 'they have')}"
 
 
 def crowded(gang: Gang) -> str:

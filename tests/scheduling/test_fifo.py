@@ -264,3 +264,16 @@ def test_a_gang_that_is_too_large_for_the_nodes_that_are_away_as_well_never_fits
 
     assert isinstance(decision, Wait)
     assert decision.code == NEVER_FITS
+
+
+def test_who_may_use_some_nodes_only_is_told_what_these_have() -> None:
+    """A taint on the others, say: that there is enough on all of them together would be no help."""
+    nodes = [node("a", 8), node("b", 4), node("c", 8)]
+    (decision,) = about_gangs(fifo(snapshot(nodes, gang("job", demand(nodes[1:2], 6)))))
+
+    assert decision == Wait(
+        "job",
+        NEVER_FITS,
+        "the 1 of 3 nodes that may run it are too small even when they are empty: "
+        f"the gang needs 6m {NVIDIA_GPU}; they have 4m {NVIDIA_GPU}",
+    )
