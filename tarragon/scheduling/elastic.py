@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.fit import could_fit, place
 from tarragon.scheduling.inventory import Amounts, Inventory, Mask
 from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.lore import Loose
 from tarragon.scheduling.needed import has_as_much
 from tarragon.scheduling.snapshot import Demand, RunningGang
 
@@ -59,26 +60,27 @@ def spare(gang: RunningGang) -> list[Replica]:
     return found
 
 
-_Unit = tuple[int, int, float, float, str, int, int, int, Replica]
-"""What decides about the order (priority, less above its minimum, less of its maximum, age, name, turn), then the
-number of the gang, the row of the node, and the replica that may be given back."""
-
-
 class Spares:
     """All that could be given back, in a fair order: of the least urgent first, then of whoever has most above its
-    minimum, then of whoever has the largest part of its maximum, then of the youngest.
+    minimum, then of whoever has the largest part of its maximum, then of the youngest, then by name. The gangs come
+    by name.
     """
 
     def __init__(self, gangs: Sequence[RunningGang], nodes: Inventory) -> None:
         self._gangs = list(gangs)
-        self._kinds: dict[int, dict[ReplicaType, int]] = {}
-        self._each: list[Amounts] = []
-        self._all = sorted(unit for number, gang in enumerate(gangs) for unit in self._units(number, gang, nodes))
-        self._names = {unit[4] for unit in self._all}
-        self._rows = np.array([unit[7] for unit in self._all], np.int64)
-        self._priorities = np.array([unit[0] for unit in self._all], np.int64)
-        kinds = np.array([self._kinds[number][replica.type] for *_, number, _, replica in self._all], np.int64)
-        self._freed = np.array(self._each, np.int64).reshape(len(self._each), len(nodes.resources))[kinds]
+        told = [nodes.loose.of(gang, lambda gang: _loose(gang, nodes)) for gang in gangs]
+        able = [(number, loose) for number, loose in enumerate(told) if loose is not None]
+        order = np.concatenate([np.zeros((0, 4)), *(loose.order for _, loose in able)])
+        rows = np.concatenate([np.zeros(0, np.int64), *(loose.rows for _, loose in able)])
+        freed = np.concatenate([np.zeros((0, len(nodes.resources)), np.int64), *(loose.freed for _, loose in able)])
+        owners = np.repeat([number for number, _ in able], [len(loose.rows) for _, loose in able]).astype(np.int64)
+        self._replicas = [replica for _, loose in able for replica in loose.replicas]
+        self._number_of = {gangs[number].name: number for number, _ in able}
+        # Sorting keeps equals as they are: by gang, and in their turn.
+        self._units = np.lexsort(order.T[::-1])
+        """The place of each among the replicas."""
+        self._rows, self._freed, self._owners = rows[self._units], freed[self._units], owners[self._units]
+        self._priorities = order[self._units, 0]
 
     def given_up(self, demands: Sequence[Demand], ledger: Ledger, below: int | None = None) -> list[Smaller] | None:
         """Who goes on with what, for these demands to fit the ledger: no more is taken than it needs, and from none
@@ -97,37 +99,22 @@ class Spares:
 
     def all_of_it(self, ledger: Ledger) -> Ledger:
         """The ledger as it would be if all were given back."""
-        return self._without(np.arange(len(self._all)), ledger)
+        return self._without(np.arange(len(self._units)), ledger)
 
     def forget(self, names: Collection[str]) -> None:
         """These give back all that they have, or are changed by others."""
-        if self._names.isdisjoint(names):
-            return
-        self._names.difference_update(names)
-        self._keep(np.array([unit[4] in self._names for unit in self._all], np.bool_))
+        gone = [self._number_of.pop(name) for name in names if name in self._number_of]
+        if gone:
+            self._keep(~np.isin(self._owners, gone))
 
     def _keep(self, those: Mask) -> None:
-        self._all = [unit for unit, stays in zip(self._all, those.tolist(), strict=True) if stays]
+        self._units, self._owners = self._units[those], self._owners[those]
         self._rows, self._priorities, self._freed = self._rows[those], self._priorities[those], self._freed[those]
-
-    def _units(self, number: int, gang: RunningGang, nodes: Inventory) -> Iterator[_Unit]:
-        replicas = spare(gang)
-        if not replicas:
-            return
-        self._kinds[number] = {demand.type: len(self._each) + place for place, demand in enumerate(gang.demands)}
-        self._each += [nodes.ask(demand).row for demand in gang.demands]
-        most = sum(max(demand.maximum, demand.wish) for demand in gang.demands)
-        admitted = (gang.admitted or _LONG_AGO).timestamp()
-        size, left = len(gang.nodes), len(replicas)
-        for turn, replica in enumerate(replicas):
-            row = nodes.row_of.get(gang.nodes[replica])
-            if row is not None:
-                yield gang.priority, turn - left, (turn - size) / most, -admitted, gang.name, turn, number, row, replica
 
     def _useful(self, demands: Sequence[Demand], ledger: Ledger, below: int | None) -> Amounts:
         """Those on nodes that take any of these, and that hold any of what is asked."""
-        useful = np.zeros(len(self._all), np.bool_)
-        if not self._all:
+        useful = np.zeros(len(self._units), np.bool_)
+        if not len(useful):
             return np.flatnonzero(useful)
         for ask in [ledger.nodes.ask(demand) for demand in demands if demand.minimum]:
             useful |= ask.mask[self._rows] & (self._freed[:, ask.row > 0] > 0).any(axis=1)
@@ -189,9 +176,8 @@ class Spares:
         """From now on they are not there any more."""
         gone: dict[int, set[Replica]] = {}
         for unit in units:
-            *_, number, _, replica = self._all[unit]
-            gone.setdefault(number, set()).add(replica)
-        left = np.ones(len(self._all), np.bool_)
+            gone.setdefault(int(self._owners[unit]), set()).add(self._replicas[self._units[unit]])
+        left = np.ones(len(self._units), np.bool_)
         left[units] = False
         self._keep(left)
         found: list[Smaller] = []
@@ -201,6 +187,24 @@ class Spares:
             self._gangs[number] = replace(gang, nodes=kept)
             found.append((gang, kept))
         return found
+
+
+def _loose(gang: RunningGang, nodes: Inventory) -> Loose | None:
+    """None where it gives nothing."""
+    replicas = spare(gang)
+    there = [turn for turn, replica in enumerate(replicas) if gang.nodes[replica] in nodes.row_of]
+    if not there:
+        return None
+    each = {demand.type: nodes.ask(demand).row for demand in gang.demands}
+    most = sum(max(demand.maximum, demand.wish) for demand in gang.demands)
+    age = -(gang.admitted or _LONG_AGO).timestamp()
+    size, left = len(gang.nodes), len(replicas)
+    return Loose(
+        [replicas[turn] for turn in there],
+        np.array([nodes.row_of[gang.nodes[replicas[turn]]] for turn in there], np.int64),
+        np.array([each[replicas[turn].type] for turn in there], np.int64),
+        np.array([(gang.priority, turn - left, (turn - size) / most, age) for turn in there], np.float64),
+    )
 
 
 def _covering(freed: Amounts, lacking: Amounts) -> list[int]:

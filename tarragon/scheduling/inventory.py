@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tarragon.base.resources import CPU, MEMORY, Resources
 from tarragon.job.model import Replica
-from tarragon.scheduling.lore import Lore
+from tarragon.scheduling.lore import Loose, Lore, OfRunning
 from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang
 
 Amounts = npt.NDArray[np.int64]
@@ -94,6 +94,9 @@ class Inventory(Collection[NodeState]):
         self.ever: set[Hashable] = set()
         """Shapes that there is room for then."""
         self._lore = Lore()
+        self.loose: OfRunning[Loose | None] = OfRunning()
+        self.staying: OfRunning[bool] = OfRunning()
+        """Whether all of it stays where it is."""
         self._masks: dict[frozenset[str], Mask] = {}
         self._asks: dict[Hashable, Ask] = {}
         self._held: dict[int, _Holding] = {}
@@ -134,6 +137,7 @@ class Inventory(Collection[NodeState]):
         made.domains, made._weights, made._most = self.domains, self._weights, self._most
         made._scarcest = self._scarcest
         made.states, made._held = tuple(all_states), self._held
+        made.loose, made.staying = self.loose, self.staying
         made.capacity = self.capacity
         made.free, made.releasing = self.free.copy(order="K"), self.releasing.copy(order="K")
         for row, state in rows.items():

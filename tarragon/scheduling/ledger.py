@@ -55,14 +55,24 @@ class Ledger:
         inventory = Inventory.of(nodes)
         return cls(inventory, inventory.free.copy(order="K"))
 
-    def soon(self) -> Ledger:
-        """With what those hold who are leaving. From now on it has to lose whatever this one loses, which stays below
-        it: for what there is too little of here, only what is more there is looked at.
+    def above(self) -> Ledger:
+        """A copy that from now on loses what this one loses, but for rows of which it is told to have more: of what
+        there is too little here, only these rows are looked at there.
         """
+        above = Ledger(self.nodes, self._free.copy(order="K"))
+        above._below = self
+        return above
+
+    def soon(self) -> Ledger:
+        """The one above with what those hold who are leaving."""
         releasing = self.nodes.releasing
         above = Ledger(self.nodes, self._free + releasing)
         above._below, above._more = self, set(np.flatnonzero(releasing.any(axis=1)).tolist())
         return above
+
+    def has_more(self, nodes: Iterable[str]) -> None:
+        """Than the ledger below, which loses something that this one keeps."""
+        self._more.update(self.nodes.row_of[node] for node in nodes)
 
     @classmethod
     def of_capacity(cls, nodes: Iterable[NodeState]) -> Ledger:

@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from tarragon.scheduling.snapshot import Demand, NodeState
+import numpy as np
+import numpy.typing as npt
+
+from tarragon.job.model import Replica
+from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang
+
+Told = TypeVar("Told")
 
 _KEPT = 20_000
 """Jobs come and go for months, what they asked for must not stay."""
@@ -48,3 +55,31 @@ class Lore:
             shape = self._by_shapes[said] = made()
         self._by_demands[id(demands)] = demands, shape
         return shape
+
+
+class OfRunning(Generic[Told]):
+    """By gang that runs, while it stays the same object: few change from round to round."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, tuple[RunningGang, Told]] = {}
+
+    def of(self, gang: RunningGang, tell: Callable[[RunningGang], Told]) -> Told:
+        known = self._told.get(id(gang))
+        if known is None or known[0] is not gang:
+            if len(self._told) >= _KEPT:
+                self._told.clear()
+            known = self._told[id(gang)] = gang, tell(gang)
+        return known[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loose:
+    """What one gang could give back: a row for each replica, the first to go first."""
+
+    replicas: Sequence[Replica]
+    rows: npt.NDArray[np.int64]
+    """Of their nodes."""
+    freed: npt.NDArray[np.int64]
+    """By column of the inventory."""
+    order: npt.NDArray[np.float64]
+    """What decides who goes first: priority, less above its minimum, less of its maximum, age."""

@@ -33,7 +33,17 @@ class Holders:
 
 def has_as_much(demands: Sequence[Demand], ledger: Ledger) -> bool:
     """Whether each demand for itself has room for its minimum: quickly told, and without it nothing fits."""
-    return all(int(np.minimum(ledger.room(demand), demand.minimum).sum()) >= demand.minimum for demand in demands)
+    return all(_has_as_much(demand, ledger) for demand in demands)
+
+
+def _has_as_much(demand: Demand, ledger: Ledger) -> bool:
+    ask = ledger.nodes.ask(demand)
+    if ledger.lacks(ask, demand.minimum):
+        return False
+    there = int(np.minimum(ledger.room(demand), demand.minimum).sum())
+    if there < demand.minimum:
+        ledger.at_most[ask] = there
+    return there >= demand.minimum
 
 
 @dataclass(frozen=True, slots=True)

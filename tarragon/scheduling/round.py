@@ -184,7 +184,8 @@ class Round:
 
     def _set_aside(self, nodes: Mapping[Replica, str], amounts: Mapping[Replica, Resources]) -> None:
         if self._open is None:
-            self._open = self.free.copy()
+            self._open = self.free.above()
+        self._open.has_more(nodes.values())
         _keep(self.free, nodes, amounts)
 
     def _over_quota(self, gang: Gang, kind: Kind, quota: Resources) -> Wait | None:

@@ -20,6 +20,8 @@ IDLE = "nodes are idle"
 def settle(made: Round) -> None:
     """Wishes that have sunk are granted at once, and who lost a node gets another place, before anybody starts."""
     for gang in made.snapshot.running:
+        if made.nodes.staying.of(gang, _stays):
+            continue
         stay = staying(gang)
         lost = sorted(gang.homeless & stay.keys())
         if lost:
@@ -49,6 +51,10 @@ def staying(gang: RunningGang) -> Mapping[Replica, str]:
         return gang.nodes
     stay = {replica for demand in gang.demands for replica in lonely_last(gang, demand)[: _limit(gang, demand)]}
     return {replica: node for replica, node in gang.nodes.items() if replica in stay}
+
+
+def _stays(gang: RunningGang) -> bool:
+    return not gang.homeless and staying(gang) == gang.nodes
 
 
 def has_risen(gang: RunningGang) -> bool:
