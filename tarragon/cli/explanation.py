@@ -25,7 +25,7 @@ from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
 from tarragon.job.status import FirstFailure, JobStatus
 from tarragon.kube.codec import timestamp
-from tarragon.scheduling.decision import NEVER_FITS, NO_NODE_MAY
+from tarragon.scheduling.decision import NEVER_FITS, NEVER_WITHIN_QUOTA, NO_NODE_MAY
 
 LAST_LINES = 20
 _NOTHING = MappingProxyType(
@@ -34,6 +34,7 @@ _NOTHING = MappingProxyType(
 """What is said in place of a reason, where there is none."""
 
 _LARGER = "ask for less in the manifest, or give the cluster a node that is large enough"
+_QUOTA = "ask for less in the manifest, or have the quota of its namespace raised (the operator's --queues)"
 _ELSEWHERE = "correct the manifest, or give a node what the pods ask for (kubectl label node, kubectl taint node)"
 
 
@@ -75,7 +76,9 @@ def _waiting(status: JobStatus, now: dt.datetime, place: str) -> Iterator[str]:
     admission, obstacle = status.admission, status.obstacle
     if obstacle is not None:
         yield f"  for {age(obstacle.since, now)}; if it lasts, all places of the job are given back, and it queues anew"
-    if reason_of(status).word == NEVER_FITS:
+    if reason_of(status).message.startswith(NEVER_WITHIN_QUOTA):
+        yield f"  {_QUOTA}"
+    elif reason_of(status).word == NEVER_FITS:
         remedy = _ELSEWHERE if reason_of(status).message.startswith(NO_NODE_MAY) else _LARGER
         yield f"  waiting does not help: {remedy}"
     elif admission is not None and admission.admitted is None:

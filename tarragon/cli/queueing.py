@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tarragon.cli.jobs import Known
 from tarragon.kube.meta import Key
-from tarragon.scheduling.decision import NEVER_FITS
+from tarragon.scheduling.decision import NEVER_FITS, NEVER_WITHIN_QUOTA
 
 JobKey = tuple[str, Key]
 """The kind, the namespace and the name."""
@@ -44,7 +44,14 @@ def never_fits(job: Known) -> bool:
     admission = job.status.admission
     if admission is None or admission.admitted is not None or admission.wait is None or job.status.phase.is_final:
         return False
-    return admission.wait.code == NEVER_FITS
+    return admission.wait.code == NEVER_FITS or is_over_its_quota(job)
+
+
+def is_over_its_quota(job: Known) -> bool:
+    """Alone, whatever others of its namespace hold."""
+    admission = job.status.admission
+    wait = None if admission is None else admission.wait
+    return wait is not None and wait.message.startswith(NEVER_WITHIN_QUOTA)
 
 
 def _since(job: Known) -> dt.datetime:

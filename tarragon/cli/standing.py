@@ -10,7 +10,7 @@ from tarragon.base.clock import Clock
 from tarragon.base.resources import Resources
 from tarragon.cli.gpus import of_job
 from tarragon.cli.jobs import Known, all_jobs
-from tarragon.cli.queueing import key, never_fits, queue, waits
+from tarragon.cli.queueing import is_over_its_quota, key, never_fits, queue, waits
 from tarragon.cli.report.waits import (
     DOCS,
     Short,
@@ -110,7 +110,9 @@ class Standing:
 async def standing_of(looker: Looker, job: Known, clock: Clock) -> Standing:
     """Of a cluster that does not run, its queue is all there is to tell: nobody starts."""
     if never_fits(job):
-        seen = None if job.is_stored else await sight(looker, job.key.namespace, clock)
+        # What the nodes have is nothing to one that its quota keeps out for good.
+        has_no_use = job.is_stored or is_over_its_quota(job)
+        seen = None if has_no_use else await sight(looker, job.key.namespace, clock)
         return Standing(job=job) if seen is None else _seen(Standing(job=job, never=True), seen, ())
     if not waits(job):
         return Standing(job=job)

@@ -24,6 +24,8 @@ QUOTA_EXCEEDED = "QueueQuotaExceeded"
 """Its namespace would hold more than its queue may."""
 SCHEDULER_ERROR = "SchedulerError"
 """A bug of the scheduler's own keeps it from deciding about this gang; it goes on with the others."""
+NEVER_WITHIN_QUOTA = "waiting does not help"
+"""How the words of a gang begin that alone is larger than the quota of its queue."""
 PREEMPTED = "Preempted"
 """It ran, and gave its places to a gang of higher priority."""
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tarragon.base import quantity
 from tarragon.base.resources import MEMORY, PODS, Resources, shortage, total
-from tarragon.scheduling.decision import NO_NODE_MAY
+from tarragon.scheduling.decision import NEVER_WITHIN_QUOTA, NO_NODE_MAY
 from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.snapshot import Demand, Gang, Snapshot
@@ -89,7 +89,7 @@ def behind_in_queue(gang: Gang, quota: Resources) -> str:
     alone = {name: limit for name, limit in quota.items() if asked.get(name, 0) > limit}
     if alone:
         needs, limits = words(asked, alone), words(quota, alone)
-        return f"waiting does not help: the gang alone needs {needs}; the quota of {gang.queue} is {limits}"
+        return f"{NEVER_WITHIN_QUOTA}: the gang alone needs {needs}; the quota of {gang.queue} is {limits}"
     mine = {name: limit for name, limit in quota.items() if asked.get(name, 0) > 0}
     needs, limits = words(asked, mine), words(quota, mine)
     return f"the gang needs {needs}; the quota of {gang.queue} is {limits}, and others of it go first"
