@@ -101,6 +101,11 @@ class Spares:
         """The ledger as it would be if all were given back."""
         return self._without(np.arange(len(self._units)), ledger)
 
+    def but_of(self, several: Sequence[int], below: int, ledger: Ledger) -> Ledger:
+        """The ledger as it would be if all of lower priority gave it back, but these, by number."""
+        units = np.flatnonzero((self._priorities < below) & ~np.isin(self._owners, list(several)))
+        return self._without(units, ledger)
+
     def forget(self, names: Collection[str]) -> None:
         """These give back all that they have, or are changed by others."""
         gone = [self._number_of.pop(name) for name in names if name in self._number_of]

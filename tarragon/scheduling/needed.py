@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -31,6 +32,12 @@ class Holders:
         return ledger.given(self._rows[those], self._amounts[those])
 
 
+class Enders(Protocol):
+    """What a ledger would be if some gangs, by number, had ended."""
+
+    def without(self, several: Sequence[int], ledger: Ledger) -> Ledger: ...
+
+
 def has_as_much(demands: Sequence[Demand], ledger: Ledger) -> bool:
     """Whether each demand for itself has room for its minimum: quickly told, and without it nothing fits."""
     return all(_has_as_much(demand, ledger) for demand in demands)
@@ -54,7 +61,7 @@ class Ends:
     ledger: Ledger
 
 
-def fewest(demands: Sequence[Demand], order: Sequence[int], holders: Holders, ledger: Ledger) -> Ends | None:
+def fewest(demands: Sequence[Demand], order: Sequence[int], holders: Enders, ledger: Ledger) -> Ends | None:
     """The shortest beginning of the order that suffices, without those in it that are not needed, the last ones first.
 
     None if the demands would not fit even if all had ended.

@@ -1,16 +1,20 @@
 """Gangs that give way to one of higher priority: no more than it takes, and none if that would not let it start.
 
-First by what elastic ones have above their minimum; if that is too little, as a whole.
+First by what elastic ones have above their minimum; if that is too little, others give back all that they have besides.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tarragon.scheduling.decision import PREEMPTED, Wait
 from tarragon.scheduling.elastic import Spares
-from tarragon.scheduling.needed import fewest
+from tarragon.scheduling.fit import could_fit
+from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.needed import Holders, fewest
 from tarragon.scheduling.round import Kind, Round
 from tarragon.scheduling.snapshot import Gang, RunningGang
 
@@ -50,10 +54,8 @@ class Preemption:
     def _shrunk(self, gang: Gang, kind: Kind) -> bool:
         """By what elastic gangs have above their minimum, if that is enough."""
         made = self._made
-        if self._spares is None:
-            self._spares = Spares(made.snapshot.running, made.nodes)
-        self._spares.forget(made.changed)
-        smaller = self._spares.given_up(kind.smallest, made.soon, gang.priority) or []
+        spares = self._spares_now()
+        smaller = spares.given_up(kind.smallest, made.soon, gang.priority) or []
         for victim, nodes in smaller:
             made.resize(victim, nodes, f"made room for {gang.name}")
         return bool(smaller)
@@ -63,16 +65,39 @@ class Preemption:
         for victim in victims:
             words = f"{gang.name} has a priority of {gang.priority}, this one of {victim.priority}"
             self._made.evict(victim, PREEMPTED, words)
+        if victims and not could_fit(kind.smallest, self._made.soon):
+            self._shrunk(gang, kind)
         return bool(victims)
 
     def _victims(self, gang: Gang, kind: Kind) -> list[RunningGang]:
+        """Those that have to give back all even if all the others of lower priority give what they can spare."""
         running = self._made.snapshot.running
         lower = self._order[: bisect_left(self._priorities, gang.priority)]
         lower = [number for number in lower if running[number].name not in self._made.changed]
         if not lower:
             return []
-        ends = fewest(kind.smallest, lower, self._made.holders, self._made.soon)
+        giving = _Giving(self._made.holders, self._spares_now(), gang.priority)
+        ends = fewest(kind.smallest, lower, giving, self._made.soon)
         return [] if ends is None else [running[number] for number in ends.several]
+
+    def _spares_now(self) -> Spares:
+        made = self._made
+        if self._spares is None:
+            self._spares = Spares(made.snapshot.running, made.nodes)
+        self._spares.forget(made.changed)
+        return self._spares
+
+
+@dataclass(frozen=True, slots=True)
+class _Giving:
+    """Some gangs end, and the other elastic ones of lower priority shrink."""
+
+    holders: Holders
+    spares: Spares
+    below: int
+
+    def without(self, several: Sequence[int], ledger: Ledger) -> Ledger:
+        return self.spares.but_of(several, self.below, self.holders.without(several, ledger))
 
 
 def _who_goes_first(gang: RunningGang) -> tuple[int, float, str]:

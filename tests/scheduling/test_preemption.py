@@ -105,3 +105,21 @@ def test_whoever_runs_the_cluster_may_forbid_preemption(name: str) -> None:
     rounds.advance(1)
 
     assert list(rounds.running) == ["low"]
+
+
+@every_policy
+def test_where_shrinking_alone_is_too_little_the_least_urgent_end_and_the_others_only_shrink(name: str) -> None:
+    """Nobody is evicted whose end another, less urgent one would spare."""
+    rounds = scene(name, 4, 4, 4, grace=10)
+    rounds.submit(Job(name="low", demands=[rounds.workers(4)]))
+    rounds.submit(Job(name="elastic", demands=[rounds.workers(6, least=2)], priority=100))
+    rounds.advance(1)
+    rounds.submit(Job(name="urgent", demands=[rounds.workers(8)], priority=1000, length=30))
+
+    rounds.advance(1)
+    assert sorted(rounds.running) == ["elastic"]
+    assert rounds.size("elastic") == 4, "no more than it takes"
+    rounds.advance(10)
+
+    assert sorted(rounds.running) == ["elastic", "urgent"]
+    assert rounds.size("elastic") == 4
