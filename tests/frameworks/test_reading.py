@@ -156,6 +156,7 @@ def test_a_deciding_replica_that_always_restarts_is_told_of() -> None:
     assert warnings(tfjob({"Worker": 1, "PS": worker(restartPolicy="Always")})) == []
 
 
+MANY: dict[str, Any] = {"max-instances": 10**9}
 WRONG_SHAPES: list[tuple[dict[str, Any], list[str]]] = [
     (tfjob({"Worker": worker(replicas=-1)}), [f"{WORKER}.replicas: must be 0 or more, not -1"]),
     (
@@ -166,7 +167,7 @@ WRONG_SHAPES: list[tuple[dict[str, Any], list[str]]] = [
     (tfjob({"Worker": worker(replicas=2.0)}), [f"{WORKER}.replicas: must be a whole number, not 2.0; write 2"]),
     (tfjob({"Worker": worker(replicas=10**9)}), [f"{WORKER}.replicas: must be 100000 or less, not 1000000000"]),
     (
-        tfjob({"Worker": worker()}, **{"max-instances": 10**9}),
+        tfjob({"Worker": worker()}, **MANY),
         ["spec.max-instances: must be 100000 or less, not 1000000000"],
     ),
     (
