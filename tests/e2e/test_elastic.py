@@ -22,9 +22,11 @@ JOB = "digits-ps-tf1"
 
 
 def at_most_three(user: User) -> str:
-    """So that nobody joins but on request, however idle this machine is."""
+    """So that nobody joins but on request, however idle this machine is; and for so long that all have their turn."""
     documents = list(yaml.safe_load_all((EXAMPLES / "ps-tf1.yaml").read_text()))
     documents[2]["spec"]["max-instances"] = 3
+    (container,) = documents[2]["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    container["args"][1] = "12000"
     return user.file("elastic.yaml", yaml.safe_dump_all(documents))
 
 
@@ -49,8 +51,9 @@ def story(user: User, scene: Scene, going: Going) -> None:
         assert user("scale", JOB, "--workers", "3").code == 0
         going.until("[worker-2] in training")
     going.until("[worker-2] step")
-    assert user("scale", JOB, "--workers", "2").code == 0
-    going.until("[worker-2] leaving before 20")
+    with paused(scene, "worker-0", "worker-1"):
+        assert user("scale", JOB, "--workers", "2").code == 0
+        going.until("[worker-2] leaving before 20")
     with paused(scene, "worker-0"):
         scene.kill_program("worker-1")
         going.until("[worker-1] in training")

@@ -9,6 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from tests.e2e.user import EXAMPLES, User
 from tests.e2e.watcher import a_client
 from tests.recording.gangs import Record, recorded, report
 
-pytestmark = [pytest.mark.slow, pytest.mark.tensorflow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
 Json = dict[str, Any]
 NODE_NAMES = ("a", "b", "c", "d")
@@ -46,6 +47,18 @@ def training(name: str) -> str:
             container["args"][1] = str(STEPS)
     job["spec"]["tfReplicaSpecs"]["Worker"]["replicas"] = 3
     return yaml.safe_dump_all(parts)
+
+
+def likeness(name: str, end: Path) -> str:
+    """The same job as a hundredth of the work: its replicas wait, worker 0 until there is this file."""
+    parts = list(yaml.safe_load_all(training(name)))
+    job = parts[-1]
+    waits = f"trap 'exit 143' TERM; while [ ! -e {end} ]; do sleep 0.1; done"
+    for kind, script in (("PS", waits + "; sleep 600"), ("Worker", waits)):
+        resources = {"requests": {"cpu": "1", "memory": "64Mi"}}
+        group = job["spec"]["tfReplicaSpecs"][kind]
+        group["template"]["spec"] = {"containers": [{**command("sh", "-c", script), "resources": resources}]}
+    return yaml.safe_dump(job)
 
 
 def gang(name: str, workers: int, script: str) -> str:
@@ -70,6 +83,8 @@ class Story:
         dice = random.Random(1)
         self.jobs = Cache(http, TFJOBS, clock, jitter=dice)
         self._pods, self._nodes = Cache(http, PODS, clock, jitter=dice), Cache(http, NODES, clock, jitter=dice)
+        self.waits_of_big: set[str] = set()
+        self.jobs.subscribe(lambda key, _, __: self.waits_of_big.add(self._code()) if key.name == "big" else None)
         recorded(self.record, clock, jobs={TENSORFLOW: self.jobs}, pods=self._pods, nodes=self._nodes)
 
     @asynccontextmanager
@@ -92,6 +107,9 @@ class Story:
         found = [job for key, job in self.jobs.objects.items() if key.name == name]
         tarragon: Json = (found[0].status or {}).get("tarragon", {}) if found else {}
         return tarragon
+
+    def _code(self) -> str:
+        return str(self.status("big").get("admission", {}).get("wait", {}).get("code", ""))
 
     def state(self, name: str) -> str:
         return str(self.status(name).get("state", ""))
@@ -127,19 +145,17 @@ class Scenes:
     small: Mapping[str, int]
     why_small: str
     again: Mapping[str, int]
-    ends: Mapping[str, str]
 
 
-async def played(story: Story) -> Scenes:
+async def played(story: Story, trainings: Mapping[str, str]) -> Scenes:
     user, go = story.user, story.user.folder / "go"
-    for name in TRAININGS:
-        await story.says("submit", user.file(f"{name}.yaml", training(name)))
+    for name, manifest in trainings.items():
+        await story.says("submit", user.file(f"{name}.yaml", manifest))
     # Three workers and a parameter server each, then what is left.
     await until(lambda: all(story.state(name) == "Running" for name in TRAININGS) and story.number() == 12)
     before = story.workers()
 
     await story.says("submit", user.file("big.yaml", gang("big", 8, f"while [ ! -e {go} ]; do sleep 0.1; done")))
-    await until(lambda: story.state("big") == "Waiting")
     why_big_waits = await story.says("why", "big")
     await until(lambda: story.state("big") == "Running")
     small = story.workers()
@@ -147,31 +163,53 @@ async def played(story: Story) -> Scenes:
 
     go.touch()
     await until(lambda: story.number() > sum(small.values()))
-    again = story.workers()
-    await until(lambda: all(story.state(name) == "Succeeded" for name in TRAININGS), 250)
-    ends = {name: await story.says("logs", name) for name in TRAININGS}
-    return Scenes(before, why_big_waits, small, why_small, again, ends)
+    return Scenes(before, why_big_waits, small, why_small, story.workers())
 
 
-async def test_they_shrink_for_the_gang_which_starts_whole_and_grow_back_when_it_is_done(
+async def over(story: Story) -> None:
+    await until(lambda: all(story.state(name) == "Succeeded" for name in TRAININGS), 300)
+
+
+async def test_they_shrink_for_the_gang_which_starts_whole_and_grow_back_when_it_is_done(user: User) -> None:
+    """With programs that only wait; what TensorFlow makes of it is the next test's."""
+    end = user.folder / "end"
+    async with a_cluster_of_four(user) as story:
+        seen = await played(story, {name: likeness(name, end) for name in TRAININGS})
+        end.touch()
+        await over(story)
+
+    assert_told_truly(story, seen)
+
+
+@pytest.mark.soak
+@pytest.mark.tensorflow
+async def test_trainings_that_shrink_and_grow_have_done_every_step_in_the_end(
     user: User, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with a_cluster_of_four(user) as story:
         listing = user.start("list", "-w")
-        seen = await played(story)
+        seen = await played(story, {name: training(name) for name in TRAININGS})
+        await over(story)
+        ends = [await story.says("logs", name) for name in TRAININGS]
         listing.signal(signal.SIGINT)
         rows = listing.ended().out
 
     told = [f"{seen.before} -> {seen.small} -> {seen.again}", seen.why_big_waits, seen.why_small, rows]
     with capsys.disabled():
         print("", *told, *report(story.record), sep="\n")  # noqa: T201 - the figures are what somebody runs this for
-    assert re.search("InsufficientResources|ResourcesReleasing", seen.why_big_waits)
+    assert_told_truly(story, seen)
+    for end in ends:
+        assert_every_step_is_somebodys(end)
+
+
+def assert_told_truly(story: Story, seen: Scenes) -> None:
+    assert {"InsufficientResources", "ResourcesReleasing"} & story.waits_of_big
+    if "Waiting: " in seen.why_big_waits:  # else the command came too late, on a machine with other things to do
+        assert re.search("InsufficientResources|ResourcesReleasing", seen.why_big_waits)
     sizes = [number for each in (seen.before, seen.small, seen.again) for number in each.values()]
     assert all(1 <= size <= 4 for size in sizes)
     assert sum(seen.small.values()) <= 5
     assert "made room for" in seen.why_small
-    for end in seen.ends.values():
-        assert_every_step_is_somebodys(end)
     assert story.record.half.total == 0
     assert story.record.oversold == []
 

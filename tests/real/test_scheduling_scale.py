@@ -1,4 +1,4 @@
-"""Two hundred gangs on fifty nodes of a real control plane, of which some are lost: whole or not at all, all done."""
+"""Gangs on the nodes of a real control plane, of which some are lost: whole or not at all, and all of them done."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
+from tarragon.cluster.http import Http
 from tarragon.cluster.port import DeleteOptions
 from tarragon.cluster.reflector import Cache
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
@@ -24,9 +25,6 @@ from tools.controlplane import ControlPlane
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(400)]
 
 Json = dict[str, Any]
-NODE_COUNT = 50
-JOB_COUNT = 200
-LOST = 5
 IMPATIENT = ("--policy", "dragon", "--aged", "2", "--idle", "3", "--cool-down", "3", "--patience", "20")
 ROOM = {CPU: 8_000, MEMORY: 64 * 2**30 * 1000, PODS: 110_000, NVIDIA_GPU: 4_000}
 
@@ -34,8 +32,9 @@ ROOM = {CPU: 8_000, MEMORY: 64 * 2**30 * 1000, PODS: 110_000, NVIDIA_GPU: 4_000}
 class Field(Scene):
     """With a record of everything, and nodes that can be lost one by one."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, plane: ControlPlane, http: Http, doomed: int) -> None:
+        super().__init__(plane, http)
+        self._doomed = doomed
         self.record = Record()
         self._nodes: Cache[Node] = Cache(self.http, NODES, self.clock, jitter=random.Random(1))
         self._kubelets: dict[str, asyncio.Task[None]] = {}
@@ -45,7 +44,7 @@ class Field(Scene):
         self._tasks.append(asyncio.create_task(self._nodes.run()))
         await super().begin(0)
         names = [f"n{number:02}" for number in range(nodes)]
-        lasting, doomed = names[LOST:], names[:LOST]
+        lasting, doomed = names[self._doomed :], names[: self._doomed]
         kubelets = [self._kubelet(lasting), *(self._kubelet([name]) for name in doomed)]
         await asyncio.gather(*(kubelet.registered() for kubelet in kubelets))
 
@@ -64,11 +63,11 @@ class Field(Scene):
 
 
 @asynccontextmanager
-async def a_field(plane: ControlPlane) -> AsyncIterator[Field]:
+async def a_field(plane: ControlPlane, nodes: int, doomed: int) -> AsyncIterator[Field]:
     async with connect(plane.kubeconfig) as http:
-        field = Field(plane, http)
+        field = Field(plane, http, doomed)
         try:
-            await field.begin(NODE_COUNT)
+            await field.begin(nodes)
             yield field
         finally:
             await field.close()
@@ -102,16 +101,19 @@ def group(replicas: int, seconds: float | None, *, gpus: int = 0, cpu: str = "1"
     return {"replicas": replicas, "restartPolicy": "OnFailure", "template": template}
 
 
-async def test_two_hundred_gangs_start_whole_and_end_well_although_nodes_are_lost(
-    own_control_plane: ControlPlane, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("jobs", "nodes", "lost"), [pytest.param(200, 50, 5, marks=pytest.mark.soak), pytest.param(40, 12, 2)]
+)
+async def test_gangs_start_whole_and_end_well_although_nodes_are_lost(
+    own_control_plane: ControlPlane, capsys: pytest.CaptureFixture[str], jobs: int, nodes: int, lost: int
 ) -> None:
     dice = random.Random(20261121)
-    names = [f"job-{number:03}" for number in range(JOB_COUNT)]
-    async with a_field(own_control_plane) as field:
+    names = [f"job-{number:03}" for number in range(jobs)]
+    async with a_field(own_control_plane, nodes, lost) as field:
         await field.operator(None, *IMPATIENT)
         await field.submit(names, lambda name: a_job(name, dice))
-        for number in range(LOST):
-            done = JOB_COUNT * (number + 1) // (LOST + 2)
+        for number in range(lost):
+            done = jobs * (number + 1) // (lost + 2)
             await field.until(lambda done=done: sum(field.state(name) == "Succeeded" for name in names) >= done)  # type: ignore[misc]
             await field.lose(f"n{number:02}")
         await field.until_states(names, "Succeeded", patience=200)
