@@ -62,6 +62,7 @@ def is_on(ground: Ground, pod: str, word: str) -> bool:
     )
 
 
+@pytest.mark.soak  # its nodes have no heartbeats: on a slow machine the controller takes all of them for lost
 async def test_what_the_node_controller_evicts_goes_to_another_node(control_plane: ControlPlane) -> None:
     async with a_ground(control_plane, "not-ready") as ground:
         ground.start_operator()

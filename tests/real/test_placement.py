@@ -110,23 +110,19 @@ async def test_by_affinity_kube_scheduler_binds_every_replica_to_the_place_that_
 async def test_what_kube_scheduler_cannot_bind_gives_its_places_back_with_its_words(
     control_plane: ControlPlane,
 ) -> None:
-    """It looks at what we don't: here, at anti-affinity between pods."""
+    """It looks at what we don't: here, at a claim that nobody has made."""
     async with a_ground(control_plane, "unbound") as ground:
         await ground.node("a")
         ground.start_operator(Settings(placement=Placement.AFFINITY, patience=2))
-        alone = {
-            "labelSelector": {"matchLabels": {"training.kubeflow.org/job-name": "a"}},
-            "topologyKey": HOST,
-        }
-        apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [alone]}}
-        await ground.submit("a", Worker=group(2, nodeSelector={"ground": ground.namespace}, affinity=apart))
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}]
+        await ground.submit("a", Worker=group(2, nodeSelector={"ground": ground.namespace}, volumes=volumes))
         await ground.until(lambda: ground.waits_for("a") == "Unschedulable")
         await ground.until(lambda: not ground.pods)
 
         said = ground.condition("a", "Admitted")
         assert said is not None
         assert "can't be bound: " in said.message
-        assert "anti-affinity" in said.message
+        assert '"nowhere" not found' in said.message
 
         await ground.node("b")
         await ground.submit("small", Worker=group(1, nodeSelector={"ground": ground.namespace}))

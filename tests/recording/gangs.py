@@ -69,11 +69,15 @@ class Record:
         self.leaving = Spans()
         """Pods of gangs that have, by the record, no places: they are to go."""
         self.oversold: list[str] = []
+        """Where pods ran that had no room together."""
+        self.bound_beyond: list[str] = []
+        """Where pods were bound that had none: the kubelet sends the last one back."""
         self.sizes: dict[str, list[int]] = defaultdict(list)
         """How many replicas each job was to have, in order."""
         self._gangs: dict[str, Gang] = {}
         self._pods: dict[str, dict[str, Pod]] = defaultdict(dict)
         self._on: dict[str, dict[Key, Resources]] = defaultdict(dict)
+        self._runs_on: dict[str, dict[Key, Resources]] = defaultdict(dict)
         self._nodes: dict[str, Resources] = {}
         self._readings = Readings({framework.kind: framework for framework in FRAMEWORKS})
 
@@ -81,6 +85,7 @@ class Record:
         if node is None:
             self._nodes.pop(key.name, None)
             self._on.pop(key.name, None)
+            self._runs_on.pop(key.name, None)
             for uid in list(self._gangs):
                 self._judge(at, uid)
         else:
@@ -127,14 +132,20 @@ class Record:
         """A pod that ended, or is refused, holds nothing."""
         if old is not None and old.spec.node_name:
             self._on[old.spec.node_name].pop(key, None)
+            self._runs_on[old.spec.node_name].pop(key, None)
         if new is None or not new.spec.node_name or new.is_finished:
             return
-        node = new.spec.node_name
-        self._on[node][key] = pod_request(new.spec)
+        self._add(self._on, key, new, self.bound_beyond)
+        if new.status.phase == "Running":
+            self._add(self._runs_on, key, new, self.oversold)
+
+    def _add(self, held_on: dict[str, dict[Key, Resources]], key: Key, pod: Pod, told: list[str]) -> None:
+        node = pod.spec.node_name
+        held_on[node][key] = pod_request(pod.spec)
         capacity = self._nodes.get(node)
-        held = total(self._on[node].values())
+        held = total(held_on[node].values())
         if capacity is not None and not fits(held, capacity):
-            self.oversold.append(f"{node} by {key}: {held} of {dict(capacity)}")
+            told.append(f"{node} by {key}: {held} of {dict(capacity)}")
 
     def _judge(self, at: float, uid: str) -> None:
         gang = self._gangs.get(uid, Gang(is_over=True))
@@ -180,3 +191,4 @@ def report(record: Record) -> Iterator[str]:
     yield f"seconds until a replica whose node was lost had another place, at most: {record.bereaved.longest:.2f}"
     yield f"seconds until pods without a place were gone, at most: {record.leaving.longest:.2f}"
     yield f"nodes oversold: {len(record.oversold)}"
+    yield f"pods bound beyond what their node had left: {len(record.bound_beyond)}"

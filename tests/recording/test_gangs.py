@@ -35,10 +35,11 @@ def a_job(**nodes: dict[str, str]) -> CustomObject:
     return decode(encode(found), CustomObject)
 
 
-def a_pod(name: str, node: str) -> Pod:
+def a_pod(name: str, node: str, phase: str = "Running") -> Pod:
     owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "job", "uid": "u", "controller": True}
     metadata = {"name": name, "namespace": "default", "uid": name, "ownerReferences": [owner]}
-    return msgspec.convert({"metadata": metadata, "spec": {**SPEC, "nodeName": node}}, Pod)
+    found = {"metadata": metadata, "spec": {**SPEC, "nodeName": node}, "status": {"phase": phase}}
+    return msgspec.convert(found, Pod)
 
 
 @pytest.fixture
@@ -93,5 +94,7 @@ def test_a_node_is_oversold_by_the_pod_that_has_no_room(record: Record) -> None:
     for number in range(3):
         binds(record, 2, f"job-worker-{number}", "a")
 
-    assert len(record.oversold) == 1
+    record.pod(3, Key("default", "job-worker-3"), None, a_pod("job-worker-3", "a", "Pending"))
+
+    assert (len(record.oversold), len(record.bound_beyond)) == (1, 2)
     assert record.oversold[0].startswith("a by default/job-worker-2")
