@@ -44,7 +44,7 @@ class Ledger:
         self.refused: set[Hashable] = set()
         """Shapes that there was no room for. Taking does not change that, giving may."""
         self.welcome: set[Hashable] = set()
-        """Shapes that there is room for, until something is taken."""
+        """Shapes that a search has found room for: one that starts from other amounts may miss it, even from more."""
 
         self.at_most: dict[Ask, int] = {}
         """How many of it there is room for at most, where somebody asked for more, until something is given back."""
@@ -203,6 +203,7 @@ class Ledger:
             self._free[row] += given
             self._changed(row)
             self.refused.clear()
+            self.welcome.clear()
             self.at_most.clear()
             self._sums.clear()
             self._open.clear()
