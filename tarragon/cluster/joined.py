@@ -53,9 +53,9 @@ class Joined(Generic[T]):
         for cache in self._caches.values():
             await cache.synced()
 
-    def expect(self, namespace: str, version: int) -> None:
+    def learn(self, found: bytes) -> None:
         for cache in self._caches.values():
-            cache.expect(namespace, version)
+            cache.learn(found)
 
     def subscribe(self, handler: Handler[T]) -> None:
         for cache in self._caches.values():

@@ -99,7 +99,7 @@ class Live(Protocol[T]):
 
     async def synced(self) -> None: ...
 
-    def expect(self, namespace: str, version: int) -> None: ...
+    def learn(self, found: bytes) -> None: ...
 
     def subscribe(self, handler: Handler[T]) -> None: ...
 
@@ -145,6 +145,8 @@ class Cache(Generic[T]):
         self._failing: Failing | None = None
         self._recovered = -math.inf
         self._synced = asyncio.Event()
+        self._learnt: dict[Key, int] = {}
+        """The versions of objects that the watch is still to bring."""
         self._expected = self._awaited = 0
         self._is_behind, self._has_come = asyncio.Event(), asyncio.Event()
         self._handlers: list[Handler[T]] = []
@@ -180,15 +182,23 @@ class Cache(Generic[T]):
         """Return when `is_synced`. Waits for ever if nobody runs `run`."""
         await self._synced.wait()
 
-    def expect(self, namespace: str, version: int) -> None:
-        """The server has answered with that version of an object there: a watch that does not come so far is lost.
+    def learn(self, found: bytes) -> None:
+        """The server has answered a write with this object: what a watch is still to bring is known at once.
 
-        It is begun anew then. By itself a connection may stay open for minutes that brings nothing any more.
+        What the watch has been past already is older than what it told. And a watch that does not come so far is lost,
+        and is begun anew: by itself a connection may stay open for minutes that brings nothing any more. Nothing is
+        learnt where selectors say which objects are held.
         """
-        is_ours = self._selection.namespace in {"", namespace}
-        if is_ours and self._version and version > self.version:
-            self._expected = max(self._expected, version)
-            self._is_behind.set()
+        head = decode(found, _Head)
+        key, written = head.key, head.metadata.resource_version
+        version = int(written) if written.isdecimal() else 0
+        is_ours = self._selection in {EVERYTHING, Selection(namespace=key.namespace)}
+        if not is_ours or not self._version or version <= self.version or self._is_past(key, version):
+            return
+        self._learnt[key] = version
+        self._put(head, msgspec.Raw(found))
+        self._expected = max(self._expected, version)
+        self._is_behind.set()
 
     def subscribe(self, handler: Handler[T]) -> None:
         """Call `handler(key, old, new)` for every change: `old` is None for a new object, `new` for one that is gone.
@@ -261,6 +271,7 @@ class Cache(Generic[T]):
         for raw in raws:
             heads.append(_head(raw))
             await self._breathe(len(heads))
+        self._learnt.clear()
         for key in self._objects.keys() - {head.key for head in heads}:
             self._remove(key)
         while raws:
@@ -312,13 +323,20 @@ class Cache(Generic[T]):
     def _take(self, event: WatchEvent[msgspec.Raw]) -> None:
         if event.object is not None and event.type != "BOOKMARK":
             head = _head(event.object)
-            if event.type == "DELETED":
-                self._remove(head.key)
-            else:
-                self._put(head, event.object)
+            # One that is deleted may bear the version that it had before.
+            if not self._is_past(head.key, int(event.resource_version)):
+                self._learnt.pop(head.key, None)
+                if event.type == "DELETED":
+                    self._remove(head.key)
+                else:
+                    self._put(head, event.object)
         self._version = event.resource_version
         if self._awaited and self.version >= self._awaited:
             self._has_come.set()
+
+    def _is_past(self, key: Key, version: int) -> bool:
+        """Whether the server has answered already with what became of it, or with another one of its name."""
+        return version < self._learnt.get(key, 0)
 
     def _put(self, head: _Head, raw: msgspec.Raw) -> None:
         key, old = head.key, self._objects.get(head.key)

@@ -182,11 +182,11 @@ class World:
         """A kind that is installed, or allowed, later than the operator is looked after from then on."""
         return [*self._kinds_tried, *([] if self.settings.namespaces else self._tried)]
 
-    def expect(self, kind: str, namespace: str, version: int) -> None:
-        """The server has answered with that version of an object there; `kind` is its full name."""
+    def learn(self, kind: str, found: bytes) -> None:
+        """The server has answered a write with this object; `kind` is its full name."""
         cache = self._written.get(kind)
         if cache is not None:
-            cache.expect(namespace, version)
+            cache.learn(found)
 
     def observe(self, kind: str, key: Key) -> Observed | None:
         """One job with everything of its, or None when it is gone."""

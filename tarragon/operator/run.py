@@ -12,7 +12,7 @@ from structlog.contextvars import bind_contextvars
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import ApiError, Conflict, Unavailable
-from tarragon.cluster.expecting import Expecting
+from tarragon.cluster.learning import Learning
 from tarragon.cluster.lease import LeaseLost
 from tarragon.cluster.port import Cluster
 from tarragon.frameworks.catalog import FRAMEWORKS
@@ -80,7 +80,7 @@ class Operator:
         self._clock = clock
         jitter = random.Random(options.seed)
         self._world = World(cluster, options.frameworks, clock, options.settings, jitter)
-        writing = Expecting(cluster, self._world.expect)
+        writing = Learning(cluster, self._world.learn)
         self._means = Means(cluster=writing, clock=clock, recorder=Recorder(cluster, clock))
         conduct = Conduct(rules=options.rules, meter=options.meter)
         self._rules = options.rules

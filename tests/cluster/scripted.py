@@ -82,6 +82,10 @@ class ScriptedCluster:
         bodies = {key: decode(body, dict) for key, body in self._objects.items()}
         return {key: (body["metadata"]["uid"], body["value"]) for key, body in bodies.items()}
 
+    def answer(self, name: str) -> bytes:
+        """To a write that has made the object what it is now."""
+        return self._objects[Key(self._namespace, name)]
+
     def put(self, name: str, value: object) -> None:
         key = Key(self._namespace, name)
         before = self._objects.get(key)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import BadRequest
+from tarragon.cluster.port import EVERYTHING, Selection
 from tarragon.cluster.reflector import LATEST_SECONDS, Cache, Index, Trouble
 from tarragon.kube.meta import Key
 from tests.cluster.scripted import THINGS, Cut, ScriptedCluster, Thing, error, settle
@@ -22,10 +23,11 @@ A = Key("default", "a")
 class Scene:
     """A cache that runs against a scripted server; `told` is what a subscriber heard, by value."""
 
-    def __init__(self) -> None:
+    def __init__(self, selection: Selection = EVERYTHING) -> None:
         self.server = ScriptedCluster()
         self.clock = ManualClock()
-        self.cache = Cache(self.server, THINGS, self.clock, jitter=random.Random(1))
+        self.cache = Cache(self.server, THINGS, self.clock, selection, jitter=random.Random(1))
+        self.answers: dict[str, bytes] = {}
         self.changes: list[tuple[Key, Thing | None, Thing | None]] = []
         self.troubles: list[Trouble] = []
         self.cache.subscribe(lambda key, old, new: self.changes.append((key, old, new)))
@@ -325,7 +327,21 @@ def _cut(scene: Scene, after: int, failure: tuple[int, str] | None) -> None:
     scene.server.cut_watch(Cut(after, error(*failure) if failure else None))
 
 
+def _write(scene: Scene, name: str, value: int) -> None:
+    """By ourselves; the answer is under way."""
+    scene.server.put(name, value)
+    scene.answers[name] = scene.server.answer(name)
+
+
+def _learn(scene: Scene, name: str) -> None:
+    answer = scene.answers.pop(name, None)
+    if answer is not None:
+        scene.cache.learn(answer)
+
+
 STEPS: st.SearchStrategy[Step | float] = st.one_of(
+    st.builds(lambda name, value: lambda scene: _write(scene, name, value), NAMES, st.integers(0, 9)),
+    st.builds(lambda name: lambda scene: _learn(scene, name), NAMES),
     st.builds(lambda name, value: lambda scene: scene.server.put(name, value), NAMES, st.integers(0, 9)),
     st.builds(lambda name, value: lambda scene: scene.server.put(name, value), NAMES, st.integers(0, 9)),
     st.builds(lambda name: lambda scene: scene.server.remove(name), NAMES),
@@ -374,15 +390,16 @@ async def test_a_watch_that_does_not_bring_what_the_server_has_answered_is_begun
     scene.server.put("a", 1)
     async with scene.running():
         scene.server.lose_watches()
+        scene.server.put("b", 2)
         scene.server.put("a", 2)
-        scene.cache.expect("default", scene.server.version)
+        scene.cache.learn(scene.server.answer("a"))
         await scene.pass_time(0)
         await scene.pass_time(LATEST_SECONDS - 1)
-        assert scene.told == [("a", None, 1)]
+        assert scene.told == [("a", None, 1), ("a", 1, 2)]
 
         await scene.pass_time(2)
 
-        assert scene.told == [("a", None, 1), ("a", 1, 2)]
+        assert scene.told == [("a", None, 1), ("a", 1, 2), ("b", None, 2)]
         assert [call for call, _ in scene.server.calls] == ["list", "watch", "watch"]
 
 
@@ -391,19 +408,58 @@ async def test_a_watch_that_brings_what_was_answered_goes_on_however_long_others
     async with scene.running():
         for value in range(30):
             scene.server.put("a", value)
-            scene.cache.expect("default", scene.server.version)
+            scene.cache.learn(scene.server.answer("a"))
             await scene.pass_time(LATEST_SECONDS / 3)
 
         assert scene.told[-1] == ("a", 28, 29)
         assert [call for call, _ in scene.server.calls] == ["list", "watch"]
 
 
-async def test_what_no_watch_of_ours_is_told_of_ends_it_once() -> None:
-    """An object that a selection leaves out, say."""
+async def test_what_the_server_has_answered_is_held_at_once_and_told_once() -> None:
     scene = Scene()
     async with scene.running():
-        scene.cache.expect("default", scene.server.version + 5)
-        for _ in range(10):
-            await scene.pass_time(LATEST_SECONDS)
+        scene.server.put("a", 1)
+        scene.cache.learn(scene.server.answer("a"))
+        assert scene.told == [("a", None, 1)]
+        scene.server.put("a", 2)
+        scene.server.put("a", 3)
+        scene.cache.learn(scene.server.answer("a"))
+        await settle(scene.clock)
 
-        assert [call for call, _ in scene.server.calls] == ["list", "watch", "watch"]
+    assert scene.told == [("a", None, 1), ("a", 1, 3)]
+
+
+async def test_the_end_of_an_object_is_no_news_of_the_one_that_was_made_after_it() -> None:
+    scene = Scene()
+    scene.server.put("a", 1)
+    async with scene.running():
+        scene.server.remove("a")
+        scene.server.put("a", 2)
+        scene.cache.learn(scene.server.answer("a"))
+        await settle(scene.clock)
+        scene.server.remove("a")
+        await settle(scene.clock)
+
+    assert scene.told == [("a", None, 1), ("a", 1, None), ("a", None, 2), ("a", 2, None)]
+
+
+async def test_an_answer_that_comes_after_the_watch_changes_nothing() -> None:
+    scene = Scene()
+    async with scene.running():
+        scene.server.put("a", 1)
+        answer = scene.server.answer("a")
+        scene.server.remove("a")
+        await settle(scene.clock)
+        scene.cache.learn(answer)
+
+    assert scene.told == [("a", None, 1), ("a", 1, None)]
+
+
+async def test_a_cache_of_what_selectors_choose_learns_nothing() -> None:
+    scene = Scene(Selection(labels="app=x"))
+    async with scene.running():
+        scene.server.lose_watches()
+        scene.server.put("a", 1)
+        scene.cache.learn(scene.server.answer("a"))
+
+    assert scene.told == []

@@ -302,7 +302,7 @@ async def test_a_definition_that_drops_our_part_of_the_status_ends_no_pod_and_is
 
 
 class LosesAWatch:
-    """An API whose first watch of services stays open and brings nothing."""
+    """An API whose first watch of pods stays open and brings nothing."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -312,7 +312,7 @@ class LosesAWatch:
         return getattr(self._client, name)
 
     def watch(self, resource: Any, selection: Any, since: str) -> Any:
-        if resource.plural != "services":
+        if resource.plural != "pods":
             return self._client.watch(resource, selection, since)
         self.watches += 1
         return _nothing() if self.watches == 1 else self._client.watch(resource, selection, since)
@@ -326,7 +326,7 @@ async def _nothing() -> AsyncIterator[Any]:
 async def test_a_watch_that_is_lost_without_a_word_holds_up_no_job_for_long(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pods wait for their services; that these are there, the server has said when it answered."""
+    """That the pod was made, the server has said when it answered; what a kubelet says of it, only a watch brings."""
     monkeypatch.setattr("tarragon.cluster.reflector.LATEST_SECONDS", 0.2)
     await stage.node("n")
     await stage.submit("a", Worker=group(1, cpu="1"))
@@ -334,5 +334,8 @@ async def test_a_watch_that_is_lost_without_a_word_holds_up_no_job_for_long(
     stage.start(Operator(cluster, stage.world.clock, Options(seed=1)).run())
 
     await stage.until_pods("a-worker-0")
+    await stage.all_run("a-worker-0")
+    await stage.until_state("a", "Running")
 
     assert cluster.watches == 2
+    assert stage.made() == ["a-worker-0"]

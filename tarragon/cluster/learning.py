@@ -1,0 +1,52 @@
+"""`Learning`: the port for who also watches. What the server answers to a write is known before a watch brings it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from tarragon.cluster.port import EVERYTHING, Cluster, DeleteOptions, Listing, LogOptions, Selection, WatchEvent
+from tarragon.kube.codec import decode
+from tarragon.kube.meta import Key, Resource
+
+T = TypeVar("T")
+
+_PLAIN_DELETE = DeleteOptions()
+_WHOLE_LOG = LogOptions()
+
+
+class Learning:
+    """`learn` is told the kind, by its full name, and the whole object of each answer to a write."""
+
+    def __init__(self, cluster: Cluster, learn: Callable[[str, bytes], None]) -> None:
+        self._cluster = cluster
+        self._learn = learn
+
+    async def get(self, resource: Resource[T], key: Key) -> T:
+        return await self._cluster.get(resource, key)
+
+    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+        return await self._cluster.list(resource, selection)
+
+    def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+        return self._cluster.watch(resource, selection, since)
+
+    async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
+        return self._told(resource, await self._cluster.create(resource.reading(msgspec.Raw), body))
+
+    async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
+        answer = await self._cluster.patch(resource.reading(msgspec.Raw), key, patch, subresource=subresource)
+        return self._told(resource, answer)
+
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = _PLAIN_DELETE) -> None:
+        await self._cluster.delete(resource, key, options)
+
+    def pod_log(self, key: Key, options: LogOptions = _WHOLE_LOG) -> AsyncIterator[bytes]:
+        return self._cluster.pod_log(key, options)
+
+    def _told(self, resource: Resource[T], answer: msgspec.Raw) -> T:
+        found = bytes(answer)
+        self._learn(resource.full_name, found)
+        return decode(found, resource.model)
