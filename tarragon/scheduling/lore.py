@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tarragon.job.model import Replica
-from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang
+from tarragon.scheduling.decision import Wait
+from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang
 
 Told = TypeVar("Told")
 
@@ -33,11 +34,33 @@ class Shape:
     """The code and words of those that could not run on the empty cluster."""
 
 
+@dataclass(slots=True, eq=False)
+class Standing:
+    """A gang that waits, with what is kept about it: the same object in each round while the gang is the same."""
+
+    gang: Gang
+    shape: Shape
+    _told: Wait | None = None
+
+    def told(self, code: str, message: str) -> Wait:
+        """The same object as in the round before if it is told the same: ten thousand new ones in each round are what
+        the garbage collector stops for.
+        """
+        told = self._told
+        if told is None or told.message != message or told.code != code:
+            told = self._told = Wait(self.gang.name, code, message)
+        return told
+
+
 class Lore:
     """Of nodes with these capacities, while the same ones are away."""
 
     def __init__(self, away: Sequence[NodeState] = ()) -> None:
         self.away = tuple(away)
+        self.line: list[Standing] = []
+        """Who waited in the last round, in their order."""
+        self.in_line: dict[int, Standing] = {}
+        """By which object the gang is."""
         self._by_demands: dict[int, tuple[Sequence[Demand], Shape]] = {}
         self._by_shapes: dict[Hashable, Shape] = {}
 

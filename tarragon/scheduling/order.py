@@ -1,42 +1,67 @@
-"""In which order gangs are looked at: by priority, then by fair share if that is asked for, then as they came."""
+"""In which order gangs are looked at: by priority, then by fair share if that is asked for, then as they came.
+
+The order is kept from round to round: few come and go, and to sort thousands takes longer than to decide about them.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
 import heapq
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
+from tarragon.scheduling.lore import Standing
+from tarragon.scheduling.round import Round
 from tarragon.scheduling.shares import Shares
-from tarragon.scheduling.snapshot import Gang, Snapshot
+
+_FEW = 20
+"""One that comes or goes among so many is put into its place, or taken out; with more of them all are sorted."""
 
 
-def in_order(snapshot: Snapshot, shares: Shares) -> Iterator[Gang]:
+def in_order(made: Round) -> Iterator[Standing]:
     """Each waiting gang once. With fair shares, what was given to the one before counts for the next."""
-    gangs = _by_order(snapshot.waiting)
-    if not snapshot.rules.is_fair:
-        yield from gangs
-        return
-    for _, equals in groupby(gangs, key=lambda gang: gang.priority):
-        yield from _fairly(list(equals), shares)
+    line = _renewed(made)
+    if not made.snapshot.rules.is_fair:
+        return iter(line)
+    equals = groupby(line, key=attrgetter("gang.priority"))
+    return (standing for _, several in equals for standing in _fairly(list(several), made.shares))
 
 
-def _by_order(waiting: Sequence[Gang]) -> list[Gang]:
-    """As by `Gang.order`, which takes a tuple for each of thousands: the last of its parts first, each sort keeping to
-    what those before it did.
+def _renewed(made: Round) -> Sequence[Standing]:
+    """By `Gang.order`. Gangs are told apart by which object they are: the line holds those that are in it, so that no
+    other one gets their number.
     """
-    gangs = sorted(waiting, key=attrgetter("name"))
-    gangs.sort(key=attrgetter("queued"))
-    gangs.sort(key=attrgetter("priority"), reverse=True)
-    return gangs
+    waiting, line, known = made.snapshot.waiting, made.lore.line, made.lore.in_line
+    here = set(map(id, waiting))
+    new = here - known.keys()
+    coming = [made.standing(gang) for gang in waiting if id(gang) in new] if new else []
+    gone = [known.pop(number) for number in known.keys() - here]
+    known |= {id(standing.gang): standing for standing in coming}
+    if (len(gone) + len(coming)) * _FEW > len(line):
+        # The last part of the order first: a tuple for each of thousands takes longer than to sort them three times.
+        line[:] = sorted(known.values(), key=attrgetter("gang.name"))
+        line.sort(key=attrgetter("gang.queued"))
+        line.sort(key=attrgetter("gang.priority"), reverse=True)
+    else:
+        for standing in gone:
+            del line[bisect_left(line, _order(standing), key=_order)]
+        for standing in coming:
+            insort(line, standing, key=_order)
+    return line
 
 
-def _fairly(gangs: Sequence[Gang], shares: Shares) -> Iterator[Gang]:
+def _order(standing: Standing) -> tuple[int, dt.datetime, str]:
+    return standing.gang.order
+
+
+def _fairly(several: Sequence[Standing], shares: Shares) -> Iterator[Standing]:
     """First whose namespace holds least for its weight: of that namespace the one that came first."""
-    lines: dict[str, list[Gang]] = {}
-    for gang in reversed(gangs):
-        lines.setdefault(gang.queue, []).append(gang)
-    heads = [(shares.share(queue), line[-1].order, queue) for queue, line in lines.items()]
+    lines: dict[str, list[Standing]] = {}
+    for standing in reversed(several):
+        lines.setdefault(standing.gang.queue, []).append(standing)
+    heads = [(shares.share(queue), line[-1].gang.order, queue) for queue, line in lines.items()]
     heapq.heapify(heads)
     while heads:
         share, order, queue = heapq.heappop(heads)
@@ -47,4 +72,4 @@ def _fairly(gangs: Sequence[Gang], shares: Shares) -> Iterator[Gang]:
         line = lines[queue]
         yield line.pop()
         if line:
-            heapq.heappush(heads, (shares.share(queue), line[-1].order, queue))
+            heapq.heappush(heads, (shares.share(queue), line[-1].gang.order, queue))

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from tarragon.scheduling.decision import Again, Wait
 from tarragon.scheduling.fit import place
+from tarragon.scheduling.lore import Standing
 from tarragon.scheduling.needed import fewest
 from tarragon.scheduling.round import Kind, Round
 from tarragon.scheduling.rules import span
@@ -36,9 +37,9 @@ class Reservations:
         """When the one came that is aged next."""
         self._order: list[int] | None = None
 
-    def wait(self, gang: Gang, kind: Kind) -> Wait:
+    def wait(self, standing: Standing, kind: Kind) -> Wait:
         """For resources; if it is aged, with places that are kept for it."""
-        waits = self._made.refused(gang, kind)
+        gang, waits = standing.gang, self._made.refused(standing, kind)
         if not self._made.is_aged(gang):
             first = self._first_young
             self._first_young = gang.queued if first is None or gang.queued < first else first
@@ -46,7 +47,7 @@ class Reservations:
         if not self._left or not self._reserve(gang, kind):
             return waits
         self._left -= 1
-        return Wait(waits.gang, waits.code, f"{waits.message}; {KEPT}")
+        return standing.told(waits.code, f"{waits.message}; {KEPT}")
 
     def again(self) -> Iterator[Again]:
         """When the next one is aged."""

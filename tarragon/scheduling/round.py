@@ -27,7 +27,7 @@ from tarragon.scheduling.decision import (
 from tarragon.scheduling.fit import Placement, could_fit, place
 from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
-from tarragon.scheduling.lore import Shape
+from tarragon.scheduling.lore import Shape, Standing
 from tarragon.scheduling.needed import Holders, has_as_much
 from tarragon.scheduling.rules import span
 from tarragon.scheduling.shares import Shares
@@ -49,6 +49,8 @@ class Kind:
     """There won't be, either, when those have left who are leaving."""
     in_vain: int | None = None
     """All that run with a lower priority than this together hold too little."""
+    passed: tuple[int, bool] | None = None
+    """The priority of one that has to wait, whatever is asked, and whether it is aged."""
 
 
 class Round:
@@ -69,32 +71,38 @@ class Round:
         self._everything: Ledger | None = None
         self._with_away: Ledger | None = None
         self._is_releasing = bool(self.nodes.releasing.any())
-        self._lore = self.nodes.lore(snapshot.away)
+        self.lore = self.nodes.lore(snapshot.away)
         self._kinds: dict[Shape, Kind] = {}
-        self._kind_of: dict[int, tuple[Sequence[Demand], Kind]] = {}
         self._queued: dict[str, dict[int, str]] = {}
 
     def add(self, decision: AboutGang) -> None:
         self.decisions.append(decision)
 
-    def kind(self, gang: Gang) -> Kind:
-        """To be looked up once for each gang: what is asked about it takes the kind along."""
-        known = self._kind_of.get(id(gang.demands))
-        if known is None:
-            shape = self._lore.shape(gang.demands, lambda: self._shape(gang))
-            kind = self._kinds.get(shape)
-            if kind is None:
-                kind = self._kinds[shape] = Kind(shape, shape.smallest, shape.never)
-            # The demands are kept with it: while they are there, nothing else is found under their number.
-            known = self._kind_of[id(gang.demands)] = gang.demands, kind
-        return known[1]
+    def standing(self, gang: Gang) -> Standing:
+        """Of one that has not waited in the round before."""
+        return Standing(gang, self.lore.shape(gang.demands, lambda: self._shape(gang)))
 
-    def hopeless(self, gang: Gang, kind: Kind) -> Wait | None:
+    def kind(self, standing: Standing) -> Kind:
+        """To be looked up once for each gang: what is asked about it takes the kind along."""
+        kind = self._kinds.get(standing.shape)
+        if kind is None:
+            shape = standing.shape
+            kind = self._kinds[shape] = Kind(shape, shape.smallest, shape.never)
+        return kind
+
+    def hopeless(self, standing: Standing, kind: Kind) -> Wait | None:
         """Why it could not start now whoever went before it: the cluster, its nodes, its quota."""
         if kind.never is not None:
-            return Wait(gang.name, *kind.never)
-        quota = self.shares.quota(gang.queue)
-        return self._over_quota(gang, kind, quota) if quota else None
+            return standing.told(*kind.never)
+        quota = self.shares.quota(standing.gang.queue) if self.shares.matter else None
+        return self._over_quota(standing, kind, quota) if quota else None
+
+    def is_passed(self, gang: Gang, kind: Kind) -> bool:
+        """Whether one of its kind has been told to wait that was no less urgent: of thousands that wait most are such,
+        and nothing else is asked about them.
+        """
+        passed = kind.passed
+        return passed is not None and gang.priority <= passed[0] and (passed[1] or not self.is_aged(gang))
 
     def is_aged(self, gang: Gang) -> bool:
         """Whether it has waited for so long that nobody is to pass it for good."""
@@ -113,11 +121,11 @@ class Round:
 
     def promised(self, gang: Gang, kind: Kind) -> Wait | None:
         """It starts once those have left who are leaving: its places are kept. None if that is not enough for it."""
-        if kind.is_not_soon:
-            return None
-        nodes = place(kind.smallest, self.soon) if self._is_releasing else None
+        nodes = place(kind.smallest, self.soon) if self._is_releasing and not kind.is_not_soon else None
         if nodes is None:
             kind.is_not_soon = True
+            if gang.preempts:  # If others give way to it after all, what they release clears this again.
+                kind.passed = gang.priority, self.is_aged(gang)
             return None
         self._set_aside(nodes, amounts_of(gang.demands, nodes))
         self.shares.take(gang, nodes)
@@ -130,7 +138,7 @@ class Round:
         _keep(self.soon, nodes, amounts)
         self.shares.take(gang, nodes)
 
-    def refused(self, gang: Gang, kind: Kind) -> Wait:
+    def refused(self, standing: Standing, kind: Kind) -> Wait:
         """It does not fit: because there is too little, or because what there is is kept for others."""
         if kind.refused is None:
             if self._open is not None and has_as_much(kind.smallest, self._open):
@@ -138,7 +146,7 @@ class Round:
             else:
                 ledger = self.free if self._open is None else self._open
                 kind.refused = INSUFFICIENT_RESOURCES, waits.short(kind.shape.least, ledger)
-        return Wait(gang.name, *kind.refused)
+        return standing.told(*kind.refused)
 
     @property
     def holders(self) -> Holders:
@@ -175,7 +183,7 @@ class Round:
     def _release(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> None:
         self._is_releasing = True
         for kind in self._kinds.values():
-            kind.is_not_soon = False
+            kind.is_not_soon, kind.passed = False, None
         amounts = amounts_of(gang.demands, nodes)
         self.shares.give(gang, nodes.keys() - gang.finished)
         for replica, node in nodes.items():
@@ -188,8 +196,9 @@ class Round:
         self._open.has_more(nodes.values())
         _keep(self.free, nodes, amounts)
 
-    def _over_quota(self, gang: Gang, kind: Kind, quota: Resources) -> Wait | None:
+    def _over_quota(self, standing: Standing, kind: Kind, quota: Resources) -> Wait | None:
         """The first of a namespace is told all amounts; what it holds changes too often to be told to thousands."""
+        gang = standing.gang
         known = self._queued.get(gang.queue, {})
         words = known.get(id(kind))
         if words is None:
@@ -201,7 +210,7 @@ class Round:
             self._queued[gang.queue] = {**known, id(kind): waits.behind_in_queue(gang, quota)}
             held = self.shares.held(gang.queue)
             words = self._queued[gang.queue][id(kind)] if known else waits.over_quota(gang, held, quota)
-        return Wait(gang.name, QUOTA_EXCEEDED, words)
+        return standing.told(QUOTA_EXCEEDED, words)
 
     def _shape(self, gang: Gang) -> Shape:
         smallest = [replace(demand, wish=demand.minimum, maximum=0) for demand in gang.demands]

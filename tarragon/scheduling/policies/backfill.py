@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tarragon.scheduling.decision import Decision
+from tarragon.scheduling.decision import AboutGang, Decision
 from tarragon.scheduling.order import in_order
 from tarragon.scheduling.preemption import Preemption
 from tarragon.scheduling.reservations import Reservations
@@ -19,16 +19,15 @@ def backfill(snapshot: Snapshot) -> Sequence[Decision]:
     settle(made)
     preemption, reservations = Preemption(made), Reservations(made)
     all_started = True
-    for gang in in_order(snapshot, made.shares):
-        kind = made.kind(gang)
-        hopeless = made.hopeless(gang, kind)
-        if hopeless is not None:
-            made.add(hopeless)
-        elif (started := made.started(gang, kind)) is not None:
-            made.add(started)
-        else:
-            all_started = False
-            made.add(made.promised(gang, kind) or preemption.wait(gang, kind) or reservations.wait(gang, kind))
+    for standing in in_order(made):
+        gang, kind = standing.gang, made.kind(standing)
+        known: AboutGang | None = made.hopeless(standing, kind)
+        if known is None and not made.is_passed(gang, kind):
+            known = made.started(gang, kind)
+            if known is None:
+                all_started = False
+                known = made.promised(gang, kind) or preemption.wait(gang, kind)
+        made.add(known or reservations.wait(standing, kind))
     if all_started:
         grow(made)
     return [*made.decisions, *reservations.again()]

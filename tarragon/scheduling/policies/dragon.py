@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tarragon.job.model import Replica
-from tarragon.scheduling.decision import Again, Decision, Resize, Wait
+from tarragon.scheduling.decision import AboutGang, Again, Decision, Resize, Wait
 from tarragon.scheduling.elastic import Spares
 from tarragon.scheduling.fit import could_fit
 from tarragon.scheduling.growth import grow
@@ -36,18 +36,21 @@ def dragon(snapshot: Snapshot) -> Sequence[Decision]:
     made = Round(snapshot)
     settle(made)
     room, preemption, reservations = _Room(made), Preemption(made), Reservations(made)
-    for gang in _bereft(made):
-        kind = made.kind(gang)
-        if made.hopeless(gang, kind) is None and made.promised(gang, kind) is None and room.wait(gang, kind) is None:
-            reservations.wait(gang, kind)
+    for standing in map(made.standing, _bereft(made)):
+        gang, kind = standing.gang, made.kind(standing)
+        known: AboutGang | None = made.hopeless(standing, kind) or made.promised(gang, kind)
+        if known is None and room.wait(gang, kind) is None:
+            reservations.wait(standing, kind)
     young: list[Gang] = []
-    for gang in in_order(snapshot, made.shares):
-        kind = made.kind(gang)
-        known = made.hopeless(gang, kind) or made.started(gang, kind) or made.promised(gang, kind)
-        known = known or room.wait(gang, kind) or preemption.wait(gang, kind)
+    for standing in in_order(made):
+        gang, kind = standing.gang, made.kind(standing)
+        known = made.hopeless(standing, kind)
+        if known is None and not made.is_passed(gang, kind):
+            known = made.started(gang, kind) or made.promised(gang, kind)
+            known = known or room.wait(gang, kind) or preemption.wait(gang, kind)
         if known is None and not made.is_aged(gang):
             young.append(gang)
-        made.add(known or reservations.wait(gang, kind))
+        made.add(known or reservations.wait(standing, kind))
     at = grow(made, young)
     return [*made.decisions, *reservations.again(), *([] if at is None else [Again(at)])]
 

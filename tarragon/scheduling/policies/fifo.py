@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tarragon.scheduling import waits
-from tarragon.scheduling.decision import BEHIND_OTHERS, Decision, Wait
+from tarragon.scheduling.decision import BEHIND_OTHERS, Decision
 from tarragon.scheduling.order import in_order
 from tarragon.scheduling.preemption import Preemption
 from tarragon.scheduling.round import Round
@@ -23,18 +23,18 @@ def fifo(snapshot: Snapshot) -> Sequence[Decision]:
     settle(made)
     preemption = Preemption(made)
     is_open = True
-    for gang in in_order(snapshot, made.shares):
-        kind = made.kind(gang)
-        hopeless = made.hopeless(gang, kind)
+    for standing in in_order(made):
+        gang, kind = standing.gang, made.kind(standing)
+        hopeless = made.hopeless(standing, kind)
         if hopeless is not None:
             made.add(hopeless)
         elif not is_open:
-            made.add(Wait(gang.name, BEHIND_OTHERS, waits.BEHIND))
+            made.add(standing.told(BEHIND_OTHERS, waits.BEHIND))
         elif (place := made.started(gang, kind)) is not None:
             made.add(place)
         else:
             is_open = False
-            made.add(made.promised(gang, kind) or preemption.wait(gang, kind) or made.refused(gang, kind))
+            made.add(made.promised(gang, kind) or preemption.wait(gang, kind) or made.refused(standing, kind))
     if is_open:
         grow(made)
     return made.decisions
