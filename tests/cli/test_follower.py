@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from tarragon.cli.awaiting import Awaited, await_job
+from tarragon.cli.follow import listening
 from tarragon.cli.follow.changes import changes
 from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.listening import LAST_WORDS, Listener
@@ -17,14 +18,15 @@ from tarragon.cli.follow.progress import Progress
 from tarragon.cli.jobs import Known, find
 from tarragon.cli.podlogs import unread
 from tarragon.cli.terminal import Terminal
-from tarragon.cluster.errors import ApiError, Unavailable, from_status, unavailable
-from tarragon.cluster.port import DeleteOptions, LogOptions
+from tarragon.cluster.errors import ApiError, Unavailable, from_status, unavailable, unreachable
+from tarragon.cluster.port import Cluster, DeleteOptions, LogOptions
 from tarragon.kube.core import PODS, PRIORITY_CLASSES
 from tarragon.kube.meta import Key
 from tests.kubelet.waiting import eventually
 from tests.operator.stage import TFJOBS, Stage, a_stage, group
 
 Json = dict[str, Any]
+T = TypeVar("T")
 PATIENCE = 10.0
 
 
@@ -37,6 +39,8 @@ class Logs:
         """So many of the next readers lose their connection after the first line."""
         self.refusal: ApiError | None = None
         """What every reader is told instead."""
+        self.held: set[str] = set()
+        """Pods of which those who follow hear nothing: what they say now is still on its way."""
         self._changed = asyncio.Event()
         self._ended: set[tuple[str, int]] = set()
 
@@ -61,6 +65,8 @@ class Logs:
         number = len(runs) - (2 if options.previous else 1)
         told = 0
         while True:
+            while options.follow and name in self.held:
+                await self._changed.wait()
             for line in runs[number][told:]:
                 told += 1
                 yield line
@@ -76,6 +82,54 @@ class Logs:
         self._changed = asyncio.Event()
 
 
+class Line:
+    """A client's connection to a server that may die: then all that is read over it breaks, and nobody answers."""
+
+    def __init__(self, client: Cluster) -> None:
+        self._client = client
+        self._is_cut = asyncio.Event()
+
+    def cut(self) -> None:
+        self._is_cut.set()
+
+    async def list(self, *asked: Any) -> Any:
+        if self._is_cut.is_set():
+            raise unreachable("cannot connect")
+        return await self._client.list(*asked)
+
+    def watch(self, *asked: Any) -> AsyncIterator[Any]:
+        return self._carried(self._client.watch(*asked))
+
+    def pod_log(self, *asked: Any) -> AsyncIterator[bytes]:
+        return self._carried(self._client.pod_log(*asked))
+
+    async def _carried(self, pieces: AsyncIterator[T]) -> AsyncIterator[T]:
+        carried: asyncio.Queue[T | ApiError | None] = asyncio.Queue()
+
+        async def carry() -> None:
+            try:
+                async for piece in pieces:
+                    carried.put_nowait(piece)
+                carried.put_nowait(None)
+            except ApiError as error:
+                carried.put_nowait(error)
+
+        async def cut() -> None:
+            await self._is_cut.wait()
+            carried.put_nowait(unreachable("the connection broke"))
+
+        tasks = [asyncio.create_task(carry()), asyncio.create_task(cut())]
+        try:
+            while (piece := await carried.get()) is not None:
+                if isinstance(piece, ApiError):
+                    raise piece
+                yield piece
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class Watcher:
     """Follows a job and notes what it is told."""
 
@@ -88,7 +142,15 @@ class Watcher:
         self.listener = Listener(job.framework.main_container, stage.world.clock, self._said)
         self.listener.on_unread(lambda replica, error: self.unread.append(unread(replica, error)))
         self.follower = Follower(job, stage.world.clock, self._progressed, self.listener)
-        self.task = asyncio.create_task(self.follower.follow(stage.world.client))
+        self.line = Line(stage.world.client)
+        self.task = self._follows()
+
+    def reconnects(self) -> None:
+        self.line = Line(self._stage.world.client)
+        self.task = self._follows()
+
+    def _follows(self) -> asyncio.Task[None]:
+        return asyncio.create_task(self.follower.follow(self.line))  # type: ignore[arg-type]
 
     @property
     def told(self) -> list[str]:
@@ -183,6 +245,62 @@ async def test_a_broken_connection_repeats_no_line_and_loses_none(stage: Stage, 
     await watching.end()
 
     assert watching.lines == ["[worker-0] one", "[worker-0] two", "[worker-0] three", "[worker-0] four"]
+
+
+async def test_what_a_replica_that_runs_on_has_said_by_the_end_of_its_job_is_told(stage: Stage, logs: Logs) -> None:
+    await stage.submit("digits", Worker=group(2))
+    watching = await watcher(stage, "digits")
+    await stage.until_pods("digits-worker-0", "digits-worker-1")
+    await stage.all_run("digits-worker-0", "digits-worker-1")
+    logs.say("digits-worker-1", "one")
+    await watching.until("[worker-1] one")
+    logs.held.add("digits-worker-1")
+    logs.say("digits-worker-1", "two", "three")
+    logs.end("digits-worker-0")
+    await stage.plays("digits-worker-0", "Succeeded", 0)
+
+    await watching.end()
+
+    assert watching.lines == ["[worker-1] one", "[worker-1] two", "[worker-1] three"]
+    assert watching.unread == []
+
+
+async def test_last_words_that_a_server_dies_with_are_heard_from_the_next_one(stage: Stage, logs: Logs) -> None:
+    await stage.submit("digits", Worker=group(1))
+    watching = await watcher(stage, "digits")
+    await stage.until_pods("digits-worker-0")
+    await stage.all_run("digits-worker-0")
+    logs.say("digits-worker-0", "one")
+    await watching.until("[worker-0] one")
+    logs.held.add("digits-worker-0")
+    logs.say("digits-worker-0", "two")
+    logs.end("digits-worker-0")
+    await stage.plays("digits-worker-0", "Succeeded", 0)
+    await watching.until("Succeeded")
+
+    watching.line.cut()
+    with pytest.raises(Unavailable):
+        await watching.end()
+    logs.held.clear()
+    watching.reconnects()
+    await watching.end()
+
+    assert watching.lines == ["[worker-0] one", "[worker-0] two"]
+
+
+async def test_last_words_that_do_not_come_are_said_to_be_missing(
+    stage: Stage, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "LAST_WORDS", 0.1)
+    await stage.submit("digits", Worker=group(1))
+    watching = await watcher(stage, "digits")
+    await stage.until_pods("digits-worker-0")
+    logs.held.add("digits-worker-0")
+    await stage.plays("digits-worker-0", "Succeeded", 0)
+
+    await watching.end()
+
+    assert watching.unread == ["the log of worker-0 can't be read: the rest of it has not come for 0.1 s"]
 
 
 async def test_a_container_that_restarts_is_heard_before_and_after(stage: Stage, logs: Logs) -> None:

@@ -37,6 +37,7 @@ class LogBook:
         self._positions: dict[tuple[str, str], Position] = {}
         self._firsts: dict[tuple[str, str], Stamp] = {}
         self._begun: set[Instance] = set()
+        self._heard: dict[Instance, Stamp] = {}
         self._complete: set[Instance] = set()
         self.tails: dict[Replica, deque[str]] = {}
         self.said: dict[Replica, int] = {}
@@ -48,6 +49,10 @@ class LogBook:
 
     def has_begun(self, instance: Instance) -> bool:
         return instance in self._begun
+
+    def last_heard(self, instance: Instance) -> Stamp | None:
+        """The moment of its last line that was said; None when there was none yet."""
+        return self._heard.get(instance)
 
     def is_complete(self, instance: Instance) -> bool:
         return instance in self._complete
@@ -64,6 +69,7 @@ class LogBook:
             stamp, text = stamped(line)
             if position.is_new(stamp):
                 self._firsts.setdefault((instance.uid, instance.container), stamp)
+                self._heard[instance] = stamp
                 fresh.append((line[: len(line) - len(text)].rstrip(), text))
         return self._told(instance, fresh)
 

@@ -71,7 +71,22 @@ class Follower:
                     await live.changed()
             await self._look(live)
         if self._listener is not None:
-            await self._listener.last_words(self._pods)
+            await self._hear_out(live, self._listener)
+
+    async def _hear_out(self, live: Live, listener: Listener) -> None:
+        """A cluster that goes away meanwhile has not told everything: the next connection brings the rest."""
+        hearing = asyncio.create_task(listener.last_words(live.cluster, self._pods))
+        losing = asyncio.create_task(live.lost())
+        try:
+            await asyncio.wait((hearing, losing), return_when=asyncio.FIRST_COMPLETED)
+            if hearing.done():
+                hearing.result()
+            elif live.trouble is not None:
+                raise live.trouble
+        finally:
+            hearing.cancel()
+            losing.cancel()
+            await asyncio.gather(hearing, losing, return_exceptions=True)
 
     @property
     def _patience(self) -> float:

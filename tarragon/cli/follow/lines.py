@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Sequence
 
@@ -74,6 +75,14 @@ def stamped(line: str) -> tuple[Stamp, str]:
     if match is None:
         return ("", ""), line
     return (match[1], (match[2] or "").ljust(9, "0")), line[match.end() :]
+
+
+def moment(stamp: Stamp) -> dt.datetime | None:
+    """To the second. None for the stamp of a line that had none."""
+    try:
+        return dt.datetime.fromisoformat(f"{stamp[0]}+00:00")
+    except ValueError:
+        return None
 
 
 def shown(line: str, *, colors: bool) -> str:

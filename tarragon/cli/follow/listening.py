@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
 from tarragon.base.clock import Clock
 from tarragon.cli.follow.book import Instance, LogBook
-from tarragon.cli.follow.lines import Lines
-from tarragon.cluster.errors import ApiError, Unavailable, Unreachable
+from tarragon.cli.follow.lines import Lines, moment
+from tarragon.cluster.errors import ApiError, NotFound, Unavailable, Unreachable, unreachable
 from tarragon.cluster.port import Cluster, LogOptions
 from tarragon.job.model import Replica
 from tarragon.kube.core import ContainerStatus, Pod
 
 LAST_WORDS = 5.0
-"""Seconds that the logs of containers that have ended may take to arrive."""
+"""Seconds without a word after which nobody waits for the rest of the logs any more."""
 PAUSE = 0.3
 HOPELESS = 3
 """Answers that a log can't be had, one after the other, after which nobody waits for its last words."""
+SKEW = 60
+"""Seconds by which the clock of a node may be ahead of ours."""
 ALL = LogOptions()
 
 Said = Callable[[Replica, Sequence[tuple[str, str]]], None]
@@ -40,6 +43,7 @@ class Listener:
         self._beginning = beginning
         self._tasks: dict[Instance, asyncio.Task[None]] = {}
         self._failures: dict[Instance, int] = {}
+        self._told = 0
         self._wants: Callable[[Replica], bool] = lambda _replica: True
         self._unread: Callable[[Replica, ApiError], None] = lambda _replica, _error: None
         self.error: BaseException | None = None
@@ -67,15 +71,31 @@ class Listener:
                     task = self._tasks[instance] = asyncio.create_task(self._read(cluster, pod, instance))
                     task.add_done_callback(ended)
 
-    async def last_words(self, pods: Mapping[Replica, Pod]) -> None:
-        """Wait for the rest of what the containers that have ended have said."""
-        ended = [
-            task
+    async def last_words(self, cluster: Cluster, pods: Mapping[Replica, Pod]) -> None:
+        """Wait for the rest of what has been said until now, by containers that have ended and by those that have not.
+
+        Whether the latter have said more than we have heard, a log that goes on does not tell: they are asked anew.
+        """
+        waited = {
+            instance: task
             for instance, task in self._tasks.items()
-            if has_ended(pods.get(instance.replica), instance) and self._failures.get(instance, 0) < HOPELESS
-        ]
-        if ended:
-            await asyncio.wait(ended, timeout=LAST_WORDS)
+            if not task.done() and self._failures.get(instance, 0) < HOPELESS
+        }
+        for instance, task in waited.items():
+            pod = pods.get(instance.replica)
+            if pod is not None and not has_ended(pod, instance):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                rest = asyncio.create_task(self._read(cluster, pod, instance, follow=False))
+                self._tasks[instance] = waited[instance] = rest
+        while left := {instance: task for instance, task in waited.items() if not task.done()}:
+            told = self._told
+            await asyncio.wait(left.values(), timeout=LAST_WORDS)
+            if self._told == told:
+                break
+        for instance, task in left.items():
+            if not task.done():
+                self._unread(instance.replica, unreachable(f"the rest of it has not come for {LAST_WORDS:g} s"))
 
     def catch_up(self, instance: Instance, lines: Sequence[str]) -> None:
         """Tell what has not been told yet of a log that was read elsewhere, with its timestamps. Oldest run first."""
@@ -93,22 +113,27 @@ class Listener:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _read(self, cluster: Cluster, pod: Pod, instance: Instance) -> None:
+    async def _read(self, cluster: Cluster, pod: Pod, instance: Instance, *, follow: bool = True) -> None:
         before = instance.before()
         if before.number >= 0 and not self.book.has_begun(before):
-            await self._read_once(cluster, pod, before)
-        while not await self._read_once(cluster, pod, instance):
+            await self._read_once(cluster, pod, before, follow=follow)
+        while not await self._read_once(cluster, pod, instance, follow=follow):
             await self._clock.sleep(PAUSE)
-        self.book.complete(instance)
+        if follow:
+            self.book.complete(instance)
 
-    async def _read_once(self, cluster: Cluster, pod: Pod, instance: Instance) -> bool:
+    async def _read_once(self, cluster: Cluster, pod: Pod, instance: Instance, *, follow: bool) -> bool:
         """Whether there is nothing more to read: the log has come to its end, or is not kept any more."""
-        beginning = ALL if self.book.has_begun(instance) else self._beginning
+        beginning = self._beginning_of(instance, follow=follow)
         self.book.begin(instance)
         status = container_status(pod, instance.container)
         is_previous = status is not None and status.restart_count > instance.number
         options = replace(
-            beginning, container=instance.container, follow=not is_previous, timestamps=True, previous=is_previous
+            beginning,
+            container=instance.container,
+            follow=follow and not is_previous,
+            timestamps=True,
+            previous=is_previous,
         )
         lines = Lines()
         try:
@@ -123,11 +148,24 @@ class Listener:
             self._fail(instance, error)
             return False
         except ApiError as error:
-            self._unread(instance.replica, error)
+            # A pod that is gone at the end of its job has taken its log along.
+            if follow or not isinstance(error, NotFound):
+                self._unread(instance.replica, error)
             return True
         self._failures.pop(instance, None)
         self._hear(instance, lines.finish())
         return True
+
+    def _beginning_of(self, instance: Instance, *, follow: bool) -> LogOptions:
+        last = self.book.last_heard(instance)
+        if last is None:
+            is_first = not self.book.has_begun(instance)
+            return self._beginning if is_first else LogOptions(tail_lines=self._beginning.tail_lines)
+        said = moment(last)
+        if follow or said is None:
+            return ALL
+        age = (self._clock.now() - said).total_seconds()
+        return LogOptions(since_seconds=max(0, math.ceil(age)) + SKEW)
 
     def _fail(self, instance: Instance, error: Unavailable) -> None:
         """A server that answers so again and again has nobody to ask: the node, or the way to it, is gone."""
@@ -137,6 +175,7 @@ class Listener:
 
     def _hear(self, instance: Instance, lines: Sequence[str]) -> None:
         fresh = self.book.new(instance, lines)
+        self._told += len(fresh)
         if fresh:
             self._said(instance.replica, fresh)
 

@@ -27,6 +27,7 @@ class Live:
         self._key = job.key
         self._uid = job.uid
         self._news = asyncio.Event()
+        self._is_lost = asyncio.Event()
         jitter = random.Random()
         mine = Selection(namespace=job.key.namespace, fields=f"metadata.name={job.key.name}")
         theirs = Selection(namespace=job.key.namespace, labels=job.selector)
@@ -76,6 +77,10 @@ class Live:
             if self.trouble is not None or (self._jobs.is_synced and self._pods.is_synced):
                 return
 
+    async def lost(self) -> None:
+        """Return when there is trouble."""
+        await self._is_lost.wait()
+
     async def _tell_first(self, cache: Cache[CustomObject] | Cache[Pod]) -> None:
         """An empty list is news, too."""
         await cache.synced()
@@ -84,4 +89,5 @@ class Live:
     def _troubled(self, trouble: Trouble) -> None:
         if isinstance(trouble.error, Unavailable | Unauthorized | Forbidden):
             self.trouble = trouble.error
+            self._is_lost.set()
             self._news.set()
