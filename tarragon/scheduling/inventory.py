@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tarragon.base.resources import CPU, MEMORY, Resources
 from tarragon.job.model import Replica
 from tarragon.scheduling.lore import Loose, Lore, OfRunning
+from tarragon.scheduling.questions import Questions, Told
 from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang
 
 Amounts = npt.NDArray[np.int64]
@@ -99,6 +100,9 @@ class Inventory(Collection[NodeState]):
         """Whether all of it stays where it is."""
         self._masks: dict[frozenset[str], Mask] = {}
         self._asks: dict[Hashable, Ask] = {}
+        self.questions: Questions[Ask] = Questions()
+        """All that was asked of these nodes."""
+        self._told: Told[Ask] | None = None
         self._held: dict[int, _Holding] = {}
         self._sites: dict[int, tuple[Mapping[str, str], Amounts, Sequence[str]]] = {}
 
@@ -135,7 +139,7 @@ class Inventory(Collection[NodeState]):
         made._columns, made._masks, made._asks, made._sites = self._columns, self._masks, self._asks, self._sites
         made.never, made.ever, made._lore = self.never, self.ever, self._lore
         made.domains, made._weights, made._most = self.domains, self._weights, self._most
-        made._scarcest = self._scarcest
+        made._scarcest, made.questions, made._told = self._scarcest, self.questions, self._told
         made.states, made._held = tuple(all_states), self._held
         made.loose, made.staying = self.loose, self.staying
         made.capacity = self.capacity
@@ -179,6 +183,7 @@ class Inventory(Collection[NodeState]):
             return known
         if len(self._asks) >= _KEPT:
             self._asks.clear()
+            self.questions.clear()
         each = frozenset((name, amount) for name, amount in demand.each.items() if amount > 0)
         same = (each, demand.eligible)
         ask = self._asks.get(same)
@@ -187,8 +192,14 @@ class Inventory(Collection[NodeState]):
             row = self.row({name: amount for name, amount in each if name in self._columns})
             ask = self._asks[same] = Ask(row, self.mask(demand.eligible), self._scarcest, possible=possible)
             ask.weight = self._weight_of(ask)
+            self.questions.add(ask)
         self._asks[demand.shape] = ask
         return ask
+
+    def told(self) -> Told[Ask]:
+        """How often there is room on what is free for all that was asked so far."""
+        self._told = self.questions.told(self.free, self._told)
+        return self._told
 
     def _weight_of(self, ask: Ask) -> float:
         shares = [

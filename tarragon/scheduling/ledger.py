@@ -14,6 +14,7 @@ import numpy as np
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
 from tarragon.scheduling.inventory import Amounts, Ask, Inventory, Mask, Scores
+from tarragon.scheduling.questions import Told
 from tarragon.scheduling.snapshot import Demand, NodeState
 
 Column = TypeVar("Column", Amounts, Scores)
@@ -38,9 +39,9 @@ class Ledger:
         self._sums: dict[int, tuple[Mask, Scores]] = {}
         self._wanted: dict[int, tuple[Resources, Amounts | None]] = {}
         self._open: dict[tuple[int, int], tuple[Mask, Amounts]] = {}
-        self._below: Ledger | None = None
-        self._more: set[int] = set()
-        """Rows that have more than those of the ledger below."""
+        self._told: Told[Ask] | None = None
+        self._told_at: int | None = None
+        """How much had changed then. What it was told of may be another ledger, too."""
         self.refused: set[Hashable] = set()
         """Shapes that there was no room for. Taking does not change that, giving may."""
         self.welcome: set[Hashable] = set()
@@ -53,26 +54,16 @@ class Ledger:
     def of_free(cls, nodes: Iterable[NodeState]) -> Ledger:
         """What can be had now."""
         inventory = Inventory.of(nodes)
-        return cls(inventory, inventory.free.copy(order="K"))
-
-    def above(self) -> Ledger:
-        """A copy that from now on loses what this one loses, but for rows of which it is told to have more: of what
-        there is too little here, only these rows are looked at there.
-        """
-        above = Ledger(self.nodes, self._free.copy(order="K"))
-        above._below = self
-        return above
+        ledger = cls(inventory, inventory.free.copy(order="K"))
+        ledger._told = inventory.told()
+        ledger.at_most, ledger._told_at = ledger._told.by_question(), 0
+        return ledger
 
     def soon(self) -> Ledger:
-        """The one above with what those hold who are leaving."""
-        releasing = self.nodes.releasing
-        above = Ledger(self.nodes, self._free + releasing)
-        above._below, above._more = self, set(np.flatnonzero(releasing.any(axis=1)).tolist())
-        return above
-
-    def has_more(self, nodes: Iterable[str]) -> None:
-        """Than the ledger below, which loses something that this one keeps."""
-        self._more.update(self.nodes.row_of[node] for node in nodes)
+        """With what those hold besides who are leaving."""
+        soon = Ledger(self.nodes, self._free + self.nodes.releasing)
+        soon._told = self._told
+        return soon
 
     @classmethod
     def of_capacity(cls, nodes: Iterable[NodeState]) -> Ledger:
@@ -100,6 +91,7 @@ class Ledger:
         copy = Ledger(self.nodes, self._free.copy(order="K"))
         copy._changes, copy._rooms, copy._scores = self._changes.copy(), self._rooms.copy(), self._scores
         copy.refused, copy.welcome, copy.at_most = self.refused.copy(), self.welcome.copy(), self.at_most.copy()
+        copy._told, copy._told_at = self._told, self._told_at
         return copy
 
     def free(self, node: str) -> Resources:
@@ -134,14 +126,37 @@ class Ledger:
         return ask.room_among(self._free, known[1])
 
     def lacks(self, ask: Ask, count: int) -> bool:
-        """Whether it is known, here or from the ledger below, that there is no room for so many."""
+        """Whether it is known that there is no room for so many. What was taken since then may not be counted."""
         most = self.at_most.get(ask)
-        if most is None and self._below is not None:
-            below = self._below.at_most.get(ask)
-            if below is not None:
-                rows = np.fromiter(self._more, np.int64, len(self._more))
-                most = self.at_most[ask] = below + int(ask.room(self._free[rows], ask.mask[rows]).sum())
+        if most is None and self._told is not None:
+            self._tell()
+            most = self.at_most.get(ask)
         return most is not None and most < count
+
+    def falls_short(self, ask: Ask, most: int) -> None:
+        """It was found that there is room for no more: that was not known, so more is not known of what was taken."""
+        self.at_most[ask] = most
+        self._tell()
+
+    def has_as_many(self, demand: Demand, count: int) -> bool:
+        """Whether there is room for so many in all."""
+        ask = self.nodes.ask(demand)
+        if self.lacks(ask, count):
+            return False
+        self._tell()
+        there = self.at_most.get(ask) if self._told is not None else None
+        if there is None:
+            there = int(np.minimum(self.room(demand), count).sum())
+            if there < count:
+                self.at_most[ask] = there
+        return there >= count
+
+    def _tell(self) -> None:
+        """Of all that was asked of these nodes at once, how many there is room for now."""
+        if self._told is not None and self._told_at != len(self._changes):
+            self._told = self.nodes.questions.told(self._free.copy(order="K"), self._told)
+            self._told_at = len(self._changes)
+            self.at_most = self._told.by_question()
 
     def roominess(self) -> Scores:
         """How much each node has left for others, by row; see `Inventory.roominess`. For reading only."""
@@ -207,7 +222,6 @@ class Ledger:
             self.at_most.clear()
             self._sums.clear()
             self._open.clear()
-            self._more.add(row)
             self._there = None
 
     def keep(self, node: str, amounts: Resources) -> None:

@@ -40,17 +40,7 @@ class Enders(Protocol):
 
 def has_as_much(demands: Sequence[Demand], ledger: Ledger) -> bool:
     """Whether each demand for itself has room for its minimum: quickly told, and without it nothing fits."""
-    return all(_has_as_much(demand, ledger) for demand in demands)
-
-
-def _has_as_much(demand: Demand, ledger: Ledger) -> bool:
-    ask = ledger.nodes.ask(demand)
-    if ledger.lacks(ask, demand.minimum):
-        return False
-    there = int(np.minimum(ledger.room(demand), demand.minimum).sum())
-    if there < demand.minimum:
-        ledger.at_most[ask] = there
-    return there >= demand.minimum
+    return all(ledger.has_as_many(demand, demand.minimum) for demand in demands)
 
 
 @dataclass(frozen=True, slots=True)

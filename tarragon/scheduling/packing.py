@@ -85,7 +85,7 @@ def has_as_much(wants: Sequence[Want], ledger: Ledger) -> bool:
     for want in wants:
         there = int(np.minimum(ledger.room(want.demand), want.count).sum())
         if there < want.count:
-            ledger.at_most[want.ask] = there
+            ledger.falls_short(want.ask, there)
             return False
     return True
 

@@ -192,8 +192,7 @@ class Round:
 
     def _set_aside(self, nodes: Mapping[Replica, str], amounts: Mapping[Replica, Resources]) -> None:
         if self._open is None:
-            self._open = self.free.above()
-        self._open.has_more(nodes.values())
+            self._open = self.free.copy()
         _keep(self.free, nodes, amounts)
 
     def _over_quota(self, standing: Standing, kind: Kind, quota: Resources) -> Wait | None:

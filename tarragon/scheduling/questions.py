@@ -1,0 +1,120 @@
+"""For how many replicas there is room in all, told for everything that is asked for at once.
+
+Nearly all that wait are told that there is too little, by this number alone. To count it costs a look at every node for
+everything that is asked; from round to round few nodes change, and only these are looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+Amounts = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_ENOUGH = 2**40
+"""More than anybody asks for; the sum of so much on all nodes is still a number."""
+_MANY = 4
+"""Where more than this part of the nodes has changed, all are looked at."""
+
+
+class Question(Protocol):
+    """An `inventory.Ask`."""
+
+    @property
+    def row(self) -> Amounts: ...
+    @property
+    def mask(self) -> Mask: ...
+    @property
+    def possible(self) -> bool: ...
+    def room(self, free: Amounts, mask: Mask) -> Amounts: ...
+
+
+Q = TypeVar("Q", bound=Question)
+
+
+@dataclass(slots=True)
+class _Tables:
+    """Many ask for the same amount of something, or of the same nodes."""
+
+    masks: Mask
+    """A row for each set of nodes."""
+    mask_of: Amounts
+    """By question, the row of its nodes."""
+    amounts: Sequence[tuple[int, Amounts, Amounts]]
+    """A column, the amounts of it that are asked for, and by question, which of these it asks for."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Told(Generic[Q]):
+    """By question, how often there is room for it in all, on nodes that have so much free."""
+
+    several: Sequence[Q]
+    free: Amounts
+    totals: Amounts
+
+    def by_question(self) -> dict[Q, int]:
+        """Those that were asked since are missing."""
+        return dict(zip(self.several, self.totals.tolist(), strict=False))
+
+
+class Questions(Generic[Q]):
+    """All that was asked of the nodes of one cluster."""
+
+    def __init__(self) -> None:
+        self.several: list[Q] = []
+        self._tables: _Tables | None = None
+
+    def add(self, question: Q) -> None:
+        self.several.append(question)
+        self._tables = None
+
+    def clear(self) -> None:
+        self.several, self._tables = [], None
+
+    def told(self, free: Amounts, before: Told[Q] | None) -> Told[Q]:
+        """From what was told before. The table must not be changed afterwards."""
+        totals = np.zeros(0, np.int64)
+        if before is not None and before.several is self.several:
+            rows = np.flatnonzero((before.free != free).any(axis=1))
+            if len(rows) * _MANY <= len(free):
+                known = len(before.totals)
+                totals = before.totals + (self.on(rows, free[rows]) - self.on(rows, before.free[rows]))[:known]
+        new = [_room(question, free) for question in self.several[len(totals) :]]
+        return Told(self.several, free, np.concatenate([totals, np.array(new, np.int64)]))
+
+    def on(self, rows: Amounts, free: Amounts) -> Amounts:
+        """By question, how often there is room for it on these rows of the cluster, which have so much free."""
+        if not len(rows) or not self.several:
+            return np.zeros(len(self.several), np.int64)
+        if self._tables is None:
+            self._tables = _tables(self.several)
+        room = np.where(self._tables.masks[:, rows], _ENOUGH, 0)[self._tables.mask_of]
+        for column, amounts, which in self._tables.amounts:
+            there = np.maximum(free[:, column] // np.maximum(amounts, 1)[:, None], 0)
+            there[amounts == 0] = _ENOUGH
+            np.minimum(room, there[which], out=room)
+        totals: Amounts = room.sum(axis=1)
+        return totals
+
+
+def _tables(several: Sequence[Question]) -> _Tables:
+    nowhere = np.zeros_like(several[0].mask)
+    masks = [question.mask if question.possible else nowhere for question in several]
+    distinct = {id(mask): mask for mask in masks}
+    numbers = {key: number for number, key in enumerate(distinct)}
+    columns = np.array([question.row for question in several], np.int64).T
+    uniques = [np.unique(column, return_inverse=True) for column in columns]
+    return _Tables(
+        np.array(list(distinct.values())),
+        np.array([numbers[id(mask)] for mask in masks], np.int64),
+        [(column, amounts, which) for column, (amounts, which) in enumerate(uniques) if amounts.any()],
+    )
+
+
+def _room(question: Question, free: Amounts) -> int:
+    return int(np.minimum(question.room(free, question.mask), _ENOUGH).sum())
