@@ -21,8 +21,12 @@ from tests.e2e.watcher import Watcher, living_server
 JOB = "digits-ps-tf1"
 
 
+PATIENT = ("--idle", "3600")
+"""So that nobody joins but on request, however long this machine takes."""
+
+
 def at_most_three(user: User) -> str:
-    """So that nobody joins but on request, however idle this machine is; and for so long that all have their turn."""
+    """For so long that all have their turn."""
     documents = list(yaml.safe_load_all((EXAMPLES / "ps-tf1.yaml").read_text()))
     documents[2]["spec"]["max-instances"] = 3
     (container,) = documents[2]["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
@@ -63,8 +67,9 @@ def story(user: User, scene: Scene, going: Going) -> None:
 @pytest.mark.tensorflow
 @pytest.mark.timeout(400)
 async def test_workers_come_and_go_and_their_steps_add_up_to_the_global_step(user: User) -> None:
+    up = user.start("up", *PATIENT)
+    await asyncio.to_thread(up.until, "ready")
     going = user.start("run", at_most_three(user))
-    await asyncio.to_thread(eventually, lambda: living_server(user.home))
     async with Watcher(user.home).watching() as watcher:
         scene = Scene(home=user.home, job=JOB, watcher=watcher)
         await asyncio.to_thread(story, user, scene, going)
@@ -81,6 +86,8 @@ async def test_workers_come_and_go_and_their_steps_add_up_to_the_global_step(use
     described = user("describe", JOB).out
     assert "3 -> 2 workers" in described
     assert "2 -> 3 workers" in described
+    up.signal(signal.SIGTERM)
+    assert up.ended().code == 0
 
 
 def in_step(user: User) -> str:

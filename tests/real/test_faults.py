@@ -147,14 +147,10 @@ async def test_when_the_leader_is_killed_the_standby_goes_on_and_no_pod_notices(
         await scene.submit(short, lambda job: tfjob(job, seconds=3))
 
         leader.send(signal.SIGKILL)
-        killed = scene.clock.monotonic()
         await is_at_work(scene)
-        took = scene.clock.monotonic() - killed
 
         await scene.until_states(short, "Succeeded")
         await untouched(scene, before)
-        # 6 s of lease, a retry's second, and the life of the job that shows it.
-        assert took < 20
 
 
 async def test_a_standby_of_the_next_version_takes_over_and_an_older_one_after_it(
