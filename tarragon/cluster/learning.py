@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -17,12 +18,22 @@ _PLAIN_DELETE = DeleteOptions()
 _WHOLE_LOG = LogOptions()
 
 
-class Learning:
-    """`learn` is told the kind, by its full name, and the whole object of each answer to a write."""
+class Learner(Protocol):
+    """Kinds are told by their full names."""
 
-    def __init__(self, cluster: Cluster, learn: Callable[[str, bytes], None]) -> None:
+    def making(self, kind: str, body: Mapping[str, object]) -> AbstractContextManager[None]:
+        """Around a request to make this object, and what is learnt from the answer."""
+
+    def learn(self, kind: str, found: bytes) -> None:
+        """The server has answered a write with this object, which is whole."""
+
+
+class Learning:
+    """Repeated requests are one to whoever learns of them."""
+
+    def __init__(self, cluster: Cluster, learner: Learner) -> None:
         self._cluster = cluster
-        self._learn = learn
+        self._learner = learner
 
     async def get(self, resource: Resource[T], key: Key) -> T:
         return await self._cluster.get(resource, key)
@@ -34,7 +45,8 @@ class Learning:
         return self._cluster.watch(resource, selection, since)
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
-        return self._told(resource, await self._cluster.create(resource.reading(msgspec.Raw), body))
+        with self._learner.making(resource.full_name, body):
+            return self._told(resource, await self._cluster.create(resource.reading(msgspec.Raw), body))
 
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
         answer = await self._cluster.patch(resource.reading(msgspec.Raw), key, patch, subresource=subresource)
@@ -48,5 +60,5 @@ class Learning:
 
     def _told(self, resource: Resource[T], answer: msgspec.Raw) -> T:
         found = bytes(answer)
-        self._learn(resource.full_name, found)
+        self._learner.learn(resource.full_name, found)
         return decode(found, resource.model)

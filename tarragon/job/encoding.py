@@ -130,6 +130,13 @@ def admission_fields(admission: Admission) -> dict[str, Json]:
     return {**fields, **_resize_fields(admission)}
 
 
+def raw_admission(status: Json) -> dict[str, Json]:
+    """The field as it stands, for differences to be exact."""
+    tarragon = status.get("tarragon") if isinstance(status, dict) else None
+    recorded = tarragon.get("admission") if isinstance(tarragon, dict) else None
+    return recorded if isinstance(recorded, dict) else {}
+
+
 def _resize_fields(admission: Admission) -> dict[str, Json]:
     fields: dict[str, Json] = {}
     if admission.resized is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 
+from tarragon.base.clock import Clock
 from tarragon.cluster.errors import (
     AlreadyExists,
     ApiError,
@@ -58,13 +60,24 @@ class NotKept(ApiError):
         super().__init__({**status, "details": {"retryAfterSeconds": 30}})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What it takes to act."""
+
+    cluster: Cluster
+    clock: Clock
+    recorder: Recorder
+
+
 async def apply(
-    cluster: Cluster, recorder: Recorder, framework: Resource[CustomObject], job: CustomObject, step: Step
+    means: Means, framework: Resource[CustomObject], job: CustomObject, step: Step, stands: Callable[[], bool]
 ) -> Sequence[str]:
     """The names of what was refused and the job does without.
 
+    Nothing is made any more once `stands` denies what the step was decided on: who sees that change looks again.
     Raises the first ApiError, or Refused; what was done stays done, and the next step is decided on what is then.
     """
+    cluster, recorder = means.cluster, means.recorder
     key = job.metadata.key
     if step.mark is not None:
         await cluster.patch(framework, key, step.mark)
@@ -83,7 +96,7 @@ async def apply(
         # News come with the status that they are about: once it says so, no later step will tell them again. Nothing
         # waits for them.
         async with _meanwhile(_tell(recorder, step.events)):
-            await _carry_out(cluster, step, done)
+            await _carry_out(cluster, step, done, stands)
     except (ApiError, Refused) as error:
         await _tell(recorder, [*_refusal(about, error), *done.events(about)])
         raise
@@ -104,11 +117,11 @@ async def _meanwhile(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
         await beside
 
 
-async def _carry_out(cluster: Cluster, step: Step, done: _Done) -> None:
+async def _carry_out(cluster: Cluster, step: Step, done: _Done, stands: Callable[[], bool]) -> None:
     await all_of(_notify(cluster, notice, done) for notice in step.notices)
     await all_of(_delete(cluster, delete, done) for delete in step.deletes)
     await all_of(_patch(cluster, patch) for patch in step.patches)
-    await _create_all(cluster, step.creates, done)
+    await _create_all(cluster, step.creates, done, stands)
 
 
 def is_kept(written: CustomObject) -> bool:
@@ -183,10 +196,10 @@ async def _delete(cluster: Cluster, delete: Delete, done: _Done) -> None:
     done.note("Delete", delete.resource, delete.key.name)
 
 
-async def _create_all(cluster: Cluster, creates: Iterable[Create], done: _Done) -> None:
+async def _create_all(cluster: Cluster, creates: Iterable[Create], done: _Done, stands: Callable[[], bool]) -> None:
     waiting = list(creates)
     size = FIRST_BATCH
-    while waiting:
+    while waiting and stands():
         number = _next_batch(waiting, size)
         batch, waiting = waiting[:number], waiting[number:]
         await all_of(_create(cluster, create, done) for create in batch)

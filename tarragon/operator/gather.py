@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from tarragon.cluster.joined import joined
 from tarragon.cluster.port import Cluster, Selection
 from tarragon.cluster.reflector import Cache, Index, Live, Trouble
 from tarragon.frameworks.plugin import Framework
+from tarragon.job.encoding import raw_admission
 from tarragon.kube.core import (
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -34,6 +36,7 @@ from tarragon.kube.meta import CustomObject, Json, Key, Resource
 from tarragon.operator.kept import KeptJob, KeptPod, KeptService
 from tarragon.operator.readings import Readings
 from tarragon.operator.refusals import Refusals
+from tarragon.operator.unmade import Unmade
 from tarragon.operator.usage import cleared_nodes
 from tarragon.plan.groupkinds import KINDS, PodGroup
 from tarragon.plan.step import Observed, Settings
@@ -104,6 +107,7 @@ class World:
         written: list[Live[Json]] = [*self.jobs.values(), self.pods, self.services, *self.pod_groups]
         self._written = {cache.resource.full_name: cache for cache in written}
         self.settings = settings
+        self.unmade = Unmade()
         self.refusals = Refusals()
         self.readings = Readings(self.frameworks)
         for kind, cache in self.jobs.items():
@@ -182,6 +186,10 @@ class World:
         """A kind that is installed, or allowed, later than the operator is looked after from then on."""
         return [*self._kinds_tried, *([] if self.settings.namespaces else self._tried)]
 
+    def making(self, kind: str, body: Mapping[str, object]) -> AbstractContextManager[None]:
+        """Around a request to make this object; `kind` is its full name."""
+        return self.unmade.making(body) if kind == self.pods.resource.full_name else nullcontext()
+
     def learn(self, kind: str, found: bytes) -> None:
         """The server has answered a write with this object; `kind` is its full name."""
         cache = self._written.get(kind)
@@ -210,6 +218,13 @@ class World:
             to_ask_again=self.refusals.to_ask_again(kind, key),
             settings=self.settings,
         )
+
+    def is_placed_as(self, kind: str, seen: CustomObject) -> bool:
+        """Whether the job is still there, and has the places that it had when it was seen."""
+        now = self.jobs[kind].objects.get(seen.metadata.key)
+        if now is None or now.metadata.uid != seen.metadata.uid:
+            return False
+        return now is seen or raw_admission(now.status).get("nodes") == raw_admission(seen.status).get("nodes")
 
     def is_cleared(self, node: str) -> bool:
         """Whether kube-scheduler sends pods away from there to make room for another one."""

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
-from tarragon.base.clock import Clock
-from tarragon.cluster.port import Cluster
 from tarragon.kube.meta import Key
-from tarragon.operator.apply import Refused, apply
+from tarragon.operator.apply import Means, Refused, apply
 from tarragon.operator.gather import World
-from tarragon.operator.recorder import Recorder
 from tarragon.plan.decide import decide
 from tarragon.plan.step import Step
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """What it takes to act."""
-
-    cluster: Cluster
-    clock: Clock
-    recorder: Recorder
 
 
 async def reconcile(means: Means, world: World, kind: str, key: Key) -> dt.datetime | None:
@@ -37,7 +25,8 @@ async def reconcile(means: Means, world: World, kind: str, key: Key) -> dt.datet
     framework = world.frameworks[kind]
     step = decide(framework, observed, means.clock.now())
     try:
-        done_without = await apply(means.cluster, means.recorder, framework.resource, observed.object, step)
+        stands = partial(world.is_placed_as, kind, observed.object)
+        done_without = await apply(means, framework.resource, observed.object, step, stands)
     except Refused as refused:
         log.info("refused", error=str(refused))
         world.refusals.note(kind, key, (refused.reason, str(refused)), means.clock.now())

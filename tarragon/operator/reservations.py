@@ -1,11 +1,12 @@
 """What admitted replicas will hold whose pods are not there, and which of the pods that are there will leave.
 
+A pod that is being made counts as one that is there: it holds its place also if its replica has lost that meanwhile.
 Both are kept change by change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from tarragon.base.resources import Resources, fits
@@ -38,12 +39,13 @@ class Reservations:
         back to the same place."""
         self._faults = faults
         self._companies = companies
-        self._pods_of = world.pods_of
+        self._world = world
         self._jobs = world.jobs
         self._held: dict[JobId, list[Amounts]] = {}
         self._releasing: dict[JobId, list[Amounts]] = {}
         self._changed: set[JobId] = set()
         world.pods.subscribe(self._pod_changed)
+        world.unmade.subscribe(self._changed.add)
 
     def job_changed(self, job: JobId) -> None:
         self._changed.add(job)
@@ -74,19 +76,33 @@ class Reservations:
         for candidate, admission in found:
             known = _nodes(candidate)
             nodes = {replica: node for replica, node in admission.nodes.items() if known.get(replica) != node}
-            pods = list(replicas_of(candidate, self._pods_of(candidate.object))) if nodes else []
+            pods = self._pods(candidate, self._unmade(candidate.id)) if nodes else []
             for node, amounts in _reserved_by(candidate, nodes, pods):
                 more.give(node, amounts)
         return more
 
     def _reckon(self, job: JobId, candidate: Candidate | None) -> None:
-        pods = [] if candidate is None else list(replicas_of(candidate, self._pods_of(candidate.object)))
-        reserved = [] if candidate is None else list(_reserved_by(candidate, _nodes(candidate), pods))
-        leaving = [] if candidate is None else list(_released_by(candidate, pods))
-        missing = {} if candidate is None else dict(_without_pod(candidate, _nodes(candidate), pods))
+        unmade = self._unmade(job)
+        held = [(pod.spec.node_name, request_of(pod)) for pod in unmade if holds(pod)]
+        leaving: list[Amounts] = []
+        missing: dict[Replica, str] = {}
+        if candidate is None:
+            leaving += held
+        else:
+            pods = self._pods(candidate, unmade)
+            held += _reserved_by(candidate, _nodes(candidate), pods)
+            leaving += _released_by(candidate, pods)
+            missing.update(_without_pod(candidate, _nodes(candidate), self._pods(candidate, ())))
         self._companies.promise(job, candidate, missing)
-        _exchange(self._held, self.held, job, reserved)
+        _exchange(self._held, self.held, job, held)
         _exchange(self._releasing, self.releasing, job, leaving)
+
+    def _pods(self, candidate: Candidate, unmade: Sequence[Pod]) -> Pods:
+        return list(replicas_of(candidate, [*self._world.pods_of(candidate.object), *unmade]))
+
+    def _unmade(self, job: JobId) -> Sequence[Pod]:
+        """Without those that a watch has brought before the answer."""
+        return [pod for pod in self._world.unmade.of(job) if pod.metadata.key not in self._world.pods.objects]
 
     def _pod_changed(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         """Whose name a pod bears is found out by its owner: a stranger of that name is told in the job's status."""

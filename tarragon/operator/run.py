@@ -20,10 +20,11 @@ from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.admit import Admitter, Conduct
+from tarragon.operator.apply import Means
 from tarragon.operator.gather import World
 from tarragon.operator.meter import Meter, Unmeasured
 from tarragon.operator.quiet import is_quiet
-from tarragon.operator.reconcile import Means, reconcile
+from tarragon.operator.reconcile import reconcile
 from tarragon.operator.recorder import Recorder
 from tarragon.operator.troubles import Troubles
 from tarragon.operator.watchdog import LONGEST_PAUSE, Watchdog
@@ -80,7 +81,7 @@ class Operator:
         self._clock = clock
         jitter = random.Random(options.seed)
         self._world = World(cluster, options.frameworks, clock, options.settings, jitter)
-        writing = Learning(cluster, self._world.learn)
+        writing = Learning(cluster, self._world)
         self._means = Means(cluster=writing, clock=clock, recorder=Recorder(cluster, clock))
         conduct = Conduct(rules=options.rules, meter=options.meter)
         self._rules = options.rules

