@@ -14,8 +14,8 @@ from tarragon.scheduling.fit import could_fit, place
 from tarragon.scheduling.inventory import Amounts, Inventory, Mask
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.lore import Loose
-from tarragon.scheduling.needed import has_as_much
 from tarragon.scheduling.snapshot import Demand, RunningGang
+from tarragon.scheduling.trial import Holdings, Trial
 
 _WEIGHED = 8
 """Of so many replicas each is tried to be left out; of more, those that are on nodes that the gang does not get."""
@@ -87,7 +87,7 @@ class Spares:
         of this priority or a higher one. None when all of it together is too little.
         """
         useful = self._useful(demands, ledger, below)
-        if not len(useful) or not self._seem(useful, demands, ledger):
+        if not len(useful):
             return None
         enough = self._beginning(useful, demands, ledger)
         if enough is None:
@@ -101,10 +101,10 @@ class Spares:
         """The ledger as it would be if all were given back."""
         return self._without(np.arange(len(self._units)), ledger)
 
-    def but_of(self, several: Sequence[int], below: int, ledger: Ledger) -> Ledger:
-        """The ledger as it would be if all of lower priority gave it back, but these, by number."""
-        units = np.flatnonzero((self._priorities < below) & ~np.isin(self._owners, list(several)))
-        return self._without(units, ledger)
+    def holdings(self, below: int) -> Holdings:
+        """Of all of lower priority, by their numbers."""
+        those = self._priorities < below
+        return Holdings(len(self._gangs), self._owners[those], self._rows[those], self._freed[those])
 
     def forget(self, names: Collection[str]) -> None:
         """These give back all that they have, or are changed by others."""
@@ -128,16 +128,20 @@ class Spares:
     def _without(self, units: Amounts, ledger: Ledger) -> Ledger:
         return ledger.given(self._rows[units], self._freed[units])
 
-    def _seem(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> bool:
-        """What does not even seem to suffice does not."""
-        return has_as_much(demands, self._without(units, ledger))
+    def _trial(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Trial:
+        """Of these, by their places among them."""
+        number = len(units)
+        return Trial(demands, ledger, Holdings(number, np.arange(number), self._rows[units], self._freed[units]))
 
     def _suffice(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> bool:
         return could_fit(demands, self._without(units, ledger))
 
     def _beginning(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts | None:
-        """The shortest one that suffices."""
-        least = self._shortest(units, 1, partial(self._seem, demands=demands, ledger=ledger))
+        """The shortest one that suffices. What does not even seem to suffice does not."""
+        trial, places = self._trial(units, demands, ledger), np.arange(len(units))
+        if not trial.seems(places):
+            return None
+        least = self._shortest(places, 1, trial.seems)
         if self._suffice(units[:least], demands, ledger):
             return units[:least]
         if not self._suffice(units, demands, ledger):
@@ -171,11 +175,12 @@ class Spares:
 
     def _weighed(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts:
         """Without those that are not needed, the last ones of the order first."""
-        for unit in units[::-1]:
-            others = units[units != unit]
-            if len(others) and self._seem(others, demands, ledger) and self._suffice(others, demands, ledger):
-                units = others
-        return units
+        trial, left = self._trial(units, demands, ledger), np.arange(len(units))
+        for at in left[::-1]:
+            others = left[left != at]
+            if len(others) and trial.seems(others) and self._suffice(units[others], demands, ledger):
+                left = others
+        return units[left]
 
     def _taken(self, units: Amounts) -> list[Smaller]:
         """From now on they are not there any more."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -12,30 +11,18 @@ from tarragon.scheduling.fit import could_fit
 from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.snapshot import Demand, RunningGang
+from tarragon.scheduling.trial import Holdings, Trial
 
 
-class Holders:
-    """Gangs that run, by number, and what each holds where: all of it in one table, as there may be thousands."""
-
-    def __init__(self, gangs: Sequence[RunningGang], nodes: Inventory) -> None:
-        self.gangs = gangs
-        held = [nodes.held(gang) for gang in gangs]
-        self._owners = np.repeat(np.arange(len(gangs)), [len(rows) for rows, _ in held])
-        self._rows = np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in held)])
-        self._amounts = np.concatenate([np.zeros((0, len(nodes.resources)), np.int64), *(table for _, table in held)])
-
-    def without(self, several: Sequence[int], ledger: Ledger) -> Ledger:
-        """The ledger as it would be if these had ended."""
-        ended = np.zeros(len(self.gangs), np.bool_)
-        ended[list(several)] = True
-        those = ended[self._owners]
-        return ledger.given(self._rows[those], self._amounts[those])
-
-
-class Enders(Protocol):
-    """What a ledger would be if some gangs, by number, had ended."""
-
-    def without(self, several: Sequence[int], ledger: Ledger) -> Ledger: ...
+def holders(gangs: Sequence[RunningGang], nodes: Inventory) -> Holdings:
+    """What gangs that run hold, by their numbers."""
+    held = [nodes.held(gang) for gang in gangs]
+    return Holdings(
+        len(gangs),
+        np.repeat(np.arange(len(gangs)), [len(rows) for rows, _ in held]),
+        np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in held)]),
+        np.concatenate([np.zeros((0, len(nodes.resources)), np.int64), *(table for _, table in held)]),
+    )
 
 
 def has_as_much(demands: Sequence[Demand], ledger: Ledger) -> bool:
@@ -51,30 +38,28 @@ class Ends:
     ledger: Ledger
 
 
-def fewest(demands: Sequence[Demand], order: Sequence[int], holders: Enders, ledger: Ledger) -> Ends | None:
+def fewest(demands: Sequence[Demand], order: Sequence[int], held: Holdings, ledger: Ledger) -> Ends | None:
     """The shortest beginning of the order that suffices, without those in it that are not needed, the last ones first.
 
     None if the demands would not fit even if all had ended.
     """
 
-    def seem(several: Sequence[int]) -> bool:
-        return has_as_much(demands, holders.without(several, ledger))
-
     def suffice(several: Sequence[int]) -> bool:
-        return could_fit(demands, holders.without(several, ledger))
+        return could_fit(demands, held.without(several, ledger))
 
-    if not seem(order):
+    trial = Trial(demands, ledger, held)
+    if not trial.seems(order):
         return None
-    enough = _shortest(order, 0, seem)
-    needed = _needed(enough, seem)
-    then = holders.without(needed, ledger)
+    enough = _shortest(order, 0, trial.seems)
+    needed = _needed(enough, trial.narrowed(enough).seems)
+    then = held.without(needed, ledger)
     if could_fit(demands, then):
         return Ends(needed, then)
     # What only seems to suffice may be in too small pieces.
     if not suffice(order):
         return None
     needed = _needed(_shortest(order, len(enough), suffice), suffice)
-    return Ends(needed, holders.without(needed, ledger))
+    return Ends(needed, held.without(needed, ledger))
 
 
 def _shortest(order: Sequence[int], least: int, suffice: Callable[[Sequence[int]], bool]) -> list[int]:

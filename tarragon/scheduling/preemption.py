@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tarragon.scheduling.decision import PREEMPTED, Wait
 from tarragon.scheduling.elastic import Spares
 from tarragon.scheduling.fit import could_fit
-from tarragon.scheduling.ledger import Ledger
-from tarragon.scheduling.needed import Holders, fewest
+from tarragon.scheduling.needed import fewest
 from tarragon.scheduling.round import Kind, Round
 from tarragon.scheduling.snapshot import Gang, RunningGang
 
@@ -76,8 +73,10 @@ class Preemption:
         lower = [number for number in lower if running[number].name not in self._made.changed]
         if not lower:
             return []
-        giving = _Giving(self._made.holders, self._spares_now(), gang.priority)
-        ends = fewest(kind.smallest, lower, giving, self._made.soon)
+        # As if all elastic ones gave what they can spare, of which who ends gives nothing besides.
+        spares = self._spares_now().holdings(gang.priority)
+        held, soon = self._made.holders, self._made.soon.given(spares.rows, spares.amounts)
+        ends = fewest(kind.smallest, lower, held.less(spares), soon)
         return [] if ends is None else [running[number] for number in ends.several]
 
     def _spares_now(self) -> Spares:
@@ -86,18 +85,6 @@ class Preemption:
             self._spares = Spares(made.snapshot.running, made.nodes)
         self._spares.forget(made.changed)
         return self._spares
-
-
-@dataclass(frozen=True, slots=True)
-class _Giving:
-    """Some gangs end, and the other elastic ones of lower priority shrink."""
-
-    holders: Holders
-    spares: Spares
-    below: int
-
-    def without(self, several: Sequence[int], ledger: Ledger) -> Ledger:
-        return self.spares.but_of(several, self.below, self.holders.without(several, ledger))
 
 
 def _who_goes_first(gang: RunningGang) -> tuple[int, float, str]:

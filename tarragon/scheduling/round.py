@@ -28,10 +28,11 @@ from tarragon.scheduling.fit import Placement, could_fit, place
 from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.lore import Shape, Standing
-from tarragon.scheduling.needed import Holders, has_as_much
+from tarragon.scheduling.needed import has_as_much, holders
 from tarragon.scheduling.rules import span
 from tarragon.scheduling.shares import Shares
 from tarragon.scheduling.snapshot import Demand, Gang, RunningGang, Snapshot
+from tarragon.scheduling.trial import Holdings
 
 
 @dataclass(slots=True)
@@ -66,7 +67,7 @@ class Round:
         self.changed: set[str] = set()
         """Gangs that run and of which something is decided."""
         self._open: Ledger | None = None
-        self._holders: Holders | None = None
+        self._holders: Holdings | None = None
         self._old_enough = snapshot.now - span(snapshot.rules.aged)
         self._everything: Ledger | None = None
         self._with_away: Ledger | None = None
@@ -149,10 +150,10 @@ class Round:
         return standing.told(*kind.refused)
 
     @property
-    def holders(self) -> Holders:
+    def holders(self) -> Holdings:
         """By the number in `snapshot.running`. Made when somebody asks."""
         if self._holders is None:
-            self._holders = Holders(self.snapshot.running, self.nodes)
+            self._holders = holders(self.snapshot.running, self.nodes)
         return self._holders
 
     def resize(self, gang: RunningGang, nodes: Mapping[Replica, str], reason: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tarragon.scheduling.decision import RESOURCES_RELEASING, Evict
 from tarragon.scheduling.fit import could_fit
 from tarragon.scheduling.ledger import Ledger
-from tarragon.scheduling.needed import Holders
+from tarragon.scheduling.needed import holders
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.rules import Rules
 from tests.scheduling.rounds import Job, gpus
@@ -89,11 +89,11 @@ def test_each_gang_that_is_evicted_had_to_be(
     numbers = [number for number, gang in enumerate(seen.running) if gang.name in evicted]
     assert all(seen.running[number].priority < 2 for number in numbers)
     ledger = Ledger.of_free(seen.nodes).soon()
-    holders = Holders(seen.running, ledger.nodes)
-    assert not numbers or could_fit(demands, holders.without(numbers, ledger))
+    held = holders(seen.running, ledger.nodes)
+    assert not numbers or could_fit(demands, held.without(numbers, ledger))
     for spared in numbers:
         others = [number for number in numbers if number != spared]
-        assert not could_fit(demands, holders.without(others, ledger)), f"{seen.running[spared].name} for nothing"
+        assert not could_fit(demands, held.without(others, ledger)), f"{seen.running[spared].name} for nothing"
 
 
 @every_policy
