@@ -33,16 +33,15 @@ class Reservations:
     def __init__(self, made: Round) -> None:
         self._made = made
         self._left = AT_ONCE
-        self._first_young: dt.datetime | None = None
-        """When the one came that is aged next."""
+        self.young: list[Gang] = []
+        """For whom nothing is kept yet."""
         self._order: list[int] | None = None
 
     def wait(self, standing: Standing, kind: Kind) -> Wait:
         """For resources; if it is aged, with places that are kept for it."""
         gang, waits = standing.gang, self._made.refused(standing, kind)
         if not self._made.is_aged(gang):
-            first = self._first_young
-            self._first_young = gang.queued if first is None or gang.queued < first else first
+            self.young.append(gang)
             return waits
         if not self._left or not self._reserve(gang, kind):
             return waits
@@ -51,8 +50,8 @@ class Reservations:
 
     def again(self) -> Iterator[Again]:
         """When the next one is aged."""
-        if self._first_young is not None:
-            yield Again(self._first_young + span(self._made.snapshot.rules.aged))
+        if self.young:
+            yield Again(min(gang.queued for gang in self.young) + span(self._made.snapshot.rules.aged))
 
     def _reserve(self, gang: Gang, kind: Kind) -> bool:
         """Not on what others hold who are no gangs: they may stay for ever."""

@@ -54,6 +54,14 @@ class Kind:
     """The priority of one that has to wait, whatever is asked, and whether it is aged."""
 
 
+class _Kinds(dict[Shape, Kind]):
+    """Ten thousand look-ups a round, nearly all of what is there: a dictionary's own are the quickest."""
+
+    def __missing__(self, shape: Shape) -> Kind:
+        kind = self[shape] = Kind(shape, shape.smallest, shape.never)
+        return kind
+
+
 class Round:
     """`free` is what can be had now, less what is kept for somebody; `soon` has besides what is about to be free."""
 
@@ -73,7 +81,8 @@ class Round:
         self._with_away: Ledger | None = None
         self._is_releasing = bool(self.nodes.releasing.any())
         self.lore = self.nodes.lore(snapshot.away)
-        self._kinds: dict[Shape, Kind] = {}
+        self.kinds = _Kinds()
+        """To be looked up once for each gang: what is asked about it takes the kind along."""
         self._queued: dict[str, dict[int, str]] = {}
 
     def add(self, decision: AboutGang) -> None:
@@ -83,19 +92,11 @@ class Round:
         """Of one that has not waited in the round before."""
         return Standing(gang, self.lore.shape(gang.demands, lambda: self._shape(gang)))
 
-    def kind(self, standing: Standing) -> Kind:
-        """To be looked up once for each gang: what is asked about it takes the kind along."""
-        kind = self._kinds.get(standing.shape)
-        if kind is None:
-            shape = standing.shape
-            kind = self._kinds[shape] = Kind(shape, shape.smallest, shape.never)
-        return kind
-
     def hopeless(self, standing: Standing, kind: Kind) -> Wait | None:
         """Why it could not start now whoever went before it: the cluster, its nodes, its quota."""
         if kind.never is not None:
             return standing.told(*kind.never)
-        quota = self.shares.quota(standing.gang.queue) if self.shares.matter else None
+        quota = self.shares.quota(standing.gang.queue)
         return self._over_quota(standing, kind, quota) if quota else None
 
     def is_passed(self, gang: Gang, kind: Kind) -> bool:
@@ -103,7 +104,9 @@ class Round:
         and nothing else is asked about them.
         """
         passed = kind.passed
-        return passed is not None and gang.priority <= passed[0] and (passed[1] or not self.is_aged(gang))
+        if passed is None or gang.priority > passed[0] or self.shares.quota(gang.queue):
+            return False
+        return passed[1] or not self.is_aged(gang)
 
     def is_aged(self, gang: Gang) -> bool:
         """Whether it has waited for so long that nobody is to pass it for good."""
@@ -183,7 +186,7 @@ class Round:
 
     def _release(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> None:
         self._is_releasing = True
-        for kind in self._kinds.values():
+        for kind in self.kinds.values():
             kind.is_not_soon, kind.passed = False, None
         amounts = amounts_of(gang.demands, nodes)
         self.shares.give(gang, nodes.keys() - gang.finished)

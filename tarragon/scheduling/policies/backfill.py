@@ -20,10 +20,10 @@ def backfill(snapshot: Snapshot) -> Sequence[Decision]:
     preemption, reservations = Preemption(made), Reservations(made)
     all_started = True
     for standing in in_order(made):
-        gang, kind = standing.gang, made.kind(standing)
-        known: AboutGang | None = made.hopeless(standing, kind)
-        if known is None and not made.is_passed(gang, kind):
-            known = made.started(gang, kind)
+        gang, kind = standing.gang, made.kinds[standing.shape]
+        known: AboutGang | None = None
+        if not made.is_passed(gang, kind):
+            known = made.hopeless(standing, kind) or made.started(gang, kind)
             if known is None:
                 all_started = False
                 known = made.promised(gang, kind) or preemption.wait(gang, kind)

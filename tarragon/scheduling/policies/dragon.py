@@ -37,21 +37,18 @@ def dragon(snapshot: Snapshot) -> Sequence[Decision]:
     settle(made)
     room, preemption, reservations = _Room(made), Preemption(made), Reservations(made)
     for standing in map(made.standing, _bereft(made)):
-        gang, kind = standing.gang, made.kind(standing)
+        gang, kind = standing.gang, made.kinds[standing.shape]
         known: AboutGang | None = made.hopeless(standing, kind) or made.promised(gang, kind)
         if known is None and room.wait(gang, kind) is None:
             reservations.wait(standing, kind)
-    young: list[Gang] = []
     for standing in in_order(made):
-        gang, kind = standing.gang, made.kind(standing)
-        known = made.hopeless(standing, kind)
-        if known is None and not made.is_passed(gang, kind):
-            known = made.started(gang, kind) or made.promised(gang, kind)
+        gang, kind = standing.gang, made.kinds[standing.shape]
+        known = None
+        if not made.is_passed(gang, kind):
+            known = made.hopeless(standing, kind) or made.started(gang, kind) or made.promised(gang, kind)
             known = known or room.wait(gang, kind) or preemption.wait(gang, kind)
-        if known is None and not made.is_aged(gang):
-            young.append(gang)
         made.add(known or reservations.wait(standing, kind))
-    at = grow(made, young)
+    at = grow(made, reservations.young)
     return [*made.decisions, *reservations.again(), *([] if at is None else [Again(at)])]
 
 

@@ -24,7 +24,7 @@ def fifo(snapshot: Snapshot) -> Sequence[Decision]:
     preemption = Preemption(made)
     is_open = True
     for standing in in_order(made):
-        gang, kind = standing.gang, made.kind(standing)
+        gang, kind = standing.gang, made.kinds[standing.shape]
         hopeless = made.hopeless(standing, kind)
         if hopeless is not None:
             made.add(hopeless)
