@@ -19,7 +19,7 @@ from tests.cli.conftest import Shell
 from tests.cli.manifests import python, worker
 from tests.cli.test_clusters import kubeconfig
 
-SLOW = 2.0
+SLOW = 5.0
 """Seconds for a machine that is busy with all other tests; an idle one takes 0.15 (docs/cli.md)."""
 
 

@@ -30,8 +30,6 @@ from tools.controlplane import ControlPlane
 
 Json = dict[str, Any]
 TFJOBS = TENSORFLOW.resource
-ESTABLISHED = """--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True"""
-"""For `kubectl wait`; --for=condition fails in the moment before a definition has its first condition."""
 WHOLE_EVENTS = EVENTS.reading(dict)
 WHOLE_NODES = NODES.reading(dict)
 PATIENCE = 60.0
@@ -62,6 +60,13 @@ class Kubectl:
         code, out = await self.run(*arguments, stdin=stdin)
         assert code == 0, f"kubectl {' '.join(arguments)} ended with {code}:\n{out}"
         return out
+
+    async def established(self, definition: str) -> None:
+        """Return when its kind is served. In the moment before it has its first condition, `kubectl wait` fails."""
+        wait = ("wait", "--for=condition=Established", f"crd/{definition}", f"--timeout={PATIENCE:.0f}s")
+        async with asyncio.timeout(PATIENCE):
+            while (await self.run(*wait))[0]:
+                continue
 
 
 class OperatorProcess:
@@ -109,7 +114,7 @@ class Stage:
         return said
 
     async def begin(self) -> None:
-        await self.kubectl("wait", ESTABLISHED, "crd/tfjobs.kubeflow.org")
+        await self.kubectl.established("tfjobs.kubeflow.org")
         if not self._tasks:
             works = (self.jobs.run(), self.pods.run(), self._plays(), self._heartbeats())
             self._tasks = [asyncio.create_task(work) for work in works]

@@ -10,7 +10,7 @@ import yaml
 
 from tarragon.frameworks.tensorflow.framework import MLKUBE
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
-from tests.deploy.stage import ESTABLISHED, Kubectl
+from tests.deploy.stage import Kubectl
 from tests.real.scene import PATIENCE, a_scene
 from tools.controlplane import ControlPlane
 
@@ -47,7 +47,7 @@ async def test_the_columns_of_every_generation(own_control_plane: ControlPlane) 
     async with a_scene(own_control_plane) as scene:
         await scene.http.create(CUSTOM_RESOURCE_DEFINITIONS, MLKUBE.crd())
         kubectl = Kubectl(scene.plane.kubeconfig)
-        await kubectl("wait", ESTABLISHED, "crd/tfjobs.mlkube.io", "--timeout=60s")
+        await kubectl.established("tfjobs.mlkube.io")
         await scene.operator(None, "--no-leader-elect")
         jobs = [job(name, *of) for name, of in OF_KUBEFLOW.items()]
         jobs.append(job("mlkube", "mlkube.io/v1beta1", LISTED, "TfJob"))

@@ -15,7 +15,7 @@ from tarragon.frameworks.tensorflow.framework import MLKUBE
 from tarragon.job.encoding import read_status
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES
 from tarragon.kube.meta import Key
-from tests.deploy.stage import ESTABLISHED, Kubectl
+from tests.deploy.stage import Kubectl
 from tests.real.scene import PATIENCE, Scene, a_scene, tfjob
 from tools.controlplane import ControlPlane
 
@@ -51,7 +51,7 @@ async def scene(own_control_plane: ControlPlane) -> AsyncIterator[Scene]:
 @pytest.fixture
 async def kubectl(scene: Scene) -> Kubectl:
     kubectl = Kubectl(scene.plane.kubeconfig)
-    await kubectl("wait", ESTABLISHED, "crd/tfjobs.mlkube.io", "--timeout=60s")
+    await kubectl.established("tfjobs.mlkube.io")
     return kubectl
 
 

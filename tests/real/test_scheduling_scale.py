@@ -123,5 +123,6 @@ async def test_gangs_start_whole_and_end_well_although_nodes_are_lost(
         print("", *report(field.record), sep="\n")  # noqa: T201 - the figures are what somebody runs this for
     assert field.record.half.total == 0
     assert field.record.oversold == []
-    assert field.record.leaving.longest < 5
+    assert field.record.bound_beyond == []
+    assert field.record.leaving.longest < 60
     assert any(len(sizes) > 1 for sizes in field.record.sizes.values())
