@@ -11,6 +11,7 @@ import pytest
 
 from tarragon.cli.awaiting import Awaited, await_job
 from tarragon.cli.follow import listening
+from tarragon.cli.follow.book import Instance
 from tarragon.cli.follow.changes import changes
 from tarragon.cli.follow.follower import Follower
 from tarragon.cli.follow.listening import LAST_WORDS, Listener
@@ -39,19 +40,19 @@ class Logs:
         """So many of the next readers lose their connection after the first line."""
         self.refusal: ApiError | None = None
         """What every reader is told instead."""
-        self.held: set[str] = set()
-        """Pods of which those who follow hear nothing: what they say now is still on its way."""
+        self.held: set[tuple[str, int]] = set()
+        """Runs of which those who follow hear nothing: what they say now is still on its way."""
         self._changed = asyncio.Event()
         self._ended: set[tuple[str, int]] = set()
 
     def say(self, pod: str, *lines: str) -> None:
         run = self.runs.setdefault(pod, [[]])[-1]
         run += [f"2026-11-21T12:00:{len(run):02}.000000001Z {line}\n".encode() for line in lines]
-        self._wake()
+        self.wake()
 
     def end(self, pod: str) -> None:
         self._ended.add((pod, len(self.runs.setdefault(pod, [[]])) - 1))
-        self._wake()
+        self.wake()
 
     def restart(self, pod: str) -> None:
         self.end(pod)
@@ -65,7 +66,7 @@ class Logs:
         number = len(runs) - (2 if options.previous else 1)
         told = 0
         while True:
-            while options.follow and name in self.held:
+            while options.follow and (name, number) in self.held:
                 await self._changed.wait()
             for line in runs[number][told:]:
                 told += 1
@@ -77,7 +78,7 @@ class Logs:
                 return
             await self._changed.wait()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -254,7 +255,7 @@ async def test_what_a_replica_that_runs_on_has_said_by_the_end_of_its_job_is_tol
     await stage.all_run("digits-worker-0", "digits-worker-1")
     logs.say("digits-worker-1", "one")
     await watching.until("[worker-1] one")
-    logs.held.add("digits-worker-1")
+    logs.held.add(("digits-worker-1", 0))
     logs.say("digits-worker-1", "two", "three")
     logs.end("digits-worker-0")
     await stage.plays("digits-worker-0", "Succeeded", 0)
@@ -272,7 +273,7 @@ async def test_last_words_that_a_server_dies_with_are_heard_from_the_next_one(st
     await stage.all_run("digits-worker-0")
     logs.say("digits-worker-0", "one")
     await watching.until("[worker-0] one")
-    logs.held.add("digits-worker-0")
+    logs.held.add(("digits-worker-0", 0))
     logs.say("digits-worker-0", "two")
     logs.end("digits-worker-0")
     await stage.plays("digits-worker-0", "Succeeded", 0)
@@ -295,7 +296,7 @@ async def test_last_words_that_do_not_come_are_said_to_be_missing(
     await stage.submit("digits", Worker=group(1))
     watching = await watcher(stage, "digits")
     await stage.until_pods("digits-worker-0")
-    logs.held.add("digits-worker-0")
+    logs.held.add(("digits-worker-0", 0))
     await stage.plays("digits-worker-0", "Succeeded", 0)
 
     await watching.end()
@@ -314,6 +315,57 @@ async def test_a_container_that_restarts_is_heard_before_and_after(stage: Stage,
     await watching.until("worker-0: Running, restart 1", "[worker-0] second try")
 
     assert watching.lines == ["[worker-0] first try", "[worker-0] second try"]
+    watching.task.cancel()
+
+
+async def test_a_run_that_the_next_one_has_answered_for_is_heard_all_the_same(stage: Stage, logs: Logs) -> None:
+    await stage.submit("digits", Worker=group(1, policy="OnFailure"))
+    watching = await watcher(stage, "digits")
+    await stage.until_pods("digits-worker-0")
+    logs.say("digits-worker-0", "first try")
+    logs.restart("digits-worker-0")
+    logs.runs["digits-worker-0"][-1] = [b"2026-11-21T12:01:00.5Z second try\n"]
+    await stage.all_run("digits-worker-0")
+    await watching.until("[worker-0] second try")
+
+    await restarted(stage, "digits-worker-0", 1)
+    await watching.until("[worker-0] first try")
+    logs.runs["digits-worker-0"][-1] += [b"2026-11-21T12:01:01Z third line\n", b"2026-11-21T12:01:02Z last line\n"]
+    logs.wake()
+    await watching.until("[worker-0] last line")
+    (replica,) = watching.listener.book.said
+    pod = stage.pods()["digits-worker-0"]["metadata"]
+    run = Instance(replica, pod["uid"], "tensorflow", 0)
+    watching.listener.catch_up(run, ["2026-11-21T12:00:00.000000001Z first try"])  # as `run` reads it from the disk
+
+    told = ["second try", "first try", "third line", "last line"]
+    assert watching.lines == [f"[worker-0] {line}" for line in told]
+    watching.task.cancel()
+
+
+async def test_the_last_words_of_a_run_are_heard_before_the_first_of_the_next(stage: Stage, logs: Logs) -> None:
+    await stage.submit("digits", Worker=group(2, policy="OnFailure"))
+    watching = await watcher(stage, "digits")
+    await stage.until_pods("digits-worker-0", "digits-worker-1")
+    await stage.all_run("digits-worker-0", "digits-worker-1")
+    logs.say("digits-worker-0", "one")
+    await watching.until("[worker-0] one")
+    logs.held.add(("digits-worker-0", 0))
+    logs.say("digits-worker-0", "two")
+    logs.restart("digits-worker-0")
+    logs.runs["digits-worker-0"][-1] = [b"2026-11-21T12:01:00.5Z three\n"]
+    await restarted(stage, "digits-worker-0", 1)
+    await watching.until("worker-0: Running, restart 1")
+    for number in range(10):  # time enough to speak for who would not wait
+        logs.say("digits-worker-1", f"line {number}")
+        await watching.until(f"[worker-1] line {number}")
+
+    logs.held.clear()
+    logs.wake()
+    await watching.until("[worker-0] three")
+
+    told = [line for line in watching.lines if line.startswith("[worker-0]")]
+    assert told == ["[worker-0] one", "[worker-0] two", "[worker-0] three"]
     watching.task.cancel()
 
 

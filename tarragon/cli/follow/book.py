@@ -37,8 +37,9 @@ class LogBook:
         self._positions: dict[tuple[str, str], Position] = {}
         self._firsts: dict[tuple[str, str], Stamp] = {}
         self._begun: set[Instance] = set()
-        self._heard: dict[Instance, Stamp] = {}
+        self._heard: dict[Instance, tuple[Stamp, Stamp]] = {}
         self._complete: set[Instance] = set()
+        self._overtaken: set[Instance] = set()
         self.tails: dict[Replica, deque[str]] = {}
         self.said: dict[Replica, int] = {}
 
@@ -50,9 +51,15 @@ class LogBook:
     def has_begun(self, instance: Instance) -> bool:
         return instance in self._begun
 
+    def first_heard(self, instance: Instance) -> Stamp | None:
+        """The moment of the first line that was said for it; None when there was none yet."""
+        heard = self._heard.get(instance)
+        return None if heard is None else heard[0]
+
     def last_heard(self, instance: Instance) -> Stamp | None:
-        """The moment of its last line that was said; None when there was none yet."""
-        return self._heard.get(instance)
+        """The same of the last line."""
+        heard = self._heard.get(instance)
+        return None if heard is None else heard[1]
 
     def is_complete(self, instance: Instance) -> bool:
         return instance in self._complete
@@ -69,18 +76,19 @@ class LogBook:
             stamp, text = stamped(line)
             if position.is_new(stamp):
                 self._firsts.setdefault((instance.uid, instance.container), stamp)
-                self._heard[instance] = stamp
+                self._heard[instance] = (self._heard.get(instance, (stamp,))[0], stamp)
                 fresh.append((line[: len(line) - len(text)].rstrip(), text))
         return self._told(instance, fresh)
 
     def overtaken(self, instance: Instance, lines: Sequence[str]) -> list[tuple[str, str]]:
-        """Those of the lines that are older than the first that was said of their container.
+        """Of the whole log of a run those lines that are older than the first that was said of their container; once.
 
         Who asks for the log of a container that restarts just then is answered with the next one.
         """
         first = self._firsts.get((instance.uid, instance.container))
-        if first is None:
+        if first is None or instance in self._overtaken:
             return []
+        self._overtaken.add(instance)
         stamps = [(line, *stamped(line)) for line in lines]
         late = [(line[: len(line) - len(text)].rstrip(), text) for line, stamp, text in stamps if stamp < first]
         return self._told(instance, late)

@@ -43,6 +43,7 @@ class Listener:
         self._beginning = beginning
         self._tasks: dict[Instance, asyncio.Task[None]] = {}
         self._failures: dict[Instance, int] = {}
+        self._settled: set[Instance] = set()
         self._told = 0
         self._wants: Callable[[Replica], bool] = lambda _replica: True
         self._unread: Callable[[Replica, ApiError], None] = lambda _replica, _error: None
@@ -115,12 +116,50 @@ class Listener:
 
     async def _read(self, cluster: Cluster, pod: Pod, instance: Instance, *, follow: bool = True) -> None:
         before = instance.before()
-        if before.number >= 0 and not self.book.has_begun(before):
-            await self._read_once(cluster, pod, before, follow=follow)
+        if before.number >= 0 and before not in self._settled:
+            await self._settle(cluster, pod, before)
         while not await self._read_once(cluster, pod, instance, follow=follow):
             await self._clock.sleep(PAUSE)
         if follow:
             self.book.complete(instance)
+
+    async def _settle(self, cluster: Cluster, pod: Pod, before: Instance) -> None:
+        """All of the run before, first: behind the next one's first line its last words would count as told already.
+
+        A container that restarts just when it is asked for its log answers with the next run.
+        """
+        reading, is_its_own = self._tasks.get(before), self._is_its_own(pod, before)
+        if reading is not None:
+            if not is_its_own:
+                reading.cancel()
+            await asyncio.wait((reading,))
+        if not self.book.has_begun(before):
+            await self._read_once(cluster, pod, before, follow=False)
+        elif not (is_its_own and self.book.is_complete(before)):
+            try:
+                await self._read_whole(cluster, pod, before)
+            except Unavailable:
+                return  # the next connection may bring it
+            except ApiError:
+                pass  # nobody has it any more
+        self._settled.add(before)
+
+    def _is_its_own(self, pod: Pod, before: Instance) -> bool:
+        """Whether what was heard for a run was said before the next one began, and so by nobody else."""
+        status, first = container_status(pod, before.container), self.book.first_heard(before)
+        present = None if status is None else status.state.running or status.state.terminated
+        said = None if first is None else moment(first)
+        return said is not None and present is not None and present.started_at is not None and said < present.started_at
+
+    async def _read_whole(self, cluster: Cluster, pod: Pod, before: Instance) -> None:
+        asked = LogOptions(
+            container=before.container, previous=True, timestamps=True, tail_lines=self._beginning.tail_lines
+        )
+        lines, said = Lines(), []
+        async with aclosing(cluster.pod_log(pod.metadata.key, asked)) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                said += lines.feed(chunk)
+        self.catch_up(before, [*said, *lines.finish()])
 
     async def _read_once(self, cluster: Cluster, pod: Pod, instance: Instance, *, follow: bool) -> bool:
         """Whether there is nothing more to read: the log has come to its end, or is not kept any more."""
