@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tarragon.scheduling.inventory import Amounts, Mask, Scores
+from tarragon.scheduling.asks import Amounts, Mask
+from tarragon.scheduling.inventory import Scores
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.snapshot import Demand
 from tarragon.scheduling.subset import chosen, fewest

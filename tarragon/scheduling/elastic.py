@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.asks import Amounts, Mask
 from tarragon.scheduling.fit import could_fit, place
-from tarragon.scheduling.inventory import Amounts, Inventory, Mask
+from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.lore import Loose
+from tarragon.scheduling.needed import shortest
 from tarragon.scheduling.snapshot import Demand, RunningGang
 from tarragon.scheduling.trial import Holdings, Trial
 
@@ -141,23 +143,12 @@ class Spares:
         trial, places = self._trial(units, demands, ledger), np.arange(len(units))
         if not trial.seems(places):
             return None
-        least = self._shortest(places, 1, trial.seems)
+        least = shortest(places, 1, trial.seems)
         if self._suffice(units[:least], demands, ledger):
             return units[:least]
         if not self._suffice(units, demands, ledger):
             return None
-        return units[: self._shortest(units, least + 1, partial(self._suffice, demands=demands, ledger=ledger))]
-
-    def _shortest(self, units: Amounts, least: int, is_enough: Callable[[Amounts], bool]) -> int:
-        """Of the beginnings with at least so many, the longest of which is enough."""
-        too_few, enough = least - 1, len(units)
-        while enough - too_few > 1:
-            middle = (enough + too_few) // 2
-            if is_enough(units[:middle]):
-                enough = middle
-            else:
-                too_few = middle
-        return enough
+        return units[: shortest(units, least + 1, partial(self._suffice, demands=demands, ledger=ledger))]
 
     def _on_its_nodes(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts:
         """Those without which one of the nodes that the demands would get had too little."""

@@ -26,9 +26,10 @@ def place(demands: Sequence[Demand], ledger: Ledger) -> Placement | None:
 
     What is returned has been taken from the ledger; after None the ledger is as before.
     """
+    if _lacks(demands, ledger):
+        return None
     shape = tuple(demand.shape for demand in demands)
-    is_known = shape in ledger.refused or _lacks(demands, ledger)
-    packing = None if is_known else _largest(demands, ledger)
+    packing = None if shape in ledger.refused else _largest(demands, ledger)
     if packing is None:
         ledger.refused.add(shape)
         return None

@@ -12,20 +12,15 @@ import numpy.typing as npt
 
 from tarragon.base.resources import CPU, MEMORY, Resources
 from tarragon.job.model import Replica
+from tarragon.scheduling.asks import LIGHTEST, Amounts, Ask, Mask
 from tarragon.scheduling.lore import Loose, Lore, OfRunning
 from tarragon.scheduling.questions import Questions, Told
 from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang
 
-Amounts = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.float64]
 
-PLENTY = np.iinfo(np.int64).max
-"""The room for replicas that ask for nothing."""
 LARGEST = 2**61
 """No node counts as having more of anything, and no node has room for who asks for more: sums of two stay numbers."""
-_LIGHTEST = 1e-9
-"""What weighs nothing still has to be somewhere."""
 _KEPT = 4096
 """Masks and questions that are remembered; jobs come and go for months, what they asked for must not stay."""
 
@@ -33,42 +28,6 @@ _KEPT = 4096
 _HELD = 20_000
 """Gangs; beyond that all are told anew."""
 _Holding = tuple[Mapping[Replica, str], Sequence[Demand], frozenset[Replica], Amounts, Amounts]
-
-
-class Ask:
-    """What one replica of a demand asks of a row. The same one for all demands that ask the same of the same nodes."""
-
-    __slots__ = ("columns", "mask", "possible", "row", "weight")
-
-    def __init__(self, row: Amounts, mask: Mask, scarcest: Sequence[int], *, possible: bool) -> None:
-        self.row = row
-        """By column."""
-        self.mask = mask
-        """Where it may run."""
-        self.columns = [(column, int(row[column])) for column in scarcest if row[column] > 0]
-        self.possible = possible
-        """False when it asks for what no node has."""
-        self.weight = _LIGHTEST
-        """How much of the roomiest node it takes; a thousand times that if it asks for accelerators."""
-
-    def room(self, free: Amounts, mask: Mask) -> Amounts:
-        """How many of it each of these rows takes."""
-        if not self.possible:
-            return np.zeros(len(free), np.int64)
-        if not self.columns:
-            return np.where(mask, PLENTY, 0)
-        column, amount = self.columns[0]
-        return self.room_among(free, np.flatnonzero((free[:, column] >= amount) & mask))
-
-    def room_among(self, free: Amounts, rows: Amounts) -> Amounts:
-        """The same where only these rows may have any: often few, as what is scarcest is gone on all others."""
-        (column, amount), *others = self.columns
-        there: Amounts = free[rows, column] // amount
-        for column, amount in others:
-            np.minimum(there, free[rows, column] // amount, out=there)
-        room = np.zeros(len(free), np.int64)
-        room[rows] = np.maximum(there, 0)
-        return room
 
 
 class Inventory(Collection[NodeState]):
@@ -100,9 +59,8 @@ class Inventory(Collection[NodeState]):
         """Whether all of it stays where it is."""
         self._masks: dict[frozenset[str], Mask] = {}
         self._asks: dict[Hashable, Ask] = {}
-        self.questions: Questions[Ask] = Questions()
+        self.questions = Questions()
         """All that was asked of these nodes."""
-        self._told: Told[Ask] | None = None
         self._held: dict[int, _Holding] = {}
         self._sites: dict[int, tuple[Mapping[str, str], Amounts, Sequence[str]]] = {}
 
@@ -139,7 +97,7 @@ class Inventory(Collection[NodeState]):
         made._columns, made._masks, made._asks, made._sites = self._columns, self._masks, self._asks, self._sites
         made.never, made.ever, made._lore = self.never, self.ever, self._lore
         made.domains, made._weights, made._most = self.domains, self._weights, self._most
-        made._scarcest, made.questions, made._told = self._scarcest, self.questions, self._told
+        made._scarcest, made.questions = self._scarcest, self.questions
         made.states, made._held = tuple(all_states), self._held
         made.loose, made.staying = self.loose, self.staying
         made.capacity = self.capacity
@@ -177,7 +135,17 @@ class Inventory(Collection[NodeState]):
         return known
 
     def ask(self, demand: Demand) -> Ask:
-        """Kept, for demands of the same shape and for those that differ in numbers only."""
+        """Kept: by which object the demand is, which is quick; for others of its shape; and for those that differ in
+        numbers only.
+        """
+        known = self.questions.of_demand.get(id(demand))
+        if known is None or known[0] is not demand:
+            if len(self.questions.of_demand) >= _HELD:
+                self.questions.of_demand.clear()
+            known = self.questions.of_demand[id(demand)] = demand, self._ask(demand)
+        return known[1]
+
+    def _ask(self, demand: Demand) -> Ask:
         known = self._asks.get(demand.shape)
         if known is not None:
             return known
@@ -196,17 +164,18 @@ class Inventory(Collection[NodeState]):
         self._asks[demand.shape] = ask
         return ask
 
-    def told(self) -> Told[Ask]:
+    def told(self) -> Told:
         """How often there is room on what is free for all that was asked so far."""
-        self._told = self.questions.told(self.free, self._told)
-        return self._told
+        questions = self.questions
+        questions.latest = questions.told(self.free, questions.latest)
+        return questions.latest
 
     def _weight_of(self, ask: Ask) -> float:
         shares = [
             amount / self._most[column] * (1000.0 if "/" in self.resources[column] else 1.0)
             for column, amount in ask.columns
         ]
-        return max(shares, default=_LIGHTEST)
+        return max(shares, default=LIGHTEST)
 
     def liking(self, demand: Demand) -> Amounts:
         """How much each row is preferred."""

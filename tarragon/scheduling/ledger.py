@@ -13,7 +13,8 @@ import numpy as np
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
-from tarragon.scheduling.inventory import Amounts, Ask, Inventory, Mask, Scores
+from tarragon.scheduling.asks import Amounts, Ask, Mask
+from tarragon.scheduling.inventory import Inventory, Scores
 from tarragon.scheduling.questions import Told
 from tarragon.scheduling.snapshot import Demand, NodeState
 
@@ -39,7 +40,7 @@ class Ledger:
         self._sums: dict[int, tuple[Mask, Scores]] = {}
         self._wanted: dict[int, tuple[Resources, Amounts | None]] = {}
         self._open: dict[tuple[int, int], tuple[Mask, Amounts]] = {}
-        self._told: Told[Ask] | None = None
+        self._told: Told | None = None
         self._told_at: int | None = None
         """How much had changed then. What it was told of may be another ledger, too."""
         self.refused: set[Hashable] = set()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
+from tarragon.scheduling.asks import Amounts
 from tarragon.scheduling.fit import could_fit
 from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.snapshot import Demand, RunningGang
 from tarragon.scheduling.trial import Holdings, Trial
+
+S = TypeVar("S", Sequence[int], Amounts)
 
 
 def holders(gangs: Sequence[RunningGang], nodes: Inventory) -> Holdings:
@@ -47,10 +51,10 @@ def fewest(demands: Sequence[Demand], order: Sequence[int], held: Holdings, ledg
     def suffice(several: Sequence[int]) -> bool:
         return could_fit(demands, held.without(several, ledger))
 
-    trial = Trial(demands, ledger, held)
-    if not trial.seems(order):
+    trial, in_turn = Trial(demands, ledger, held), np.array(order, np.int64)
+    if not trial.seems(in_turn):
         return None
-    enough = _shortest(order, 0, trial.seems)
+    enough = list(order[: shortest(in_turn, 0, trial.seems)])
     needed = _needed(enough, trial.narrowed(enough).seems)
     then = held.without(needed, ledger)
     if could_fit(demands, then):
@@ -58,12 +62,13 @@ def fewest(demands: Sequence[Demand], order: Sequence[int], held: Holdings, ledg
     # What only seems to suffice may be in too small pieces.
     if not suffice(order):
         return None
-    needed = _needed(_shortest(order, len(enough), suffice), suffice)
+    enough = list(order[: shortest(order, len(enough), suffice)])
+    needed = _needed(enough, suffice)
     return Ends(needed, held.without(needed, ledger))
 
 
-def _shortest(order: Sequence[int], least: int, suffice: Callable[[Sequence[int]], bool]) -> list[int]:
-    """Of the beginnings with at least so many, all of which suffice."""
+def shortest(order: S, least: int, suffice: Callable[[S], bool]) -> int:
+    """Of the beginnings with at least so many, the longest of which suffices."""
     too_few, enough = least - 1, len(order)
     while enough - too_few > 1:
         middle = (enough + too_few) // 2
@@ -71,7 +76,7 @@ def _shortest(order: Sequence[int], least: int, suffice: Callable[[Sequence[int]
             enough = middle
         else:
             too_few = middle
-    return list(order[:enough])
+    return enough
 
 
 def _needed(enough: list[int], suffice: Callable[[Sequence[int]], bool]) -> list[int]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tarragon.scheduling.asks import PLENTY, Amounts, Ask, Mask
 from tarragon.scheduling.choice import Share, choose, nearest, tightest
-from tarragon.scheduling.inventory import LARGEST, PLENTY, Amounts, Ask, Mask, Scores
+from tarragon.scheduling.inventory import LARGEST, Scores
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.snapshot import Demand
 

@@ -8,33 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-Amounts = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from tarragon.scheduling.asks import Amounts, Ask, Mask
+from tarragon.scheduling.snapshot import Demand
 
 _ENOUGH = 2**40
 """More than anybody asks for; the sum of so much on all nodes is still a number."""
 _MANY = 4
 """Where more than this part of the nodes has changed, all are looked at."""
-
-
-class Question(Protocol):
-    """An `inventory.Ask`."""
-
-    @property
-    def row(self) -> Amounts: ...
-    @property
-    def mask(self) -> Mask: ...
-    @property
-    def possible(self) -> bool: ...
-    def room(self, free: Amounts, mask: Mask) -> Amounts: ...
-
-
-Q = TypeVar("Q", bound=Question)
 
 
 @dataclass(slots=True)
@@ -50,33 +33,37 @@ class _Tables:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Told(Generic[Q]):
+class Told:
     """By question, how often there is room for it in all, on nodes that have so much free."""
 
-    several: Sequence[Q]
+    several: Sequence[Ask]
     free: Amounts
     totals: Amounts
 
-    def by_question(self) -> dict[Q, int]:
+    def by_question(self) -> dict[Ask, int]:
         """Those that were asked since are missing."""
         return dict(zip(self.several, self.totals.tolist(), strict=False))
 
 
-class Questions(Generic[Q]):
+class Questions:
     """All that was asked of the nodes of one cluster."""
 
     def __init__(self) -> None:
-        self.several: list[Q] = []
+        self.several: list[Ask] = []
+        self.of_demand: dict[int, tuple[Demand, Ask]] = {}
+        """By which object it is."""
+        self.latest: Told | None = None
         self._tables: _Tables | None = None
 
-    def add(self, question: Q) -> None:
+    def add(self, question: Ask) -> None:
         self.several.append(question)
         self._tables = None
 
     def clear(self) -> None:
         self.several, self._tables = [], None
+        self.of_demand.clear()
 
-    def told(self, free: Amounts, before: Told[Q] | None) -> Told[Q]:
+    def told(self, free: Amounts, before: Told | None) -> Told:
         """From what was told before. The table must not be changed afterwards."""
         totals = np.zeros(0, np.int64)
         if before is not None and before.several is self.several:
@@ -102,7 +89,7 @@ class Questions(Generic[Q]):
         return totals
 
 
-def _tables(several: Sequence[Question]) -> _Tables:
+def _tables(several: Sequence[Ask]) -> _Tables:
     nowhere = np.zeros_like(several[0].mask)
     masks = [question.mask if question.possible else nowhere for question in several]
     distinct = {id(mask): mask for mask in masks}
@@ -116,5 +103,5 @@ def _tables(several: Sequence[Question]) -> _Tables:
     )
 
 
-def _room(question: Question, free: Amounts) -> int:
+def _room(question: Ask, free: Amounts) -> int:
     return int(np.minimum(question.room(free, question.mask), _ENOUGH).sum())

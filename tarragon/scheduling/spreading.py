@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from tarragon.job.model import ReplicaType
+from tarragon.scheduling.asks import Amounts
 from tarragon.scheduling.choice import nearest, tightest
-from tarragon.scheduling.inventory import Amounts, Inventory
+from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.packing import Packing, has_as_much, has_room, pack, wants_of
 from tarragon.scheduling.snapshot import Demand, Spread

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tarragon.scheduling.inventory import Amounts, Ask, Mask
+from tarragon.scheduling.asks import Amounts, Ask, Mask
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.snapshot import Demand
 
