@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 
@@ -83,6 +84,12 @@ class Spares:
         """The place of each among the replicas."""
         self._rows, self._freed, self._owners = rows[self._units], freed[self._units], owners[self._units]
         self._priorities = order[self._units, 0]
+
+    def copy(self) -> Spares:
+        """What one of them gives up, the other does not know of. The tables are never changed, only replaced."""
+        made: Spares = copy(self)
+        made._gangs, made._number_of = self._gangs.copy(), self._number_of.copy()
+        return made
 
     def given_up(self, demands: Sequence[Demand], ledger: Ledger, below: int | None = None) -> list[Smaller] | None:
         """Who goes on with what, for these demands to fit the ledger: no more is taken than it needs, and from none

@@ -106,8 +106,9 @@ def _may_be_fewer(wants: Sequence[Want], ledger: Ledger, led: Packing) -> bool:
         return False
     mask = np.logical_or.reduce([want.ask.mask for want in wants])
     needed = _needed(wants)
-    for column in np.flatnonzero(needed):
-        free = ledger.table[:, column] * mask
+    for column in reversed(np.flatnonzero(needed)):  # accelerators before cpu: few nodes have any left
+        free = ledger.table[mask, column]
+        free = free[free > 0]
         most = free if len(free) < nodes else np.partition(free, len(free) - nodes + 1)[len(free) - nodes + 1 :]
         if most.sum(dtype=np.float64) < needed[column] * _NEARLY:
             return False

@@ -82,7 +82,7 @@ class Preemption:
     def _spares_now(self) -> Spares:
         made = self._made
         if self._spares is None:
-            self._spares = Spares(made.snapshot.running, made.nodes)
+            self._spares = made.spares()
         self._spares.forget(made.changed)
         return self._spares
 

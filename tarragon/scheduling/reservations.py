@@ -39,8 +39,9 @@ class Reservations:
 
     def wait(self, standing: Standing, kind: Kind) -> Wait:
         """For resources; if it is aged, with places that are kept for it."""
-        gang, waits = standing.gang, self._made.refused(standing, kind)
-        if not self._made.is_aged(gang):
+        made, gang = self._made, standing.gang
+        waits = made.refused(standing, kind) if kind.refused is None else standing.told(*kind.refused)
+        if gang.queued > made.old_enough:
             self.young.append(gang)
             return waits
         if not self._left or not self._reserve(gang, kind):

@@ -24,6 +24,7 @@ from tarragon.scheduling.decision import (
     Resize,
     Wait,
 )
+from tarragon.scheduling.elastic import Spares
 from tarragon.scheduling.fit import Placement, could_fit, place
 from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
@@ -76,7 +77,8 @@ class Round:
         """Gangs that run and of which something is decided."""
         self._open: Ledger | None = None
         self._holders: Holdings | None = None
-        self._old_enough = snapshot.now - span(snapshot.rules.aged)
+        self._spares: Spares | None = None
+        self.old_enough = snapshot.now - span(snapshot.rules.aged)
         self._everything: Ledger | None = None
         self._with_away: Ledger | None = None
         self._is_releasing = bool(self.nodes.releasing.any())
@@ -104,13 +106,13 @@ class Round:
         and nothing else is asked about them.
         """
         passed = kind.passed
-        if passed is None or gang.priority > passed[0] or self.shares.quota(gang.queue):
+        if passed is None or gang.priority > passed[0] or (self.shares.matter and self.shares.quota(gang.queue)):
             return False
         return passed[1] or not self.is_aged(gang)
 
     def is_aged(self, gang: Gang) -> bool:
         """Whether it has waited for so long that nobody is to pass it for good."""
-        return gang.queued <= self._old_enough
+        return gang.queued <= self.old_enough
 
     def started(self, gang: Gang, kind: Kind) -> Place | None:
         """As large as it goes on what is free; None when that is too little."""
@@ -158,6 +160,12 @@ class Round:
         if self._holders is None:
             self._holders = holders(self.snapshot.running, self.nodes)
         return self._holders
+
+    def spares(self) -> Spares:
+        """What those that run could do without, for somebody who may take some of it."""
+        if self._spares is None:
+            self._spares = Spares(self.snapshot.running, self.nodes)
+        return self._spares.copy()
 
     def resize(self, gang: RunningGang, nodes: Mapping[Replica, str], reason: str) -> None:
         """It goes on with these; what it gives back is free once its pods have ended."""

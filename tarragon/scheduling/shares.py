@@ -36,8 +36,6 @@ class Shares:
 
     def quota(self, queue: str) -> Resources:
         """Empty where nothing is limited."""
-        if not self._queues:
-            return {}
         return self._queues.get(queue, _DEFAULT).quota
 
     def share(self, queue: str) -> float:

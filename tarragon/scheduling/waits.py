@@ -7,6 +7,7 @@ change is a write.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from tarragon.base import quantity
 from tarragon.base.resources import MEMORY, PODS, Resources, shortage, total
@@ -118,6 +119,7 @@ def _weight(lacking: Resources) -> tuple[int, int]:
     return len(lacking), sum(lacking.values())
 
 
+@lru_cache(maxsize=4096)
 def _amount(name: str, milli: int) -> str:
     """Bytes rounded for the eye: a shortage of 8160437862 bytes reads as 7.6Gi."""
     gibi = 2**30 * 1000

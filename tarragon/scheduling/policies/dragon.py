@@ -88,8 +88,8 @@ class _Room:
         """Of those about whom nothing else is decided."""
         others = self._made.changed - self._shrunk
         if self._spares is None:
-            here = [gang for gang in self._made.snapshot.running if gang.name not in others]
-            self._spares, self._forgotten = Spares(here, self._made.nodes), others
+            self._spares, self._forgotten = self._made.spares(), others
+            self._spares.forget(others)
             self._most = self._spares.all_of_it(self._made.soon)
         elif others != self._forgotten:
             self._spares.forget(others)
