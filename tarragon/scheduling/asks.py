@@ -41,6 +41,12 @@ class Ask:
         column, amount = self.columns[0]
         return self.room_among(free, np.flatnonzero((free[:, column] >= amount) & mask))
 
+    def times(self, free: Sequence[int]) -> int:
+        """How often it goes into what one node, on which it may run, has by column: plain numbers are quicker there."""
+        if not self.possible:
+            return 0
+        return max(0, min((free[column] // amount for column, amount in self.columns), default=int(PLENTY)))
+
     def room_among(self, free: Amounts, rows: Amounts) -> Amounts:
         """The same where only these rows may have any: often few, as what is scarcest is gone on all others."""
         (column, amount), *others = self.columns

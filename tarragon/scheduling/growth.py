@@ -91,9 +91,7 @@ def _last_action(made: Round) -> dt.datetime:
 def _left_over(made: Round, young: Iterable[Gang]) -> Ledger:
     """Without the nodes on which one of these could have a replica."""
     table = made.free.table.copy(order="K")
-    shapes = {demand.shape: demand for gang in young for demand in gang.demands if demand.minimum}
-    asks = dict.fromkeys(made.nodes.ask(demand) for demand in shapes.values())
-    for ask in asks:
+    for ask in {made.nodes.ask(demand) for gang in young for demand in gang.demands if demand.minimum}:
         if ask.columns:
             table[ask.room(made.free.table, ask.mask) > 0] = 0
     return Ledger(made.nodes, table)

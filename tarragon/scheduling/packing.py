@@ -172,26 +172,28 @@ def _shares(rest: Sequence[Want], ledger: Ledger, opened: Sequence[int]) -> list
 
 def _filled(packing: Packing, rows: Sequence[int], wants: Sequence[Want], ledger: Ledger) -> list[Want]:
     """What has no place yet, after these rows have been given all that they take; the scarcest first."""
-    free = {row: left_on(row, packing[row], wants, ledger) for row in rows}
+    free = {row: _left_on(row, packing[row], wants, ledger) for row in rows}
     rest: list[Want] = []
     for want in wants:
         count = want.count - sum(given[want.place] for given in packing.values())
         for row in rows:
             if count and want.ask.mask[row]:
-                taken = min(count, int(want.ask.room(free[row], want.ask.mask[[row]])[0]))
+                taken = min(count, want.ask.times(free[row]))
                 packing[row][want.place] += taken
-                free[row] -= taken * want.ask.row
+                for column, amount in want.ask.columns:
+                    free[row][column] -= taken * amount
                 count -= taken
         if count:
             rest.append(replace(want, count=count))
     return rest
 
 
-def left_on(row: int, given: Sequence[int], wants: Sequence[Want], ledger: Ledger) -> Amounts:
-    """As a table of one row."""
-    left: Amounts = ledger.table[[row]]
+def _left_on(row: int, given: Sequence[int], wants: Sequence[Want], ledger: Ledger) -> list[int]:
+    """By column."""
+    left: list[int] = ledger.table[row].tolist()
     for want in wants:
-        left -= given[want.place] * want.ask.row
+        for column, amount in want.ask.columns:
+            left[column] -= given[want.place] * amount
     return left
 
 
