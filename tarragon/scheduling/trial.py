@@ -5,7 +5,7 @@ It is asked a hundred times to find out who has to: only the nodes on which some
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,10 +54,10 @@ class Holdings:
 class _Wanted:
     ask: Ask
     count: int
-    mask: Mask
-    """Of the nodes that are looked at."""
+    rows: Amounts
+    """Among those that are looked at."""
     elsewhere: int
-    """For so many there is room on others."""
+    """For so many there is room on all others."""
 
 
 class Trial:
@@ -74,9 +74,11 @@ class Trial:
         looked_at[self._held.rows] = True
         rows = np.flatnonzero(looked_at)
         self._places = (np.cumsum(looked_at) - 1)[self._held.rows]
-        self._free = ledger.table[rows]
-        self._columns = sorted({column for ask in asks for column, _ in ask.columns})
-        self._wanted = [_wanted(demand, ledger, rows) for demand in demands]
+        columns = sorted({column for ask in asks for column, _ in ask.columns})
+        self._columns = [(column, ledger.table[rows, column], self._held.amounts[:, column]) for column in columns]
+        wanted = [_wanted(demand, ledger, rows) for demand in demands if demand.minimum]
+        self._wanted = sorted(wanted, key=lambda each: -each.ask.weight)
+        """The scarcest first: that is where it fails."""
 
     def narrowed(self, owners: Sequence[int]) -> Trial:
         """Where the others give nothing."""
@@ -84,18 +86,29 @@ class Trial:
 
     def seems(self, owners: Sequence[int] | Amounts) -> bool:
         """Whether each demand for itself would have room for its minimum if these gave back what they hold."""
-        pieces = self._held.of(owners)
-        places, amounts = self._places[pieces], self._held.amounts[pieces]
-        free = self._free.copy(order="F")
-        for column in self._columns:
-            np.add.at(free[:, column], places, amounts[:, column])
-        return all(
-            int(np.minimum(each.ask.room(free, each.mask), each.count).sum()) + each.elsewhere >= each.count
-            for each in self._wanted
-        )
+        pieces = np.flatnonzero(self._held.of(owners))
+        places = self._places[pieces]
+        free: dict[int, Amounts] = {}
+        for column, there, amounts in self._columns:
+            free[column] = there.copy()
+            np.add.at(free[column], places, amounts[pieces])
+        return all(_room(each, free) + each.elsewhere >= each.count for each in self._wanted)
 
 
 def _wanted(demand: Demand, ledger: Ledger, rows: Amounts) -> _Wanted:
     ask, count = ledger.nodes.ask(demand), demand.minimum
     room = np.minimum(ledger.room(demand), count)
-    return _Wanted(ask, count, ask.mask[rows], int(room.sum()) - int(room[rows].sum()))
+    near = np.flatnonzero(ask.mask[rows])
+    return _Wanted(ask, count, near, int(room.sum()) - int(room[rows].sum()))
+
+
+def _room(wanted: _Wanted, free: Mapping[int, Amounts]) -> int:
+    """On the nodes that are looked at."""
+    ask, count = wanted.ask, wanted.count
+    if not ask.possible or not ask.columns:
+        return count * len(wanted.rows) if ask.possible else 0
+    (column, amount), *others = ask.columns
+    there: Amounts = free[column][wanted.rows] // amount
+    for column, amount in others:
+        np.minimum(there, free[column][wanted.rows] // amount, out=there)
+    return int(there.clip(0, count).sum())
