@@ -5,12 +5,14 @@
 
 Nodes of four models in racks and zones; gangs of 600 shapes in 12 namespaces, a third of them elastic. Between rounds
 some that run end and as many come. What is timed is the policy alone, from the snapshot to its decisions: on the
-clock, and in CPU, which others' work on the machine changes less.
+clock, and in CPU, which others' work on the machine changes less. The garbage collector looks for garbage as rarely as
+the operator has it look.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 import time
 import tracemalloc
@@ -121,6 +123,7 @@ def main() -> None:
     parser.add_argument("--no-growth", action="store_true", help="measure the one scene only")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    gc.set_threshold(50_000, 20, 50)  # as in operator/process.py
     policies = options.policy or list(POLICIES)
     scene = Scene(options.nodes, options.waiting, options.running)
     rows = [(policy, scene, measured(policy, scene, options.rounds, options.seed)) for policy in policies]

@@ -1,0 +1,53 @@
+"""The line of those that wait, as it is kept from round to round."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tarragon.scheduling.decision import Wait
+from tarragon.scheduling.inventory import Inventory
+from tarragon.scheduling.order import in_order
+from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.round import Round
+from tarragon.scheduling.snapshot import Gang
+from tests.scheduling.rounds import NOON, Job
+from tests.scheduling.scenes import every_policy, scene
+
+
+@given(
+    rounds=st.lists(
+        st.lists(st.tuples(st.integers(0, 60), st.integers(0, 3), st.sampled_from([0, 0, 5])), max_size=60), max_size=4
+    ),
+)
+@settings(max_examples=60, deadline=None)
+def test_whoever_comes_and_goes_the_line_is_in_order(rounds: list[list[tuple[int, int, int]]]) -> None:
+    rounds_ = scene("fifo", 4)
+    seen = replace(rounds_.snapshot(), nodes=Inventory.of(rounds_.snapshot().nodes))
+    demands = [rounds_.workers(2)]
+    waiting: dict[str, Gang] = {}
+    for coming in rounds:
+        waiting = {name: gang for name, gang in waiting.items() if int(name) % 7}
+        for number, ago, priority in coming:
+            queued = NOON - dt.timedelta(seconds=ago)
+            waiting[str(number)] = Gang(name=str(number), queued=queued, demands=demands, priority=priority)
+
+        line = [standing.gang for standing in in_order(Round(replace(seen, waiting=tuple(waiting.values()))))]
+
+        assert line == sorted(waiting.values(), key=lambda gang: gang.order)
+
+
+@every_policy
+def test_who_is_told_the_same_again_is_told_it_by_the_same_object(name: str) -> None:
+    rounds = scene(name, 4)
+    for number in range(3):
+        rounds.submit(Job(name=f"job{number}", demands=[rounds.workers(4)]))
+    seen = replace(rounds.snapshot(), nodes=Inventory.of(rounds.snapshot().nodes))
+
+    first, second = ([one for one in POLICIES[name](seen) if isinstance(one, Wait)] for _ in range(2))
+
+    assert len(first) == 2
+    assert all(one is other for one, other in zip(first, second, strict=True))

@@ -1,0 +1,74 @@
+"""How much room there is in all, as it is told from round to round and tried without a copy, is what counting finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tarragon.base.resources import CPU, NVIDIA_GPU
+from tarragon.scheduling.inventory import Inventory
+from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.snapshot import Demand, NodeState
+from tarragon.scheduling.trial import Holdings, Trial
+from tests.scheduling.test_fit import SCENES
+
+NUMBERS = st.integers(0, 5)
+
+
+def counted(demand: Demand, ledger: Ledger) -> int:
+    room = Ledger(ledger.nodes, ledger.table.copy()).room(demand)
+    return int(np.minimum(room, demand.wish).sum())
+
+
+@given(
+    scene=SCENES,
+    rounds=st.lists(st.lists(st.tuples(NUMBERS, st.integers(0, 8)), max_size=4), min_size=1, max_size=4),
+    taken=st.lists(st.tuples(NUMBERS, st.integers(0, 2)), max_size=4),
+)
+@settings(max_examples=100, deadline=None)
+def test_what_is_told_of_all_questions_at_once_is_what_each_finds(
+    scene: tuple[list[NodeState], list[Demand]], rounds: list[list[tuple[int, int]]], taken: list[tuple[int, int]]
+) -> None:
+    nodes, demands = scene
+    inventory = Inventory.of(nodes)
+    for changes in rounds:
+        there = {number % len(nodes): free for number, free in changes}
+        inventory = inventory.changed(
+            [replace(inventory.states[row], free={NVIDIA_GPU: free, CPU: free}) for row, free in there.items()]
+        )
+        now = Ledger.of_free(inventory)
+        for ledger in (now, now.soon(), now.copy()):
+            for number, amount in taken:
+                ledger.keep(inventory.names[number % len(nodes)], {NVIDIA_GPU: amount, CPU: 1})
+                for demand in demands:
+                    assert ledger.has_as_many(demand, demand.wish) == (counted(demand, ledger) >= demand.wish)
+
+
+@given(
+    scene=SCENES,
+    held=st.lists(st.tuples(st.integers(0, 4), NUMBERS, st.integers(-1, 3)), max_size=8),
+    owners=st.sets(st.integers(0, 4)),
+)
+@settings(max_examples=150, deadline=None)
+def test_what_seems_enough_on_the_nodes_of_a_trial_is_enough_on_the_whole_cluster(
+    scene: tuple[list[NodeState], list[Demand]], held: list[tuple[int, int, int]], owners: set[int]
+) -> None:
+    nodes, demands = scene
+    ledger = Ledger.of_free(nodes)
+    rows = np.array([row % len(nodes) for _, row, _ in held], np.int64)
+    amounts = np.array([ledger.nodes.row({NVIDIA_GPU: gpus, CPU: 1}) for _, _, gpus in held], np.int64)
+    several = Holdings(
+        5,
+        np.array([owner for owner, _, _ in held], np.int64),
+        rows,
+        amounts.reshape(len(held), len(ledger.nodes.resources)),
+    )
+    given_back = several.without(sorted(owners), ledger)
+
+    trial = Trial(demands, ledger, several)
+
+    is_enough = all(given_back.has_as_many(demand, demand.minimum) for demand in demands)
+    assert trial.seems(sorted(owners)) == trial.narrowed(sorted(owners)).seems(sorted(owners)) == is_enough
