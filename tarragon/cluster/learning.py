@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from tarragon.cluster.errors import unavailable
 from tarragon.cluster.port import EVERYTHING, Cluster, DeleteOptions, Listing, LogOptions, Selection, WatchEvent
 from tarragon.kube.codec import decode
 from tarragon.kube.meta import Key, Resource
@@ -59,6 +60,9 @@ class Learning:
         return self._cluster.pod_log(key, options)
 
     def _told(self, resource: Resource[T], answer: msgspec.Raw) -> T:
-        found = bytes(answer)
-        self._learner.learn(resource.full_name, found)
-        return decode(found, resource.model)
+        try:
+            read = decode(bytes(answer), resource.model)
+            self._learner.learn(resource.full_name, bytes(answer))
+        except msgspec.MsgspecError as error:
+            raise unavailable(f"the API server answered with what none says: {error}") from error
+        return read

@@ -148,6 +148,7 @@ class Cache(Generic[T]):
         self._learnt: dict[Key, int] = {}
         """The versions of objects that the watch is still to bring."""
         self._expected = self._awaited = 0
+        self._is_in_doubt = False
         self._is_behind, self._has_come = asyncio.Event(), asyncio.Event()
         self._handlers: list[Handler[T]] = []
         self._troubled: list[Callable[[Trouble], None]] = []
@@ -315,10 +316,17 @@ class Cache(Generic[T]):
                 try:
                     await within(self._clock, LATEST_SECONDS, self._has_come.wait())
                 except TimeoutError:
-                    self._expected = 0  # else one object that no watch of ours is told of would end them for ever
+                    self._doubt()
                     return
             if self.version < self._expected:
                 self._is_behind.set()
+
+    def _doubt(self) -> None:
+        """The watch first, then what we were told: a server whose storage was put back does not know of it any more."""
+        if self._is_in_doubt:
+            self._version, self._expected = "", 0
+        self._is_in_doubt = not self._is_in_doubt
+        self._is_behind.set()
 
     def _take(self, event: WatchEvent[msgspec.Raw]) -> None:
         if event.object is not None and event.type != "BOOKMARK":
@@ -332,6 +340,7 @@ class Cache(Generic[T]):
                     self._put(head, event.object)
         self._version = event.resource_version
         if self._awaited and self.version >= self._awaited:
+            self._is_in_doubt = False
             self._has_come.set()
 
     def _is_past(self, key: Key, version: int) -> bool:

@@ -130,8 +130,9 @@ class Admitter:
         now = self._clock.now()
         for at in (*([] if again is None else [again]), *self._holders.ends(now)):
             yield max(0.0, (at - now).total_seconds())
-        if self._telling.pause is not None:
-            yield self._telling.pause
+        for pause in (self._telling.pause, self._world.unmade.pause):
+            if pause is not None:
+                yield pause
         if self._judge.has_failed:
             yield FAILED_PAUSE
 

@@ -74,8 +74,8 @@ async def apply(
 ) -> Sequence[str]:
     """The names of what was refused and the job does without.
 
-    Nothing is made any more once `stands` denies what the step was decided on: who sees that change looks again.
     Raises the first ApiError, or Refused; what was done stays done, and the next step is decided on what is then.
+    Nothing is made any more, and Conflict is raised, once `stands` denies what the step was decided on.
     """
     cluster, recorder = means.cluster, means.recorder
     key = job.metadata.key
@@ -199,10 +199,10 @@ async def _delete(cluster: Cluster, delete: Delete, done: _Done) -> None:
 async def _create_all(cluster: Cluster, creates: Iterable[Create], done: _Done, stands: Callable[[], bool]) -> None:
     waiting = list(creates)
     size = FIRST_BATCH
-    while waiting and stands():
+    while waiting:
         number = _next_batch(waiting, size)
         batch, waiting = waiting[:number], waiting[number:]
-        await all_of(_create(cluster, create, done) for create in batch)
+        await all_of(_create(cluster, create, done, stands) for create in batch)
         size = min(LARGEST_BATCH, size * 2)
 
 
@@ -213,7 +213,9 @@ def _next_batch(waiting: Sequence[Create], most: int) -> int:
     return next((number for number, create in enumerate(waiting[:most]) if create.alone), most)
 
 
-async def _create(cluster: Cluster, create: Create, done: _Done) -> None:
+async def _create(cluster: Cluster, create: Create, done: _Done, stands: Callable[[], bool]) -> None:
+    if not stands():
+        raise overtaken(create)
     try:
         await _make(cluster, create, done)
     except Refused as refused:
@@ -258,6 +260,12 @@ def is_refusal(error: ApiError) -> bool:
     return error.code < HTTPStatus.INTERNAL_SERVER_ERROR or (
         error.code == HTTPStatus.INTERNAL_SERVER_ERROR and "webhook" in str(error)
     )
+
+
+def overtaken(create: Create) -> Conflict:
+    """By a decision that was made while the step was under way."""
+    words = f"{create.resource.plural} {create.body['metadata']['name']} is not to be made any more"
+    return Conflict({"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": words})
 
 
 def name_is_taken(create: Create, error: ApiError) -> Conflict:

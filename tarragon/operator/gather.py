@@ -107,7 +107,7 @@ class World:
         written: list[Live[Json]] = [*self.jobs.values(), self.pods, self.services, *self.pod_groups]
         self._written = {cache.resource.full_name: cache for cache in written}
         self.settings = settings
-        self.unmade = Unmade()
+        self.unmade = Unmade(self.pods, clock)
         self.refusals = Refusals()
         self.readings = Readings(self.frameworks)
         for kind, cache in self.jobs.items():

@@ -1,6 +1,6 @@
 """What admitted replicas will hold whose pods are not there, and which of the pods that are there will leave.
 
-A pod that is being made counts as one that is there: it holds its place also if its replica has lost that meanwhile.
+A pod that may come counts as one that is there: it holds its place also if its replica has lost that meanwhile.
 Both are kept change by change.
 """
 
@@ -52,7 +52,7 @@ class Reservations:
 
     def forget(self, job: JobId) -> None:
         """It is gone. What it may have reserved is reckoned as ever."""
-        if job not in self._held and job not in self._releasing:
+        if job not in self._held and job not in self._releasing and not self._world.unmade.of(job):
             self._changed.discard(job)
 
     @property
@@ -65,6 +65,7 @@ class Reservations:
 
         What can't be reckoned is tried again in the next round, and until then stays what it was.
         """
+        self._world.unmade.give_up()
         for job in list(self._changed):
             with self._faults.of(job, "see what it holds"):
                 self._reckon(job, candidates.get(job))
@@ -76,19 +77,17 @@ class Reservations:
         for candidate, admission in found:
             known = _nodes(candidate)
             nodes = {replica: node for replica, node in admission.nodes.items() if known.get(replica) != node}
-            pods = self._pods(candidate, self._unmade(candidate.id)) if nodes else []
+            pods = self._pods(candidate, self._world.unmade.of(candidate.id)) if nodes else []
             for node, amounts in _reserved_by(candidate, nodes, pods):
                 more.give(node, amounts)
         return more
 
     def _reckon(self, job: JobId, candidate: Candidate | None) -> None:
-        unmade = self._unmade(job)
-        held = [(pod.spec.node_name, request_of(pod)) for pod in unmade if holds(pod)]
-        leaving: list[Amounts] = []
+        unmade = self._world.unmade.of(job)
+        held = [_amounts(pod) for pod in unmade if holds(pod)]
+        leaving = [_amounts(pod) for pod in unmade if holds(pod) and not _is_of(candidate, pod)]
         missing: dict[Replica, str] = {}
-        if candidate is None:
-            leaving += held
-        else:
+        if candidate is not None:
             pods = self._pods(candidate, unmade)
             held += _reserved_by(candidate, _nodes(candidate), pods)
             leaving += _released_by(candidate, pods)
@@ -98,11 +97,8 @@ class Reservations:
         _exchange(self._releasing, self.releasing, job, leaving)
 
     def _pods(self, candidate: Candidate, unmade: Sequence[Pod]) -> Pods:
-        return list(replicas_of(candidate, [*self._world.pods_of(candidate.object), *unmade]))
-
-    def _unmade(self, job: JobId) -> Sequence[Pod]:
-        """Without those that a watch has brought before the answer."""
-        return [pod for pod in self._world.unmade.of(job) if pod.metadata.key not in self._world.pods.objects]
+        ours = [pod for pod in unmade if _is_of(candidate, pod)]
+        return list(replicas_of(candidate, [*self._world.pods_of(candidate.object), *ours]))
 
     def _pod_changed(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         """Whose name a pod bears is found out by its owner: a stranger of that name is told in the job's status."""
@@ -126,6 +122,16 @@ def _exchange(known: dict[JobId, list[Amounts]], sums: Sums, job: JobId, found: 
         sums.take(node, amounts)
     for node, amounts in found:
         sums.give(node, amounts)
+
+
+def _amounts(pod: Pod) -> Amounts:
+    return pod.spec.node_name, request_of(pod)
+
+
+def _is_of(candidate: Candidate | None, pod: Pod) -> bool:
+    """Not if it was asked for by an earlier job of the same name."""
+    owner = pod.metadata.controller
+    return candidate is not None and owner is not None and owner.uid == candidate.object.metadata.uid
 
 
 def _nodes(candidate: Candidate) -> Mapping[Replica, str]:

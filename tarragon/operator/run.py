@@ -178,6 +178,8 @@ class Operator:
         self._world.services.subscribe(self._owned_changed)
         for groups in self._world.pod_groups:
             groups.subscribe(self._owned_changed)
+        # One that does not come leaves its place to others.
+        self._world.unmade.subscribe(lambda _job: self._round.set())
         for cache in (self._world.nodes, *self._world.optional):
             cache.subscribe(lambda _key, _old, _new: self._round.set())
         # Nodes that can't be read for too long are a reason to place nothing any more.

@@ -1,10 +1,14 @@
-"""Pods that the server was asked to make and has not answered for: whatever is decided meanwhile, they may come."""
+"""Pods that may come: the server was asked to make them, and has not refused. Whatever is decided meanwhile."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import AlreadyExists, ApiError
+from tarragon.cluster.reflector import Live
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
@@ -12,17 +16,33 @@ from tarragon.operator.kept import KeptPod
 
 JobId = tuple[str, Key]
 
+LATEST_SECONDS = 60.0
+"""So long after no answer, or one that says nothing of what was done, a pod may come: what a kube-apiserver gives a
+request."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    pod: Pod
+    before: str
+    """The uid of the one that had its name when it was asked for."""
+    until: float | None = None
+    """Of the clock's monotonic seconds; None while the request is under way."""
+
 
 class Unmade:
-    """By job, whose name and kind the pods' owner says."""
+    """By job, whose name and kind the pods' owner says. One that the cache shows has come."""
 
-    def __init__(self) -> None:
-        self._pods: dict[JobId, dict[Key, Pod]] = {}
+    def __init__(self, pods: Live[Pod], clock: Clock) -> None:
+        self._pods = pods
+        self._clock = clock
+        self._asked: dict[JobId, dict[Key, _Asked]] = {}
         self._handlers: list[Callable[[JobId], None]] = []
+        pods.subscribe(self._shown)
 
     def of(self, job: JobId) -> Sequence[Pod]:
         """As they were asked for."""
-        return list(self._pods.get(job, {}).values())
+        return [asked.pod for asked in self._asked.get(job, {}).values()]
 
     def subscribe(self, handler: Callable[[JobId], None]) -> None:
         """Call `handler` whenever a job has one more of them, or one less."""
@@ -32,22 +52,69 @@ class Unmade:
     def making(self, body: Mapping[str, object]) -> Iterator[None]:
         """Around the request for a pod."""
         pod = decode(encode(body), KeptPod)
-        owner = pod.metadata.controller
-        if owner is None:
+        job = _job_of(pod)
+        if job is None:
             yield
             return
-        key = pod.metadata.key
-        job = owner.kind, Key(key.namespace, owner.name)
-        self._pods.setdefault(job, {})[key] = pod
+        known = self._pods.objects.get(pod.metadata.key)
+        asked = _Asked(pod, before="" if known is None else known.metadata.uid)
+        self._asked.setdefault(job, {})[pod.metadata.key] = asked
         self._changed(job)
+        is_refused = False
         try:
             yield
+        except ApiError as error:
+            is_refused = _is_refused(error, asked)
+            raise
         finally:
-            del self._pods[job][key]
-            if not self._pods[job]:
-                del self._pods[job]
+            asked.until = self._clock.monotonic() + LATEST_SECONDS
+            if is_refused:
+                self._drop(job, asked)
+
+    def give_up(self) -> None:
+        """Those that might have come, and have not."""
+        now = self._clock.monotonic()
+        late = [(job, asked) for job, asked in self._all() if asked.until is not None and asked.until <= now]
+        for job, asked in late:
+            self._drop(job, asked)
+
+    @property
+    def pause(self) -> float | None:
+        """Seconds until there are some to give up, as things are."""
+        ends = [asked.until for _, asked in self._all() if asked.until is not None]
+        return max(0.0, min(ends) - self._clock.monotonic()) if ends else None
+
+    def _all(self) -> Iterator[tuple[JobId, _Asked]]:
+        for job, several in self._asked.items():
+            for asked in several.values():
+                yield job, asked
+
+    def _shown(self, key: Key, _: Pod | None, new: Pod | None) -> None:
+        job = None if new is None else _job_of(new)
+        asked = None if job is None else self._asked.get(job, {}).get(key)
+        if job is not None and new is not None and asked is not None and asked.before != new.metadata.uid:
+            self._drop(job, asked)
+
+    def _drop(self, job: JobId, asked: _Asked) -> None:
+        several = self._asked.get(job, {})
+        if several.get(asked.pod.metadata.key) is asked:
+            del several[asked.pod.metadata.key]
+            if not several:
+                del self._asked[job]
             self._changed(job)
 
     def _changed(self, job: JobId) -> None:
         for handler in self._handlers:
             handler(job)
+
+
+def _is_refused(error: ApiError, asked: _Asked) -> bool:
+    """Whether the server has said that it did not make it. That there is one may be news of a request sent twice."""
+    if isinstance(error, AlreadyExists):
+        return bool(asked.before)
+    return 400 <= error.code < 500  # noqa: PLR2004 - the HTTP class
+
+
+def _job_of(pod: Pod) -> JobId | None:
+    owner = pod.metadata.controller
+    return None if owner is None else (owner.kind, Key(pod.metadata.namespace, owner.name))

@@ -103,6 +103,16 @@ class ScriptedCluster:
             self._version += 1
             self._tell(_Change(self._version, "DELETED", body))
 
+    def put_back(self, version: int) -> None:
+        """To what its storage held at that version: what was written later never was."""
+        self._history = [change for change in self._history if change.version <= version]
+        self._version = version
+        self._objects = {
+            key: body
+            for key, body in self._objects.items()
+            if int(decode(body, dict)["metadata"]["resourceVersion"]) <= version
+        }
+
     def bookmark(self) -> None:
         """Versions move on without this kind of object, as on a real server; only a bookmark says so."""
         self._version += 1

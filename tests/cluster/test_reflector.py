@@ -463,3 +463,18 @@ async def test_a_cache_of_what_selectors_choose_learns_nothing() -> None:
         scene.cache.learn(scene.server.answer("a"))
 
     assert scene.told == []
+
+
+async def test_what_a_server_does_not_know_any_more_after_its_storage_was_put_back_is_let_go_of() -> None:
+    scene = Scene()
+    async with scene.running():
+        before = scene.server.version
+        scene.server.lose_watches()
+        scene.server.put("a", 1)
+        scene.cache.learn(scene.server.answer("a"))
+        scene.server.put_back(before)
+        for _ in range(4):
+            await scene.pass_time(LATEST_SECONDS)
+
+    assert scene.told == [("a", None, 1), ("a", 1, None)]
+    assert [call for call, _ in scene.server.calls] == ["list", "watch", "watch", "list", "watch"]

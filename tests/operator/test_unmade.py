@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tarragon.cluster.errors import from_status
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import ApiError, from_status, unavailable
 from tarragon.kube.meta import Key
-from tarragon.operator.run import Operator, Options
-from tests.operator.stage import TFJOBS, Stage, group
+from tarragon.operator.run import ROUND_PAUSE, Operator, Options
+from tarragon.operator.unmade import LATEST_SECONDS
+from tests.operator.stage import TFJOBS, Stage, group, job
+from tests.operator.test_dragon import Jumping
 
 
 class SlowToMake:
@@ -17,7 +20,9 @@ class SlowToMake:
     def __init__(self, client: Any, *pods: str) -> None:
         self._client = client
         self._held = frozenset(pods)
-        self.refuses = False
+        self._lost: list[tuple[Any, Any]] = []
+        self.error: ApiError | None = None
+        """What they get instead of being let through."""
         self.asked = asyncio.Event()
         self.let_through = asyncio.Event()
 
@@ -29,15 +34,21 @@ class SlowToMake:
         if resource.plural == "pods" and name in self._held:
             self.asked.set()
             await self.let_through.wait()
-            if self.refuses:
-                raise from_status({"code": 403, "reason": "Forbidden", "message": "quota"})
+            if self.error is not None:
+                self._lost.append((resource, body))
+                raise self.error
         return await self._client.create(resource, body)
 
+    async def carry_out(self) -> None:
+        """After all, what it gave no answer to."""
+        for resource, body in self._lost:
+            await self._client.create(resource, body)
 
-async def slow(stage: Stage, workers: int, *held: str) -> SlowToMake:
+
+async def slow(stage: Stage, workers: int, *held: str, clock: Clock | None = None) -> SlowToMake:
     """Job a has been promised its places; some of its pods are under way."""
     cluster: Any = SlowToMake(stage.world.client, *held)
-    stage.start(Operator(cluster, stage.world.clock, Options(seed=1)).run())
+    stage.start(Operator(cluster, clock or stage.world.clock, Options(seed=1)).run())
     bounds: dict[str, Any] = {"min-instances": 1, "max-instances": workers}
     await stage.submit("a", Worker=group(workers, cpu="1"), **bounds)
     await cluster.asked.wait()
@@ -67,14 +78,70 @@ async def test_a_place_is_nobody_elses_while_a_pod_for_it_is_under_way(stage: St
     assert stage.made() == ["a-worker-0", "a-worker-1", "b-worker-0"]
 
 
-async def test_a_place_is_free_again_when_the_pod_for_it_could_not_be_made(stage: Stage) -> None:
+async def b_waits(stage: Stage) -> None:
+    """So that no round is under way for its sake any more."""
+    await stage.submit("b", Worker=group(1, cpu="1"))
+    await stage.until_state("b", "Waiting")
+    await stage.world.until(lambda: bool(stage.events("ResourcesReleasing")))
+    await stage.world.clock.sleep(5 * ROUND_PAUSE)
+
+
+async def test_a_place_is_free_again_when_the_pod_for_it_is_refused(stage: Stage) -> None:
     await stage.node("n", cpu="1")
     cluster = await slow(stage, 1, "a-worker-0")
     await stage.world.client.delete(TFJOBS, Key("default", "a"))
-    await stage.submit("b", Worker=group(1, cpu="1"))
-    await stage.world.until(lambda: bool(stage.admission("b").get("wait")))
+    await b_waits(stage)
 
-    cluster.refuses = True
+    cluster.error = from_status({"code": 403, "reason": "Forbidden", "message": "quota"})
+    cluster.let_through.set()
+    await stage.until_pods("b-worker-0")
+
+
+async def test_a_pod_of_which_the_server_has_said_nothing_may_come_later(stage: Stage) -> None:
+    await stage.node("n", cpu="2")
+    cluster = await slow(stage, 2, "a-worker-1")
+    await wish(stage, 1)
+    await b_waits(stage)
+
+    cluster.error = unavailable("the connection was lost")
+    cluster.let_through.set()
+    await stage.world.until(lambda: "a-worker-0" in stage.pods())
+    await stage.world.clock.sleep(5 * ROUND_PAUSE)
+    await cluster.carry_out()
+    await stage.world.until(lambda: "deletionTimestamp" in stage.pods()["a-worker-1"]["metadata"])
+    await stage.end_pods()
+    await stage.until_pods("a-worker-0", "b-worker-0")
+    assert stage.made() == ["a-worker-0", "a-worker-1", "b-worker-0"]
+
+
+async def test_a_pod_of_which_the_server_has_said_nothing_for_a_minute_does_not_come_any_more(stage: Stage) -> None:
+    await stage.node("n", cpu="2")
+    clock = Jumping()
+    cluster = await slow(stage, 2, "a-worker-1", clock=clock)
+    await wish(stage, 1)
+    await b_waits(stage)
+
+    cluster.error = unavailable("the connection was lost")
+    cluster.let_through.set()
+    await stage.world.clock.sleep(5 * ROUND_PAUSE)
+    assert "b-worker-0" not in stage.pods()
+    clock.jump(LATEST_SECONDS + 1)
+    await stage.until_pods("a-worker-0", "b-worker-0")
+
+
+async def test_a_pod_that_an_earlier_job_asked_for_is_not_taken_for_one_of_the_next_of_its_name(stage: Stage) -> None:
+    await stage.node("n", cpu="3")
+    cluster = await slow(stage, 1, "a-worker-0")
+    again = job("a", Worker=group(1, cpu="2"))
+    again["metadata"]["annotations"] = stage.job("a")["metadata"]["annotations"]
+    await stage.world.client.delete(TFJOBS, Key("default", "a"))
+    await stage.world.client.create(TFJOBS, again)
+    await stage.world.until(lambda: bool(stage.admission("a").get("nodes")))
+
+    await stage.submit("b", Worker=group(1, cpu="1"))
+    await stage.world.until(lambda: bool(stage.admission("b")))
+    assert stage.admission("b")["wait"]["code"] == "ResourcesReleasing"
+    cluster.error = from_status({"code": 403, "reason": "Forbidden", "message": "quota"})
     cluster.let_through.set()
     await stage.world.until(lambda: "b-worker-0" in stage.pods())
 
