@@ -23,8 +23,9 @@ from tarragon.cli.rows import deleted, fitting, least
 from tarragon.cli.target import Target
 from tarragon.cli.terminal import size
 from tarragon.cluster.errors import ApiError, Forbidden, Unauthorized, Unavailable
+from tarragon.cluster.live import Recovery, Trouble
 from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.reflector import Cache, Recovery, Trouble
+from tarragon.cluster.reflector import Cache
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.meta import CustomObject, Key

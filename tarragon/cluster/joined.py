@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from tarragon.cluster.reflector import Cache, Failing, Handler, Live, Recovery, Trouble
+from tarragon.cluster.live import Failing, Handler, Live, Recovery, Trouble
+from tarragon.cluster.reflector import Cache
 from tarragon.kube.meta import Key, Resource
 
 T = TypeVar("T")

@@ -10,15 +10,16 @@ import asyncio
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from tarragon.base.clock import Clock, within
 from tarragon.cluster.errors import ApiError, BadRequest, Expired, Forbidden, NotFound
+from tarragon.cluster.live import Failing, Handler, Recovery, Trouble
+from tarragon.cluster.pauses import LONGEST_PAUSE, Pauses
 from tarragon.cluster.port import EVERYTHING, Cluster, Selection, WatchEvent
 from tarragon.cluster.streams import closed_after
 from tarragon.kube.codec import decode
@@ -26,88 +27,14 @@ from tarragon.kube.meta import Key, ObjectMeta, Resource, Struct
 
 T = TypeVar("T")
 
-Handler = Callable[[Key, T | None, T | None], None]
-
-FIRST_PAUSE = 0.8
-LONGEST_PAUSE = 30.0
 LONGEST_PAUSE_FOR_A_KIND = 5.0
 """A kind that is not there yet is asked for more often: somebody has probably just begun to install it."""
-QUIET = 120.0
-"""Seconds without trouble after which the next pause is a short one again."""
 LATEST_SECONDS = 20.0
 """No watch that works is so far behind what the server has answered."""
 SHORTEST_WATCH = 1.0
 """A watch that ends sooner than this and brings nothing is trouble: without a pause it would be asked for at once."""
 _BREATH = 500
 """Objects of one list that are taken in before others get their turn on the event loop."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """Something that a person should read in a log; the cache itself goes on.
-
-    `key` is set when one object can't be read as the type that was asked for. `pause` is the time to the next attempt.
-    """
-
-    resource: str
-    error: Exception
-    key: Key | None = None
-    pause: float = 0.0
-
-    def __str__(self) -> str:
-        if self.key is not None:
-            return f"{self.resource} {self.key} can't be read and is left out: {self.error}"
-        return f"{self.resource}: {self.error}; next attempt in {self.pause:.1f} s"
-
-
-@dataclass(frozen=True, slots=True)
-class Recovery:
-    """The server answers again, that many seconds after the first Trouble."""
-
-    resource: str
-    seconds: float
-
-    def __str__(self) -> str:
-        return f"{self.resource}: the server answers again after {self.seconds:.1f} s"
-
-
-@dataclass(frozen=True, slots=True)
-class Failing:
-    """The server fails in this way, without a break since that moment of the clock's monotonic seconds."""
-
-    error: ApiError
-    since: float
-
-
-class Live(Protocol[T]):
-    """What readers see of a `Cache`, or of several that are read as one; each method is as described there."""
-
-    @property
-    def resource(self) -> Resource[T]: ...
-
-    @property
-    def objects(self) -> Mapping[Key, T]: ...
-
-    @property
-    def is_synced(self) -> bool: ...
-
-    @property
-    def failing(self) -> Failing | None: ...
-
-    @property
-    def recovered(self) -> float: ...
-
-    async def synced(self) -> None: ...
-
-    def learn(self, found: bytes) -> None: ...
-
-    def subscribe(self, handler: Handler[T]) -> None: ...
-
-    def on_trouble(self, handler: Callable[[Trouble], None]) -> None: ...
-
-    def on_recovery(self, handler: Callable[[Recovery], None]) -> None: ...
-
-    async def run(self) -> None: ...
 
 
 class _Identity(Struct, frozen=True):
@@ -139,7 +66,7 @@ class Cache(Generic[T]):
         self._raw = resource.reading(msgspec.Raw)
         self._clock = clock
         self._selection = selection
-        self._pauses = _Pauses(clock, jitter)
+        self._pauses = Pauses(clock, jitter)
         self._objects: dict[Key, T] = {}
         self._version = ""
         self._failing: Failing | None = None
@@ -373,58 +300,6 @@ class Cache(Generic[T]):
     def _report(self, trouble: Trouble) -> None:
         for handler in self._troubled:
             handler(trouble)
-
-
-class Index(Generic[T]):
-    """The keys of a cache's objects by what a function says of each: `Index(pods, owner_uids).keys("uid-1")`.
-
-    Make it before subscribing handlers that read it: subscribers are called in order.
-    """
-
-    def __init__(self, cache: Live[T], values_of: Callable[[T], Iterable[str]]) -> None:
-        self._values_of = values_of
-        self._keys: dict[str, set[Key]] = {}
-        cache.subscribe(self._follow)
-
-    def keys(self, value: str) -> Collection[Key]:
-        """In no order. A copy: it stays as it is when the cache moves on."""
-        return frozenset(self._keys.get(value, ()))
-
-    def count(self, value: str) -> int:
-        """How many `keys` there would be, without copying them."""
-        return len(self._keys.get(value, ()))
-
-    def _follow(self, key: Key, old: T | None, new: T | None) -> None:
-        before = set() if old is None else set(self._values_of(old))
-        after = set() if new is None else set(self._values_of(new))
-        for value in before - after:
-            kept = self._keys[value]
-            kept.discard(key)
-            if not kept:
-                del self._keys[value]
-        for value in after - before:
-            self._keys.setdefault(value, set()).add(key)
-
-
-class _Pauses:
-    """Back-off: each pause is about twice the one before, until there was quiet for a while."""
-
-    def __init__(self, clock: Clock, jitter: random.Random) -> None:
-        self._clock = clock
-        self._jitter = jitter
-        self._next = FIRST_PAUSE
-        self._over = -QUIET
-
-    def next(self, longest: float, *, at_least: float = 0.0) -> float:
-        """Seconds to wait now: between half and all of the step, so that many clients do not come back at once."""
-        now = self._clock.monotonic()
-        if now - self._over > QUIET:
-            self._next = FIRST_PAUSE
-        step = min(self._next, longest)
-        self._next = min(step * 2, LONGEST_PAUSE)
-        pause = max(step * (0.5 + self._jitter.random() / 2), at_least)
-        self._over = now + pause
-        return pause
 
 
 class _Head(Struct, frozen=True):

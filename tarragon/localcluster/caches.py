@@ -8,8 +8,9 @@ from typing import TypeVar
 import structlog
 
 from tarragon.base.clock import Clock
+from tarragon.cluster.live import Recovery, Trouble
 from tarragon.cluster.port import EVERYTHING, Cluster, Selection
-from tarragon.cluster.reflector import Cache, Recovery, Trouble
+from tarragon.cluster.reflector import Cache
 from tarragon.kube.meta import Resource
 
 T = TypeVar("T")

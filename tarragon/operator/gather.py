@@ -12,8 +12,9 @@ from typing import TypeVar
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import Forbidden, NotFound
 from tarragon.cluster.joined import joined
+from tarragon.cluster.live import Index, Live, Trouble
 from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.reflector import Cache, Index, Live, Trouble
+from tarragon.cluster.reflector import Cache
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.encoding import raw_admission
 from tarragon.kube.core import (

@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.counted import Call
-from tarragon.cluster.reflector import Trouble
+from tarragon.cluster.live import Trouble
 from tarragon.job.encoding import read_status
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus

@@ -8,7 +8,8 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import Forbidden, NotFound
-from tarragon.cluster.reflector import FIRST_PAUSE, Recovery, Trouble
+from tarragon.cluster.live import Recovery, Trouble
+from tarragon.cluster.pauses import FIRST_PAUSE
 
 AGAIN_SECONDS = 600.0
 """A permission that is not given on purpose is refused twice a minute, for ever."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import AlreadyExists, ApiError
-from tarragon.cluster.reflector import Live
+from tarragon.cluster.live import Live
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key

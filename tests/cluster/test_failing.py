@@ -8,7 +8,9 @@ import pytest
 
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import ApiError, Forbidden, Unavailable
-from tarragon.cluster.reflector import FIRST_PAUSE, LONGEST_PAUSE, Cache, Recovery
+from tarragon.cluster.live import Recovery
+from tarragon.cluster.pauses import FIRST_PAUSE, LONGEST_PAUSE
+from tarragon.cluster.reflector import Cache
 from tarragon.kube.meta import Key
 from tests.cluster.scripted import THINGS, ScriptedCluster, Thing, error, settle
 

@@ -9,7 +9,8 @@ import pytest
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import Forbidden
 from tarragon.cluster.joined import Joined, joined
-from tarragon.cluster.reflector import Cache, Index, Live
+from tarragon.cluster.live import Index, Live
+from tarragon.cluster.reflector import Cache
 from tarragon.kube.meta import Key
 from tests.cluster.scripted import THINGS, ScriptedCluster, Thing, error, settle
 

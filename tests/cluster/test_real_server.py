@@ -21,8 +21,9 @@ from tarragon.base.clock import SystemClock
 from tarragon.cluster.access import Access, in_cluster, kubeconfig
 from tarragon.cluster.errors import Expired, Forbidden, NoCredentials, Unauthorized, Unavailable
 from tarragon.cluster.http import Http
+from tarragon.cluster.live import Trouble
 from tarragon.cluster.port import EVERYTHING, Selection
-from tarragon.cluster.reflector import Cache, Trouble
+from tarragon.cluster.reflector import Cache
 from tarragon.cluster.transport import Request, Transport
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, NAMESPACES, SERVICE_ACCOUNTS

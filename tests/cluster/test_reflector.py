@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import BadRequest
+from tarragon.cluster.live import Index, Trouble
 from tarragon.cluster.port import EVERYTHING, Selection
-from tarragon.cluster.reflector import LATEST_SECONDS, Cache, Index, Trouble
+from tarragon.cluster.reflector import LATEST_SECONDS, Cache
 from tarragon.kube.meta import Key
 from tests.cluster.scripted import THINGS, Cut, ScriptedCluster, Thing, error, settle
 

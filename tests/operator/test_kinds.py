@@ -8,7 +8,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from tarragon.cluster.errors import Forbidden
-from tarragon.cluster.reflector import Trouble
+from tarragon.cluster.live import Trouble
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS

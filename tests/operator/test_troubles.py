@@ -4,7 +4,8 @@ from structlog.testing import capture_logs
 
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import from_status
-from tarragon.cluster.reflector import FIRST_PAUSE, Recovery, Trouble
+from tarragon.cluster.live import Recovery, Trouble
+from tarragon.cluster.pauses import FIRST_PAUSE
 from tarragon.operator.troubles import AGAIN_SECONDS, Troubles
 
 FORBIDDEN = from_status({"code": 403, "reason": "Forbidden", "message": "nodes is forbidden"})

@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 from tarragon.base.clock import Clock
 from tarragon.cli.jobs import Known
 from tarragon.cluster.errors import Forbidden, Unauthorized, Unavailable
+from tarragon.cluster.live import Trouble
 from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.reflector import Cache, Trouble
+from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import PODS, Pod
 from tarragon.kube.meta import CustomObject
 

@@ -17,8 +17,9 @@ from tarragon.cli.target import Target
 from tarragon.cli.top.known import Scene
 from tarragon.cli.top.usage import measured
 from tarragon.cluster.errors import ApiError, Forbidden, NotFound, Unauthorized, Unavailable
+from tarragon.cluster.live import Trouble
 from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.reflector import Cache, Trouble
+from tarragon.cluster.reflector import Cache
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import NODES, PODS, Pod

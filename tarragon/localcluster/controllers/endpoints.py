@@ -10,8 +10,8 @@ from typing import Any
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import AlreadyExists, NotFound
+from tarragon.cluster.live import Index
 from tarragon.cluster.port import Cluster
-from tarragon.cluster.reflector import Index
 from tarragon.kube.core import ENDPOINTS, PODS, SERVICES, Pod, Service, ServicePort
 from tarragon.kube.meta import Key, ObjectMeta, Struct
 from tarragon.localcluster.caches import logged_cache

@@ -26,8 +26,9 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.base.resources import CPU, MEMORY, PODS, Resources
 from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound
+from tarragon.cluster.live import Recovery, Trouble
 from tarragon.cluster.port import Cluster, DeleteOptions, Selection
-from tarragon.cluster.reflector import Cache, Recovery, Trouble
+from tarragon.cluster.reflector import Cache
 from tarragon.kube import core
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import NODES, Node

@@ -15,8 +15,9 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
+from tarragon.cluster.live import Recovery, Trouble
 from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.reflector import Cache, Recovery, Trouble
+from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import SERVICES, Service
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet import kept, mounts, records, shim, shims

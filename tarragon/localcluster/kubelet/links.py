@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tarragon.cluster.reflector import Cache, Index
+from tarragon.cluster.live import Index
+from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import Service
 from tarragon.localcluster.kubelet.spec import Pod
 

@@ -8,8 +8,9 @@ from typing import Any
 from msgspec import to_builtins
 
 from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound
+from tarragon.cluster.live import Index
 from tarragon.cluster.port import DeleteOptions
-from tarragon.cluster.reflector import Cache, Index
+from tarragon.cluster.reflector import Cache
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import deployment_status, rollout
 from tarragon.localcluster.controllers.workloads.ground import (

@@ -10,8 +10,9 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import ApiError
+from tarragon.cluster.live import Index
 from tarragon.cluster.port import Cluster
-from tarragon.cluster.reflector import Cache, Index
+from tarragon.cluster.reflector import Cache
 from tarragon.kube.meta import Key, Resource
 from tarragon.kube.selectors import from_match_labels
 from tarragon.localcluster.caches import logged_cache

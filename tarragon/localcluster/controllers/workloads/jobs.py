@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from tarragon.cluster.errors import Conflict, NotFound
+from tarragon.cluster.live import Index
 from tarragon.cluster.port import DeleteOptions
-from tarragon.cluster.reflector import Index
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import job_plan
 from tarragon.localcluster.controllers.workloads.ground import LOOK_AGAIN_SECONDS, Ground, Kept

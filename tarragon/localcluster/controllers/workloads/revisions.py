@@ -9,8 +9,9 @@ from typing import Generic, TypeVar
 from msgspec import to_builtins
 
 from tarragon.cluster.errors import Conflict, NotFound
+from tarragon.cluster.live import Index
 from tarragon.cluster.port import DeleteOptions
-from tarragon.cluster.reflector import Cache, Index
+from tarragon.cluster.reflector import Cache
 from tarragon.localcluster.controllers.workloads.ground import Ground, Unseen, owner_of
 from tarragon.localcluster.controllers.workloads.hands import Hands
 from tarragon.localcluster.controllers.workloads.model import CONTROLLER_REVISIONS, ControllerRevision, Json, Owner
