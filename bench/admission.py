@@ -153,6 +153,10 @@ class Fleet:
 
 async def measure(size: Size, rounds: int, policy: str) -> Mapping[str, Sequence[float]]:
     fleet = Fleet(size, policy)
+    # As `operator/process.py` does.
+    gc.set_threshold(50_000, 20, 50)
+    gc.collect()
+    gc.freeze()
     began = time.thread_time()
     await fleet.admitter.round()
     first = (time.thread_time() - began) * 1000
@@ -160,8 +164,6 @@ async def measure(size: Size, rounds: int, policy: str) -> Mapping[str, Sequence
         await fleet.admitter.round()
         if len(fleet.shelves.patched) == written:
             break
-    gc.collect()
-    gc.freeze()
     times: list[float] = []
     worked: list[float] = []
     shares: list[float] = []

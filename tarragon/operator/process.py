@@ -101,6 +101,7 @@ class Process:
 
     async def _live(self) -> None:
         await self._operator.synced()
+        gc.freeze()
         if self.lease is None:
             log.info("leading", lease="none")
             await self._lead()
@@ -176,6 +177,7 @@ class Process:
 async def serve(server: Server, clock: Clock, settings: ProcessSettings) -> bool:
     """Run it against that API server, measured, until SIGTERM or SIGINT. False when it ended as its lease was lost."""
     # Full caches are a million objects that stay: looking through them as often as is usual costs more than it finds.
+    # Those that are there when they have been filled are not looked through at all.
     gc.set_threshold(50_000, 20, 50)
     dice = random.Random(settings.options.seed)
     metrics = Metrics(clock, __version__)
