@@ -84,6 +84,8 @@ class Spares:
         """The place of each among the replicas."""
         self._rows, self._freed, self._owners = rows[self._units], freed[self._units], owners[self._units]
         self._priorities = order[self._units, 0]
+        self._together: Amounts | None = None
+        """By row and column, what all of it is: until some of it is gone."""
 
     def copy(self) -> Spares:
         """What one of them gives up, the other does not know of. The tables are never changed, only replaced."""
@@ -95,6 +97,8 @@ class Spares:
         """Who goes on with what, for these demands to fit the ledger: no more is taken than it needs, and from none
         of this priority or a higher one. None when all of it together is too little.
         """
+        if self._is_too_little(demands, ledger):
+            return None
         useful = self._useful(demands, ledger, below)
         if not len(useful):
             return None
@@ -124,6 +128,18 @@ class Spares:
     def _keep(self, those: Mask) -> None:
         self._units, self._owners = self._units[those], self._owners[those]
         self._rows, self._priorities, self._freed = self._rows[those], self._priorities[those], self._freed[those]
+        self._together = None
+
+    def _is_too_little(self, demands: Sequence[Demand], ledger: Ledger) -> bool:
+        """All of it, for one of these: the quick answer to most that ask."""
+        if self._together is None:
+            self._together = np.zeros_like(ledger.table)
+            for column in range(self._together.shape[1]):
+                np.add.at(self._together[:, column], self._rows, self._freed[:, column])
+        free = ledger.table + self._together
+        asked = [(ledger.nodes.ask(demand), demand.minimum) for demand in demands if demand.minimum]
+        asked.sort(key=lambda each: -each[0].weight)
+        return any(int(ask.room(free, ask.mask).clip(max=count).sum()) < count for ask, count in asked)
 
     def _useful(self, demands: Sequence[Demand], ledger: Ledger, below: int | None) -> Amounts:
         """Those on nodes that take any of these, and that hold any of what is asked."""
@@ -147,10 +163,10 @@ class Spares:
 
     def _beginning(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts | None:
         """The shortest one that suffices. What does not even seem to suffice does not."""
-        trial, places = self._trial(units, demands, ledger), np.arange(len(units))
-        if not trial.seems(places):
+        least = self._trial(units, demands, ledger).beginning(np.arange(len(units)))
+        if least is None:
             return None
-        least = shortest(places, 1, trial.seems)
+        least = max(1, least)
         if self._suffice(units[:least], demands, ledger):
             return units[:least]
         if not self._suffice(units, demands, ledger):

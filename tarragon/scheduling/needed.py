@@ -52,10 +52,11 @@ def fewest(demands: Sequence[Demand], order: Sequence[int], held: Holdings, ledg
         return could_fit(demands, held.without(several, ledger))
 
     trial, in_turn = Trial(demands, ledger, held), np.array(order, np.int64)
-    if not trial.seems(in_turn):
+    least = trial.beginning(in_turn)
+    if least is None:
         return None
-    enough = list(order[: shortest(in_turn, 0, trial.seems)])
-    needed = _needed(enough, trial.narrowed(enough).seems)
+    enough = list(order[:least])
+    needed = trial.narrowed(enough).needed(in_turn[:least])
     then = held.without(needed, ledger)
     if could_fit(demands, then):
         return Ends(needed, then)

@@ -54,8 +54,10 @@ class Holdings:
 class _Wanted:
     ask: Ask
     count: int
+    near: Mask
+    """Where it may run, of the rows that are looked at."""
     rows: Amounts
-    """Among those that are looked at."""
+    """The same by number."""
     elsewhere: int
     """For so many there is room on all others."""
 
@@ -94,21 +96,107 @@ class Trial:
             np.add.at(free[column], places, amounts[pieces])
         return all(_room(each, free) + each.elsewhere >= each.count for each in self._wanted)
 
+    def beginning(self, owners: Amounts) -> int | None:
+        """How many of these it takes for that, the first ones; None if all are too few."""
+        return self._in_turn(owners).beginning() if self.seems(owners) else None
+
+    def needed(self, owners: Amounts) -> list[int]:
+        """Without those of them that it does not take, the last ones first; together they are enough.
+
+        The end of the shortest beginning can't be left out, and all after it can; the same is asked about those before.
+        """
+        in_turn, needed = self._in_turn(owners), list[int]()
+        while size := in_turn.beginning():
+            needed.append(int(owners[size - 1]))
+            in_turn.end_with(size - 1)
+        return needed[::-1]
+
+    def _in_turn(self, owners: Amounts) -> _InTurn:
+        turn_of = np.full(self._held.number, -1, np.int64)
+        turn_of[owners] = np.arange(len(owners))
+        turns = turn_of[self._held.owners]
+        pieces = np.flatnonzero(turns >= 0)
+        pieces = pieces[np.argsort(self._places[pieces] * len(owners) + turns[pieces], kind="stable")]
+        columns = {column: (there.copy(), amounts[pieces]) for column, there, amounts in self._columns}
+        return _InTurn(self._wanted, turns[pieces], self._places[pieces], columns, len(owners))
+
+
+@dataclass(slots=True)
+class _InTurn:
+    """Owners who give back one after the other: what there is after each of them is summed up at once, for all."""
+
+    _wanted: Sequence[_Wanted]
+    _turns: Amounts
+    """By piece, whose turn it is. The pieces are sorted by place, and those of one place by turn."""
+    _places: Amounts
+    _columns: dict[int, tuple[Amounts, Amounts]]
+    """What is free at each place, and what each piece gives to it."""
+    _number: int
+    """Of the owners."""
+
+    def beginning(self) -> int | None:
+        """The least number of turns after which each demand has room; None if all of them are too few."""
+        begins = np.ones(len(self._places), np.bool_)
+        begins[1:] = self._places[1:] != self._places[:-1]
+        first = np.flatnonzero(begins)
+        lengths = np.diff(np.append(first, len(begins)))
+        before: dict[int, Amounts] = {}
+        after: dict[int, Amounts] = {}
+        for column, (there, amounts) in self._columns.items():
+            sums = np.cumsum(amounts)
+            before[column] = there
+            after[column] = sums - np.repeat((sums - amounts)[first] - there[self._places[first]], lengths)
+        least = 0
+        for wanted in self._wanted:
+            lacking = wanted.count - wanted.elsewhere - _room(wanted, before)
+            if lacking > 0:
+                gained = np.cumsum(self._gains(wanted, before, after, first))
+                if not len(gained) or gained[-1] < lacking:
+                    return None
+                least = max(least, int(np.argmax(gained >= lacking)) + 1)
+        return least
+
+    def end_with(self, turn: int) -> None:
+        """That one's pieces are given in any case, and those of the later ones are not."""
+        here, left = self._turns == turn, self._turns < turn
+        for column, (there, amounts) in self._columns.items():
+            np.add.at(there, self._places[here], amounts[here])
+            self._columns[column] = there, amounts[left]
+        self._turns, self._places, self._number = self._turns[left], self._places[left], turn
+
+    def _gains(
+        self, wanted: _Wanted, before: Mapping[int, Amounts], after: Mapping[int, Amounts], first: Amounts
+    ) -> Amounts:
+        """By turn, for how many more there is room."""
+        room = _times(wanted, after)
+        gains = room.copy()
+        gains[1:] -= room[:-1]
+        begun = self._places[first]
+        gains[first] = room[first] - _times(wanted, {column: there[begun] for column, there in before.items()})
+        gains[~wanted.near[self._places]] = 0
+        gained: Amounts = np.bincount(self._turns, gains, self._number).astype(np.int64)
+        return gained
+
 
 def _wanted(demand: Demand, ledger: Ledger, rows: Amounts) -> _Wanted:
     ask, count = ledger.nodes.ask(demand), demand.minimum
     room = np.minimum(ledger.room(demand), count)
-    near = np.flatnonzero(ask.mask[rows])
-    return _Wanted(ask, count, near, int(room.sum()) - int(room[rows].sum()))
+    near = ask.mask[rows]
+    return _Wanted(ask, count, near, np.flatnonzero(near), int(room.sum()) - int(room[rows].sum()))
 
 
 def _room(wanted: _Wanted, free: Mapping[int, Amounts]) -> int:
     """On the nodes that are looked at."""
-    ask, count = wanted.ask, wanted.count
+    ask = wanted.ask
     if not ask.possible or not ask.columns:
-        return count * len(wanted.rows) if ask.possible else 0
-    (column, amount), *others = ask.columns
-    there: Amounts = free[column][wanted.rows] // amount
+        return wanted.count * len(wanted.rows) if ask.possible else 0
+    return int(_times(wanted, {column: free[column][wanted.rows] for column, _ in ask.columns}).sum())
+
+
+def _times(wanted: _Wanted, free: Mapping[int, Amounts]) -> Amounts:
+    """How often it goes into each of these, and no more often than it is wanted."""
+    (column, amount), *others = wanted.ask.columns
+    times: Amounts = free[column] // amount
     for column, amount in others:
-        np.minimum(there, free[column][wanted.rows] // amount, out=there)
-    return int(there.clip(0, count).sum())
+        np.minimum(times, free[column] // amount, out=times)
+    return times.clip(0, wanted.count)

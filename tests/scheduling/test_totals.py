@@ -9,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU, NVIDIA_GPU
+from tarragon.job.model import Replica
+from tarragon.scheduling.elastic import Spares
 from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
-from tarragon.scheduling.snapshot import Demand, NodeState
+from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang
 from tarragon.scheduling.trial import Holdings, Trial
+from tests.scheduling.rounds import WORKER
 from tests.scheduling.test_fit import SCENES
 
 NUMBERS = st.integers(0, 5)
@@ -72,3 +75,49 @@ def test_what_seems_enough_on_the_nodes_of_a_trial_is_enough_on_the_whole_cluste
 
     is_enough = all(given_back.has_as_many(demand, demand.minimum) for demand in demands)
     assert trial.seems(sorted(owners)) == trial.narrowed(sorted(owners)).seems(sorted(owners)) == is_enough
+
+
+@given(
+    scene=SCENES,
+    held=st.lists(st.tuples(st.integers(0, 7), NUMBERS, st.integers(0, 3)), max_size=16),
+    order=st.permutations(range(8)),
+)
+@settings(max_examples=150, deadline=None)
+def test_who_has_to_give_back_is_summed_up_as_it_is_found_by_trying(
+    scene: tuple[list[NodeState], list[Demand]], held: list[tuple[int, int, int]], order: list[int]
+) -> None:
+    nodes, demands = scene
+    ledger = Ledger.of_free(nodes)
+    amounts = np.array([ledger.nodes.row({NVIDIA_GPU: gpus, CPU: 1}) for _, _, gpus in held], np.int64)
+    several = Holdings(
+        8,
+        np.array([owner for owner, _, _ in held], np.int64),
+        np.array([row % len(nodes) for _, row, _ in held], np.int64),
+        amounts.reshape(len(held), len(ledger.nodes.resources)),
+    )
+    trial = Trial(demands, ledger, several)
+    enough = next((size for size in range(9) if trial.seems(order[:size])), None)
+
+    least = trial.beginning(np.array(order))
+
+    assert least == enough
+    if least is not None:
+        needed = order[:least]
+        for owner in reversed(order[:least]):
+            others = [other for other in needed if other != owner]
+            needed = others if trial.seems(others) else needed
+        assert trial.needed(np.array(order[:least], np.int64)) == needed
+
+
+def test_what_was_given_up_is_not_there_for_the_next_one() -> None:
+    node = NodeState(name="a", capacity={NVIDIA_GPU: 4}, free={NVIDIA_GPU: 0})
+    worker = Demand(type=WORKER, each={NVIDIA_GPU: 1}, minimum=1, wish=4, eligible=frozenset("a"))
+    places = {Replica(WORKER, index): "a" for index in range(4)}
+    ledger = Ledger.of_free([node])
+    spares = Spares([RunningGang(name="large", demands=[worker], nodes=places, elastic=True)], ledger.nodes)
+    two = [replace(worker, minimum=2, wish=2)]
+
+    first, second = spares.given_up(two, ledger), spares.given_up(two, ledger)
+
+    assert first is not None
+    assert second is None
