@@ -8,6 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tarragon.job.model import Replica
+from tarragon.scheduling.asks import Ask
 from tarragon.scheduling.decision import Place
 from tarragon.scheduling.fit import extend
 from tarragon.scheduling.ledger import Ledger
@@ -91,8 +92,9 @@ def _last_action(made: Round) -> dt.datetime:
 def _left_over(made: Round, young: Iterable[Gang]) -> Ledger:
     """Without the nodes on which one of these could have a replica."""
     table = made.free.table.copy(order="K")
-    for ask in {made.nodes.ask(demand) for gang in young for demand in gang.demands if demand.minimum}:
-        if ask.columns:
+    asked = {made.nodes.ask(demand): demand for gang in young for demand in gang.demands if demand.minimum}
+    for ask, demand in asked.items():
+        if ask.columns and made.free.has_as_many(demand, 1):
             table[ask.room(made.free.table, ask.mask) > 0] = 0
     return Ledger(made.nodes, table)
 
@@ -133,9 +135,15 @@ class _Growing:
         """The first moment at which one of these could have more."""
         if not later or not self.is_left:
             return None
+        takes: dict[Ask, bool] = {}
         for at, gang in sorted(later, key=lambda moment: (moment[0], moment[1].name)):
-            if any(self._ledger.room(demand).any() for _, demand in _lacking(gang, beyond=True)):
-                return at
+            there = Counter(replica.type for replica in gang.nodes)
+            for demand in gang.demands:
+                ask = self._made.nodes.ask(demand)
+                if there[demand.type] < _most(demand) and ask not in takes:
+                    takes[ask] = bool(self._ledger.room(demand).any())
+                if there[demand.type] < _most(demand) and takes[ask]:
+                    return at
         return None
 
     def _part(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> float:

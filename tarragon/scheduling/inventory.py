@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tarragon.base.resources import CPU, MEMORY, Resources
-from tarragon.job.model import Replica
 from tarragon.scheduling.asks import LIGHTEST, Amounts, Ask, Mask
+from tarragon.scheduling.held import Pieces
 from tarragon.scheduling.lore import Loose, Lore, OfRunning
 from tarragon.scheduling.questions import Questions, Told
 from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang
@@ -25,9 +25,8 @@ _KEPT = 4096
 """Masks and questions that are remembered; jobs come and go for months, what they asked for must not stay."""
 
 
-_HELD = 20_000
-"""Gangs; beyond that all are told anew."""
-_Holding = tuple[Mapping[Replica, str], Sequence[Demand], frozenset[Replica], Amounts, Amounts]
+_DEMANDS = 20_000
+"""Beyond that all are asked anew."""
 
 
 class Inventory(Collection[NodeState]):
@@ -61,7 +60,8 @@ class Inventory(Collection[NodeState]):
         self._asks: dict[Hashable, Ask] = {}
         self.questions = Questions()
         """All that was asked of these nodes."""
-        self._held: dict[int, _Holding] = {}
+        self.pieces = Pieces(len(resources))
+        """Of the gangs that ran in the round before, all that they hold."""
         self._sites: dict[int, tuple[Mapping[str, str], Amounts, Sequence[str]]] = {}
 
     @classmethod
@@ -98,8 +98,8 @@ class Inventory(Collection[NodeState]):
         made.never, made.ever, made._lore = self.never, self.ever, self._lore
         made.domains, made._weights, made._most = self.domains, self._weights, self._most
         made._scarcest, made.questions = self._scarcest, self.questions
-        made.states, made._held = tuple(all_states), self._held
-        made.loose, made.staying = self.loose, self.staying
+        made.states = tuple(all_states)
+        made.loose, made.staying, made.pieces = self.loose, self.staying, self.pieces
         made.capacity = self.capacity
         made.free, made.releasing = self.free.copy(order="K"), self.releasing.copy(order="K")
         for row, state in rows.items():
@@ -140,7 +140,7 @@ class Inventory(Collection[NodeState]):
         """
         known = self.questions.of_demand.get(id(demand))
         if known is None or known[0] is not demand:
-            if len(self.questions.of_demand) >= _HELD:
+            if len(self.questions.of_demand) >= _DEMANDS:
                 self.questions.of_demand.clear()
             known = self.questions.of_demand[id(demand)] = demand, self._ask(demand)
         return known[1]
@@ -199,15 +199,7 @@ class Inventory(Collection[NodeState]):
         return known[1], known[2]
 
     def held(self, gang: RunningGang) -> tuple[Amounts, Amounts]:
-        """On which rows it holds something, and what. Kept while it runs there: few change from round to round."""
-        known = self._held.get(id(gang.nodes))
-        if known is None or known[0] is not gang.nodes or known[1:3] != (gang.demands, gang.finished):
-            if len(self._held) >= _HELD:
-                self._held.clear()
-            known = self._held[id(gang.nodes)] = gang.nodes, gang.demands, gang.finished, *self._holds(gang)
-        return known[3], known[4]
-
-    def _holds(self, gang: RunningGang) -> tuple[Amounts, Amounts]:
+        """On which rows it holds something, and what. Of many gangs, `pieces` has it kept."""
         each = {demand.type: self.ask(demand).row for demand in gang.demands}
         there: dict[int, Amounts] = {}
         for replica, node in gang.nodes.items():

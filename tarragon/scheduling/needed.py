@@ -20,13 +20,8 @@ S = TypeVar("S", Sequence[int], Amounts)
 
 def holders(gangs: Sequence[RunningGang], nodes: Inventory) -> Holdings:
     """What gangs that run hold, by their numbers."""
-    held = [nodes.held(gang) for gang in gangs]
-    return Holdings(
-        len(gangs),
-        np.repeat(np.arange(len(gangs)), [len(rows) for rows, _ in held]),
-        np.concatenate([np.zeros(0, np.int64), *(rows for rows, _ in held)]),
-        np.concatenate([np.zeros((0, len(nodes.resources)), np.int64), *(table for _, table in held)]),
-    )
+    owners, (rows, amounts) = nodes.pieces.of(gangs, nodes.held)
+    return Holdings(len(gangs), owners, rows, amounts)
 
 
 def has_as_much(demands: Sequence[Demand], ledger: Ledger) -> bool:

@@ -87,6 +87,6 @@ class Preemption:
         return self._spares
 
 
-def _who_goes_first(gang: RunningGang) -> tuple[int, float, str]:
-    """The least urgent, of these the youngest: it loses least."""
-    return gang.priority, -(gang.admitted or _LONG_AGO).timestamp(), gang.name
+def _who_goes_first(gang: RunningGang) -> tuple[int, float]:
+    """The least urgent, of these the youngest: it loses least. They come by name, so that of equals the first goes."""
+    return gang.priority, -(gang.admitted or _LONG_AGO).timestamp()

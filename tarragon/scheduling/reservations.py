@@ -68,7 +68,6 @@ class Reservations:
         if self._order is None:
             running, changed = self._made.snapshot.running, self._made.changed
             those = [number for number, gang in enumerate(running) if gang.name not in changed]
-            self._order = sorted(
-                those, key=lambda number: (running[number].admitted or _LONG_AGO, running[number].name)
-            )
+            # They come by name, and sorting keeps equals as they are.
+            self._order = sorted(those, key=lambda number: running[number].admitted or _LONG_AGO)
         return self._order

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
@@ -67,7 +68,7 @@ class Round:
     """`free` is what can be had now, less what is kept for somebody; `soon` has besides what is about to be free."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = replace(snapshot, running=sorted(snapshot.running, key=lambda gang: gang.name))
+        self.snapshot = replace(snapshot, running=sorted(snapshot.running, key=attrgetter("name")))
         self.nodes = Inventory.of(snapshot.nodes)
         self.free = Ledger.of_free(self.nodes)
         self.soon = self.free.soon()

@@ -13,6 +13,7 @@ from tarragon.job.model import Replica
 from tarragon.scheduling.elastic import Spares
 from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
+from tarragon.scheduling.needed import holders
 from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang
 from tarragon.scheduling.trial import Holdings, Trial
 from tests.scheduling.rounds import WORKER
@@ -121,3 +122,35 @@ def test_what_was_given_up_is_not_there_for_the_next_one() -> None:
 
     assert first is not None
     assert second is None
+
+
+@given(
+    rounds=st.lists(st.dictionaries(st.integers(0, 7), st.lists(NUMBERS, min_size=1, max_size=3)), max_size=6),
+)
+@settings(max_examples=100, deadline=None)
+def test_whoever_comes_and_goes_what_is_kept_of_their_holdings_is_what_each_of_them_holds(
+    rounds: list[dict[int, list[int]]],
+) -> None:
+    names = [f"node{number}" for number in range(6)]
+    inventory = Inventory.of([NodeState(name=name, capacity={CPU: 9}, free={CPU: 9}) for name in names])
+    worker = Demand(type=WORKER, each={CPU: 1}, minimum=1, wish=3, eligible=frozenset(names))
+    known: dict[int, RunningGang] = {}
+    for running in rounds:
+        told = {
+            number: {Replica(WORKER, index): names[row] for index, row in enumerate(rows)}
+            for number, rows in running.items()
+        }
+        known = {
+            number: known[number]
+            if number in known and known[number].nodes == nodes
+            else RunningGang(name=str(number), demands=[worker], nodes=nodes, elastic=False)
+            for number, nodes in told.items()
+        }
+        gangs = list(known.values())
+
+        kept = holders(gangs, inventory)
+
+        for number, gang in enumerate(gangs):
+            free = kept.without([number], Ledger.of_free(inventory)).table
+            asked = [9 + list(gang.nodes.values()).count(name) for name in names]
+            assert free[:, 0].tolist() == asked
