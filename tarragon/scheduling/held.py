@@ -37,7 +37,9 @@ class Pieces:
         if gone:
             vacant = [self._places.pop(each)[1] for each in gone]
             self._vacant += vacant
-            stay = ~np.isin(self._owners, vacant)
+            stays = np.ones(len(self._places) + len(self._vacant), np.bool_)
+            stays[vacant] = False
+            stay = stays[self._owners]
             self._owners, self._rows, self._amounts = self._owners[stay], self._rows[stay], self._amounts[stay]
 
     def _add(self, gangs: Sequence[RunningGang], tell: Callable[[RunningGang], Holds]) -> None:

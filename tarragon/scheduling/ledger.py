@@ -244,9 +244,9 @@ class Ledger:
             self.refused, self.welcome = self.refused.copy(), self.welcome.copy()
         self._changes.append(row)
 
-    def _renewed(self, known: tuple[Column, int], anew: Callable[[list[int]], Column]) -> Column:
+    def _renewed(self, known: tuple[Column, int], anew: Callable[[Amounts], Column]) -> Column:
         values, seen = known
-        rows = sorted(set(self._changes[seen:]))
+        rows = np.array(list(set(self._changes[seen:])), np.int64)
         renewed = values.copy()
         renewed[rows] = anew(rows)
         return renewed

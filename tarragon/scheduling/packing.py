@@ -104,10 +104,10 @@ def _may_be_fewer(wants: Sequence[Want], ledger: Ledger, led: Packing) -> bool:
     nodes = len(led)
     if nodes > _FEW or nodes == sum(given[wants[0].place] > 0 for given in led.values()):
         return False
-    mask = np.logical_or.reduce([want.ask.mask for want in wants])
+    rows = np.flatnonzero(np.logical_or.reduce([want.ask.mask for want in wants]))
     needed = _needed(wants)
     for column in reversed(np.flatnonzero(needed)):  # accelerators before cpu: few nodes have any left
-        free = ledger.table[mask, column]
+        free = ledger.table[rows, column]
         free = free[free > 0]
         most = free if len(free) < nodes else np.partition(free, len(free) - nodes + 1)[len(free) - nodes + 1 :]
         if most.sum(dtype=np.float64) < needed[column] * _NEARLY:
@@ -130,12 +130,11 @@ def _one_row(wants: Sequence[Want], ledger: Ledger, opened: Sequence[int]) -> in
 
 def _takers(wants: Sequence[Want], ledger: Ledger) -> Amounts:
     first, *others = wants
-    takes = ledger.room(first.demand) >= first.count
+    rows = np.flatnonzero(ledger.room(first.demand) >= first.count)
     for want in others:
-        if want.ask.mask is not first.ask.mask:
-            takes &= want.ask.mask
-    rows = np.flatnonzero(takes)
-    if others:
+        if len(rows) and want.ask.mask is not first.ask.mask:
+            rows = rows[want.ask.mask[rows]]
+    if len(rows) and others:
         needed = _needed(wants)
         for column in np.flatnonzero(needed):
             rows = rows[ledger.table[rows, column] >= needed[column]]

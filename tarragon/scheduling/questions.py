@@ -70,23 +70,24 @@ class Questions:
             rows = np.flatnonzero((before.free != free).any(axis=1))
             if len(rows) * _MANY <= len(free):
                 known = len(before.totals)
-                totals = before.totals + (self.on(rows, free[rows]) - self.on(rows, before.free[rows]))[:known]
+                totals = before.totals + self._more(rows, free[rows], before.free[rows])[:known]
         new = [_room(question, free) for question in self.several[len(totals) :]]
         return Told(self.several, free, np.concatenate([totals, np.array(new, np.int64)]))
 
-    def on(self, rows: Amounts, free: Amounts) -> Amounts:
-        """By question, how often there is room for it on these rows of the cluster, which have so much free."""
+    def _more(self, rows: Amounts, free: Amounts, before: Amounts) -> Amounts:
+        """By question, for how many more there is room on these rows of the cluster, which had so much free before."""
         if not len(rows) or not self.several:
             return np.zeros(len(self.several), np.int64)
         if self._tables is None:
             self._tables = _tables(self.several)
-        room = np.where(self._tables.masks[:, rows], _ENOUGH, 0)[self._tables.mask_of]
+        both = np.concatenate([free, before])
+        room = np.tile(np.where(self._tables.masks[:, rows], _ENOUGH, 0), 2)[self._tables.mask_of]
         for column, amounts, which in self._tables.amounts:
-            there = np.maximum(free[:, column] // np.maximum(amounts, 1)[:, None], 0)
+            there = np.maximum(both[:, column] // np.maximum(amounts, 1)[:, None], 0)
             there[amounts == 0] = _ENOUGH
             np.minimum(room, there[which], out=room)
-        totals: Amounts = room.sum(axis=1)
-        return totals
+        more: Amounts = room[:, : len(rows)].sum(axis=1) - room[:, len(rows) :].sum(axis=1)
+        return more
 
 
 def _tables(several: Sequence[Ask]) -> _Tables:
