@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tarragon.job.model import Replica
 from tarragon.scheduling.asks import Ask
-from tarragon.scheduling.decision import Place
 from tarragon.scheduling.fit import extend
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.round import Round
@@ -54,7 +53,7 @@ def grow(made: Round, young: Sequence[Gang]) -> dt.datetime | None:
 
 def _some_began_small(made: Round) -> bool:
     """Of those that start in this round."""
-    began = {decision.gang: len(decision.nodes) for decision in made.decisions if isinstance(decision, Place)}
+    began = made.began
     waiting = (gang for gang in made.snapshot.waiting if gang.name in began) if began else ()
     return any(began[gang.name] < sum(_most(demand) for demand in gang.demands) for gang in waiting)
 
@@ -82,7 +81,7 @@ def _rested(gang: RunningGang, made: Round) -> dt.datetime:
 
 def _last_action(made: Round) -> dt.datetime:
     """What this round has decided counts, too."""
-    if made.changed or any(isinstance(decision, Place) for decision in made.decisions):
+    if made.changed or made.began:
         return made.snapshot.now
     latest = made.snapshot.now + span(made.snapshot.rules.idle)
     moments = (at for gang in made.snapshot.running for at in (gang.admitted, gang.resized) if at is not None)

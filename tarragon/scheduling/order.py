@@ -35,9 +35,8 @@ def _renewed(made: Round) -> Sequence[Standing]:
     """
     waiting, line, known = made.snapshot.waiting, made.lore.line, made.lore.in_line
     here = set(map(id, waiting))
-    new = here - known.keys()
-    coming = [made.standing(gang) for gang in waiting if id(gang) in new] if new else []
-    gone = [known.pop(number) for number in known.keys() - here]
+    coming = [made.standing(gang) for gang in waiting if id(gang) not in known]
+    gone = [known.pop(number) for number in [number for number in known if number not in here]]
     known |= {id(standing.gang): standing for standing in coming}
     if (len(gone) + len(coming)) * _FEW > len(line):
         # The last part of the order first: a tuple for each of thousands takes longer than to sort them three times.

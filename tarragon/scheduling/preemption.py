@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_left
+from collections.abc import Sequence
 
 from tarragon.scheduling.decision import PREEMPTED, Wait
 from tarragon.scheduling.elastic import Spares
@@ -33,7 +34,7 @@ class Preemption:
         self._priorities: list[int] = []
         self._spares: Spares | None = None
         if self._left and any(gang.priority > lowest for gang in made.snapshot.waiting):
-            self._order = sorted(range(len(running)), key=lambda number: _who_goes_first(running[number]))
+            self._order = _who_goes_first(running)
             self._priorities = [running[number].priority for number in self._order]
 
     def wait(self, gang: Gang, kind: Kind) -> Wait | None:
@@ -87,6 +88,10 @@ class Preemption:
         return self._spares
 
 
-def _who_goes_first(gang: RunningGang) -> tuple[int, float]:
-    """The least urgent, of these the youngest: it loses least. They come by name, so that of equals the first goes."""
-    return gang.priority, -(gang.admitted or _LONG_AGO).timestamp()
+def _who_goes_first(running: Sequence[RunningGang]) -> list[int]:
+    """By number, the least urgent, of these the youngest: it loses least. They come by name, and sorting keeps equals
+    as they are.
+    """
+    order = sorted(range(len(running)), key=lambda number: running[number].admitted or _LONG_AGO, reverse=True)
+    order.sort(key=lambda number: running[number].priority)
+    return order

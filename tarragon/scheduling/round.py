@@ -74,6 +74,8 @@ class Round:
         self.soon = self.free.soon()
         self.shares = Shares(snapshot)
         self.decisions: list[AboutGang] = []
+        self.began: dict[str, int] = {}
+        """Gangs that start in this round, and with how many replicas."""
         self.changed: set[str] = set()
         """Gangs that run and of which something is decided."""
         self._open: Ledger | None = None
@@ -124,6 +126,7 @@ class Round:
         if nodes is None:
             return None
         self.taken(gang, nodes)
+        self.began[gang.name] = len(nodes)
         return Place(gang.name, nodes)
 
     def promised(self, gang: Gang, kind: Kind) -> Wait | None:
