@@ -6,24 +6,21 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from http import HTTPStatus
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import (
     AlreadyExists,
     ApiError,
     Conflict,
-    Expired,
     Forbidden,
     NotFound,
-    TooManyRequests,
-    Unauthorized,
 )
 from tarragon.cluster.port import Cluster, DeleteOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import AnyObject, CustomObject, Json, JsonObject, Key, Resource
 from tarragon.operator.recorder import Doing, Recorder, summary
+from tarragon.operator.refusals import is_refusal
 from tarragon.operator.writes import all_of
 from tarragon.plan.step import NAME_TAKEN, REFUSED, Create, Delete, Notice, Patch, Step
 
@@ -247,19 +244,6 @@ async def _make(cluster: Cluster, create: Create, done: _Done) -> None:
         raise
     else:
         done.note("Create", create.resource, create.body["metadata"]["name"])
-
-
-def is_refusal(error: ApiError) -> bool:
-    """Whether somebody has looked at the object and said no, so that asking again at once is of no use.
-
-    Webhooks choose their code, and one that does not answer is a 500; quotas, limits, roles and namespaces that are
-    ending say 403. Who is not known, who lags behind and who asks too often was not looked at.
-    """
-    if isinstance(error, Unauthorized | AlreadyExists | Conflict | Expired | TooManyRequests):
-        return False
-    return error.code < HTTPStatus.INTERNAL_SERVER_ERROR or (
-        error.code == HTTPStatus.INTERNAL_SERVER_ERROR and "webhook" in str(error)
-    )
 
 
 def overtaken(create: Create) -> Conflict:

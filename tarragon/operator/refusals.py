@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from http import HTTPStatus
 
+from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, Expired, TooManyRequests, Unauthorized
 from tarragon.kube.meta import Key
 from tarragon.plan.step import Refusal
 
@@ -52,6 +54,19 @@ class Refusals:
         """The job is."""
         self.forget(kind, job)
         self._done_without.pop((kind, job), None)
+
+
+def is_refusal(error: ApiError) -> bool:
+    """Whether somebody has looked at the object and said no, so that asking again at once is of no use.
+
+    Webhooks choose their code, and one that does not answer is a 500; quotas, limits, roles and namespaces that are
+    ending say 403. Who is not known, who lags behind and who asks too often was not looked at.
+    """
+    if isinstance(error, Unauthorized | AlreadyExists | Conflict | Expired | TooManyRequests):
+        return False
+    return error.code < HTTPStatus.INTERNAL_SERVER_ERROR or (
+        error.code == HTTPStatus.INTERNAL_SERVER_ERROR and "webhook" in str(error)
+    )
 
 
 def _pause(count: int, first: float, longest: float) -> dt.timedelta:

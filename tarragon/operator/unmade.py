@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import AlreadyExists, ApiError
@@ -13,6 +14,7 @@ from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
 from tarragon.operator.kept import KeptPod
+from tarragon.operator.refusals import is_refusal
 
 JobId = tuple[str, Key]
 
@@ -112,7 +114,7 @@ def _is_refused(error: ApiError, asked: _Asked) -> bool:
     """Whether the server has said that it did not make it. That there is one may be news of a request sent twice."""
     if isinstance(error, AlreadyExists):
         return bool(asked.before)
-    return 400 <= error.code < 500  # noqa: PLR2004 - the HTTP class
+    return error.code < HTTPStatus.INTERNAL_SERVER_ERROR or is_refusal(error)
 
 
 def _job_of(pod: Pod) -> JobId | None:

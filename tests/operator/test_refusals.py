@@ -14,7 +14,7 @@ import pytest
 from tarragon.cluster.errors import ApiError, Forbidden, from_status, unavailable
 from tarragon.kube.core import CONFIG_MAPS, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.apply import is_refusal
+from tarragon.operator.refusals import is_refusal
 from tarragon.operator.run import Operator, Options
 from tarragon.plan.step import Settings
 from tests.operator.stage import TFJOBS, Stage, group, job

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import ApiError, from_status, unavailable
 from tarragon.kube.meta import Key
@@ -86,13 +88,16 @@ async def b_waits(stage: Stage) -> None:
     await stage.world.clock.sleep(5 * ROUND_PAUSE)
 
 
-async def test_a_place_is_free_again_when_the_pod_for_it_is_refused(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("code", "message"), [(403, "exceeded quota: pods"), (500, 'failed calling webhook "dead.example.org"')]
+)
+async def test_a_place_is_free_again_when_the_pod_for_it_is_refused(stage: Stage, code: int, message: str) -> None:
     await stage.node("n", cpu="1")
     cluster = await slow(stage, 1, "a-worker-0")
     await stage.world.client.delete(TFJOBS, Key("default", "a"))
     await b_waits(stage)
 
-    cluster.error = from_status({"code": 403, "reason": "Forbidden", "message": "quota"})
+    cluster.error = from_status({"code": code, "message": message})
     cluster.let_through.set()
     await stage.until_pods("b-worker-0")
 
