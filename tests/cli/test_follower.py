@@ -40,6 +40,8 @@ class Logs:
         """So many of the next readers lose their connection after the first line."""
         self.refusal: ApiError | None = None
         """What every reader is told instead."""
+        self.refusal_after_breaks: ApiError | None = None
+        """The same once the connections were lost."""
         self.held: set[tuple[str, int]] = set()
         """Runs of which those who follow hear nothing: what they say now is still on its way."""
         self._changed = asyncio.Event()
@@ -73,6 +75,7 @@ class Logs:
                 yield line
                 if self.breaks and told == 1:
                     self.breaks -= 1
+                    self.refusal = self.refusal_after_breaks
                     raise unavailable("the connection broke")
             if not options.follow or (name, number) in self._ended:
                 return
@@ -438,6 +441,23 @@ async def test_a_log_that_nobody_can_give_is_said_once_and_not_waited_for(
 
     assert stage.world.clock.monotonic() - began < LAST_WORDS
     assert watching.unread == [f"the log of worker-0 can't be read: {words}"]
+
+
+async def test_a_log_that_nobody_can_give_once_the_job_has_ended_is_said_once(
+    stage: Stage, logs: Logs
+) -> None:
+    await stage.submit("digits", Worker=group(1))
+    watching = await watcher(stage, "digits")
+    await stage.until_pods("digits-worker-0")
+    await stage.all_run("digits-worker-0")
+    logs.breaks = 1
+    logs.refusal_after_breaks = unavailable("dial tcp 10.0.0.7:10250: no route to host")
+    logs.say("digits-worker-0", "one")
+    await watching.until("[worker-0] one")
+    await stage.plays("digits-worker-0", "Succeeded", 0)
+    await watching.end()
+
+    assert watching.unread == ["the log of worker-0 can't be read: dial tcp 10.0.0.7:10250: no route to host"]
 
 
 async def test_a_log_that_is_cut_again_and_again_is_no_log_that_cannot_be_read(stage: Stage, logs: Logs) -> None:

@@ -80,7 +80,7 @@ class Listener:
         waited = {
             instance: task
             for instance, task in self._tasks.items()
-            if not task.done() and self._failures.get(instance, 0) < HOPELESS
+            if not task.done() and not self._is_hopeless(instance)
         }
         for instance, task in waited.items():
             pod = pods.get(instance.replica)
@@ -95,7 +95,7 @@ class Listener:
             if self._told == told:
                 break
         for instance, task in left.items():
-            if not task.done():
+            if not task.done() and not self._is_hopeless(instance):
                 self._unread(instance.replica, unreachable(f"the rest of it has not come for {LAST_WORDS:g} s"))
 
     def catch_up(self, instance: Instance, lines: Sequence[str]) -> None:
@@ -211,6 +211,10 @@ class Listener:
         self._failures[instance] = self._failures.get(instance, 0) + 1
         if self._failures[instance] == HOPELESS:
             self._unread(instance.replica, error)
+
+    def _is_hopeless(self, instance: Instance) -> bool:
+        """And that was told."""
+        return self._failures.get(instance, 0) >= HOPELESS
 
     def _hear(self, instance: Instance, lines: Sequence[str]) -> None:
         fresh = self.book.new(instance, lines)
