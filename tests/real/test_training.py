@@ -153,11 +153,12 @@ def test_standard_parameter_servers_say_in_every_line_which_one_they_are(site: S
     logs = name + "  annotations: {tarragon.dev/logs: json}\n"
     site.kubectl("create", "-f", "-", given=text.replace(name, logs))
     named = "jsonpath={.items[*].metadata.name}"
-    servers = eventually(lambda: site.kubectl("get", "pods", "-l", "job_type=PS", "-o", named).split())
+    servers: list[str] = []
+    while len(servers) < 2:
+        servers = eventually(lambda: site.kubectl("get", "pods", "-l", "job_type=PS", "-o", named).split())
 
     said = {pod: eventually(lambda pod=pod: log_with(site, pod, " serves at ")) for pod in servers}  # type: ignore[misc]
 
-    assert len(said) == 2
     for pod, log in said.items():
         for line in map(json.loads, log.splitlines()):
             assert (line["replica_type"], line["pod"], line["job"]) == ("ps", pod, "digits-v1alpha1")
