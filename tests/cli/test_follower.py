@@ -443,9 +443,7 @@ async def test_a_log_that_nobody_can_give_is_said_once_and_not_waited_for(
     assert watching.unread == [f"the log of worker-0 can't be read: {words}"]
 
 
-async def test_a_log_that_nobody_can_give_once_the_job_has_ended_is_said_once(
-    stage: Stage, logs: Logs
-) -> None:
+async def test_a_log_that_nobody_can_give_once_the_job_has_ended_is_said_once(stage: Stage, logs: Logs) -> None:
     await stage.submit("digits", Worker=group(1))
     watching = await watcher(stage, "digits")
     await stage.until_pods("digits-worker-0")
