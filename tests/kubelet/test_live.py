@@ -102,6 +102,21 @@ async def test_a_running_pod_sees_what_has_changed(world: World, restarted: bool
     assert (place / "deep/lr").read_text() == "0.2"
 
 
+async def test_what_is_said_of_a_pod_itself_is_in_its_files_as_soon_as_the_kubelet_hears_of_it(world: World) -> None:
+    world.start_kubelet(ManualClock())
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    body = container_json(command=["sh", "-c", "sleep 1000"], volumeMounts=mounts)
+    items = [{"path": "leaving", "fieldRef": {"fieldPath": "metadata.annotations['leaving']"}}]
+    created = await world.create("p", body, volumes=[{"name": "v", "downwardAPI": {"items": items}}])
+    await world.phase("Running")
+    place = world.node / "pods" / created["metadata"]["uid"] / "volumes/v/leaving"
+    assert place.read_text() == ""
+
+    for note in ("soon", "now"):
+        await world.cluster.patch(ANY_POD, Key("default", "p"), {"metadata": {"annotations": {"leaving": note}}})
+        await eventually(lambda note=note: place.read_text() == note)  # type: ignore[misc]
+
+
 async def test_what_every_pod_has_mounted_is_written_anew_when_it_changes_only(world: World) -> None:
     account = [
         {"serviceAccountToken": {"path": "token"}},

@@ -127,7 +127,7 @@ class Kubelet:
                 group.create_task(services.run()),
                 group.create_task(self._tend_ports(ports, services)),
                 group.create_task(self._renew_tokens()),
-                group.create_task(self._keep_volumes(ground)),
+                group.create_task(self._keep_volumes(ground, pods)),
                 group.create_task(self._follow(ground, pods, group)),
             ]
             await self._stopped.wait()
@@ -238,8 +238,10 @@ class Kubelet:
         if self._pod_api is not None:
             await TokenKeeper(self._pod_api.tokens, self._folder, self._clock).run(self._unfinished)
 
-    async def _keep_volumes(self, ground: Ground) -> None:
-        await VolumeKeeper(self._cluster, self._clock, ground.launcher.refresh).run(self._unfinished)
+    async def _keep_volumes(self, ground: Ground, pods: Cache[Pod]) -> None:
+        keeper = VolumeKeeper(self._cluster, self._clock, ground.launcher.refresh)
+        pods.subscribe(keeper.changed)
+        await keeper.run(self._unfinished)
 
     def _unfinished(self) -> list[Pod]:
         return [worker.pod for worker in self._workers.values() if not worker.pod.is_finished]

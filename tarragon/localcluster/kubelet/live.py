@@ -1,18 +1,22 @@
 """Keeps what pods have mounted as it is in the API: config maps, secrets, and what is said of the pods themselves.
 
-It looks again every few seconds, as kubelets do, and asks for nothing but the version of each object: nothing is
-watched, so that a node needs no right to list secrets. What a pod mounts is worked out once.
+It looks again every few seconds, as kubelets do, and asks for nothing but the version of each object: nothing of that
+is watched, so that a node needs no right to list secrets. What is said of a pod itself a kubelet hears at once, and so
+does who has it mounted: a note that a place is taken must not come when it is. What a pod mounts is worked out once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from tarragon.base.clock import Clock
+from tarragon.base.clock import Clock, within
 from tarragon.cluster.errors import ApiError, NotFound
 from tarragon.cluster.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS, SECRETS, SlimMeta
@@ -56,21 +60,43 @@ class VolumeKeeper:
         self._uses: dict[str, _Use] = {}
         self._versions: dict[_Thing, str] = {}
         self._said: dict[str, str] = {}
+        self._is_news = asyncio.Event()
+
+    def changed(self, _: Key, old: Pod | None, new: Pod | None) -> None:
+        """A handler for who follows the pods."""
+        if old is None or new is None:
+            return
+        before, after = old.metadata, new.metadata
+        if before.labels != after.labels or before.annotations != after.annotations:
+            self._is_news.set()
 
     async def run(self, pods: Callable[[], Iterable[Pod]]) -> None:
         """For ever, for the pods that there are each time."""
         while True:
-            await self._clock.sleep(LOOK_SECONDS)
-            await self.look([pod for pod in pods() if pod.spec.volumes])
+            due = self._clock.monotonic() + LOOK_SECONDS
+            while (left := due - self._clock.monotonic()) > 0:
+                with suppress(TimeoutError):
+                    await within(self._clock, left, self._is_news.wait())
+                    self._is_news.clear()
+                    await self._keep_all(self._found(pods()), set())
+            await self.look(pods())
 
     async def look(self, pods: Iterable[Pod]) -> None:
         """Once. What is seen for the first time counts as changed: nobody knows what came before."""
-        found = {pod.metadata.uid: pod for pod in pods}
-        self._uses = {uid: self._uses.get(uid) or _use(pod) for uid, pod in found.items()}
+        found = self._found(pods)
         news = await self._changed_things({thing for use in self._uses.values() for thing in use.things})
+        await self._keep_all(found, news)
+
+    def _found(self, pods: Iterable[Pod]) -> Mapping[str, Pod]:
+        """Those that have something mounted, by uid."""
+        found = {pod.metadata.uid: pod for pod in pods if pod.spec.volumes}
+        self._uses = {uid: self._uses.get(uid) or _use(pod) for uid, pod in found.items()}
+        return found
+
+    async def _keep_all(self, found: Mapping[str, Pod], news: AbstractSet[_Thing]) -> None:
         said = {uid: _said(found[uid]) for uid, use in self._uses.items() if use.tells_of_itself}
         for uid, use in self._uses.items():
-            if (news and use.things & news) or (use.tells_of_itself and said[uid] != self._said.get(uid)):
+            if use.things & news or (use.tells_of_itself and said[uid] != self._said.get(uid)):
                 await self._keep(found[uid])
         self._said = said
 
