@@ -60,9 +60,10 @@ class Site:
         return ended.stdout
 
     def knows_jobs(self) -> bool:
-        """Not by `kubectl wait`: that fails in the moment before a definition has its first condition."""
-        path = '{.status.conditions[?(@.type=="Established")].status}'
-        return self.kubectl("get", "crd", "tfjobs.kubeflow.org", "-o", f"jsonpath={path}") == "True"
+        """Read here: `kubectl wait` and a JSONPath both fail in the moment before a definition has conditions."""
+        definition = json.loads(self.kubectl("get", "crd", "tfjobs.kubeflow.org", "-o", "json"))
+        conditions = definition.get("status", {}).get("conditions") or ()
+        return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
     def operator(self) -> None:
         self._start("operator", "--kubeconfig", str(self.plane.kubeconfig), "--listen", "off")
