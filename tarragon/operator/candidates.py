@@ -131,10 +131,6 @@ class Candidates:
         """By what a policy calls it."""
         return self.all[self._names[name]]
 
-    def id_of(self, name: str) -> JobId:
-        """Of what a policy calls so."""
-        return self._names[name]
-
     def on(self, node: str) -> Collection[JobId]:
         """Those that have places there."""
         return frozenset(self._on.get(node, ()))

@@ -38,7 +38,8 @@ class Telling:
         self._clock = clock
         self._world = world
         self._candidates = candidates
-        self._told: dict[JobId, float] = {}
+        self._told: dict[JobId, tuple[str, float]] = {}
+        """The uid of whom, and when."""
         self._words_again = -math.inf
         self.pause: float | None = None
         """Seconds until what was not due should be decided about again; None where all was."""
@@ -80,13 +81,17 @@ class Telling:
 
     def _was_not_kept(self, candidate: Candidate, now: float) -> bool:
         """The server took one and did not keep it: not at once again, there may be thousands."""
-        told = self._told.get(candidate.id)
-        return candidate.admission is None and told is not None and now - told < RETELL_SECONDS
+        return candidate.admission is None and now - self._told_at(candidate) < RETELL_SECONDS
+
+    def _told_at(self, candidate: Candidate) -> float:
+        """Long ago where it was never told anything: what was told to an earlier job of its name is none of its."""
+        uid, at = self._told.get(candidate.id, ("", -math.inf))
+        return at if uid == candidate.object.metadata.uid else -math.inf
 
     def _retold(self, words: Sequence[Wait], now: float) -> Sequence[Wait]:
         if not words or now < self._words_again:
             return []
-        told = {wait.gang: self._told.get(self._candidates.id_of(wait.gang), -math.inf) for wait in words}
+        told = {wait.gang: self._told_at(self._candidates.named(wait.gang)) for wait in words}
         ripe = [wait for wait in words if now - told[wait.gang] >= RETELL_SECONDS]
         if not ripe:
             return []
@@ -112,7 +117,7 @@ class Telling:
         shown = self._world.jobs[candidate.framework.kind].objects.get(metadata.key)
         if shown is None or shown.metadata.uid != metadata.uid or is_before(written, shown):
             return None
-        self._told[candidate.id] = self._clock.monotonic()
+        self._told[candidate.id] = metadata.uid, self._clock.monotonic()
         return written
 
     def is_news_of_the_past(self, new: CustomObject, known: Candidate) -> bool:
@@ -120,7 +125,7 @@ class Telling:
 
         For a while only: a server whose storage was put back to an older state counts its versions from there.
         """
-        lag = self._clock.monotonic() - self._told.get(known.id, -LONGEST_LAG_SECONDS)
+        lag = self._clock.monotonic() - self._told_at(known)
         return lag < LONGEST_LAG_SECONDS and is_before(new, known.object)
 
     def forget(self, job: JobId) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from bench.support.shelves import NODES, TFJOBS, Shelves, a_job, a_node
 from tarragon.base.clock import ManualClock
+from tarragon.kube.meta import Key
 from tarragon.operator.admit import Admitter, Conduct
 from tarragon.operator.meter import Unmeasured
 from tarragon.operator.telling import CODES_AT_ONCE, RETELL_SECONDS, RETOLD_AT_ONCE
@@ -142,3 +143,11 @@ async def test_thousands_of_codes_are_told_some_hundreds_a_round_in_the_order_of
     names = [f"job-{number:04}" for number in range(CODES_AT_ONCE + 100)]
     assert (await queue.round(), queue.pause) == (names[:CODES_AT_ONCE], 0.0)
     assert (await queue.round(), queue.pause) == (names[CODES_AT_ONCE:], None)
+
+
+async def test_a_job_that_was_made_anew_under_its_name_is_told_its_first_words_at_once() -> None:
+    queue = Queue()
+    await queue.all_told()
+    queue.shelves.remove(TFJOBS, Key("default", "job-0000"))
+    queue.shelves.put(TFJOBS, a_job("job-0000", workers=1))
+    assert await queue.round() == ["job-0000"]
