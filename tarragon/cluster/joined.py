@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from tarragon.cluster.live import Failing, Handler, Live, Recovery, Trouble
-from tarragon.cluster.reflector import Cache
+from tarragon.cluster.reflector import Cache, namespace_of
 from tarragon.kube.meta import Key, Resource
 
 T = TypeVar("T")
@@ -55,7 +55,8 @@ class Joined(Generic[T]):
             await cache.synced()
 
     def learn(self, found: bytes) -> None:
-        for cache in self._caches.values():
+        cache = self._caches.get(namespace_of(found))
+        if cache is not None:
             cache.learn(found)
 
     def subscribe(self, handler: Handler[T]) -> None:

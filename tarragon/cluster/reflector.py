@@ -10,7 +10,7 @@ import asyncio
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
@@ -47,7 +47,8 @@ class _Identity(Struct, frozen=True):
 class Cache(Generic[T]):
     """`run` fills it and keeps it up to date; one task calls `run`, any number of others read.
 
-    A subscriber that raises is a bug: the exception leaves `run`, and the cache is not to be used after that.
+    A subscriber that raises is a bug: the exception leaves `run`, whoever had the change told, and the cache is not to
+    be used after that.
     An object that can't be decoded is reported as Trouble; the last state of it that could be decoded stays.
     """
 
@@ -77,6 +78,7 @@ class Cache(Generic[T]):
         self._expected = self._awaited = 0
         self._is_in_doubt = False
         self._is_behind, self._has_come = asyncio.Event(), asyncio.Event()
+        self._bugs: asyncio.Queue[Exception] = asyncio.Queue()
         self._handlers: list[Handler[T]] = []
         self._troubled: list[Callable[[Trouble], None]] = []
         self._relieved: list[Callable[[Recovery], None]] = []
@@ -124,9 +126,12 @@ class Cache(Generic[T]):
         if not is_ours or not self._version or version <= self.version or self._is_past(key, version):
             return
         self._learnt[key] = version
-        self._put(head, msgspec.Raw(found))
         self._expected = max(self._expected, version)
         self._is_behind.set()
+        try:
+            self._put(head, msgspec.Raw(found))
+        except Exception as bug:  # noqa: BLE001 - whatever a subscriber raises: the write went well, and `run` tells it
+            self._bugs.put_nowait(bug)
 
     def subscribe(self, handler: Handler[T]) -> None:
         """Call `handler(key, old, new)` for every change: `old` is None for a new object, `new` for one that is gone.
@@ -149,6 +154,13 @@ class Cache(Generic[T]):
 
     async def run(self) -> None:
         """For ever, until cancelled. A BadRequest to the list (a selector that nobody can parse) is a bug: raised."""
+        await _first_of(self._follow(), self._meet_bug())
+
+    async def _meet_bug(self) -> None:
+        """Raise what a subscriber has made of an answer."""
+        raise await self._bugs.get()
+
+    async def _follow(self) -> None:
         while True:
             try:
                 if not self._version:
@@ -211,15 +223,7 @@ class Cache(Generic[T]):
             await self._clock.sleep(0)
 
     async def _watch(self) -> None:
-        reading, losing = asyncio.ensure_future(self._read()), asyncio.ensure_future(self._lost())
-        try:
-            await asyncio.wait((reading, losing), return_when=asyncio.FIRST_COMPLETED)
-            if reading.done():
-                reading.result()
-        finally:
-            for task in (reading, losing):
-                task.cancel()
-            await asyncio.wait((reading, losing))
+        await _first_of(self._read(), self._lost())
 
     async def _read(self) -> None:
         began, changes = self._clock.monotonic(), 0
@@ -302,6 +306,19 @@ class Cache(Generic[T]):
             handler(trouble)
 
 
+async def _first_of(*works: Coroutine[None, None, None]) -> None:
+    """Until one of them returns or raises; what the others do is broken off."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
 class _Head(Struct, frozen=True):
     """Enough to know whether an object has changed, at a fraction of the cost of reading it."""
 
@@ -310,6 +327,11 @@ class _Head(Struct, frozen=True):
     @property
     def key(self) -> Key:
         return Key(self.metadata.namespace, self.metadata.name)
+
+
+def namespace_of(found: bytes) -> str:
+    """Of any object, as a server tells it."""
+    return decode(found, _Head).key.namespace
 
 
 def _head(raw: msgspec.Raw) -> _Head:

@@ -58,6 +58,19 @@ async def test_subscribers_and_indexes_hear_of_each(two: Two) -> None:
     assert index.keys("7") == {Key("a", "x"), Key("b", "y")}
 
 
+async def test_an_answer_is_learnt_by_the_cache_of_its_namespace_alone(two: Two) -> None:
+    changed: list[Key] = []
+    two.live.subscribe(lambda key, _old, _new: changed.append(key))
+    await settle(two.clock)
+    two.a.put("x", 1)
+    two.live.learn(two.a.answer("x"))
+    elsewhere = ScriptedCluster("elsewhere")
+    elsewhere.put("x", 1)
+    two.live.learn(elsewhere.answer("x"))
+
+    assert changed == [Key("a", "x")]
+
+
 async def test_it_is_synced_when_the_last_one_is() -> None:
     two = Two()
     two.b.fail_list(error(403, "Forbidden"))

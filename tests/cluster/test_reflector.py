@@ -263,6 +263,34 @@ async def test_a_cancelled_run_closes_its_watch() -> None:
     assert scene.server.watchers == 0
 
 
+def lose(server: ScriptedCluster) -> None:
+    server.lose_watches()
+
+
+def cut(server: ScriptedCluster) -> None:
+    server.cut_now(error(503, "ServiceUnavailable"))
+
+
+@pytest.mark.parametrize("before_the_watch_brings_it", [lose, cut])
+async def test_a_handler_that_raises_at_an_answer_ends_the_run_and_is_nothing_to_the_writer(
+    before_the_watch_brings_it: Callable[[ScriptedCluster], None],
+) -> None:
+    scene = Scene()
+
+    def fail(_key: Key, _old: Thing | None, new: Thing | None) -> None:
+        raise ZeroDivisionError
+
+    scene.cache.subscribe(fail)
+    task = asyncio.create_task(scene.cache.run())
+    await settle(scene.clock)
+    before_the_watch_brings_it(scene.server)
+    await settle(scene.clock)
+    scene.server.put("a", 2)
+    scene.cache.learn(scene.server.answer("a"))
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(task, 5)
+
+
 async def test_a_selector_that_the_server_cannot_parse_is_raised_not_retried() -> None:
     scene = Scene()
     scene.server.fail_list(error(400, "BadRequest"))
