@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tarragon.cluster.port import EVERYTHING, Cluster, DeleteOptions, Listing, LogOptions, Selection, WatchEvent
+from tarragon.cluster.passing import Passing
+from tarragon.cluster.port import Cluster
 from tarragon.kube.codec import encode
 from tarragon.kube.core import LEASES
 from tarragon.kube.meta import Key, Resource
 
 T = TypeVar("T")
-
-_PLAIN_DELETE = DeleteOptions()
-_WHOLE_LOG = LogOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +67,17 @@ class Recorded:
             yield batch
 
 
-class Recorder:
+class Recorder(Passing):
     """The port, with every write but those of leases written down, without what makes it conditional."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+        super().__init__(cluster)
         self.calls: list[Written] = []
-
-    async def get(self, resource: Resource[T], key: Key) -> T:
-        return await self._cluster.get(resource, key)
-
-    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
-        return await self._cluster.list(resource, selection)
-
-    def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
-        return self._cluster.watch(resource, selection, since)
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
         path = resource.path(body["metadata"].get("namespace", ""))
         self._note(("create", resource.full_name), "POST", path, body)
-        return await self._cluster.create(resource, body)
+        return await super().create(resource, body)
 
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
         metadata = {
@@ -97,13 +86,7 @@ class Recorder:
         loose = {**patch, "metadata": metadata}
         name = f"{resource.full_name}/{subresource}" if subresource else resource.full_name
         self._note(("patch", name), "PATCH", resource.path(key.namespace, key.name, subresource), loose)
-        return await self._cluster.patch(resource, key, patch, subresource=subresource)
-
-    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = _PLAIN_DELETE) -> None:
-        await self._cluster.delete(resource, key, options)
-
-    def pod_log(self, key: Key, options: LogOptions = _WHOLE_LOG) -> AsyncIterator[bytes]:
-        return self._cluster.pod_log(key, options)
+        return await super().patch(resource, key, patch, subresource=subresource)
 
     def _note(self, kind: tuple[str, str], method: str, path: str, body: Mapping[str, Any]) -> None:
         if kind[1] != LEASES.full_name:

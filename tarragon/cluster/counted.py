@@ -8,7 +8,18 @@ from typing import Any, Protocol, TypeVar
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import ApiError
-from tarragon.cluster.port import EVERYTHING, Cluster, DeleteOptions, Listing, LogOptions, Selection, WatchEvent
+from tarragon.cluster.passing import Passing
+from tarragon.cluster.port import (
+    EVERYTHING,
+    PLAIN_DELETE,
+    WHOLE_LOG,
+    Cluster,
+    DeleteOptions,
+    Listing,
+    LogOptions,
+    Selection,
+    WatchEvent,
+)
 from tarragon.cluster.streams import closed_after
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key, Resource
@@ -19,10 +30,6 @@ OK = 200
 CREATED = 201
 UNKNOWN = 0
 """Of a call that was given up before its answer came."""
-
-
-_PLAIN_DELETE = DeleteOptions()
-_WHOLE_LOG = LogOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,26 +61,26 @@ class Counter(Protocol):
         ...
 
 
-class Counted:
+class Counted(Passing):
     """The port in front of another one. It changes nothing and keeps nothing."""
 
     def __init__(self, cluster: Cluster, clock: Clock, counter: Counter) -> None:
-        self._cluster = cluster
+        super().__init__(cluster)
         self._clock = clock
         self._counter = counter
 
     async def get(self, resource: Resource[T], key: Key) -> T:
-        return await self._timed("get", resource.full_name, self._cluster.get(resource, key))
+        return await self._timed("get", resource.full_name, super().get(resource, key))
 
     async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
-        return await self._timed("list", resource.full_name, self._cluster.list(resource, selection))
+        return await self._timed("list", resource.full_name, super().list(resource, selection))
 
     async def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
         name = resource.full_name
         self._counter.watch_began(name)
         code = OK
         try:
-            async with closed_after(self._cluster.watch(resource, selection, since)) as events:
+            async with closed_after(super().watch(resource, selection, since)) as events:
                 async for event in events:
                     self._counter.watch_brought(name)
                     yield event
@@ -84,16 +91,16 @@ class Counted:
             self._counter.watch_ended(name, code)
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
-        return await self._timed("create", resource.full_name, self._cluster.create(resource, body), CREATED)
+        return await self._timed("create", resource.full_name, super().create(resource, body), CREATED)
 
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
         name = f"{resource.full_name}/{subresource}" if subresource else resource.full_name
-        return await self._timed("patch", name, self._cluster.patch(resource, key, patch, subresource=subresource))
+        return await self._timed("patch", name, super().patch(resource, key, patch, subresource=subresource))
 
-    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = _PLAIN_DELETE) -> None:
-        await self._timed("delete", resource.full_name, self._cluster.delete(resource, key, options))
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
+        await self._timed("delete", resource.full_name, super().delete(resource, key, options))
 
-    def pod_log(self, key: Key, options: LogOptions = _WHOLE_LOG) -> AsyncIterator[bytes]:
+    def pod_log(self, key: Key, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
         """Told as a watch of `pods/log`."""
         return self._log(key, options)
 
@@ -102,7 +109,7 @@ class Counted:
         self._counter.watch_began(name)
         code = OK
         try:
-            async with closed_after(self._cluster.pod_log(key, options)) as chunks:
+            async with closed_after(super().pod_log(key, options)) as chunks:
                 async for chunk in chunks:
                     yield chunk
         except ApiError as error:

@@ -14,6 +14,8 @@ from tarragon.base.clock import Clock, SystemClock
 from tarragon.cluster.errors import BadRequest, Expired, from_status, unavailable
 from tarragon.cluster.port import (
     EVERYTHING,
+    PLAIN_DELETE,
+    WHOLE_LOG,
     DeleteOptions,
     EventType,
     Listing,
@@ -45,8 +47,6 @@ It may also be well: kube-apiserver 1.20 sends none for kinds to which nothing h
 """
 
 _CLOCK = SystemClock()
-_PLAIN_DELETE = DeleteOptions()
-_WHOLE_LOG = LogOptions()
 
 _EVENT_TYPES: Mapping[str, EventType] = MappingProxyType(
     {"ADDED": "ADDED", "MODIFIED": "MODIFIED", "DELETED": "DELETED", "BOOKMARK": "BOOKMARK"}
@@ -153,11 +153,11 @@ class Http:
         )
         return self._read(await self._transport.call(request), resource.model)
 
-    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = _PLAIN_DELETE) -> None:
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
         body = encode(_delete_options(options))
         await self._transport.call(Request(method="DELETE", path=_path(resource, key), body=body))
 
-    async def pod_log(self, key: Key, options: LogOptions = _WHOLE_LOG) -> AsyncIterator[bytes]:
+    async def pod_log(self, key: Key, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
         request = Request(method="GET", path=_path(PODS, key, "log"), query=_log_query(options))
         async with aclosing(self._transport.stream(request)) as chunks:
             async for chunk in chunks:

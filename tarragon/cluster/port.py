@@ -56,6 +56,9 @@ class DeleteOptions:
     propagation: Literal["Background", "Foreground", "Orphan"] | None = None
 
 
+PLAIN_DELETE = DeleteOptions()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
     """As of `kubectl logs`."""
@@ -66,6 +69,9 @@ class LogOptions:
     timestamps: bool = False
     tail_lines: int | None = None
     since_seconds: int | None = None
+
+
+WHOLE_LOG = LogOptions()
 
 
 class Cluster(Protocol):
@@ -103,11 +109,11 @@ class Cluster(Protocol):
         """
         ...
 
-    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = DeleteOptions()) -> None:
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
         """Raises NotFound; Conflict when a precondition does not hold. Grace and finalizers keep it for a while."""
         ...
 
-    def pod_log(self, key: Key, options: LogOptions = LogOptions()) -> AsyncIterator[bytes]:
+    def pod_log(self, key: Key, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
         """Chunks of the container's output, not cut at line ends; none while no node has the pod.
 
         Raises NotFound, and BadRequest for a container that the pod has not or that has not started.

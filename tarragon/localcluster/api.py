@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.port import DeleteOptions, LogOptions
+from tarragon.cluster.port import PLAIN_DELETE, WHOLE_LOG, DeleteOptions, LogOptions
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster import refusals
 from tarragon.localcluster.admission.budgets import Budgets
@@ -52,8 +52,6 @@ __all__ = ["Api", "Watch"]
 ALL_OBJECTS = ListOptions()
 FROM_THE_BEGINNING = WatchOptions()
 PLAIN_WRITE = WriteOptions()
-PLAIN_DELETE = DeleteOptions()
-WHOLE_LOG = LogOptions()
 
 BINDINGS = "bindings"
 """A kind that is only posted, and then is nowhere but in its pod."""

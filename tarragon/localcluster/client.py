@@ -9,7 +9,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from tarragon.cluster.errors import NotFound, unavailable
-from tarragon.cluster.port import EVERYTHING, DeleteOptions, Listing, LogOptions, Selection, WatchEvent
+from tarragon.cluster.port import (
+    EVERYTHING,
+    PLAIN_DELETE,
+    WHOLE_LOG,
+    DeleteOptions,
+    Listing,
+    LogOptions,
+    Selection,
+    WatchEvent,
+)
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.meta import Key, Resource
 from tarragon.localcluster import refusals
@@ -20,9 +29,6 @@ from tarragon.localcluster.requests import ListOptions, Patch, PatchType, Target
 from tarragon.localcluster.selection import index, matcher
 
 T = TypeVar("T")
-
-_PLAIN_DELETE = DeleteOptions()
-_WHOLE_LOG = LogOptions()
 
 
 class InProcess:
@@ -67,10 +73,10 @@ class InProcess:
         written = await self._api.patch(target, Patch(PatchType.MERGE, _owned(patch)), self._writing)
         return decode(written.object, resource.model)
 
-    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = _PLAIN_DELETE) -> None:
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
         await self._api.delete(self._target(resource, key), options, self._writing)
 
-    async def pod_log(self, key: Key, options: LogOptions = _WHOLE_LOG) -> AsyncIterator[bytes]:
+    async def pod_log(self, key: Key, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
         target = self._api.target(("", "v1", "pods"), key.namespace, key.name, "log")
         async for chunk in self._api.pod_log(target, options):
             yield chunk
