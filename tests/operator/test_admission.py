@@ -12,7 +12,8 @@ import pytest
 
 from tarragon.base.clock import Clock, ManualClock
 from tarragon.cluster.errors import Unavailable, unavailable
-from tarragon.cluster.port import EVERYTHING, DeleteOptions
+from tarragon.cluster.passing import Passing
+from tarragon.cluster.port import EVERYTHING, Cluster, DeleteOptions
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import decode, encode
@@ -28,11 +29,11 @@ from tarragon.scheduling.snapshot import Snapshot
 from tests.operator.stage import TFJOBS, Json, Stage, group, job
 
 
-class Network:
+class Network(Passing):
     """The API of the stage, with what may happen on the way to it and back."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Cluster) -> None:
+        super().__init__(client)
         self.patched: list[str] = []
         self.answered: list[str] = []
         self.before_patch: Callable[[Key], Awaitable[None]] = nothing
@@ -40,19 +41,16 @@ class Network:
         self.job_events = asyncio.Semaphore(1000)
         self.restored = False
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    async def patch(self, resource: Any, key: Key, patch: Json, **how: Any) -> Any:
+    async def patch(self, resource: Any, key: Key, patch: Any, **how: Any) -> Any:
         self.patched.append(key.name)
         await self.before_patch(key)
-        written = await self._client.patch(resource, key, patch, **how)
+        written = await super().patch(resource, key, patch, **how)
         self.answered.append(key.name)
         await self.after_patch(key)
         return written
 
     async def watch(self, resource: Any, selection: Any = EVERYTHING, since: str = "") -> AsyncIterator[Any]:
-        async for event in self._client.watch(resource, selection, since):
+        async for event in super().watch(resource, selection, since):
             if resource.plural == TFJOBS.plural and event.type != "BOOKMARK":
                 await self.job_events.acquire()
             yield of_an_older_time(event) if self.restored else event
@@ -77,11 +75,11 @@ class Scheduler:
     def __init__(self, stage: Stage, clock: Clock) -> None:
         self.stage = stage
         self.network = Network(stage.world.client)
-        self.seen = World(self.network, FRAMEWORKS, clock, Settings(), random.Random(1))  # type: ignore[arg-type]
+        self.seen = World(self.network, FRAMEWORKS, clock, Settings(), random.Random(1))
         self._changed = asyncio.Event()
         for cache in self.seen.caches:
             cache.subscribe(lambda *_: self._changed.set())
-        self.admitter = Admitter(self.network, clock, self.seen, POLICIES["fifo"])  # type: ignore[arg-type]
+        self.admitter = Admitter(self.network, clock, self.seen, POLICIES["fifo"])
 
     @property
     def nodes(self) -> Any:
@@ -217,7 +215,7 @@ async def test_a_round_thinks_anew_only_about_what_has_changed(stage: Stage) -> 
             seen.append(snapshot)
             return ()
 
-        admitter = Admitter(scheduler.network, stage.world.clock, scheduler.seen, policy)  # type: ignore[arg-type]
+        admitter = Admitter(scheduler.network, stage.world.clock, scheduler.seen, policy)
         await admitter.round()
         await admitter.round()
         assert seen[1].waiting[0].demands is seen[0].waiting[0].demands

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from tarragon.cluster.errors import ApiError, Conflict, Forbidden, unavailable
+from tarragon.cluster.passing import Passing
+from tarragon.cluster.port import PLAIN_DELETE, Cluster, DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.leaving import LEAVING
 from tarragon.kube.core import EVENTS, PODS
@@ -20,26 +22,23 @@ from tests.operator.stage import TFJOBS, Stage, group, job
 NO_EVENTS = Forbidden({"code": 403, "reason": "Forbidden", "message": "events are not for you"})
 
 
-async def carried_out(stage: Stage, cluster: Any, found: CustomObject, step: Step) -> None:
+async def carried_out(stage: Stage, cluster: Cluster, found: CustomObject, step: Step) -> None:
     clock = stage.world.clock
     means = Means(cluster=cluster, clock=clock, recorder=Recorder(cluster, clock))
     await apply(means, TENSORFLOW.resource, found, step, lambda: True)
 
 
-class WithoutEvents:
+class WithoutEvents(Passing):
     """An API that takes everything but events."""
 
-    def __init__(self, client: Any, answer: ApiError) -> None:
-        self._client = client
+    def __init__(self, client: Cluster, answer: ApiError) -> None:
+        super().__init__(client)
         self._answer = answer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
 
     async def create(self, resource: Any, body: Any) -> Any:
         if resource.plural == EVENTS.plural:
             raise self._answer
-        return await self._client.create(resource, body)
+        return await super().create(resource, body)
 
 
 @pytest.mark.parametrize("answer", [NO_EVENTS, unavailable("the server is busy")])
@@ -56,24 +55,18 @@ async def test_an_event_that_cannot_be_written_keeps_no_pod_from_being_made(stag
         events=[Event(about=about, type="Normal", reason="Said", message="so")],
         creates=[Create(resource=PODS.reading(dict), body=body)],
     )
-    cluster: Any = WithoutEvents(stage.world.client, answer)
+    cluster = WithoutEvents(stage.world.client, answer)
     await carried_out(stage, cluster, found, step)
     await stage.until_pods("a-worker-0")
 
 
-class WithoutNotes:
+class WithoutNotes(Passing):
     """An API that lets nobody write to pods."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    async def patch(self, resource: Any, key: Any, body: Any, **options: Any) -> Any:
+    async def patch(self, resource: Any, key: Any, patch: Any, **options: Any) -> Any:
         if resource.plural == PODS.plural:
             raise Forbidden({"code": 403, "reason": "Forbidden", "message": "pods are not for you"})
-        return await self._client.patch(resource, key, body, **options)
+        return await super().patch(resource, key, patch, **options)
 
 
 async def test_who_can_not_be_told_to_leave_goes_at_once(stage: Stage) -> None:
@@ -90,27 +83,24 @@ async def test_who_can_not_be_told_to_leave_goes_at_once(stage: Stage) -> None:
         annotations={LEAVING: "2026-11-21T10:00:30Z"},
         otherwise=go,
     )
-    cluster: Any = WithoutNotes(stage.world.client)
+    cluster = WithoutNotes(stage.world.client)
     await carried_out(stage, cluster, found, Step(notices=[told]))
     await stage.world.until(lambda: "a-worker-0" not in stage.pods())
 
 
-class SlowToDelete:
+class SlowToDelete(Passing):
     """An API whose first delete meets a conflict while the others are under way."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Cluster) -> None:
+        super().__init__(client)
         self._conflict = asyncio.Event()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    async def delete(self, resource: Any, key: Any, options: Any) -> None:
+    async def delete(self, resource: Any, key: Any, options: DeleteOptions = PLAIN_DELETE) -> None:
         if key.name == "a-worker-0":
             self._conflict.set()
             raise Conflict({"code": 409, "reason": "Conflict", "message": "it has changed"})
         await self._conflict.wait()
-        await self._client.delete(resource, key, options)
+        await super().delete(resource, key, options)
 
 
 async def test_a_step_that_fails_in_the_middle_waits_for_what_it_has_begun_and_tells_of_it(stage: Stage) -> None:
@@ -121,7 +111,7 @@ async def test_a_step_that_fails_in_the_middle_waits_for_what_it_has_begun_and_t
         Delete(resource=PODS, key=pod.key, uid=pod.uid, resource_version=pod.resource_version, reason="it has no place")
         for pod in made
     ]
-    cluster: Any = SlowToDelete(stage.world.client)
+    cluster = SlowToDelete(stage.world.client)
 
     with pytest.raises(Conflict):
         await carried_out(stage, cluster, found, Step(deletes=go))

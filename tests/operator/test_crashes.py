@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tarragon.cluster.passing import Passing
+from tarragon.cluster.port import Cluster
 from tarragon.cluster.reflector import Cache
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import NODES, PODS, PRIORITY_CLASSES
@@ -30,25 +32,22 @@ FEW = 40
 """Writes that the story takes at the very least."""
 
 
-class Mortal:
+class Mortal(Passing):
     """The way of one operator to the API, until it has written so many times: after that nothing of it arrives."""
 
-    def __init__(self, client: Any, writes: int) -> None:
-        self._client = client
+    def __init__(self, client: Cluster, writes: int) -> None:
+        super().__init__(client)
         self._left = writes
         self.is_over = asyncio.Event()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
     async def create(self, *what: Any, **how: Any) -> Any:
-        return await self._write(self._client.create, what, how)
+        return await self._write(super().create, what, how)
 
     async def patch(self, *what: Any, **how: Any) -> Any:
-        return await self._write(self._client.patch, what, how)
+        return await self._write(super().patch, what, how)
 
     async def delete(self, *what: Any, **how: Any) -> Any:
-        return await self._write(self._client.delete, what, how)
+        return await self._write(super().delete, what, how)
 
     async def _write(self, write: Any, what: Any, how: Any) -> Any:
         if self._left == 0:

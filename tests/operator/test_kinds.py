@@ -9,6 +9,8 @@ from structlog.testing import capture_logs
 
 from tarragon.cluster.errors import Forbidden
 from tarragon.cluster.live import Trouble
+from tarragon.cluster.passing import Passing
+from tarragon.cluster.port import EVERYTHING, Selection
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
@@ -55,25 +57,19 @@ async def test_an_operator_without_the_older_kind_works_and_keeps_its_jobs_as_so
     assert not [line for line in about if line["log_level"] in {"warning", "error"}]
 
 
-class OldRole:
+class OldRole(Passing):
     """The stage's API, as it is for an operator whose role knows nothing of the older kind."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._client = stage.world.client
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    async def list(self, resource: Any, *others: Any) -> Any:
+    async def list(self, resource: Any, selection: Selection = EVERYTHING) -> Any:
         if resource.group == TFJOBS_OF_2017.group:
             message = 'tfjobs.mlkube.io is forbidden: User "tarragon" cannot list resource "tfjobs"'
             raise Forbidden({"code": 403, "reason": "Forbidden", "message": message})
-        return await self._client.list(resource, *others)
+        return await super().list(resource, selection)
 
 
 async def test_a_role_that_knows_nothing_of_the_older_kind_is_told_once_and_is_no_fault(stage: Stage) -> None:
     await stage.node("n")
-    cluster: Any = OldRole(stage)
+    cluster = OldRole(stage.world.client)
     with capture_logs() as logs:
         stage.start(Operator(cluster, stage.world.clock, Options(seed=1)).run())
         await stage.submit("a", Worker=group(1))

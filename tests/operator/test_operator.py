@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tarragon.cluster.passing import Passing
+from tarragon.cluster.port import Cluster
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from tarragon.kube.meta import Key
@@ -301,21 +303,18 @@ async def test_a_definition_that_drops_our_part_of_the_status_ends_no_pod_and_is
     assert words.endswith("until deploy/crd-tfjobs.kubeflow.org.yaml is applied again")
 
 
-class LosesAWatch:
+class LosesAWatch(Passing):
     """An API whose first watch of pods stays open and brings nothing."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Cluster) -> None:
+        super().__init__(client)
         self.watches = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
 
     def watch(self, resource: Any, selection: Any, since: str) -> Any:
         if resource.plural != "pods":
-            return self._client.watch(resource, selection, since)
+            return super().watch(resource, selection, since)
         self.watches += 1
-        return _nothing() if self.watches == 1 else self._client.watch(resource, selection, since)
+        return _nothing() if self.watches == 1 else super().watch(resource, selection, since)
 
 
 async def _nothing() -> AsyncIterator[Any]:
@@ -330,7 +329,7 @@ async def test_a_watch_that_is_lost_without_a_word_holds_up_no_job_for_long(
     monkeypatch.setattr("tarragon.cluster.reflector.LATEST_SECONDS", 0.2)
     await stage.node("n")
     await stage.submit("a", Worker=group(1, cpu="1"))
-    cluster: Any = LosesAWatch(stage.world.client)
+    cluster = LosesAWatch(stage.world.client)
     stage.start(Operator(cluster, stage.world.clock, Options(seed=1)).run())
 
     await stage.until_pods("a-worker-0")

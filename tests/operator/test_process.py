@@ -13,6 +13,8 @@ from tarragon.base.clock import ManualClock, SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.cluster.errors import Forbidden
 from tarragon.cluster.lease import HELD, Claim, Terms
+from tarragon.cluster.passing import Passing
+from tarragon.cluster.port import EVERYTHING, Cluster, Selection
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import micro_timestamp
 from tarragon.kube.core import LEASES, PODS
@@ -40,38 +42,29 @@ class JumpingClock(SystemClock):
         return super().monotonic() + self.jumped
 
 
-class Slow:
+class Slow(Passing):
     """An API in front of which pods wait to be made until a test lets them."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Cluster) -> None:
+        super().__init__(client)
         self.waiting = 0
         self.arrived = asyncio.Event()
         self.open = asyncio.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
 
     async def create(self, resource: Any, body: Any) -> Any:
         if resource.plural == PODS.plural:
             self.arrived.set()
             await self.open.wait()
-        return await self._client.create(resource, body)
+        return await super().create(resource, body)
 
 
-class WithoutPods:
+class WithoutPods(Passing):
     """An API that lets nobody list pods."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    async def list(self, resource: Any, *selection: Any) -> Any:
+    async def list(self, resource: Any, selection: Selection = EVERYTHING) -> Any:
         if resource.plural == PODS.plural:
             raise Forbidden({"code": 403, "reason": "Forbidden", "message": "pods are forbidden"})
-        return await self._client.list(resource, *selection)
+        return await super().list(resource, selection)
 
 
 class Running:
@@ -253,8 +246,7 @@ async def test_an_operator_that_is_told_to_adopt_keeps_all_jobs(stage: Stage) ->
 
 async def test_a_reconcile_that_hangs_is_seen_from_outside(stage: Stage) -> None:
     slow, clock = Slow(stage.world.client), JumpingClock()
-    cluster: Any = slow
-    operator = Operator(cluster, clock, Options(seed=1))
+    operator = Operator(slow, clock, Options(seed=1))
     stage.start(operator.run())
     await stage.submit("j", Worker=group(1))
     await slow.arrived.wait()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tarragon.cluster.errors import ApiError, Forbidden, from_status, unavailable
+from tarragon.cluster.passing import Passing
 from tarragon.kube.core import CONFIG_MAPS, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.refusals import is_refusal
@@ -22,24 +23,21 @@ from tests.operator.stage import TFJOBS, Stage, group, job
 GANG = {"a-ps-0", "a-worker-0", "a-worker-1"}
 
 
-class Quota:
+class Quota(Passing):
     """The stage's API, which lets a namespace have so many pods."""
 
     def __init__(self, stage: Stage, pods: int) -> None:
-        self._client = stage.world.client
+        super().__init__(stage.world.client)
         self.pods = pods
         self.refused = 0
         self._one_at_a_time = asyncio.Lock()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
     async def create(self, resource: Any, body: Any) -> Any:
         if resource.plural != PODS.plural:
-            return await self._client.create(resource, body)
+            return await super().create(resource, body)
         async with self._one_at_a_time:
-            if len((await self._client.list(PODS)).items) < self.pods:
-                return await self._client.create(resource, body)
+            if len((await super().list(PODS)).items) < self.pods:
+                return await super().create(resource, body)
         self.refused += 1
         message = f'pods "{body["metadata"]["name"]}" is forbidden: exceeded quota: q'
         raise Forbidden({"code": 403, "reason": "Forbidden", "message": message})
@@ -47,8 +45,7 @@ class Quota:
 
 def operator(stage: Stage, quota: Quota, *, patience: float) -> asyncio.Task[None]:
     options = Options(settings=Settings(patience=patience), seed=1)
-    cluster: Any = quota
-    return asyncio.create_task(Operator(cluster, stage.world.clock, options).run())
+    return asyncio.create_task(Operator(quota, stage.world.clock, options).run())
 
 
 def gang(stage: Stage) -> dict[str, Any]:
@@ -220,24 +217,18 @@ def test_who_has_not_looked_at_it_is(error: ApiError) -> None:
     assert not is_refusal(error)
 
 
-class OldRole:
+class OldRole(Passing):
     """The stage's API, as it is for an operator that may not make ConfigMaps."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._client = stage.world.client
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
 
     async def create(self, resource: Any, body: Any) -> Any:
         if resource.plural == CONFIG_MAPS.plural:
             message = 'configmaps is forbidden: User "tarragon" cannot create resource "configmaps"'
             raise Forbidden({"code": 403, "reason": "Forbidden", "message": message})
-        return await self._client.create(resource, body)
+        return await super().create(resource, body)
 
 
 async def test_a_job_whose_scripts_of_logs_are_refused_runs_and_says_that_its_logs_are_plain(stage: Stage) -> None:
-    cluster: Any = OldRole(stage)
+    cluster = OldRole(stage.world.client)
     stage.start(Operator(cluster, stage.world.clock, Options(seed=1)).run())
     await stage.node("n")
     body = job("a", Worker=group(1))
