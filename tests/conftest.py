@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +22,11 @@ from tools.controlplane import ControlPlane
 # A property must hold however slow or busy the machine is; a time limit would only make its test fail at random.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+# A shell ignores these for what it runs in the background, and nohup the second one; what we start would inherit that.
+for _number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL if _number is signal.SIGHUP else signal.default_int_handler)
 
 ROOT = Path(__file__).parent.parent
 OLDEST_KUBECTL = 27
