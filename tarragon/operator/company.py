@@ -5,8 +5,8 @@ Where no pod and no template has such a rule, nothing is kept and nothing is don
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.kube.core import Pod, PodSpec
@@ -32,6 +32,17 @@ class Company:
     liked: Scores
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coming:
+    """Pods of one job that are not there."""
+
+    candidate: Candidate | None
+    places: Places = field(default_factory=dict)
+    """Of its replicas that have no pods yet."""
+    asked: Sequence[Pod] = ()
+    """Those that the server was asked for; what they were to be may have lost its place, or be gone."""
+
+
 class Companies:
     """A job is asked about again only after a pod has changed that one of its rules selects, or that keeps it off."""
 
@@ -39,8 +50,8 @@ class Companies:
         self._world = world
         self._sites: Sites | None = None
         self._others: Neighbours | None = None
-        self._missing: dict[JobId, tuple[Candidate, Places]] = {}
-        self._promised: dict[JobId, list[Pod]] = {}
+        self._coming: dict[JobId, Coming] = {}
+        self._shown: dict[JobId, list[Pod]] = {}
         self._watchers: dict[Pair | None, dict[JobId, list[Term]]] = {}
         self._watches: dict[JobId, list[Pair | None]] = {}
         self._labels: ByLabel[tuple[JobId, ReplicaType]] = ByLabel()
@@ -88,11 +99,11 @@ class Companies:
         dropped, self._dropped = self._dropped, set()
         return dropped
 
-    def promise(self, job: JobId, candidate: Candidate | None, missing: Places) -> None:
-        """These replicas have their places, and no pods yet: others are to see them as if they had."""
-        if candidate is not None and missing:
-            self._missing[job] = candidate, missing
-        elif self._missing.pop(job, None) is None:
+    def promise(self, job: JobId, coming: Coming) -> None:
+        """Others are to see these as if they were there."""
+        if coming.places or coming.asked:
+            self._coming[job] = coming
+        elif self._coming.pop(job, None) is None:
             return
         if self._is_active:
             self._show(job)
@@ -109,8 +120,8 @@ class Companies:
                 return False
             if any(not keeps(spread, places, new) for spread in company.ties.spreads):
                 return False
-        _, missing = self._missing.get(candidate.id, (candidate, {}))
-        self.promise(candidate.id, candidate, {**missing, **added})
+        known = self._coming.get(candidate.id, Coming(candidate=candidate))
+        self.promise(candidate.id, replace(known, candidate=candidate, places={**known.places, **added}))
         return True
 
     @property
@@ -120,27 +131,32 @@ class Companies:
     def _neighbours(self) -> Neighbours:
         if self._others is None:
             self._others = Neighbours(self._world.pods.objects.values())
-            for job in self._missing:
+            for job in self._coming:
                 self._show(job)
         return self._others
 
     def _show(self, job: JobId) -> None:
-        """What is promised to it, instead of what was."""
-        for pod in self._promised.pop(job, ()):
+        """What may come of it, instead of what might."""
+        for pod in self._shown.pop(job, ()):
             self._put(pod.metadata.key, self._world.pods.objects.get(pod.metadata.key))
             self._tell(pod)
-        if job not in self._missing:
+        coming = self._coming.get(job)
+        if coming is None:
             return
-        candidate, missing = self._missing[job]
-        members = {member.type: member for member in self._members(candidate)}
-        self._promised[job] = [
-            _promised(candidate, replica, members[replica.type], node)
-            for replica, node in missing.items()
-            if replica.type in members
-        ]
-        for pod in self._promised[job]:
+        # Of two that have one name only one comes, and rather the one whose place stands.
+        self._shown[job] = [*filter(is_neighbour, coming.asked), *self._promised(coming)]
+        for pod in self._shown[job]:
             self._put(pod.metadata.key, pod)
             self._tell(pod)
+
+    def _promised(self, coming: Coming) -> Iterator[Pod]:
+        candidate = coming.candidate
+        if candidate is None:
+            return
+        members = {member.type: member for member in self._members(candidate)}
+        for replica, node in coming.places.items():
+            if replica.type in members:
+                yield _promised(candidate, replica, members[replica.type], node)
 
     def _current(self) -> Sites:
         if self._sites is None:

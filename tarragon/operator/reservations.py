@@ -15,7 +15,7 @@ from tarragon.job.status import Admission
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
 from tarragon.operator.candidates import Candidate, JobId, replicas_of
-from tarragon.operator.company import Companies
+from tarragon.operator.company import Coming, Companies
 from tarragon.operator.faults import Faults
 from tarragon.operator.gather import World
 from tarragon.operator.usage import Sums, holds, request_of
@@ -92,7 +92,7 @@ class Reservations:
             held += _reserved_by(candidate, _nodes(candidate), pods)
             leaving += _released_by(candidate, pods)
             missing.update(_without_pod(candidate, _nodes(candidate), self._pods(candidate, ())))
-        self._companies.promise(job, candidate, missing)
+        self._companies.promise(job, Coming(candidate=candidate, places=missing, asked=unmade))
         _exchange(self._held, self.held, job, held)
         _exchange(self._releasing, self.releasing, job, leaving)
 

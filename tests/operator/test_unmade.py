@@ -13,6 +13,7 @@ from tarragon.kube.meta import Key
 from tarragon.operator.run import ROUND_PAUSE, Operator, Options
 from tarragon.operator.unmade import LATEST_SECONDS
 from tests.operator.stage import TFJOBS, Stage, group, job
+from tests.operator.test_company import nodes, rule, wait, workers
 from tests.operator.test_dragon import Jumping
 
 
@@ -162,3 +163,16 @@ async def test_what_a_job_has_lost_meanwhile_is_not_made_any_more(stage: Stage) 
     await stage.submit("b", Worker=group(1, cpu="1"))
     await stage.world.until(lambda: "b-worker-0" in stage.pods())
     assert sorted(stage.made()) == [*first, "b-worker-0"]
+
+
+async def test_a_job_that_keeps_off_a_pod_which_may_still_come_waits_until_it_does_not(stage: Stage) -> None:
+    await nodes(stage, "n")
+    cluster = await slow(stage, 1, "a-worker-0")
+    await stage.world.client.delete(TFJOBS, Key("default", "a"))
+
+    of_a = {"tf-job-name": "a"}
+    await stage.submit("b", Worker=workers(1, rule("podAntiAffinity", **of_a)))
+    await stage.world.until(lambda: "leave it 0 of 1 nodes" in wait(stage, "b").get("message", ""))
+    cluster.error = from_status({"code": 403, "message": "exceeded quota: pods"})
+    cluster.let_through.set()
+    await stage.until_pods("b-worker-0")
