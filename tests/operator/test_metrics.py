@@ -11,7 +11,8 @@ from tarragon.cluster.errors import ApiError, NotFound
 from tarragon.cluster.port import EVERYTHING
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.metrics import DEFINITIONS, PHASES, Definition, Metrics
+from tarragon.operator.measures import DEFINITIONS, PHASES, Definition
+from tarragon.operator.metrics import Metrics
 from tarragon.operator.run import Operator, Options
 from tarragon.operator.workqueue import WorkQueue
 from tests.operator.stage import TFJOBS, Stage, group
