@@ -16,6 +16,7 @@ from tarragon.job.encoding import read_status
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.kube.meta import CustomObject, JsonObject, Key
+from tarragon.operator.instruments import counter, family, histogram
 from tarragon.operator.measures import (
     GONE,
     JOBS,
@@ -29,7 +30,6 @@ from tarragon.operator.measures import (
     WAITING,
     WAITS,
 )
-from tarragon.operator.instruments import counter, family, histogram
 from tarragon.plan.written import status_of, tarragon_of
 
 

@@ -14,6 +14,8 @@ from tarragon.cluster.counted import Call
 from tarragon.cluster.live import Trouble
 from tarragon.kube.meta import Key
 from tarragon.operator.census import Census
+from tarragon.operator.gather import World
+from tarragon.operator.instruments import Asked, counter, family, gauge, histogram
 from tarragon.operator.measures import (
     BUILD,
     CALLS,
@@ -37,8 +39,6 @@ from tarragon.operator.measures import (
     WATCH_EVENTS,
     WATCHES,
 )
-from tarragon.operator.gather import World
-from tarragon.operator.instruments import Asked, counter, family, gauge, histogram
 from tarragon.operator.workqueue import WorkQueue
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
