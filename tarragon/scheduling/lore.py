@@ -17,12 +17,14 @@ from tarragon.scheduling.decision import Wait
 from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang
 
 Told = TypeVar("Told")
+Why = tuple[str, str]
+"""The code and the words of a wait."""
 
 _KEPT = 20_000
 """Jobs come and go for months, what they asked for must not stay."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Shape:
     """Gangs whose demands any nodes answer alike; each is one object, so that it is quickly compared."""
 
@@ -30,8 +32,15 @@ class Shape:
     """What each of them needs at least."""
     least: dict[str, int]
     """The same as amounts."""
-    never: tuple[str, str] | None
-    """The code and words of those that could not run on the empty cluster."""
+    never: Why | None
+    """Of those that could not run on the empty cluster."""
+    _refused: Why | None = None
+
+    def refused(self, why: Why) -> Why:
+        """The same object as in the round before if it says the same: whoever was told it needs not be told again."""
+        if self._refused is None or self._refused != why:
+            self._refused = why
+        return self._refused
 
 
 @dataclass(slots=True, eq=False)
@@ -40,16 +49,20 @@ class Standing:
 
     gang: Gang
     shape: Shape
-    _told: Wait | None = None
+    why: Why | None = None
+    """What it was told last."""
+    wait: Wait | None = None
+    """The decision that told it."""
 
-    def told(self, code: str, message: str) -> Wait:
+    def told(self, why: Why) -> Wait:
         """The same object as in the round before if it is told the same: ten thousand new ones in each round are what
         the garbage collector stops for.
         """
-        told = self._told
-        if told is None or told.message != message or told.code != code:
-            told = self._told = Wait(self.gang.name, code, message)
-        return told
+        wait = self.wait
+        if wait is None or (wait.code, wait.message) != why:
+            wait = self.wait = Wait(self.gang.name, *why)
+        self.why = why
+        return wait
 
 
 class Lore:

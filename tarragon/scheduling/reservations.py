@@ -10,7 +10,7 @@ one less, and it never waits for more: it starts at the latest when all have end
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tarragon.scheduling.decision import Again, Wait
 from tarragon.scheduling.fit import place
@@ -40,14 +40,37 @@ class Reservations:
     def wait(self, standing: Standing, kind: Kind) -> Wait:
         """For resources; if it is aged, with places that are kept for it."""
         made, gang = self._made, standing.gang
-        waits = made.refused(standing, kind) if kind.refused is None else standing.told(*kind.refused)
+        waits = made.refused(standing, kind)
         if gang.queued > made.old_enough:
             self.young.append(gang)
             return waits
         if not self._left or not self._reserve(gang, kind):
             return waits
         self._left -= 1
-        return standing.told(waits.code, f"{waits.message}; {KEPT}")
+        return standing.told((waits.code, f"{waits.message}; {KEPT}"))
+
+    def asking(self, line: Iterable[Standing]) -> Iterator[tuple[Standing, Kind]]:
+        """Those about whom there is anything to ask. Most of thousands are none of them: it is decided here that they
+        wait, as one of their kind does that went before them and was no less urgent.
+        """
+        made = self._made
+        kinds, limited, add = made.kinds, made.shares.limited, made.decisions.append
+        for standing in line:
+            gang, kind = standing.gang, kinds[standing.shape]
+            passed = kind.passed
+            if passed is None or gang.priority > passed[0] or gang.queue in limited:
+                yield standing, kind
+                continue
+            is_young = gang.queued > made.old_enough
+            if not (is_young or passed[1]):
+                yield standing, kind
+            elif self._left and not is_young:
+                add(self.wait(standing, kind))
+            else:
+                if is_young:
+                    self.young.append(gang)
+                known = standing.wait if standing.why is kind.refused else None
+                add(known or made.refused(standing, kind))
 
     def again(self) -> Iterator[Again]:
         """When the next one is aged."""

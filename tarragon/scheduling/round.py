@@ -29,7 +29,7 @@ from tarragon.scheduling.elastic import Spares
 from tarragon.scheduling.fit import Placement, could_fit, place
 from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
-from tarragon.scheduling.lore import Shape, Standing
+from tarragon.scheduling.lore import Shape, Standing, Why
 from tarragon.scheduling.needed import has_as_much, holders
 from tarragon.scheduling.rules import span
 from tarragon.scheduling.shares import Shares
@@ -44,9 +44,9 @@ class Kind:
     shape: Shape
     smallest: Sequence[Demand]
     """What each of them needs at least."""
-    never: tuple[str, str] | None
-    """The code and words of those that could not run on the empty cluster."""
-    refused: tuple[str, str] | None = None
+    never: Why | None
+    """Of those that could not run on the empty cluster."""
+    refused: Why | None = None
     """Of those for which there is no room."""
     is_not_soon: bool = False
     """There won't be, either, when those have left who are leaving."""
@@ -88,6 +88,8 @@ class Round:
         self.lore = self.nodes.lore(snapshot.away)
         self.kinds = _Kinds()
         """To be looked up once for each gang: what is asked about it takes the kind along."""
+        self._in_vain: list[Kind] = []
+        """Those that have asked for what will be free soon, since some of it was released."""
         self._queued: dict[str, dict[int, str]] = {}
 
     def add(self, decision: AboutGang) -> None:
@@ -100,18 +102,9 @@ class Round:
     def hopeless(self, standing: Standing, kind: Kind) -> Wait | None:
         """Why it could not start now whoever went before it: the cluster, its nodes, its quota."""
         if kind.never is not None:
-            return standing.told(*kind.never)
+            return standing.told(kind.never)
         quota = self.shares.quota(standing.gang.queue)
         return self._over_quota(standing, kind, quota) if quota else None
-
-    def is_passed(self, gang: Gang, kind: Kind) -> bool:
-        """Whether one of its kind has been told to wait that was no less urgent: of thousands that wait most are such,
-        and nothing else is asked about them.
-        """
-        passed = kind.passed
-        if passed is None or gang.priority > passed[0] or (self.shares.matter and self.shares.quota(gang.queue)):
-            return False
-        return passed[1] or not self.is_aged(gang)
 
     def is_aged(self, gang: Gang) -> bool:
         """Whether it has waited for so long that nobody is to pass it for good."""
@@ -134,6 +127,7 @@ class Round:
         nodes = place(kind.smallest, self.soon) if self._is_releasing and not kind.is_not_soon else None
         if nodes is None:
             kind.is_not_soon = True
+            self._in_vain.append(kind)
             if gang.preempts:  # If others give way to it after all, what they release clears this again.
                 kind.passed = gang.priority, self.is_aged(gang)
             return None
@@ -152,11 +146,12 @@ class Round:
         """It does not fit: because there is too little, or because what there is is kept for others."""
         if kind.refused is None:
             if self._open is not None and has_as_much(kind.smallest, self._open):
-                kind.refused = BEHIND_OTHERS, waits.KEPT
+                why = BEHIND_OTHERS, waits.KEPT
             else:
                 ledger = self.free if self._open is None else self._open
-                kind.refused = INSUFFICIENT_RESOURCES, waits.short(kind.shape.least, ledger)
-        return standing.told(*kind.refused)
+                why = INSUFFICIENT_RESOURCES, waits.short(kind.shape.least, ledger)
+            kind.refused = kind.shape.refused(why)
+        return standing.told(kind.refused)
 
     @property
     def holders(self) -> Holdings:
@@ -198,8 +193,9 @@ class Round:
 
     def _release(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> None:
         self._is_releasing = True
-        for kind in self.kinds.values():
+        for kind in self._in_vain:
             kind.is_not_soon, kind.passed = False, None
+        self._in_vain.clear()
         amounts = amounts_of(gang.demands, nodes)
         self.shares.give(gang, nodes.keys() - gang.finished)
         for replica, node in nodes.items():
@@ -225,13 +221,13 @@ class Round:
             self._queued[gang.queue] = {**known, id(kind): waits.behind_in_queue(gang, quota)}
             held = self.shares.held(gang.queue)
             words = self._queued[gang.queue][id(kind)] if known else waits.over_quota(gang, held, quota)
-        return standing.told(QUOTA_EXCEEDED, words)
+        return standing.told((QUOTA_EXCEEDED, words))
 
     def _shape(self, gang: Gang) -> Shape:
         smallest = [replace(demand, wish=demand.minimum, maximum=0) for demand in gang.demands]
         return Shape(smallest, waits.least(smallest), self._why_never(gang, smallest))
 
-    def _why_never(self, gang: Gang, smallest: Sequence[Demand]) -> tuple[str, str] | None:
+    def _why_never(self, gang: Gang, smallest: Sequence[Demand]) -> Why | None:
         if self._everything is None:
             self._everything = Ledger.of_capacity(self.nodes)
         if could_fit(smallest, self._everything):

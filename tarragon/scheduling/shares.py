@@ -25,7 +25,8 @@ class Shares:
         self._held: dict[str, dict[str, int]] = {}
         self._share: dict[str, float] = {}
         self._kept: dict[str, Resources] = {}
-        self.matter = snapshot.rules.is_fair or any(queue.quota for queue in self._queues.values())
+        self.limited = {name for name, queue in self._queues.items() if queue.quota}
+        self.matter = snapshot.rules.is_fair or bool(self.limited)
         """Where nobody asks, nothing is summed up."""
         for gang in (*snapshot.running, *snapshot.beside) if self.matter else ():
             self.take(gang, gang.nodes.keys() - gang.finished)

@@ -14,3 +14,8 @@ Policy = Callable[[Snapshot], Sequence[Decision]]
 
 POLICIES: Mapping[str, Policy] = {"fifo": fifo, "backfill": backfill, "dragon": dragon}
 """By the names of `scheduling.names`."""
+
+
+def name_of(policy: Policy) -> str:
+    """Empty for one that is none of these."""
+    return next((name for name, known in POLICIES.items() if known is policy), "")

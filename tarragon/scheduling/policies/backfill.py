@@ -19,15 +19,13 @@ def backfill(snapshot: Snapshot) -> Sequence[Decision]:
     settle(made)
     preemption, reservations = Preemption(made), Reservations(made)
     all_started = True
-    for standing in in_order(made):
-        gang, kind = standing.gang, made.kinds[standing.shape]
-        known: AboutGang | None = None
-        if not made.is_passed(gang, kind):
-            known = made.hopeless(standing, kind) or made.started(gang, kind)
-            if known is None:
-                all_started = False
-                known = made.promised(gang, kind) or preemption.wait(gang, kind)
-        made.add(known or reservations.wait(standing, kind))
+    for standing, kind in reservations.asking(in_order(made)):
+        gang = standing.gang
+        known: AboutGang | None = made.hopeless(standing, kind) or made.started(gang, kind)
+        if known is None:
+            all_started = False
+            known = made.promised(gang, kind) or preemption.wait(gang, kind) or reservations.wait(standing, kind)
+        made.add(known)
     if all_started:
         grow(made)
     return [*made.decisions, *reservations.again()]

@@ -41,12 +41,10 @@ def dragon(snapshot: Snapshot) -> Sequence[Decision]:
         known: AboutGang | None = made.hopeless(standing, kind) or made.promised(gang, kind)
         if known is None and room.wait(gang, kind) is None:
             reservations.wait(standing, kind)
-    for standing in in_order(made):
-        gang, kind = standing.gang, made.kinds[standing.shape]
-        known = None
-        if not made.is_passed(gang, kind):
-            known = made.hopeless(standing, kind) or made.started(gang, kind) or made.promised(gang, kind)
-            known = known or room.wait(gang, kind) or preemption.wait(gang, kind)
+    for standing, kind in reservations.asking(in_order(made)):
+        gang = standing.gang
+        known = made.hopeless(standing, kind) or made.started(gang, kind) or made.promised(gang, kind)
+        known = known or room.wait(gang, kind) or preemption.wait(gang, kind)
         made.add(known or reservations.wait(standing, kind))
     at = grow(made, reservations.young)
     return [*made.decisions, *reservations.again(), *([] if at is None else [Again(at)])]

@@ -29,7 +29,7 @@ def fifo(snapshot: Snapshot) -> Sequence[Decision]:
         if hopeless is not None:
             made.add(hopeless)
         elif not is_open:
-            made.add(standing.told(BEHIND_OTHERS, waits.BEHIND))
+            made.add(standing.told((BEHIND_OTHERS, waits.BEHIND)))
         elif (place := made.started(gang, kind)) is not None:
             made.add(place)
         else:
