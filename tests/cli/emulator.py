@@ -19,7 +19,7 @@ class Emulator:
 
     def __init__(self, columns: int, lines: int) -> None:
         self.screen = pyte.Screen(columns, lines)
-        self._parser = pyte.Stream(self.screen)
+        self._parser = pyte.ByteStream(self.screen)
         # As a pty does: a line feed also goes back to the first column.
         self.screen.set_mode(pyte.modes.LNM)
         self._main, side = pty.openpty()
@@ -32,7 +32,7 @@ class Emulator:
         os.set_blocking(self._main, False)
         try:
             while data := os.read(self._main, 65536):
-                self._parser.feed(data.decode())
+                self._parser.feed(data)
         except BlockingIOError:
             pass
         return "\n".join(row.rstrip() for row in self.screen.display).rstrip().split("\n")

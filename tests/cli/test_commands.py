@@ -19,9 +19,12 @@ import yaml
 from tarragon.localcluster.home import Home
 from tarragon.localcluster.presence import read_server
 from tests.cli.conftest import Shell
-from tests.cli.manifests import command, group, job, python, worker
+from tests.cli.manifests import by_all_workers, command, group, job, python, worker
 
-WAITS = "import time; print('here', flush=True); time.sleep(60)"
+WAITS = "import time; print('here', flush=True); time.sleep(600)"
+UP = "import time; open('up', 'w'); time.sleep(600)"
+ONCE_UP = "import os, time\nwhile not os.path.exists('up'): time.sleep(0.02)"
+"""For a worker: the job is not over before its parameter server has begun."""
 
 
 def completed(shell: Shell, line: str) -> list[str]:
@@ -44,7 +47,8 @@ def test_before_anything_has_run_there_is_nothing_and_nothing_is_started(shell: 
 
 
 def test_a_job_is_submitted_seen_waited_for_and_deleted(shell: Shell) -> None:
-    submitted = shell("submit", shell.file("job.yaml", worker("digits", "print('hello')", replicas=2)))
+    training = by_all_workers(worker("digits", "print('hello')", replicas=2))
+    submitted = shell("submit", shell.file("job.yaml", training))
     waited = shell("wait", "@latest")
     row = shell("list").out.splitlines()
     wide = shell("list", "-A", "-o", "wide").out.splitlines()
@@ -128,6 +132,7 @@ def test_a_list_that_is_watched_lines_up_whatever_comes_and_tells_what_is_delete
     watching = shell.start("list", "--watch")
     shell("run", shell.file("job.yaml", worker("digits", "")))
     shell("run", shell.file("longer.yaml", worker("digits-longer-name", "")))
+    watching.until("digits-longer-name")
     shell("delete", "digits")
     watching.until("Deleted")
     shell("down")
@@ -163,7 +168,8 @@ def test_describe_tells_both_addresses_the_folders_and_the_events(shell: Shell) 
     going = shell.start("run", shell.file("job.yaml", training))
     going.until("[worker-0]")
 
-    told = shell("describe", "digits").out
+    while "TFJobRunning" not in (told := shell("describe", "digits").out):
+        assert going.is_going
 
     found = re.search(r"worker-0 +Running +- +0 +local +(digits-worker-0\.default\.svc:2222) +(127\.0\.0\.1:\d+)", told)
     assert found is not None
@@ -177,7 +183,7 @@ def test_describe_tells_both_addresses_the_folders_and_the_events(shell: Shell) 
 
 
 def test_describe_still_knows_the_replicas_that_were_cleaned_up_with_their_job(shell: Shell) -> None:
-    training = job("digits", PS=group(python(WAITS)), Worker=group(python("print(1)")))
+    training = job("digits", PS=group(python(UP)), Worker=group(python(ONCE_UP)))
     shell("run", shell.file("job.yaml", training))
 
     told = shell("describe", "digits").out
@@ -189,7 +195,7 @@ def test_describe_still_knows_the_replicas_that_were_cleaned_up_with_their_job(s
 
 
 def test_describe_says_what_goes_on_after_the_end_and_how_it_is_ended(shell: Shell) -> None:
-    training = json.loads(job("digits", PS=group(python(WAITS)), Worker=group(python("print(1)"))))
+    training = json.loads(job("digits", PS=group(python(UP)), Worker=group(python(ONCE_UP))))
     training["spec"]["runPolicy"] = {"cleanPodPolicy": "None"}
     shell("run", shell.file("job.yaml", json.dumps(training)))
 
@@ -200,10 +206,10 @@ def test_describe_says_what_goes_on_after_the_end_and_how_it_is_ended(shell: She
 
 
 def test_logs_choose_replicas_lines_and_times(shell: Shell) -> None:
-    says = "import os; print('one'); print('two ' + os.environ['HOSTNAME'])"
-    training = job("digits", PS=group(python(says)), Worker=group(python(says), replicas=2))
+    says = "import os, time; print('one'); print('two ' + os.environ['HOSTNAME'], flush=True)\n"
+    server, trainer = python(says + "open('up', 'w')"), python(says + ONCE_UP)
+    training = by_all_workers(job("digits", PS=group(server), Worker=group(trainer, replicas=2)))
     shell("run", shell.file("job.yaml", training))
-    shell("wait", "digits")
 
     assert shell("logs", "digits", "--replica", "worker-1").out == "[worker-1] one\n[worker-1] two digits-worker-1\n"
     assert shell("logs", "digits", "--type", "ps", "--no-prefix", "--tail", "1").out == "two digits-ps-0\n"

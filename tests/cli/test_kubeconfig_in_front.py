@@ -28,7 +28,7 @@ def test_a_kubeconfig_that_is_named_in_front_of_the_command_is_the_one_that_coun
         env={**os.environ, "KUBECONFIG": str(tmp_path / "another"), "TARRAGON_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
 

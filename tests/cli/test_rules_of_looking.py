@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, JobStatus, RestartRecord
 from tarragon.kube.meta import CustomObject
-from tests.cli.conftest import Shell
+from tests.cli.conftest import Ended, Shell
 from tests.cli.manifests import group, job, python, worker
 from tests.cli.scenes import BEGIN, at
 from tests.cli.test_rows import a_job
@@ -30,12 +31,13 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @pytest.fixture(scope="module")
 def failed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    """Somebody with a job of which worker 1 failed first, and a job that waits for what is not there."""
+    """Somebody with a job whose worker 1 fails as soon as a file `go` is there, and one that waits for what is not."""
     folder = tmp_path_factory.mktemp("looking")
     shell = Shell(folder=folder, home=folder / "home")
     program = python(
-        "import os, sys, time; print('one line', flush=True); time.sleep(0.5)\n"
-        "sys.exit(3) if os.environ['HOSTNAME'].endswith('1') else time.sleep(60)"
+        "import os, sys, time; print('one line', flush=True)\n"
+        "while not (os.environ['HOSTNAME'].endswith('1') and os.path.exists('go')): time.sleep(0.05)\n"
+        "sys.exit(3)"
     )
     shell.file("job.yaml", job("digits", Worker=group(program, 2)))
     shell.file("big.yaml", worker("big", "pass", resources={"limits": {"nvidia.com/gpu": 64}}))
@@ -55,9 +57,9 @@ def test_rule_11_why_tells_the_code_what_is_in_the_way_and_the_place_in_the_queu
     small = {"TARRAGON_UP_NODE": "name=small,cpu=4,memory=1Gi", "TARRAGON_UP_POLICY": "fifo"}
     shell = Shell(folder=folder, home=tmp_path / "home", variables=small)
     for name in ("first", "second", "third"):
-        whole = worker(name, "import time; time.sleep(60)", resources={"limits": {"memory": "1Gi"}})
+        whole = worker(name, "import time; time.sleep(600)", resources={"limits": {"memory": "1Gi"}})
         shell("submit", shell.file(f"{name}.yaml", whole))
-        shell("wait", name, "--for", "running" if name == "first" else "waiting", "--timeout", "30s")
+        shell("wait", name, "--for", "running" if name == "first" else "waiting", "--timeout", "60s")
 
     told = shell("why", "third")
     shell("down")
@@ -67,8 +69,25 @@ def test_rule_11_why_tells_the_code_what_is_in_the_way_and_the_place_in_the_queu
     assert any(re.fullmatch(r"  in the queue for .+, at place 2 of 2", line) for line in below), told.out
 
 
+@contextmanager
+def go(shell: Shell) -> Iterator[None]:
+    shell.file("go", "")
+    yield
+    (shell.folder / "go").unlink()
+
+
+def runs_and_fails(shell: Shell) -> Ended:
+    """The job runs whole before worker 1 fails."""
+    going = shell.start("run", "job.yaml")
+    going.until("[worker-0] one line")
+    while not re.search("^[0-9:]+Z  Running$", going.err, re.MULTILINE):
+        assert going.is_going, going.err
+    with go(shell):
+        return going.ended()
+
+
 def test_rule_5_results_are_on_stdout_and_progress_and_hints_on_stderr(failed: Shell) -> None:
-    ended = failed("run", "job.yaml")
+    ended = runs_and_fails(failed)
 
     assert ended.code == 100
     assert {"[worker-0] one line", "[worker-1] one line"} <= set(ended.out.splitlines())
@@ -105,7 +124,9 @@ def test_rule_6_a_pipe_gets_no_colour_but_where_it_is_asked_for(failed: Shell) -
 
 def test_rule_6_in_ci_each_change_is_a_line_with_its_time_and_nothing_is_drawn_over(failed: Shell) -> None:
     with terminal(failed, "run", "job.yaml", variables={"CI": "true"}) as tty:
-        assert tty.ended() == 100
+        tty.until(lambda text: bool(re.search(r"Z  Running$", text, re.MULTILINE)))
+        with go(failed):
+            assert tty.ended() == 100
 
     text = re.sub(rb"\x1b\[[0-9;]*m", b"", tty.raw).decode()
     assert re.search(r"^\d\d:\d\d:\d\dZ  Running\r$", text, re.MULTILINE)
@@ -121,7 +142,7 @@ def test_rule_7_states_have_argos_colours_and_the_word_always_stands_there() -> 
 
 
 def test_rule_9_of_a_failure_the_first_replica_its_class_its_lines_and_all_exit_codes_are_told(failed: Shell) -> None:
-    report = failed("run", "job.yaml").out
+    report = runs_and_fails(failed).out
 
     assert re.search(r"worker-1 failed( first)?: exit code 3, permanent: ", report)
     assert "│ one line" in report

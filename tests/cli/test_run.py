@@ -17,7 +17,7 @@ from tarragon.localcluster.home import Home
 from tarragon.localcluster.presence import read_server
 from tests.cli.conftest import Shell
 from tests.cli.emulator import SIZES, Emulator
-from tests.cli.manifests import command, group, job, python, worker
+from tests.cli.manifests import by_all_workers, command, group, job, python, worker
 
 COUNTS = (
     "import time\nfor step in range({steps}): print('step', step, flush=True); time.sleep(0.1)\n"
@@ -35,7 +35,8 @@ def kill_the_cluster(shell: Shell) -> None:
 
 
 def test_a_job_is_trained_with_its_logs_and_its_result(shell: Shell) -> None:
-    ended = shell("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=3), replicas=2)))
+    training = by_all_workers(worker("digits", COUNTS.format(steps=3), replicas=2))
+    ended = shell("run", shell.file("job.yaml", training))
 
     assert ended.code == 0
     assert {f"[worker-{index}] step {step}" for index in (0, 1) for step in range(3)} < set(ended.out.splitlines())
@@ -126,6 +127,7 @@ def test_more_memory_than_there_is_can_never_be_had(shell: Shell) -> None:
 def test_a_job_that_takes_too_long_goes_on_without_us(shell: Shell) -> None:
     until_told = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.05)"
     late = shell("run", shell.file("job.yaml", worker("digits", until_told)), "--timeout", "1")
+    shell("wait", "digits", "--for", "running")
     again = shell("run", "job.yaml")
     shell.file("go", "")
     waited = shell("wait", "digits")
@@ -328,7 +330,9 @@ def test_a_job_that_somebody_deletes_while_it_is_followed(shell: Shell) -> None:
 
 
 def test_replicas_that_outlive_their_job_are_named(shell: Shell) -> None:
-    training = job("digits", PS=group(command("sleep", "60")), Worker=group(python("print('done')")))
+    up = command("sh", "-c", "touch up; exec sleep 60")
+    once_up = command("sh", "-c", "until [ -e up ]; do sleep 0.02; done; echo done")
+    training = job("digits", PS=group(up), Worker=group(once_up))
 
     ended = shell("run", shell.file("job.yaml", training))
 
@@ -340,7 +344,7 @@ def test_replicas_that_outlive_their_job_are_named(shell: Shell) -> None:
 def test_on_a_terminal_the_replicas_move_below_the_logs_and_leave_only_the_result(
     shell: Shell, columns: int, lines: int
 ) -> None:
-    name = shell.file("job.yaml", worker("digits", COUNTS.format(steps=20), replicas=2))
+    name = shell.file("job.yaml", by_all_workers(worker("digits", COUNTS.format(steps=20), replicas=2)))
     terminal = Emulator(columns, lines)
     process = subprocess.Popen(
         shell.command("run", name),

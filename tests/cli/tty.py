@@ -78,7 +78,7 @@ class Tty:
         """Its exit code, with all that it has drawn taken in."""
         while self._read(30):
             pass
-        return self.process.wait(timeout=10)
+        return self.process.wait(timeout=60)
 
     def _size(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self._main, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))

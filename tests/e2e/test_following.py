@@ -9,7 +9,7 @@ import signal
 
 from tarragon.localcluster.home import Home
 from tarragon.localcluster.presence import read_server
-from tests.cli.manifests import group, job, python, worker
+from tests.cli.manifests import by_all_workers, group, job, python, worker
 from tests.e2e.user import User, eventually
 
 COUNTS = "import time\nfor number in range({}): print('line', number, flush=True); time.sleep(0.02)"
@@ -29,10 +29,7 @@ def is_another(user: User, pid: int) -> bool:
 
 
 def test_a_server_that_is_killed_twice_repeats_no_line_and_loses_none(user: User) -> None:
-    made = json.loads(worker("counts", COUNTS.format(400), replicas=2))
-    # Else the job, and with it the following, ends with worker 0, whatever the other one is yet to say.
-    made["spec"]["successPolicy"] = "AllWorkers"
-    user("submit", user.file("job.yaml", json.dumps(made)))
+    user("submit", user.file("job.yaml", by_all_workers(worker("counts", COUNTS.format(400), replicas=2))))
 
     going = user.start("logs", "counts", "--follow")
     for word in ("line 30", "line 150"):
@@ -51,9 +48,11 @@ def test_a_server_that_is_killed_twice_repeats_no_line_and_loses_none(user: User
 def test_replicas_that_come_later_and_containers_that_restart_are_followed_too(user: User) -> None:
     again = (
         "import os, sys, time; first = not os.path.exists('ran'); open('ran', 'w')\n"
-        "print('first' if first else 'second', flush=True); time.sleep(1); sys.exit(first)"
+        "print('first' if first else 'second', flush=True); time.sleep(1)\n"
+        "while not (first or os.path.exists('ready')): time.sleep(0.02)\n"
+        "sys.exit(first)"
     )
-    waits = "import time; time.sleep(1); print('ready', flush=True); time.sleep(4)"
+    waits = "import time; time.sleep(1); print('ready', flush=True); open('ready', 'w'); time.sleep(60)"
     restarting = {**group(python(again)), "restartPolicy": "OnFailure"}
     user("submit", user.file("job.yaml", job("digits", PS=group(python(waits)), Worker=restarting)))
 
@@ -65,20 +64,22 @@ def test_replicas_that_come_later_and_containers_that_restart_are_followed_too(u
 
 
 def test_replicas_types_containers_and_moments_choose_among_the_lines_that_are_kept(user: User) -> None:
-    says = "import os; print(os.environ['HOSTNAME'])"
-    made = json.loads(job("digits", PS=group(python(says)), Worker=group(python(says), replicas=3)))
+    # Nobody ends before all have spoken: else the job may be over without them.
+    met = "\nopen('said-{}', 'w')\nwhile len(glob.glob('said-*')) < 7: time.sleep(0.02)"
+    says = "import glob, os, time; name = os.environ['HOSTNAME']; print(name, flush=True)" + met.format("' + name + '")
+    beside = "import glob, os, time; print('beside', flush=True)" + met.format("beside-' + os.environ['HOSTNAME'] + '")
+    made = json.loads(by_all_workers(job("digits", PS=group(python(says)), Worker=group(python(says), replicas=3))))
     template = made["spec"]["tfReplicaSpecs"]["Worker"]["template"]
-    template["spec"]["containers"].append(dict(python("print('beside')"), name="sidecar"))
-    user.run(user.file("job.yaml", json.dumps(made)))
-    user("wait", "digits")
+    template["spec"]["containers"].append(dict(python(beside), name="sidecar"))
+    assert user.run(user.file("job.yaml", json.dumps(made))).code == 0
 
     two = user("logs", "digits", "--replica", "worker-2", "--replica", "worker-0", "-c", "tensorflow")
-    beside = user("logs", "digits", "-c", "sidecar", "--no-prefix")
+    by_side = user("logs", "digits", "-c", "sidecar", "--no-prefix")
     ps = user("logs", "digits", "--type", "ps", "--timestamps", "--no-prefix")
     moment = ps.out.split()[0]
 
     assert sorted(two.out.splitlines()) == ["[worker-0] digits-worker-0", "[worker-2] digits-worker-2"]
-    assert beside.out == "beside\n" * 3
+    assert by_side.out == "beside\n" * 3
     assert "digits-ps-0" in user("logs", "digits", "--type", "ps", "--since-time", moment).out
     assert user("logs", "digits", "--since-time", "2100-01-01T00:00:00Z").out == ""
     assert "there are logs of sidecar, tensorflow" in user("logs", "digits", "-c", "nosuch", "--type", "worker").err

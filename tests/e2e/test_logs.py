@@ -79,7 +79,7 @@ def collect(configuration: str, folder: Path) -> Sequence[str]:
     command = [program, "-n", "-f", str(folder / "rsyslog.conf"), "-i", str(folder / "pid")]
     with (folder / "said").open("w") as said, subprocess.Popen(command, stdout=said, stderr=said) as collector:
         try:
-            eventually(lambda: collected.exists() and collected.read_text().count("\n") >= 2, 30)
+            eventually(lambda: collected.exists() and collected.read_text().count("\n") >= 2)
         finally:
             collector.terminate()
     return collected.read_text().splitlines()
@@ -90,7 +90,7 @@ def collect(configuration: str, folder: Path) -> Sequence[str]:
 def test_kubectl_logs_of_a_parameter_server_are_all_of_a_parameter_server(user: User) -> None:
     assert user.run(talking(user, "import logging; print('a'); logging.warning('b')")).code == 0
 
-    assert is_true('length>0 and all(.[]; .replica_type=="ps")', kubectl(user, "logs", "talk-ps-0"))
+    assert is_true('length>0 and all(.[]; .replica_type=="ps")', log_of(user, "talk-ps-0", 2))
     assert is_true('[.[].message] | sort == ["a", "b"]', kubectl(user, "logs", "talk-worker-0"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -84,22 +84,26 @@ def tarragon_of(user: User) -> Json:
     return found
 
 
-def devices(user: User, pod: str) -> Sequence[str]:
-    """Of each start, one after the other."""
-    return (user.folder / pod).read_text().split()
+def devices(user: User) -> Mapping[str, Sequence[str]]:
+    """Of each start of each replica, one after the other, as its program has written them down."""
+    return {path.name.partition("-train-")[2]: path.read_text().split() for path in user.folder.glob("*-train-*")}
 
 
 def test_a_node_is_drained_while_a_job_trains_and_the_job_ends_as_if_nothing_had_been(user: User) -> None:
     with cluster_of(user, A, B):
         assert user("submit", job(user, gpus=1)).code == 0
         eventually(lambda: all_on(user, "a", "b"))
-        drained = set(homes(user).values()).pop()
+        before = homes(user)
+        drained = set(before.values()).pop()
         other = "b" if drained == "a" else "a"
+        starts = {name.removeprefix("train-"): 1 + (node == drained) for name, node in before.items()}
         kubectl(user, "drain", drained, "--force")
         eventually(lambda: all_on(user, other))
-        workers = [devices(user, f"worker-train-worker-{index}") for index in (0, 1)]
-        assert sorted(each[-1] for each in workers) == ["0", "1"]
-        assert devices(user, "ps-train-ps-0")[-1] == "-1"
+        # A pod runs a moment before its program has said a word.
+        eventually(lambda: {name: len(each) for name, each in devices(user).items()} == starts)
+        last = {name: each[-1] for name, each in devices(user).items()}
+        assert sorted(last[f"worker-{index}"] for index in (0, 1)) == ["0", "1"]
+        assert last["ps-0"] == "-1"
         assert "the number is pretended" in kubectl(user, "describe", "pod", "train-worker-0")
 
         (user.folder / "go").touch()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.manifests import command, group, job, python
+from tests.cli.manifests import by_all_workers, command, group, job, python
 from tests.e2e.user import User, eventually
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.timeout(180)]
@@ -32,7 +32,7 @@ def submit(user: User, name: str, text: str) -> None:
 
 def test_what_is_missing_stands_on_the_job_and_once_it_is_there_the_job_runs(user: User) -> None:
     wanting = command("sh", "-c", "echo rate $RATE", envFrom=[{"configMapRef": {"name": "settings"}}])
-    submit(user, "digits", job("digits", Worker=group(wanting, 2)))
+    submit(user, "digits", by_all_workers(job("digits", Worker=group(wanting, 2))))
 
     assert 'all 2 workers: configmap "settings" not found' in told(user, "digits", "CreateContainerConfigError")
     assert 'CreateContainerConfigError: all 2 workers: configmap "settings"' in user("describe", "digits").out

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -50,7 +49,7 @@ spec:
   containers:
     - name: tensorboard
       image: your_imagename
-      command: [tensorboard, --logdir, /tmp/tensorflow, --port, "%d", --reload_interval, "1"]
+      command: [tensorboard, --logdir, /tmp/tensorflow, --port, "0", --reload_interval, "1"]
       volumeMounts: [{name: azurefile, subPath: module8-tf-mnist, mountPath: /tmp/tensorflow}]
   volumes: [{name: azurefile, persistentVolumeClaim: {claimName: azurefile}}]
 """
@@ -108,10 +107,9 @@ def at_once(user: User) -> int:
 
 def accuracies(user: User) -> dict[str, float]:
     """The last accuracy of each run, as TensorBoard has it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    kubectl(user, "create", "-f", "-", given=BOARD % port)
+    kubectl(user, "create", "-f", "-", given=BOARD)
+    kubectl(user, "wait", "pod/board", "--for=condition=Ready", "--timeout=90s")
+    port = int(eventually(lambda: re.search(r" at http://[^:/ ]+:(\d+)/", kubectl(user, "logs", "board")))[1])
     # It serves before it has read all that is there.
     runs = eventually(lambda: found if (found := asked(port, "runs")) and len(found) == len(RUNS) else None)
     told = {run: asked(port, f"plugin/scalars/scalars?run={run}&tag=accuracy") for run in runs}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cli.manifests import command, group, job
+from tests.cli.manifests import by_all_workers, command, group, job
 from tests.e2e.user import User, eventually
 
 pytestmark = pytest.mark.timeout(180)
@@ -60,7 +60,7 @@ def test_every_replica_has_its_own_folder_by_an_expression(user: User) -> None:
         env=[{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
         volumeMounts=[{"name": "azurefile", "subPathExpr": "runs/$(POD)", "mountPath": "/out"}],
     )
-    text = job("sweep", Worker=group(container, 2, [VOLUME]))
+    text = by_all_workers(job("sweep", Worker=group(container, 2, [VOLUME])))
     name = user.file("job.yaml", yaml.safe_dump_all([CLAIM, json.loads(text)]))
     assert user.run(name).code == 0
 
