@@ -97,7 +97,7 @@ async def test_nobody_waits_for_a_goodbye(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = asyncio.create_task(asyncio.to_thread(serve, listening))
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert await checks.http(request(listening.getsockname()[1], "https")) == WELL
         finally:
             is_over.set()

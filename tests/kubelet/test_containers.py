@@ -267,11 +267,12 @@ def command_line(pid: int) -> bytes:
 
 
 async def test_a_process_that_washes_its_environment_and_leaves_the_session_is_killed_too(ward: Ward) -> None:
-    ward.start(*sh("env -i setsid sleep 98765 & exit 0"))
+    nap = f"2{os.getpid()}"  # no other process of this machine sleeps for just as long
+    ward.start(*sh(f"env -i setsid sleep {nap} & exit 0"))
 
     await ward.ended()
 
-    assert running("sleep", "98765") == []
+    assert running("sleep", nap) == []
 
 
 async def test_after_the_grace_the_whole_tree_is_killed(ward: Ward) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tarragon.localcluster.kubelet import guests, inside, shim
+from tarragon.localcluster.kubelet import guests, inside
 from tarragon.localcluster.kubelet.inside import CannotEnter, CannotExecute, Command, Inside
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tests.kubelet.builders import container_json
+from tests.kubelet.test_containers import running
 from tests.kubelet.waiting import eventually
 from tests.kubelet.world import World
 
@@ -47,10 +49,6 @@ async def until(command: Inside, text: bytes) -> bytes:
             assert data, f"has ended with {said!r}"
             said += data
     return said
-
-
-def is_alive(pid: int) -> bool:
-    return pid in shim.living()
 
 
 async def test_a_command_has_the_environment_the_folder_and_the_paths_of_its_container(
@@ -107,14 +105,14 @@ async def test_a_command_on_a_terminal_knows_the_size_of_the_window(world: World
         assert await command.code() == 4
 
 
-async def test_a_command_that_takes_too_long_is_ended_with_its_children(world: World, tmp_path: Path) -> None:
+async def test_a_command_that_takes_too_long_is_ended_with_its_children(world: World) -> None:
     run = await begun(world)
-    told = tmp_path / "pid"
+    nap = f"1{os.getpid()}"  # no other process of this machine sleeps for just as long
 
     with pytest.raises(TimeoutError):
-        await inside.run(run, ["sh", "-c", f"timeout 1000 sleep 999 & echo $! > {told}; wait"], seconds=0.5)
+        await inside.run(run, ["sh", "-c", f"timeout 10000 sleep {nap} & wait"], seconds=0.5)
 
-    await eventually(lambda: not is_alive(int(told.read_text())))
+    await eventually(lambda: not running("sleep", nap))
 
 
 async def test_a_command_ends_with_its_container(world: World) -> None:

@@ -750,7 +750,7 @@ async def test_kill_9_of_the_whole_cluster_at_random_moments_neither_loses_nor_d
         script = f"echo begin >> {folder}/runs-{number}; sleep 0.{number}; echo end >> {folder}/runs-{number}"
         looked_after = {
             "lifecycle": {"postStart": {"exec": {"command": ["true"]}}},
-            "livenessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1},
+            "livenessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1, "timeoutSeconds": 60},
         }
         await world.run(script, f"p{number}", restartPolicy="OnFailure", container=looked_after if number % 2 else {})
     await world.api.close()

@@ -104,7 +104,10 @@ async def test_a_status_is_written_once_for_each_thing_that_has_happened(world: 
 async def test_a_status_that_has_changed_in_part_is_written_in_part(world: World) -> None:
     line = Line(world)
     world.start_kubelet(cluster=line)
-    await world.run("sleep 0.1", restartPolicy="Never")
+    go = world.folder / "go"
+    await world.run(f"until [ -e {go} ]; do sleep 0.01; done", restartPolicy="Never")
+    await world.phase("Running")
+    go.touch()
 
     await world.phase("Succeeded")
 

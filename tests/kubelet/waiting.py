@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def eventually(probe: Callable[[], T], seconds: float = 30.0) -> T:
+async def eventually(probe: Callable[[], T], seconds: float = 60.0) -> T:
     """The first result that is true; fails with the last one after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (result := probe()):

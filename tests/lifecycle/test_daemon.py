@@ -299,25 +299,25 @@ async def test_an_idle_server_ends_by_itself_though_its_operator_never_rests(hom
 
 
 async def test_a_client_that_watches_keeps_an_idle_server_awake(home: Home) -> None:
-    server = await up(home, "idle=1")
+    server = await up(home, "idle=3")
     async with client(home, server) as cluster:
         await cluster.create(CONFIG_MAPS, config_map("one"))
         events = cluster.watch(CONFIG_MAPS, EVERYTHING, (await cluster.list(CONFIG_MAPS)).resource_version)
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(6):
                 await anext(events)
         assert server.lives()
     await eventually(lambda: not server.lives())
 
 
 async def test_an_unfinished_pod_keeps_an_idle_server_awake(home: Home) -> None:
-    server = await up(home, "idle=1")
+    server = await up(home, "idle=3")
     spec = {"containers": [{"name": "main", "image": "busybox"}], "nodeName": "elsewhere"}
     metadata = {"name": "one", "namespace": "default"}
     async with client(home, server) as cluster:
         await cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     with pytest.raises(AssertionError, match="has not come true"):
-        await eventually(lambda: not server.lives(), seconds=3)
+        await eventually(lambda: not server.lives(), seconds=6)
 
     async with client(home, server) as cluster:
         done = {"status": {"phase": "Succeeded"}}

@@ -76,7 +76,7 @@ class User:
     def kubectl(self, *words: str, stdin: str | bytes = "") -> Ended:
         told = stdin.encode() if isinstance(stdin, str) else stdin
         done = subprocess.run(
-            ["kubectl", *words], input=told, capture_output=True, env=self.environment, timeout=SECONDS, check=False
+            ["kubectl", *words], input=told, capture_output=True, env=self.environment, timeout=2 * SECONDS, check=False
         )
         return Ended(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
@@ -102,7 +102,7 @@ class User:
         }
         done = self.kubectl("create", "-f", "-", stdin=json.dumps(body))
         assert done.code == 0, done.err
-        assert self.kubectl("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=30s").code == 0
+        assert self.kubectl("wait", f"pod/{name}", "--for=condition=Ready", f"--timeout={SECONDS:.0f}s").code == 0
 
     def terminal(self, *words: str, steps: list[tuple[str, str]]) -> Ended:
         """Of kubectl on a terminal of 111 columns and 33 rows; each step is what to wait for and what to type then."""

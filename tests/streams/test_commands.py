@@ -133,7 +133,8 @@ def test_a_server_that_is_stopped_ends_commands_but_no_container(tmp_path: Path)
     user.start()
     user.pod("p", "echo $$$$ > pid; exec sleep 1000")
     try:
-        running = user.begin("exec", "p", "--", "sh", "-c", "echo $$ $(cat pid); exec sleep 1000")
+        sees_it = "until [ -s pid ]; do sleep 0.02; done; echo $$ $(cat pid); exec sleep 1000"
+        running = user.begin("exec", "p", "--", "sh", "-c", sees_it)
         assert running.stdout
         command, container = map(int, running.stdout.readline().split())
 

@@ -80,8 +80,8 @@ async def test_a_pod_that_does_not_tolerate_a_taint_leaves_the_node_and_one_that
 async def test_a_pod_that_tolerates_a_taint_for_a_second_leaves_after_it(scene: Scene) -> None:
     a_second = [{"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]
     await on_a_node(scene, "leaves", tolerations=a_second)
-    await tainted(scene, "n", {"key": "k", "effect": "NoExecute"})
     began = scene.clock.monotonic()
+    await tainted(scene, "n", {"key": "k", "effect": "NoExecute"})
     await scene.until(lambda: is_leaving(scene, "leaves"))
 
     assert scene.clock.monotonic() - began > 0.9
