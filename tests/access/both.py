@@ -24,7 +24,7 @@ from tools.controlplane import ControlPlane
 
 Json = dict[str, Any]
 RBAC, AUTHORIZATION = "rbac.authorization.k8s.io", "authorization.k8s.io"
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def kind(group: str, plural: str, name: str, *, namespaced: bool = False) -> Resource[Json]:

@@ -239,7 +239,7 @@ async def test_roles_of_one_label_become_part_of_the_role_that_is_made_of_them(d
     await client.create(CLUSTER_ROLES, {"metadata": {"name": "kites", "labels": labels}, "rules": [kites]})
     await client.create(BINDINGS, binding("view", "view", person("ann"), namespace="default"))
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         selection = Selection(fields="metadata.name=edit")
         async for event in client.watch(CLUSTER_ROLES, selection, "0"):
             if event.object and kites in (event.object.get("rules") or []):  # edit is made of view, too
@@ -263,7 +263,7 @@ async def test_a_secret_for_an_account_is_filled_with_a_token_and_goes_with_the_
     body = {"metadata": {"name": "kept", "namespace": "default", "annotations": annotations}}
     await client.create(SECRETS, {**body, "type": "kubernetes.io/service-account-token"})
     token = ""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for event in client.watch(SECRETS.reading(dict), Selection(fields="metadata.name=kept"), "0"):
             filled: Json = event.object or {}
             if event.type == "DELETED":

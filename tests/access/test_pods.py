@@ -174,14 +174,14 @@ async def test_every_namespace_has_the_certificate_by_which_pods_know_the_server
     maps = CONFIG_MAPS.reading(dict)
     await cluster.client.create(NAMESPACES, {"metadata": {"name": "team"}})
     found: set[str] = set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for event in cluster.client.watch(maps, Selection(fields="metadata.name=kube-root-ca.crt"), "0"):
             if event.object and event.object["data"]["ca.crt"].startswith("-----BEGIN CERTIFICATE-----"):
                 found.add(event.object["metadata"]["namespace"])
             if {"default", "kube-system", "team"} <= found:
                 break
     await cluster.client.patch(maps, Key("team", "kube-root-ca.crt"), {"data": {"ca.crt": "spoilt", "more": "x"}})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for event in cluster.client.watch(maps, Selection("team"), "0"):
             if event.object and event.object["data"].get("ca.crt", "").startswith("-----BEGIN"):
                 assert event.object["data"].keys() == {"ca.crt"}

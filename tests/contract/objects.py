@@ -17,7 +17,7 @@ WHOLE_PODS = PODS.reading(dict)
 WHOLE_NODES = NODES.reading(dict)
 WHOLE_CONFIG_MAPS = CONFIG_MAPS.reading(dict)
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def config_map(namespace: str, name: str, *, labels: Mapping[str, str] | None = None, **data: str) -> Json:

@@ -261,7 +261,7 @@ async def _created_once_known(cluster: Cluster, body: Json) -> Pod:
             refused[:] = [error]
             return None
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (pod := await made()) is None:
             assert "no PriorityClass" in str(refused[0])
             await asyncio.sleep(0.01)  # noqa: TID251 - a server's admission tells nobody what it has heard of

@@ -155,7 +155,7 @@ async def test_a_pod_that_fills_its_scratch_volume_is_evicted(world: World) -> N
     await world.run(fills, container=mounted, volumes=[scratch], restartPolicy="Never", terminationGracePeriodSeconds=1)
     await world.phase("Running")
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (evicted := await world.get())["status"]["phase"] != "Failed":
             await kubelet.overuse.look()
             await asyncio.sleep(0.01)  # noqa: TID251 - a real process tells nobody here when its file has grown

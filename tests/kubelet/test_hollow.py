@@ -43,7 +43,7 @@ class HollowWorld(World):
         await hollow.registered()
 
     async def until_node_is_ready(self) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 self.clock.advance(0.5)
                 with contextlib.suppress(NotFound):

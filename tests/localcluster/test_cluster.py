@@ -39,7 +39,7 @@ async def test_a_started_cluster_has_its_namespaces_and_its_controllers_work(tmp
         listing = await cluster.client.list(NAMESPACES)
         assert "default" in {item.metadata.name for item in listing.items}
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for event in cluster.client.watch(SERVICE_ACCOUNTS, EVERYTHING, "0"):
                 if event.object and event.object.metadata.key == Key("default", "default"):
                     break
@@ -58,7 +58,7 @@ async def test_companions_work_in_the_clusters_process_and_end_with_it(tmp_path:
             seen.append("ended")
 
     async with running(in_home(tmp_path), companion):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await begun.wait()
     assert seen == ["default", "ended"]
 

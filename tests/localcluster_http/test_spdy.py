@@ -221,7 +221,7 @@ async def test_a_client_that_speaks_no_spdy_is_one_that_has_gone() -> None:
     async with Session(line) as session:
         line.said.put_nowait(b"GET / HTTP/1.1\r\n\r\n\x80\x02")
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             line.hang_up()
             assert await session.accept() is None
 

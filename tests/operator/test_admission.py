@@ -98,7 +98,7 @@ class Scheduler:
 
     async def until(self, claim: Callable[[], bool]) -> None:
         """The caches see what the stage sees, a moment later."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not claim():
                 self._changed.clear()
                 await self._changed.wait()

@@ -176,7 +176,7 @@ async def test_an_operator_asks_a_policy_again_that_failed_though_nothing_happen
     with capture_logs():
         stage.start(Operator(stage.world.client, clock, Options(seed=1, policy=bug)).run())
         await stage.submit("job", Worker=group(1))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await bug.shown.wait()
         bug.always = False
 

@@ -57,7 +57,7 @@ class Scene:
     async def looks_after(self, seconds: float) -> None:
         asked = self.door.asked
         self.clock.advance(seconds)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.door.asked == asked or self.door.under_way:
                 await self.world.clock.sleep(0.005)
         for _ in range(20):
@@ -106,7 +106,7 @@ async def test_nothing_is_decided_before_a_look_was_answered(scene: Scene) -> No
 
     scene.door.refuses = None
     await scene.looks_after(AGAIN_SECONDS)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await first
     assert [list(told) for told in scene.told] == [["MPIJob"]]
 

@@ -82,7 +82,7 @@ class Running:
 
     async def ends(self) -> None:
         self.stopping.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.task
 
 
@@ -119,7 +119,7 @@ def holder(stage: Stage) -> str:
 
 async def until(stage: Stage, claim: Callable[[], bool]) -> None:
     """Of what no watch tells: what a process says of itself."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not claim():
             await stage.world.clock.sleep(0.01)
 
@@ -204,7 +204,7 @@ async def test_a_lease_that_somebody_takes_away_ends_the_process(stage: Stage) -
     async with a_process(stage, "a") as a:
         await stage.world.until(lambda: holder(stage) == "a")
         await stage.world.client.patch(HELD, KEY, {"spec": {"holderIdentity": "b"}})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             with pytest.raises(ExceptionGroup):
                 await a.task
         assert holder(stage) == "b"

@@ -46,7 +46,7 @@ async def asked(host: str, port: int, words: str = "hello") -> str:
 
 async def answered(world: World, host: str, port: int) -> str:
     """As soon as somebody listens."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 return await asked(host, port)
@@ -100,7 +100,7 @@ async def test_a_port_that_gets_another_target_leads_there(world: World) -> None
     async with server() as target:
         await world.patch(SERVICES, "web", {"spec": {"ports": [{"port": port, "targetPort": target}]}})
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not await answered(world, address, port):
                 await world.clock.sleep(0.01)
 
@@ -115,7 +115,7 @@ async def test_a_service_whose_pods_are_gone_leaves_its_port_to_others(world: Wo
 
     await world.patch(ENDPOINTS, "web", {"subsets": []})
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 async with server("0.0.0.0", port):  # noqa: S104 - as programs do

@@ -40,7 +40,7 @@ from tools.controlplane import ControlPlane
 T = TypeVar("T")
 Json = dict[str, Any]
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 WIDGETS = Resource(group="example.org", version="v1", plural="widgets", kind="Widget", model=AnyObject)
 FOLLOWED = (
     CONFIG_MAPS,
