@@ -127,6 +127,7 @@ async def test_a_job_that_gives_way_to_a_more_urgent_one_says_so_and_runs_again_
     assert "b-worker-0" not in stage.pods()
     await stage.end_pods()
     await stage.until_pods("b-worker-0", "b-worker-1")
+    await stage.world.until(lambda: bool(stage.events("Preempted")))
     (preempted,) = stage.events("Preempted")
     assert "default/b" in preempted
 

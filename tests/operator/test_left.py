@@ -56,7 +56,7 @@ async def test_without_leave_to_read_nodes_jobs_start_at_once_and_kube_scheduler
     operator = asyncio.create_task(Operator(guarded, stage.world.clock, Options(seed=1)).run())
     await stage.submit("a", PS=group(1), Worker=group(2, cpu="1000"))
     await stage.until_pods("a-ps-0", "a-worker-0", "a-worker-1")
-    await stage.world.until(lambda: condition(stage, "a").get("reason") == LEFT)
+    await stage.world.until(lambda: condition(stage, "a").get("reason") == LEFT and bool(stage.events(LEFT)))
 
     assert not any("nodeName" in pod["spec"] for pod in stage.pods().values())
     assert stage.admission("a")["size"] == {"PS": 1, "Worker": 2}

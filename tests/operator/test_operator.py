@@ -102,9 +102,9 @@ async def test_a_job_that_is_not_valid_fails_with_its_problems_and_stops_nobody(
     await stage.submit("good", Worker=group(1))
     await stage.until_pods("good-worker-0")
     await stage.until_state("bad", "Failed")
-    assert any(
-        "spec.tfReplicaSpecs.Worker.template.spec.containers" in told for told in stage.events("TFJobFailedValidation")
-    )
+    await stage.world.until(lambda: bool(stage.events("TFJobFailedValidation")))
+    (told,) = stage.events("TFJobFailedValidation")
+    assert "spec.tfReplicaSpecs.Worker.template.spec.containers" in told
 
 
 async def test_somebody_elses_pod_of_that_name_is_waited_for(stage: Stage) -> None:

@@ -99,7 +99,9 @@ async def test_a_job_tells_what_was_made_for_it_and_what_was_removed(stage: Stag
     stage.start_operator()
     await stage.submit("a", PS=group(1), Worker=group(2), runPolicy={"cleanPodPolicy": "All"})
     await stage.until_pods("a-ps-0", "a-worker-0", "a-worker-1")
-    await stage.world.until(lambda: len(stage.events("SuccessfulCreatePod")) == 1)
+    await stage.world.until(
+        lambda: bool(stage.events("SuccessfulCreatePod") and stage.events("SuccessfulCreateService"))
+    )
 
     assert stage.events("SuccessfulCreatePod") == ["Created pods: a-ps-0, a-worker-0, a-worker-1"]
     assert stage.events("SuccessfulCreateService") == ["Created services: a-ps-0, a-worker-0, a-worker-1"]

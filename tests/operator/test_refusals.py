@@ -176,8 +176,8 @@ async def test_a_gang_that_a_node_does_not_take_looks_for_another_one(stage: Sta
     kubelet = asyncio.create_task(send_back(stage, "full", "a-worker-0"))
     await stage.world.until(lambda: [pod["spec"]["nodeName"] for pod in stage.pods().values()] == ["roomy"])
 
+    await stage.world.until(lambda: bool(stage.events("NodeFull")))
     assert all("node full does not take worker-0: OutOfcpu" in told for told in stage.events("NodeFull"))
-    assert stage.events("NodeFull")
     await stage.kill(kubelet)
     await stage.kill(keeper)
 
