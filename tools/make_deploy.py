@@ -16,7 +16,7 @@ import yaml
 
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow.fields import Spec
-from tarragon.operator.permissions import Permission, Scope, permissions
+from tarragon.operator.permissions import FOR_EVERYBODY, Permission, Scope, permissions
 from tools.written import write_or_check
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -26,6 +26,7 @@ NAMESPACED = "default"
 """A namespace for kustomize to replace: a binding's subject must have one."""
 OF_EACH = "# In each namespace whose jobs are kept.\n"
 RBAC = "rbac.authorization.k8s.io"
+EVERYBODY = {"apiGroup": RBAC, "kind": "Group", "name": "system:authenticated"}
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "deletecollection", "patch", "update")
@@ -59,11 +60,12 @@ def rendered() -> Iterator[tuple[Path, str]]:
 
 
 def cluster_wide() -> Iterator[str]:
-    everywhere = [each for each in permissions() if each.scope is not Scope.HOME]
-    yield role("ClusterRole", "tarragon", rules_of(everywhere))
+    yield role("ClusterRole", "tarragon", rules_of(_of(Scope.JOBS, Scope.CLUSTER)))
     yield binding("ClusterRole", "tarragon", HOME)
-    yield role("Role", "tarragon-leader", rules_of(_of(Scope.HOME)), HOME)
+    yield role("Role", "tarragon-leader", rules_of(_of(Scope.HOME, Scope.PLACING)), HOME)
     yield binding("Role", "tarragon-leader", HOME)
+    yield role("Role", "tarragon-rules", rules_of([FOR_EVERYBODY]), HOME)
+    yield binding("Role", "tarragon-rules", HOME, EVERYBODY)
 
 
 def in_its_own_namespace() -> Iterator[str]:
@@ -108,7 +110,9 @@ def role(
     return f"{_yaml(head)}rules:\n{written}"
 
 
-def binding(kind: str, name: str, home: str) -> str:
+def binding(kind: str, name: str, home: str, subject: Mapping[str, str] | None = None) -> str:
+    """To the operator's own account, if nobody else is named."""
+    own = {"kind": "ServiceAccount", "name": "tarragon", "namespace": home}
     namespace = "" if kind == "ClusterRole" or home == NAMESPACED else home
     return _yaml(
         {
@@ -116,7 +120,7 @@ def binding(kind: str, name: str, home: str) -> str:
             "kind": f"{kind}Binding",
             "metadata": _metadata(name, namespace, {}),
             "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": "tarragon", "namespace": home}],
+            "subjects": [own if subject is None else subject],
         }
     )
 
@@ -162,8 +166,8 @@ def documents(parts: Iterable[str]) -> str:
     return "---\n".join(parts)
 
 
-def _of(scope: Scope) -> list[Permission]:
-    return [each for each in permissions() if each.scope is scope]
+def _of(*scopes: Scope) -> list[Permission]:
+    return [each for each in permissions() if each.scope in scopes]
 
 
 def _rule(group: str, resource: str, verbs: Sequence[str], names: Sequence[str] = ()) -> dict[str, Any]:

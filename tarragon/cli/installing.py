@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from tarragon.cluster.errors import AlreadyExists
 from tarragon.cluster.port import Cluster
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
-from tarragon.kube.meta import Key
+from tarragon.kube.meta import Json, Key, Resource
+from tarragon.operator.permissions import FOR_EVERYBODY
+from tarragon.plan.published import LOCAL, RULES
+
+RBAC = "rbac.authorization.k8s.io"
+ROLES, BINDINGS = (
+    Resource(group=RBAC, version="v1", plural=plural, kind=kind, model=dict)
+    for plural, kind in (("roles", "Role"), ("rolebindings", "RoleBinding"))
+)
 
 
 async def install(cluster: Cluster) -> None:
@@ -18,3 +28,24 @@ async def install(cluster: Cluster) -> None:
         except AlreadyExists:
             key = Key("", definition["metadata"]["name"])
             await cluster.patch(CUSTOM_RESOURCE_DEFINITIONS, key, {"spec": definition["spec"]})
+
+
+async def install_here(cluster: Cluster) -> None:
+    """The same in the embedded cluster, with what deploy/ brings to others so that all may read what `why` reads."""
+    await install(cluster)
+    metadata = {"name": RULES, "namespace": LOCAL, "labels": {"app.kubernetes.io/name": "tarragon"}}
+    rule = {
+        "apiGroups": [FOR_EVERYBODY.group],
+        "resources": [FOR_EVERYBODY.resource],
+        "verbs": list(FOR_EVERYBODY.verbs),
+        "resourceNames": list(FOR_EVERYBODY.names),
+    }
+    everybody = {"apiGroup": RBAC, "kind": "Group", "name": "system:authenticated"}
+    parts: tuple[tuple[Resource[Json], Json], ...] = (
+        (ROLES, {"rules": [rule]}),
+        (BINDINGS, {"roleRef": {"apiGroup": RBAC, "kind": "Role", "name": RULES}, "subjects": [everybody]}),
+    )
+    for kind, part in parts:
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **part}
+        with suppress(AlreadyExists):
+            await cluster.create(kind, body)

@@ -18,7 +18,7 @@ from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.encoding import read_status
 from tarragon.kube.core import SERVICES, Node
 from tarragon.kube.meta import CustomObject, Key, Resource
-from tarragon.operator.admit import Admitter
+from tarragon.operator.admit import Admitter, Conduct
 from tarragon.operator.gather import World
 from tarragon.operator.usage import holds
 from tarragon.plan.capacity import pod_request
@@ -26,12 +26,14 @@ from tarragon.plan.step import Settings
 from tarragon.scheduling.decision import Decision
 from tarragon.scheduling.forecast import Outlook
 from tarragon.scheduling.lengths import Lengths, Life
+from tarragon.scheduling.rules import Rules
 from tarragon.scheduling.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from tarragon.cluster.port import Cluster
 
 T = TypeVar("T")
+
 
 NODES, PODS, JOBS = "nodes", "pods", "jobs"
 _TOLD = {**{name: name for name in (NODES, PODS)}, FRAMEWORKS[0].resource.full_name: JOBS}
@@ -50,7 +52,7 @@ class Sight:
     """By node, what pods hold there that are of none of the jobs, with their names."""
 
 
-async def sight(looker: Looker, namespace: str, clock: Clock) -> Sight:
+async def sight(looker: Looker, namespace: str, clock: Clock, rules: Rules) -> Sight:
     still = Still(looker, namespace)
     cluster = cast("Cluster", still)
     world = World(cluster, FRAMEWORKS, clock, Settings(pod_groups={}), random.Random(0))
@@ -60,7 +62,7 @@ async def sight(looker: Looker, namespace: str, clock: Clock) -> Sight:
         seen.append(snapshot)
         return ()
 
-    admitter = Admitter(cluster, clock, world, looks)
+    admitter = Admitter(cluster, clock, world, looks, Conduct(rules=lambda: rules))
     tasks = [asyncio.create_task(cache.run()) for cache in world.caches]
     synced = asyncio.create_task(world.synced())
     tasks.append(synced)

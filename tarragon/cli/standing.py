@@ -24,22 +24,27 @@ from tarragon.cli.report.waits import (
 from tarragon.cli.rows import size
 from tarragon.cli.sight import JOBS, NODES, PODS, Sight, sight
 from tarragon.cli.target import Looker
+from tarragon.cli.ways import Published, ways_of
 from tarragon.cli.words import count, listed
 from tarragon.cluster.errors import Forbidden
 from tarragon.cluster.port import Selection
 from tarragon.kube.codec import timestamp
 from tarragon.kube.meta import Json
-from tarragon.operator.run import Options
 from tarragon.plan.capacity import why_nowhere
 from tarragon.scheduling.explain import explained
 from tarragon.scheduling.forecast import Forecast, Unknown, forecast, held_by
+from tarragon.scheduling.order import in_order
+from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.round import Round
 from tarragon.scheduling.snapshot import Snapshot
 
 MOST_AHEAD = 5
+SHARES = "shares"
 UNSEEN = {
     NODES: "the nodes (what is short where)",
     PODS: "the pods of other namespaces (who holds what)",
     JOBS: "the jobs of other namespaces (who is ahead)",
+    SHARES: "the weights and quotas of namespaces (who goes first)",
 }
 
 
@@ -58,6 +63,8 @@ class Standing:
     """It never fits: of its turn, and of what others hold, there is nothing to say."""
     unseen: Sequence[str] = ()
     """What could not be looked at: words of `UNSEEN`."""
+    ways: Published | None = None
+    """By what the operator decides; nothing is told of it where nobody asked."""
 
     @property
     def place(self) -> str:
@@ -67,6 +74,8 @@ class Standing:
 
     def lines(self, now: dt.datetime) -> Iterator[str]:
         """Times are told in the zone of `now`."""
+        if self.ways is not None and (self.starts is not None or not self.ways.assumed):
+            yield from (f"  {line}" for line in self.ways.lines())
         if self.ahead:
             named = [_in_words(job, self.job.key.namespace) for job in self.ahead[:MOST_AHEAD]]
             more = [f"{len(self.ahead) - MOST_AHEAD} more"] if len(self.ahead) > MOST_AHEAD else []
@@ -101,6 +110,8 @@ class Standing:
             found["short"] = shortage_fields(self.short)
         if self.starts is not None:
             found["starts"] = starts_fields(self.starts)
+        if self.ways is not None:
+            found["operator"] = self.ways.fields()
         return found
 
     def _place(self) -> Mapping[str, Json]:
@@ -112,8 +123,11 @@ async def standing_of(looker: Looker, job: Known, clock: Clock) -> Standing:
     if never_fits(job):
         # What the nodes have is nothing to one that its quota keeps out for good.
         has_no_use = job.is_stored or is_over_its_quota(job)
-        seen = None if has_no_use else await sight(looker, job.key.namespace, clock)
-        return Standing(job=job) if seen is None else _seen(Standing(job=job, never=True), seen, ())
+        if has_no_use:
+            return Standing(job=job)
+        nothing = Published()
+        seen = await sight(looker, job.key.namespace, clock, nothing.ways.rules)
+        return _seen(Standing(job=job, never=True), seen, (), nothing)
     if not waits(job):
         return Standing(job=job)
     try:
@@ -129,22 +143,26 @@ async def standing_of(looker: Looker, job: Known, clock: Clock) -> Standing:
     if place is None:
         return Standing(job=job, unseen=unseen)
     standing = Standing(job=job, ahead=ordered[:place], queued=len(ordered), unseen=unseen)
-    return standing if job.is_stored else _seen(standing, await sight(looker, job.key.namespace, clock), ordered)
+    if job.is_stored:
+        return standing
+    known = await ways_of(looker, job.key.namespace)
+    seen = await sight(looker, job.key.namespace, clock, known.ways.rules)
+    return _seen(replace(standing, ways=known), seen, ordered, known)
 
 
-def _seen(standing: Standing, seen: Sight, queued: Sequence[Known]) -> Standing:
-    standing = replace(standing, unseen=seen.unseen)
+def _seen(standing: Standing, seen: Sight, queued: Sequence[Known], known: Published) -> Standing:
+    standing = replace(standing, unseen=[*seen.unseen, *([SHARES] if known.hides_shares else [])])
     picture, name = seen.snapshot, gang_of(standing.job)
     if picture is None or all(gang.name != name for gang in picture.waiting):
         return standing
-    order = {gang.name: place for place, gang in enumerate(sorted(picture.waiting, key=lambda gang: gang.order))}
+    order = {each.gang.name: place for place, each in enumerate(in_order(Round(picture)))}
     ahead = [job for job in queued if order.get(gang_of(job), len(order)) < order[name]]
     ahead.sort(key=lambda job: order[gang_of(job)])
     return replace(
         standing,
         ahead=ahead,
         short=_short(standing.job, seen, picture),
-        starts=None if standing.never else _starts(name, seen, picture),
+        starts=None if standing.never else _starts(name, standing.unseen, seen, known),
     )
 
 
@@ -173,11 +191,11 @@ def _short(job: Known, seen: Sight, picture: Snapshot) -> Short:
     return Short(explanation=replace(found, ends=ends, gives=gives), holders=holders, refused=refused)
 
 
-def _starts(name: str, seen: Sight, picture: Snapshot) -> Forecast | Unknown:
+def _starts(name: str, unseen: Sequence[str], seen: Sight, known: Published) -> Forecast | Unknown | None:
     """Whoever can't see all jobs, or all pods, can't know who ends when."""
-    if seen.unseen:
-        return Unknown(f"you may not look at {listed([UNSEEN[each] for each in seen.unseen])}")
-    return forecast(name, picture, seen.outlook, Options().policy)
+    if unseen:
+        return Unknown(f"you may not look at {listed([UNSEEN[each] for each in unseen])}")
+    return None if seen.snapshot is None else forecast(name, seen.snapshot, seen.outlook, POLICIES[known.ways.policy])
 
 
 def _in_words(job: Known, namespace: str) -> str:

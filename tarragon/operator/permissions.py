@@ -28,6 +28,7 @@ from tarragon.kube.core import (
 from tarragon.kube.meta import Json, Resource
 from tarragon.operator.rivals import DEPLOYMENTS, LOCKS
 from tarragon.plan.groupkinds import BY_SCHEDULER, KINDS
+from tarragon.plan.published import RULES, SHARES
 
 LEASE_NAME = "tarragon"
 """Of the Lease that the leader holds, in the operator's own namespace."""
@@ -42,6 +43,8 @@ class Scope(Enum):
     """In every namespace whose jobs are kept."""
     HOME = "home"
     """In the namespace that the operator itself runs in."""
+    PLACING = "placing"
+    """There, too, for what only an operator of the whole cluster does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,8 @@ def _places(permission: Permission, namespaces: Sequence[str], home: str) -> Seq
             return namespaces or [""]
         case Scope.HOME:
             return [home]
+        case Scope.PLACING:
+            return [] if namespaces else [home]
 
 
 def _of_jobs(framework: Framework) -> Iterator[Permission]:
@@ -161,7 +166,12 @@ _OF_ALL = (
     _needs(SERVICES, ("list", "watch"), "to see which replicas have their names already"),
     _needs(SERVICES, ("create", "delete"), "to give each replica the name that the others call it by, and to take it"),
     _needs(SERVICES, ("get",), "to see whose a service is that has a replica's name already, as for pods"),
-    _needs(CONFIG_MAPS, ("create",), "to give pods the scripts that they mount: of default parameter servers, of logs"),
+    _needs(
+        CONFIG_MAPS,
+        ("create",),
+        "to give pods the scripts that they mount: of default parameter servers, of logs; and to say first by which"
+        " policy and rules it decides",
+    ),
     Permission(
         group=EVENTS.group,
         resource=EVENTS.plural,
@@ -253,4 +263,23 @@ _OF_ALL = (
         names=(LEASE_NAME,),
         without="an operator leads only with --no-leader-elect, alone",
     ),
+    Permission(
+        group=CONFIG_MAPS.group,
+        resource=CONFIG_MAPS.plural,
+        verbs=("get", "patch"),
+        scope=Scope.PLACING,
+        reason="to let others read by which policy and rules it decides, and to tell them when these have changed",
+        names=(RULES, SHARES),
+        without="`tarragon why` assumes the default policy and rules",
+    ),
 )
+
+FOR_EVERYBODY = Permission(
+    group=CONFIG_MAPS.group,
+    resource=CONFIG_MAPS.plural,
+    verbs=("get",),
+    scope=Scope.PLACING,
+    reason="to know by which policy and rules a job waits, which `tarragon why` reads",
+    names=(RULES,),
+)
+"""Of whoever is let into the cluster, not of the operator: it names no namespace and no job."""

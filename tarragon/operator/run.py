@@ -23,6 +23,7 @@ from tarragon.operator.admit import Admitter, Conduct
 from tarragon.operator.apply import Means
 from tarragon.operator.gather import World
 from tarragon.operator.meter import Meter, Unmeasured
+from tarragon.operator.publishing import Publishing
 from tarragon.operator.quiet import is_quiet
 from tarragon.operator.reconcile import reconcile
 from tarragon.operator.recorder import Recorder
@@ -30,9 +31,10 @@ from tarragon.operator.troubles import Troubles
 from tarragon.operator.watchdog import LONGEST_PAUSE, Watchdog
 from tarragon.operator.workqueue import WorkQueue
 from tarragon.plan.groupkinds import PodGroup
+from tarragon.plan.published import Ways
 from tarragon.plan.step import Settings
 from tarragon.scheduling.names import DEFAULT
-from tarragon.scheduling.policies import POLICIES, Policy
+from tarragon.scheduling.policies import POLICIES, Policy, name_of
 from tarragon.scheduling.rules import Rules
 
 RECONCILES_AT_ONCE = 16
@@ -63,6 +65,8 @@ class Options:
     policy: Policy = POLICIES[DEFAULT]
     rules: Callable[[], Rules] = Rules
     """Asked once a round: they may be in a file that people edit."""
+    published_in: str = ""
+    """The namespace in which others can read the policy and the rules; empty where nobody needs them."""
     frameworks: Sequence[Framework] = FRAMEWORKS
     seed: int | None = None
     """For the jitter of back-offs."""
@@ -85,6 +89,8 @@ class Operator:
         self._means = Means(cluster=writing, clock=clock, recorder=Recorder(cluster, clock))
         conduct = Conduct(rules=options.rules, meter=options.meter)
         self._rules = options.rules
+        self._policy = name_of(options.policy)
+        self._publishing = Publishing(cluster, clock, options.published_in) if options.published_in else None
         self._admitter = Admitter(writing, clock, self._world, options.policy, conduct)
         self._queue: WorkQueue[JobId] = WorkQueue()
         self._work = asyncio.Event()
@@ -300,6 +306,8 @@ class Operator:
     async def _follow_rules(self) -> None:
         before = self._rules()
         while True:
+            if self._publishing is not None:
+                await self._publishing.tell(Ways(policy=self._policy, rules=before))
             await self._clock.sleep(RULES_SECONDS)
             before, earlier = self._rules(), before
             if before != earlier:

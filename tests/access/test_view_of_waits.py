@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.installing import install
+from tarragon.cli.installing import install_here
 from tarragon.cli.jobs import find
 from tarragon.cli.standing import standing_of
 from tarragon.cluster.errors import Forbidden
@@ -19,6 +19,9 @@ from tarragon.cluster.transport import Server
 from tarragon.kube.core import SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.access.authorizers import Authorization
+from tarragon.operator.publishing import Publishing
+from tarragon.plan.published import LOCAL, Ways
+from tarragon.scheduling.rules import Queue, Rules
 from tests.access.both import BINDINGS, CLUSTER_ROLES, binding
 from tests.access.test_entrance import opened
 from tests.operator.stage import TFJOBS, group, job
@@ -30,7 +33,9 @@ USERS = Path(__file__).parent.parent.parent / "deploy" / "users.yaml"
 async def test_the_role_view_is_enough_and_what_it_hides_is_named(tmp_path: Path) -> None:
     async with opened(tmp_path / "home", Authorization.RBAC) as door:
         client = door.cluster.client
-        await install(client)
+        await install_here(client)
+        ways = Ways(policy="fifo", rules=Rules(queues={"default": Queue(weight=2)}))
+        await Publishing(client, SystemClock(), LOCAL).tell(ways)
         [view] = [each for each in yaml.safe_load_all(USERS.read_text()) if each["metadata"]["name"] == "tarragon-view"]
         await client.create(CLUSTER_ROLES, view)
         await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "robot", "namespace": "default"}})
@@ -54,4 +59,6 @@ async def test_the_role_view_is_enough_and_what_it_hides_is_named(tmp_path: Path
 
     assert told.place == ", at place 2 of 2 that you may see"
     assert [each.key.name for each in told.ahead] == ["first"]
-    assert (told.unseen, told.short, told.starts) == (["jobs", "nodes", "pods"], None, None)
+    assert (told.unseen, told.short, told.starts) == (["jobs", "nodes", "pods", "shares"], None, None)
+    assert told.ways is not None
+    assert (told.ways.ways, told.ways.assumed) == (Ways(policy="fifo"), "")

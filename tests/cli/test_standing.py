@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,14 @@ from tarragon.cli.target import Looker
 from tarragon.cluster.errors import Forbidden, Unavailable
 from tarragon.cluster.port import EVERYTHING, Listing, Selection
 from tarragon.kube.codec import timestamp
-from tarragon.kube.core import NODES, PODS, PRIORITY_CLASSES
+from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from tarragon.kube.meta import Key, Resource
+from tarragon.operator.run import Operator, Options
+from tarragon.plan.published import RULES, SHARES
 from tarragon.scheduling.forecast import Forecast, Unknown
-from tests.operator.stage import TFJOBS, Stage, a_stage, group
+from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.rules import Queue, Rules
+from tests.operator.stage import TFJOBS, Stage, a_stage, group, job
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 GPU = "nvidia.com/gpu"
@@ -54,6 +58,17 @@ async def waits(stage: Stage, *names: str) -> None:
     await stage.world.until(lambda: all("wait" in stage.admission(name) for name in names))
 
 
+async def runs_and_ends(stage: Stage, name: str, pods: Sequence[str]) -> None:
+    """A worker that asks for a GPU; `pods` are there when it runs."""
+    await stage.submit(name, Worker=group(1, **{GPU: "1"}))
+    await stage.until_pods(*pods)
+    await stage.plays(f"{name}-worker-0", "Running")
+    await stage.until_state(name, "Running")
+    await stage.plays(f"{name}-worker-0", "Succeeded", 0)
+    await stage.until_state(name, "Succeeded")
+    await lasted_a_minute(stage, name)
+
+
 async def lasted_a_minute(stage: Stage, name: str) -> None:
     completed = dt.datetime.fromisoformat(stage.job(name)["status"]["completionTime"])
     admitted = timestamp(completed - dt.timedelta(seconds=60))
@@ -62,14 +77,21 @@ async def lasted_a_minute(stage: Stage, name: str) -> None:
     await stage.world.until(lambda: stage.admission(name)["admitted"] == admitted)
 
 
-async def busy(stage: Stage) -> None:
+async def start(stage: Stage, **options: Any) -> None:
+    """An operator that has said by what it decides."""
+    made = Options(**{"seed": 1, "published_in": "default", **options})
+    stage.start(Operator(stage.world.client, stage.world.clock, made).run())
+    await stage.world.until(lambda: f"configmaps/default/{SHARES}" in stage.world.objects)
+
+
+async def busy(stage: Stage, **options: Any) -> None:
     """Two nodes of two GPUs: three of them are held by a job, one by a pod of somebody else; two jobs wait."""
     for name in ("a", "b"):
         await stage.node(name, **{GPU: "2"})
     container = {"name": "c", "image": "i", "resources": {"limits": {GPU: "1"}}}
     pod = {"metadata": {"name": "other", "namespace": "default"}, "spec": {"nodeName": "b", "containers": [container]}}
     await stage.world.client.create(PODS, {"apiVersion": "v1", "kind": "Pod", **pod})
-    stage.start_operator()
+    await start(stage, **options)
     await stage.submit("first", Worker=group(3, **{GPU: "1"}))
     await stage.until_pods("other", *(f"first-worker-{index}" for index in range(3)))
     await stage.submit("second", Worker=group(2, **{GPU: "1"}))
@@ -96,6 +118,97 @@ async def test_it_is_told_who_is_ahead_who_holds_what_and_what_would_help(tmp_pa
         "  when it starts can't be told: no job has ended here yet by which the length of others could be judged",
         "  more: docs/scheduling.md#why-a-job-waits",
     ]
+
+
+async def test_by_what_the_operator_decides_is_told_where_that_is_not_the_default(tmp_path: Path) -> None:
+    async with a_stage(tmp_path) as stage:
+        rules = Rules(aged=600, preempts=False, queues={"default": Queue(weight=2)})
+        await busy(stage, policy=POLICIES["fifo"], rules=lambda: rules)
+        third = await standing(stage, "third")
+
+    told = "  the operator decides by the policy fifo, no preemption and --aged 600"
+    assert next(third.lines(NOON)) == told
+    assert third.fields()["operator"] == {
+        "policy": "fifo",
+        "aged": 600,
+        "idle": 60,
+        "coolDown": 60,
+        "fair": False,
+        "preempt": False,
+        "assumed": False,
+    }
+
+
+async def test_of_an_operator_that_says_nothing_the_defaults_are_assumed_and_that_is_told(tmp_path: Path) -> None:
+    async with a_stage(tmp_path) as stage:
+        await busy(stage)
+        client, told = stage.world.client, []
+        for change in ({"policy": "lottery"}, {"policy": None}):
+            await client.patch(CONFIG_MAPS, Key("default", RULES), {"data": change})
+            told.append(next((await standing(stage, "third")).lines(NOON)))
+        await client.delete(CONFIG_MAPS, Key("default", RULES))
+        third = await standing(stage, "third")
+        told.append(next(third.lines(NOON)))
+
+    words = "  assumed: the policy and the rules that an operator has by default: "
+    version = f"{words}what it has published in default is of another version than this command"
+    assert told == [version, version, f"{words}it has published none that you may read, as older ones do not"]
+    assert third.fields()["operator"]["assumed"] is True
+
+
+async def test_who_may_not_read_the_shares_is_told_so_and_not_guessed_for(tmp_path: Path) -> None:
+    class Blind(Eyes):
+        async def get(self, resource: Resource[Any], key: Key) -> Any:
+            if key.name == SHARES:
+                raise Forbidden({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"})
+            return await super().get(resource, key)
+
+    async with a_stage(tmp_path) as stage:
+        rules = Rules(is_fair=True, queues={"default": Queue(weight=2)})
+        await busy(stage, rules=lambda: rules)
+        eyes = Blind(stage.world.client, {"configmaps": False})
+        third = await standing_of(eyes, await find(eyes, "third", "default"), stage.world.clock)
+
+    hidden = "the weights and quotas of namespaces (who goes first)"
+    assert third.unseen == ["shares"]
+    assert third.starts == Unknown(f"you may not look at {hidden}")
+    assert f"  not looked at, as you may not: {hidden}" in list(third.lines(NOON))
+
+
+async def test_with_fair_shares_those_are_ahead_whose_namespace_holds_less(tmp_path: Path) -> None:
+    async with a_stage(tmp_path) as stage:
+        await stage.world.client.create(NAMESPACES, {"metadata": {"name": "poor"}})
+        await busy(stage, rules=lambda: Rules(is_fair=True))
+        late = job("late", Worker=group(2, **{GPU: "1"}))
+        late["metadata"]["namespace"] = "poor"
+        await stage.world.client.create(TFJOBS, late)
+        await stage.world.until(
+            lambda: "InsufficientResources" in str(stage.world.objects["tfjobs/poor/late"].get("status"))
+        )
+        third = await standing(stage, "third")
+
+    assert [str(each.key) for each in third.ahead] == ["poor/late", "default/second"]
+
+
+async def test_the_start_is_foretold_by_the_quota_of_the_namespace(tmp_path: Path) -> None:
+    """A GPU is free all along, but the namespace holds all that it may."""
+    async with a_stage(tmp_path) as stage:
+        await stage.node("a", **{GPU: "3"})
+        rules = Rules(queues={"default": Queue(quota={GPU: 2000})})
+        await start(stage, rules=lambda: rules)
+        for number in range(6):
+            await runs_and_ends(stage, f"train-{number}", [f"train-{each}-worker-0" for each in range(number + 1)])
+        for number in (6, 7):
+            await stage.submit(f"train-{number}", Worker=group(1, **{GPU: "1"}))
+            await stage.until_pods(*(f"train-{each}-worker-0" for each in range(number + 1)))
+        await stage.submit("train-8", Worker=group(1, **{GPU: "1"}))
+        await waits(stage, "train-8")
+        found = await standing(stage, "train-8")
+
+    assert stage.admission("train-8")["wait"]["code"] == "QueueQuotaExceeded"
+    assert isinstance(found.starts, Forecast)
+    assert found.starts.likely is not None
+    assert 50 <= (found.starts.likely - stage.world.clock.now()).total_seconds() <= 65
 
 
 async def test_a_server_that_fails_in_between_is_told_and_not_waited_for(tmp_path: Path) -> None:
@@ -193,14 +306,7 @@ async def test_when_it_starts_is_told_from_the_jobs_that_have_ended(tmp_path: Pa
         await stage.node("a", **{GPU: "1"})
         stage.start_operator()
         for number in range(6):
-            name = f"train-{number}"
-            await stage.submit(name, Worker=group(1, **{GPU: "1"}))
-            await stage.until_pods(*(f"train-{each}-worker-0" for each in range(number + 1)))
-            await stage.plays(f"{name}-worker-0", "Running")
-            await stage.until_state(name, "Running")
-            await stage.plays(f"{name}-worker-0", "Succeeded", 0)
-            await stage.until_state(name, "Succeeded")
-            await lasted_a_minute(stage, name)
+            await runs_and_ends(stage, f"train-{number}", [f"train-{each}-worker-0" for each in range(number + 1)])
         await stage.submit("train-6", Worker=group(1, **{GPU: "1"}))
         await stage.world.until(lambda: "train-6-worker-0" in stage.pods())
         await stage.submit("train-7", Worker=group(1, **{GPU: "1"}))
@@ -210,7 +316,8 @@ async def test_when_it_starts_is_told_from_the_jobs_that_have_ended(tmp_path: Pa
     assert isinstance(told, Forecast)
     assert told.finished == 6
     assert told.likely is not None
-    assert 55 <= (told.likely - stage.world.clock.now()).total_seconds() <= 65
+    began = dt.datetime.fromisoformat(stage.admission("train-6")["admitted"])
+    assert 55 <= (told.likely - began).total_seconds() <= 65
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tarragon.operator.permissions import LEASE_NAME, Scope, permissions, questions
+from tarragon.operator.permissions import FOR_EVERYBODY, LEASE_NAME, Scope, permissions, questions
+from tarragon.plan.published import RULES, SHARES
 
 
 def test_nothing_is_asked_wholesale_and_nothing_that_is_secret() -> None:
     for permission in permissions():
         assert "*" not in (permission.group, permission.resource, *permission.verbs)
         assert not {"secrets", "serviceaccounts"} & {permission.resource}
-        assert permission.resource != "configmaps" or permission.verbs == ("create",)
+        assert permission.resource != "configmaps" or permission.verbs == ("create",) or permission.names
         assert not {"impersonate", "escalate", "bind", "deletecollection"} & {*permission.verbs}
 
 
@@ -37,12 +38,20 @@ def test_a_lease_that_is_there_may_be_touched_by_its_name_only() -> None:
     assert all(each.names and each.verbs == ("list",) for each in leases if each.scope is not Scope.HOME)
 
 
+def test_config_maps_that_are_there_are_read_and_changed_by_their_names_only() -> None:
+    [told] = [each for each in permissions() if each.resource == "configmaps" and "create" not in each.verbs]
+
+    assert (told.scope, told.verbs, told.names) == (Scope.PLACING, ("get", "patch"), (RULES, SHARES))
+    assert (FOR_EVERYBODY.verbs, FOR_EVERYBODY.names) == (("get",), (RULES,))
+
+
 def test_all_namespaces_are_asked_about_at_once_and_the_lease_where_it_is() -> None:
     asked = {str(question) for question in questions([], "tarragon-system")}
 
     assert {"patch tfjobs.kubeflow.org", "patch tfjobs/status.kubeflow.org", "list nodes", "create pods"} <= asked
     assert "patch leases.coordination.k8s.io tarragon in tarragon-system" in asked
-    assert all(question.namespace == "" for question in questions([], "h") if question.permission.scope != Scope.HOME)
+    at_home = {Scope.HOME, Scope.PLACING}
+    assert all(question.namespace == "" for question in questions([], "h") if question.permission.scope not in at_home)
 
 
 def test_some_namespaces_are_asked_about_one_by_one_and_never_about_nodes() -> None:
@@ -50,7 +59,7 @@ def test_some_namespaces_are_asked_about_one_by_one_and_never_about_nodes() -> N
 
     assert {"create pods in a", "create pods in b", "create leases.coordination.k8s.io in a"} <= set(asked)
     assert "create leases.coordination.k8s.io in b" not in asked
-    assert not [each for each in asked if "nodes" in each]
+    assert not [each for each in asked if "nodes" in each or RULES in each]
 
 
 def test_a_question_is_put_as_the_server_understands_it() -> None:

@@ -40,7 +40,8 @@ async def test_the_operator_lives_by_its_role_and_uses_every_verb_of_it(empty: S
     config = await stage.token()
     first = await stage.operator(config)
     await stage.until(lambda: first.is_leading)
-    second = await stage.operator(config)
+    # What it publishes is another thing than what is there.
+    second = await stage.operator(config, "--aged", "31")
 
     await runs_to_its_end(stage)
     await fails_and_is_restarted(stage)

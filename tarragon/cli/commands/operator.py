@@ -151,7 +151,13 @@ def command(
         adopts=adopt,
     )
     wanted = ProcessSettings(
-        options=Options(settings=plan, policy=POLICIES[policy], rules=ruled(queues, aged, idle, cool_down)),
+        options=Options(
+            settings=plan,
+            policy=POLICIES[policy],
+            rules=ruled(queues, aged, idle, cool_down),
+            # Without the whole cluster nothing is placed, and nobody waits for a place.
+            published_in="" if plan.namespaces else claim.key.namespace,
+        ),
         claim=claim if leader_elect else None,
         listen=operating.listening(listen, os.environ),
         grace=grace,

@@ -74,12 +74,13 @@ def command(
     which counts requests for CPUs as shares; nodes that are given are strict.
     """
     from tarragon.base import logs
-    from tarragon.cli.installing import install
+    from tarragon.cli.installing import install_here
     from tarragon.localcluster.access.authorizers import Authorization
     from tarragon.localcluster.cluster import Settings as ClusterSettings
     from tarragon.localcluster.serving import serve
     from tarragon.operator.run import Options, run
     from tarragon.plan.logs import Form
+    from tarragon.plan.published import LOCAL
     from tarragon.plan.step import Settings as PlanSettings
     from tarragon.scheduling.policies import POLICIES
 
@@ -90,7 +91,7 @@ def command(
         port=port,
         idle_seconds=IDLE_SECONDS if background else None,
         kubeconfig=kubeconfig,
-        prepare=install,
+        prepare=install_here,
         authorization=Authorization(authorization),
     )
     clock = SystemClock()
@@ -98,6 +99,7 @@ def command(
         settings=PlanSettings(logs=Form(logs_of_jobs), accelerators=operating.accelerators(config_file)),
         policy=POLICIES[policy],
         rules=ruled(queues, aged, idle, cool_down),
+        published_in=LOCAL,
     )
     companions = [] if without_operator else [partial(run, clock=clock, options=options)]
     logs.configure("json" if background else "text", "debug" if settings.is_verbose else "info", sys.stderr)

@@ -1,0 +1,55 @@
+"""Who may read by what an operator decides, on a cluster with the roles of deploy/."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tarragon.cli.ways import Published, ways_of
+from tarragon.cluster.access import kubeconfig
+from tarragon.cluster.http import Http
+from tarragon.scheduling.rules import Queue
+from tests.deploy.stage import Stage
+
+pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]
+
+
+@asynccontextmanager
+async def somebody(stage: Stage, user: str) -> AsyncIterator[Http]:
+    server = kubeconfig({}, path=stage.plane.kubeconfig).server
+    async with Http(replace(server, headers=(("Impersonate-User", user),)), random.Random(1)) as http:
+        yield http
+
+
+async def until_said(http: Http, stage: Stage, weight: float) -> Published:
+    async with stage.patience():
+        while (found := await ways_of(http, "default")).ways.rules.queues != {"default": Queue(weight=weight)}:
+            await stage.clock.sleep(0.1)
+    return found
+
+
+async def test_whoever_is_let_in_reads_the_policy_and_who_views_all_the_shares(stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("fair: true\nnamespaces: {default: {weight: 2}}")
+    operator = await stage.operator(await stage.token(), "--policy", "fifo", "--aged", "90", "--queues", str(file))
+    await stage.until(lambda: operator.is_leading)
+    await stage.kubectl("create", "rolebinding", "of-ways", "--clusterrole=view", "--user=viewer-of-ways")
+    await stage.kubectl("create", "clusterrolebinding", "of-all-ways", "--clusterrole=view", "--user=viewer-of-all")
+
+    whole = await until_said(stage.http, stage, 2)
+    async with somebody(stage, "viewer-of-ways") as http:
+        mine = await ways_of(http, "default")
+    async with somebody(stage, "viewer-of-all") as http:
+        await until_said(http, stage, 2)
+        file.write_text("fair: false\nnamespaces: {default: {weight: 3}}")
+        again = await until_said(http, stage, 3)
+
+    assert (whole.ways.policy, whole.ways.rules.aged, whole.ways.rules.is_fair) == ("fifo", 90, True)
+    assert mine.ways == replace(whole.ways, rules=replace(whole.ways.rules, queues={}))
+    assert (mine.hides_shares, mine.assumed) == (True, "")
+    assert not again.ways.rules.is_fair

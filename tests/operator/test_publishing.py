@@ -1,0 +1,113 @@
+"""By which policy and rules an operator decides is there to be read, and stays true."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog.testing
+
+from tarragon.base.clock import ManualClock
+from tarragon.cluster.errors import Forbidden
+from tarragon.kube.core import CONFIG_MAPS, LEASES
+from tarragon.kube.meta import Key
+from tarragon.operator.publishing import AGAIN_SECONDS, LOOKS_SECONDS, Publishing
+from tarragon.operator.ruled import RulesInFile
+from tarragon.operator.run import Operator, Options
+from tarragon.plan.published import RULES, SHARES, Ways
+from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.rules import Rules
+from tests.operator.stage import Stage
+from tests.operator.test_process import a_process, holder
+
+Json = dict[str, Any]
+
+
+def said(stage: Stage, name: str) -> Mapping[str, str]:
+    return stage.world.objects.get(f"configmaps/default/{name}", {}).get("data") or {}
+
+
+class WithoutConfigMaps:
+    """An API that lets nobody read them."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def get(self, resource: Any, key: Key) -> Any:
+        if resource.plural == CONFIG_MAPS.plural:
+            self.asked += 1
+            raise Forbidden({"code": 403, "reason": "Forbidden", "message": "configmaps are forbidden"})
+        return await self._client.get(resource, key)
+
+
+async def test_an_edit_of_the_file_of_queues_is_published(stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("fair: true")
+    rules = RulesInFile(file, Rules(aged=120))
+    options = Options(seed=1, policy=POLICIES["fifo"], rules=rules, published_in="default")
+    stage.start(Operator(stage.world.client, stage.world.clock, options).run())
+    await stage.world.until(lambda: bool(said(stage, SHARES)))
+    first = said(stage, RULES)
+
+    file.write_text("namespaces: {a: {weight: 3, quota: {cpu: 2}}}")
+    await stage.world.until(
+        lambda: said(stage, SHARES) == {"namespaces": '{"a": {"weight": 3.0, "quota": {"cpu": "2"}}}'}
+    )
+
+    times = {"aged": "120", "idle": "60", "coolDown": "60"}
+    assert first == {"policy": "fifo", **times, "fair": "true", "preempt": "true", "shares": "0"}
+    assert said(stage, RULES) == {"policy": "fifo", **times, "fair": "false", "preempt": "true", "shares": "1"}
+
+
+async def test_only_who_leads_says_it_and_the_next_one_says_its_own(stage: Stage) -> None:
+    def options(policy: str) -> Options:
+        return Options(seed=1, policy=POLICIES[policy], published_in="default")
+
+    await stage.world.follow(LEASES)
+    async with a_process(stage, "a", options=options("fifo")) as a:
+        await stage.world.until(lambda: holder(stage) == "a")
+        async with a_process(stage, "b", options=options("backfill")):
+            await stage.world.until(lambda: bool(said(stage, SHARES)))
+            assert said(stage, RULES)["policy"] == "fifo"
+
+            await a.ends()
+
+            await stage.world.until(lambda: said(stage, RULES)["policy"] == "backfill")
+
+
+async def test_what_somebody_has_edited_or_deleted_is_put_right(stage: Stage) -> None:
+    clock, client = ManualClock(), stage.world.client
+    publishing = Publishing(client, clock, "default")
+    await publishing.tell(Ways())
+    await stage.world.until(lambda: bool(said(stage, SHARES)))
+    right = said(stage, RULES)
+
+    await client.patch(CONFIG_MAPS, Key("default", RULES), {"data": {"policy": "lottery", "more": "x"}})
+    await client.delete(CONFIG_MAPS, Key("default", SHARES))
+    await stage.world.until(lambda: not said(stage, SHARES))
+    await publishing.tell(Ways())
+    assert said(stage, RULES)["policy"] == "lottery", "it does not ask each time"
+    clock.advance(LOOKS_SECONDS)
+    await publishing.tell(Ways())
+
+    await stage.world.until(lambda: said(stage, RULES) == right and bool(said(stage, SHARES)))
+
+
+async def test_who_may_not_publish_says_so_once_and_goes_on(stage: Stage) -> None:
+    clock, client = ManualClock(), WithoutConfigMaps(stage.world.client)
+    publishing = Publishing(client, clock, "default")
+
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            await publishing.tell(Ways())
+            await publishing.tell(Ways())
+            clock.advance(AGAIN_SECONDS)
+
+    assert client.asked == 3
+    assert [line["log_level"] for line in lines] == ["warning"]
+    assert "configmaps are forbidden" in lines[0]["error"]

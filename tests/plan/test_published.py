@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarragon.plan.published import RULES, SHARES, Ways, understood, with_shares, written
+from tarragon.scheduling.names import NAMES
+from tarragon.scheduling.rules import Queue, Rules
+
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.integers(0, 2**60))
+QUEUES = st.builds(Queue, weight=st.floats(1e-6, 1e6), quota=AMOUNTS)
+SECONDS = st.integers(0, 10**9).map(float)
+RULES_OF_ALL_KINDS = st.builds(
+    Rules,
+    queues=st.dictionaries(st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True), QUEUES, max_size=3),
+    is_fair=st.booleans(),
+    preempts=st.booleans(),
+    aged=SECONDS,
+    idle=SECONDS,
+    cool_down=SECONDS,
+)
+
+
+@given(st.builds(Ways, policy=st.sampled_from(NAMES), rules=RULES_OF_ALL_KINDS))
+def test_what_is_written_is_what_is_understood(ways: Ways) -> None:
+    data = written(ways)
+    known = understood(data[RULES])
+
+    assert known is not None
+    assert known[1] == len(ways.rules.queues)
+    assert with_shares(known[0], data[SHARES]) == ways
+
+
+def test_what_everybody_may_read_names_no_namespace() -> None:
+    data = written(Ways(rules=Rules(queues={"secret-project": Queue(weight=2)})))
+
+    assert "secret-project" not in str(data[RULES])
+    assert "secret-project" in str(data[SHARES])
+
+
+def test_a_field_of_a_later_version_is_passed_over() -> None:
+    ways = Ways(policy="fifo")
+    assert understood({**written(ways)[RULES], "moonPhase": "full"}) == (ways, 0)
+
+
+@pytest.mark.parametrize("change", [{"policy": "lottery"}, {"aged": "long"}, {"fair": "somewhat"}, {"shares": "x"}])
+def test_words_of_another_version_are_not_guessed_at(change: dict[str, str]) -> None:
+    assert understood({**written(Ways())[RULES], **change}) is None
+    assert understood({}) is None
+
+
+@pytest.mark.parametrize("said", ["{", "[]", '{"a": {"colour": "red"}}', '{"a": {"weight": -1}}'])
+def test_shares_that_make_no_sense_are_none(said: str) -> None:
+    assert with_shares(Ways(), {"namespaces": said}) is None
