@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 import heapq
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -76,7 +77,9 @@ def forecast(name: str, picture: Snapshot, outlook: Outlook, policy: Policy) -> 
     lengths = outlook.lengths
     if lengths.finished < LEAST_FINISHED:
         return Unknown(_too_few(lengths.finished))
-    waiting = sorted(picture.waiting, key=lambda gang: gang.order)
+    waiting = _ordered(picture.waiting)
+    if picture.rules.is_fair:
+        waiting = _by_turns(waiting)
     place = next(place for place, gang in enumerate(waiting) if gang.name == name)
     if place > MOST_AHEAD:
         return Unknown(f"{place} jobs are ahead of it, too many to play the queue forward")
@@ -86,6 +89,22 @@ def forecast(name: str, picture: Snapshot, outlook: Outlook, policy: Policy) -> 
     if len(seconds) < LEAST_COURSES:
         return Unknown("the cluster is too large to play its queue forward")
     return _judged(seconds, picture.now, lengths.finished)
+
+
+def _ordered(waiting: Iterable[Gang]) -> Sequence[Gang]:
+    return sorted(waiting, key=lambda gang: gang.order)
+
+
+def _by_turns(ordered: Sequence[Gang]) -> Sequence[Gang]:
+    """Of each priority the first of each namespace, then the second of each: where shares or quotas hold a namespace
+    back, those of others come before its many.
+    """
+    before: Counter[tuple[int, str]] = Counter()
+    turns: list[tuple[int, int]] = []
+    for gang in ordered:
+        turns.append((-gang.priority, before[gang.priority, gang.queue]))
+        before[gang.priority, gang.queue] += 1
+    return [ordered[place] for place in sorted(range(len(ordered)), key=lambda place: (turns[place], place))]
 
 
 def _too_few(finished: int) -> str:
@@ -156,6 +175,9 @@ class _Course:
         self._waiting = {gang.name: gang for gang in picture.waiting}
         self._running = {gang.name: gang for gang in picture.running}
         self._lasting = dict(lasting)
+        rules = picture.rules
+        self._rules_count = rules.is_fair or any(queue.quota for queue in rules.queues.values())
+        """What each namespace holds does, too, then."""
         self._urgent = max(gang.priority for gang in picture.waiting)
         self._ends = {gang.name: lasting[gang.name] for gang in picture.running}
         self._queue = [(end, name) for name, end in self._ends.items()]
@@ -179,15 +201,22 @@ class _Course:
         return float("inf")
 
     def _snapshot(self, name: str, now: float) -> Snapshot:
-        ordered = heapq.nsmallest(FRONT, self._waiting.values(), key=lambda gang: gang.order)
+        ordered = self._front()
         mine = self._waiting[name]
+        settled = [gang for gang in self._running.values() if not self._may_change(gang)] if self._rules_count else ()
         return replace(
             self._picture,
             now=self._picture.now + dt.timedelta(seconds=now),
             nodes=self._nodes,
             waiting=ordered if mine in ordered else [*ordered, mine],
             running=[gang for gang in self._running.values() if self._may_change(gang)],
+            beside=[*self._picture.beside, *settled],
         )
+
+    def _front(self) -> Sequence[Gang]:
+        if self._rules_count:
+            return _by_turns(_ordered(self._waiting.values()))[:FRONT]
+        return heapq.nsmallest(FRONT, self._waiting.values(), key=lambda gang: gang.order)
 
     def _may_change(self, gang: RunningGang) -> bool:
         """Of all others a policy says nothing, as of those that are settled in the operator's own picture."""
