@@ -127,7 +127,8 @@ class ControlPlane:
         self._binaries = binaries()
         self._full = full
         self._arguments = arguments
-        ports = iter(_free_ports(3))
+        self._held = _held_ports(3)
+        ports = iter([one.getsockname()[1] for one in self._held])
         self._etcd = f"http://127.0.0.1:{next(ports)}"
         self._etcd_peer = f"http://127.0.0.1:{next(ports)}"
         self._port = next(ports)
@@ -167,6 +168,8 @@ class ControlPlane:
     def stop(self) -> None:
         for name in reversed(_ORDER):
             self._end(name, signal.SIGTERM)
+        for port in self._held:
+            port.close()
 
     def kill(self, name: str) -> None:
         """One of its servers, with SIGKILL: `kube-apiserver`."""
@@ -381,19 +384,22 @@ def _minor(folder: Path) -> int:
     return int(found[1])
 
 
-def _free_ports(count: int) -> list[int]:
+def _held_ports(count: int) -> list[socket.socket]:
+    """Nobody takes a port away that is bound here, also while its server is dead. It may be bound once more by who
+    reuses addresses, as servers in Go do.
+    """
     held: list[socket.socket] = []
     dice = random.Random()
-    try:
-        while len(held) < count:
-            try:
-                held.append(socket.create_server(("127.0.0.1", dice.choice(_PORTS))))
-            except OSError:  # taken
-                continue
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
+    while len(held) < count:
+        one = socket.socket()
+        try:
+            one.bind(("127.0.0.1", dice.choice(_PORTS)))
+        except OSError:  # taken
             one.close()
+            continue
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.append(one)
+    return held
 
 
 def _die_with_parent() -> None:
