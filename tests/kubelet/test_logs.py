@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import BadRequest
 from tarragon.cluster.port import LogOptions
-from tarragon.localcluster.kubelet import kept, logs, shim
+from tarragon.localcluster.kubelet import crilog, kept, logs
 from tarragon.localcluster.kubelet.files import write_json
 from tarragon.localcluster.kubelet.kept import PodFacts, RunFacts, kept_logs
 from tarragon.localcluster.kubelet.layout import NodeFolder
@@ -30,8 +30,12 @@ def cri(text: str, *, second: int = 0, tag: str = "F") -> bytes:
     return f"2026-11-21T10:00:{second:02}.000000000Z stdout {tag} {text}\n".encode()
 
 
+def said(log: Path, **wanted: Any) -> bytes:
+    return b"".join(read(log, Wanted(**wanted)))
+
+
 def whole(log: Path, **wanted: Any) -> str:
-    return b"".join(read(log, Wanted(**wanted))).decode()
+    return said(log, **wanted).decode()
 
 
 @pytest.fixture
@@ -89,10 +93,10 @@ def test_any_output_comes_back_and_its_tail_is_its_last_lines(
     """Written by the shim's own code with a small limit, read with small chunks."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "_CHUNK", chunk)
-        patch.setattr(shim, "CHUNK", 7)
+        patch.setattr(crilog, "CHUNK", 7)
         log = Path(folder, "0.log")
         source, sink = os.pipe()
-        stream = shim.Stream(source, b"stdout", shim.Log(str(log), limit))
+        stream = crilog.Stream(source, b"stdout", crilog.Log(str(log), limit))
         for text in texts:
             os.write(sink, text.encode() + b"\n")
             stream.read()
@@ -101,11 +105,12 @@ def test_any_output_comes_back_and_its_tail_is_its_last_lines(
         if stream.log.descriptor >= 0:
             os.close(stream.log.descriptor)
 
-        told = whole(log)
+        # In bytes: a file turns between two pieces of a line, and these between the bytes of a letter.
+        told = said(log)
 
-        output = "".join(text + "\n" for text in texts)
+        output = "".join(text + "\n" for text in texts).encode()
         assert output.endswith(told)
-        assert whole(log, tail=tail) == "".join(told.splitlines(keepends=True)[-tail:] if tail else [])
+        assert said(log, tail=tail) == b"".join(told.splitlines(keepends=True)[-tail:] if tail else [])
 
 
 def test_the_last_words_of_a_container_are_bounded(log: Path) -> None:
