@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.localcluster.kubelet import shim, shims
+from tarragon.localcluster.kubelet import processes, shim, shims
 from tarragon.localcluster.kubelet.files import write_json
 from tarragon.localcluster.kubelet.shims import Launch, Shims, State, program_in
 from tests.kubelet.waiting import eventually
@@ -83,7 +83,7 @@ class Ward:
         self.shims = self._fresh()
 
     def left_over(self) -> list[int]:
-        return shim.marked(f"{shim.MARK}={self.name}.".encode())
+        return processes.marked(f"{shim.MARK}={self.name}.".encode())
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ async def test_what_a_container_leaves_behind_is_killed_with_it(ward: Ward) -> N
 
 def running(*argv: str) -> list[int]:
     cmdline = "\0".join(argv).encode() + b"\0"
-    return [pid for pid in shim.living() if command_line(pid) == cmdline]
+    return [pid for pid in processes.living() if command_line(pid) == cmdline]
 
 
 def command_line(pid: int) -> bytes:
@@ -341,7 +341,7 @@ async def test_a_container_whose_shim_died_while_no_kubelet_was_there_is_lost(wa
     await ward.crash()
 
     os.kill(state.shim.pid, signal.SIGKILL)
-    await eventually(lambda: state.main and state.main.pid not in shim.living())
+    await eventually(lambda: state.main and state.main.pid not in processes.living())
     ward.shims.find(ward.home())
     state = await ward.ended()
 
@@ -355,8 +355,8 @@ async def test_a_reused_pid_is_not_taken_for_the_shim(ward: Ward) -> None:
         home = ward.home()
         home.mkdir()
         write_json(home / "spec.json", {"id": f"{ward.name}.0"})
-        shim_of_old = {"pid": bystander.pid, "start": shim.start_time(bystander.pid)}
-        write_json(home / "state.json", {"phase": "running", "boot": shim.boot_id(), "shim": shim_of_old})
+        shim_of_old = {"pid": bystander.pid, "start": processes.start_time(bystander.pid)}
+        write_json(home / "state.json", {"phase": "running", "boot": processes.boot_id(), "shim": shim_of_old})
 
         ward.shims.find(home)
         state = await ward.ended()
@@ -392,7 +392,7 @@ async def test_a_container_whose_folder_is_removed_ends_as_nobody_could_end_it_a
 
     shutil.rmtree(ward.home())
 
-    await eventually(lambda: not ward.left_over() and state.shim and state.shim.pid not in shim.living())
+    await eventually(lambda: not ward.left_over() and state.shim and state.shim.pid not in processes.living())
 
 
 async def test_two_shims_never_run_one_container(ward: Ward) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.localcluster.kubelet import shim
+from tarragon.localcluster.kubelet import processes
 from tests.e2e.user import eventually
 from tests.streams.conftest import User
 
@@ -117,7 +117,7 @@ def test_a_command_ends_when_its_user_is_killed(user: User) -> None:
     running.kill()
     running.communicate()
 
-    eventually(lambda: pid not in shim.living())
+    eventually(lambda: pid not in processes.living())
 
 
 def test_fifty_at_once(user: User) -> None:
@@ -140,8 +140,8 @@ def test_a_server_that_is_stopped_ends_commands_but_no_container(tmp_path: Path)
 
         assert user.stop() == 0
         assert running.wait(timeout=60) != 0
-        eventually(lambda: command not in shim.living())
-        assert container in shim.living()
+        eventually(lambda: command not in processes.living())
+        assert container in processes.living()
 
         user.start()
         assert user.kubectl("exec", "p", "--", "echo", "again").out == "again\n"
@@ -150,7 +150,7 @@ def test_a_server_that_is_stopped_ends_commands_but_no_container(tmp_path: Path)
         command = int(interrupted.stdout.readline())
         user.stop(signal.SIGKILL)
         interrupted.communicate(timeout=60)
-        eventually(lambda: command not in shim.living())
+        eventually(lambda: command not in processes.living())
         running.communicate()
     finally:
         subprocess.run(["tarragon", "down"], env=user.environment, timeout=60, capture_output=True, check=False)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from tarragon.localcluster.kubelet.shim import LINUX
+from tarragon.localcluster.kubelet.processes import LINUX
 
 _SPECIAL = re.compile(r"[][\\.*^$|]")
 

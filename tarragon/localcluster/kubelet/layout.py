@@ -2,7 +2,7 @@
 
 <node>/lock                            held by the kubelet that runs it
 <node>/identity                        part of every container's mark
-<node>/shim.pyc, guests.pyc
+<node>/shim.pyc, and its parts beside it
 <node>/pods/<uid>/pod.json             what the kubelet must remember of the pod
 <node>/pods/<uid>/volumes/<name>
 <node>/pods/<uid>/work                 working directory of containers that name none

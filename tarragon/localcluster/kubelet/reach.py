@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tarragon.kube.core import Service
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet import shim
+from tarragon.localcluster.kubelet import processes
 from tarragon.localcluster.kubelet.ports import PortBook
 from tarragon.localcluster.kubelet.shims import state_of
 from tarragon.localcluster.kubelet.spec import Container, Pod
@@ -91,7 +91,7 @@ def listening_ports(folder: Path) -> frozenset[int]:
     state = state_of(folder)
     if state is None or state.shim is None:
         return frozenset()
-    sockets = {inode for pid in shim.descendants(state.shim.pid) for inode in _sockets(pid)}
+    sockets = {inode for pid in processes.descendants(state.shim.pid) for inode in _sockets(pid)}
     return frozenset(port for port, inode in _listeners() if inode in sockets)
 
 

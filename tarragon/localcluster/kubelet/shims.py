@@ -24,7 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tarragon.base.clock import Clock
-from tarragon.localcluster.kubelet import guests, shim
+from tarragon.localcluster.kubelet import crilog, execution, guests, processes, shim
 from tarragon.localcluster.kubelet.files import read_json, try_lock, unlock, write_json
 
 LOG_BYTES = 10 * 2**20
@@ -34,7 +34,7 @@ LOOK_SECONDS = 0.1
 """Between two looks at a shim that cannot be waited for: on systems without pidfd, and while it is just starting."""
 PATIENCE_SECONDS = 10.0
 PROGRAM = "shim.pyc"
-"""The shim, compiled, in the folder of a node."""
+"""The shim, compiled, in the folder of a node; its parts lie beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +115,12 @@ def state_of(folder: Path) -> State | None:
 
 
 def program_in(folder: Path) -> Path:
-    """The shim compiled into a file of the node: it starts faster, and an upgrade of the package does not touch it."""
+    """The shim compiled into files of the node: it starts faster, and an upgrade of the package does not touch it."""
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    for source, compiled in ((guests.__file__, "guests.pyc"), (shim.__file__, PROGRAM)):
-        py_compile.compile(source, cfile=str(folder / compiled), doraise=True, invalidation_mode=mode)
+    for part in (crilog, execution, guests, processes, shim):
+        source = Path(str(part.__file__))
+        compiled = folder / source.with_suffix(".pyc").name
+        py_compile.compile(str(source), cfile=str(compiled), doraise=True, invalidation_mode=mode)
     return folder / PROGRAM
 
 
@@ -272,7 +274,7 @@ class Shims:
         if identity:
             await asyncio.to_thread(end_marked, f"{shim.MARK}={identity}".encode() + b"\0")
         finished = int(self._clock.now().timestamp() * 1_000_000_000)
-        code = shim.START_ERROR if state.error else LOST_CODE
+        code = execution.START_ERROR if state.error else LOST_CODE
         gone = replace(state, id=identity, phase="exited", lost=not state.error, code=code, finished=finished)
         try:
             write_json(folder / "state.json", gone)
@@ -325,7 +327,7 @@ def _found(state: State | None) -> _Watched:
     if state is None or state.shim is None:
         return _Watched(pid=0, pidfd=-1, is_child=False)
     pidfd = _pidfd(state.shim.pid)
-    if pidfd >= 0 and (state.boot != shim.boot_id() or shim.start_time(state.shim.pid) != state.shim.start):
+    if pidfd >= 0 and (state.boot != processes.boot_id() or processes.start_time(state.shim.pid) != state.shim.start):
         os.close(pidfd)
         return _Watched(pid=0, pidfd=-1, is_child=False)
     return _Watched(pid=state.shim.pid, pidfd=pidfd, is_child=False)
@@ -378,7 +380,7 @@ def identities(prefix: str) -> set[str]:
     """Of all containers of which there are processes."""
     begin = f"\0{shim.MARK}={prefix}".encode()
     found = set()
-    for _, environment in shim.environments():
+    for _, environment in processes.environments():
         _, mark, rest = environment.partition(begin)
         if mark:
             found.add(prefix + rest.partition(b"\0")[0].decode(errors="replace"))
@@ -388,10 +390,10 @@ def identities(prefix: str) -> set[str]:
 def end_marked(mark: bytes) -> None:
     """Kill all processes with this mark in their environment, and wait until they are gone. Blocks; not for ever."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while (victims := shim.marked(mark)) and time.monotonic() < deadline:
+    while (victims := processes.marked(mark)) and time.monotonic() < deadline:
         with _pidfds(victims) as watched:
             for pid in victims:
-                shim.kill(pid, signal.SIGKILL)
+                processes.kill(pid, signal.SIGKILL)
             for descriptor in watched:
                 poll = select.poll()
                 poll.register(descriptor, select.POLLIN)

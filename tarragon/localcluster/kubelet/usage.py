@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
+from tarragon.localcluster.kubelet.processes import start_time
 from tarragon.localcluster.kubelet.sampler import Reading
-from tarragon.localcluster.kubelet.shim import start_time
 from tarragon.localcluster.kubelet.shims import state_of
 
 

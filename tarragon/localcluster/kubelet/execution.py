@@ -1,0 +1,159 @@
+"""How a command of a container becomes a process, or in which words it does not.
+
+A part of the shim, of a file of its own: the standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import signal
+import sys
+import termios
+
+START_ERROR = 128  # what containerd reports for a command that could not be started
+NOTE = 2 * 1024
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+class StartError(Exception):
+    """The command could not be started; the words are a container runtime's."""
+
+
+def prctl(option: int, value: int) -> None:
+    """Only Linux has it; elsewhere a container whose shim is killed is ended by the kubelet."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def found_on_path(name: str, path: str) -> str:
+    """As runc looks it up. Raises StartError."""
+    refused = False
+    for folder in path.split(os.pathsep):
+        candidate = os.path.join(folder or ".", name)
+        if os.path.isfile(candidate):
+            if os.access(candidate, os.X_OK):
+                return candidate
+            refused = True
+    if refused:
+        raise StartError(f'exec: "{name}": permission denied')
+    raise StartError(f'exec: "{name}": executable file not found in $PATH')
+
+
+def execute(argv: list[str], env: dict[str, str], cwd: str) -> None:
+    """Becomes the command; returns never. Raises StartError."""
+    try:
+        os.chdir(cwd)
+    except OSError as error:
+        raise StartError(f'chdir to cwd ("{cwd}") failed: {(error.strerror or "").lower()}') from error
+    name = argv[0]
+    program = name if "/" in name else found_on_path(name, env.get("PATH") or os.defpath)
+    if os.path.isdir(program):
+        raise StartError(f'exec: "{name}": is a directory')
+    try:
+        os.execve(program, argv, env)  # noqa: S606 - there is no shell by design
+    except OSError as error:
+        raise StartError(explained(error, name, program)) from error
+    except ValueError as error:  # a NUL, or a name with `=`
+        raise StartError(f'exec: "{name}": {error}') from error
+
+
+def explained(error: OSError, name: str, program: str) -> str:
+    if error.errno == errno.ENOENT and os.path.exists(program):
+        return f'exec: "{name}": the file is there, but the interpreter that its first line names is not'
+    if error.errno == errno.ENOENT:
+        return f'exec: "{name}": stat {name}: no such file or directory'
+    if error.errno == errno.E2BIG:
+        return f'exec: "{name}": argument list too long: one argument or variable may have 128 KiB'
+    return f'exec: "{name}": {(error.strerror or str(error)).lower()}'
+
+
+class Terms:
+    """How a process of the container is started: what with, where, and on which streams."""
+
+    def __init__(self, spec: dict[str, object], streams: tuple[int, int, int], terminal: bool) -> None:  # noqa: FBT001
+        self.argv: list[str] = list(spec["argv"])  # type: ignore[call-overload]
+        self.env: dict[str, str] = dict(spec["env"])  # type: ignore[call-overload]
+        self.cwd = str(spec["cwd"])
+        self.streams = streams
+        self.terminal = terminal
+        if terminal:
+            self.env.setdefault("TERM", "xterm")
+
+
+def become_the_command(terms: Terms, report: int, shim: int) -> None:
+    """In the child: never returns."""
+    try:
+        os.setsid()
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != shim:  # the shim died before the line above took effect
+            os._exit(START_ERROR)
+        for signum in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGHUP, signal.SIGINT):
+            signal.signal(signum, signal.SIG_DFL)  # what is ignored stays ignored in the new program
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("500")  # when memory runs out, the kernel shall take a container and not who supervises it
+        for target, stream in enumerate(terms.streams):
+            os.dup2(stream, target)
+        if terms.terminal:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        execute(terms.argv, terms.env, terms.cwd)
+    except StartError as error:
+        os.write(report, str(error).encode()[:NOTE])
+    except OSError as error:
+        os.write(report, f"starting the process failed: {error}".encode()[:NOTE])
+    finally:
+        os._exit(START_ERROR)
+
+
+def spawn(terms: Terms) -> int:
+    """The pid of the process. Raises StartError when the command cannot be executed."""
+    report, report_end = os.pipe()
+    shim = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(report)
+        raise
+    else:
+        if pid == 0:
+            become_the_command(terms, report_end, shim)
+    finally:
+        os.close(report_end)
+    words = os.read(report, NOTE).decode(errors="replace")  # empty as soon as the command runs: close-on-exec
+    os.close(report)
+    if words:
+        os.waitpid(pid, 0)
+        raise StartError(words)
+    return pid
+
+
+class Pipes:
+    """The streams of the container's own process. `stdin` is where to write to, -1 where nothing can be."""
+
+    def __init__(self, spec: dict[str, object]) -> None:
+        self.terminal = bool(spec.get("tty"))
+        self.stdin = -1
+        if self.terminal:
+            out, slave = os.openpty()
+            self.outputs = [(out, b"stdout")]
+            self.theirs = (slave, slave, slave)
+            if spec.get("stdin"):
+                self.stdin = os.dup(out)
+            return
+        given, self.stdin = os.pipe() if spec.get("stdin") else (os.open(os.devnull, os.O_RDONLY), -1)
+        out, out_end = os.pipe()
+        err, err_end = os.pipe()
+        self.outputs = [(out, b"stdout"), (err, b"stderr")]
+        self.theirs = (given, out_end, err_end)
+
+    def handed_over(self) -> None:
+        for descriptor in set(self.theirs):
+            os.close(descriptor)
+
+    def close_stdin(self) -> None:
+        if self.stdin >= 0:
+            os.close(self.stdin)
+            self.stdin = -1
