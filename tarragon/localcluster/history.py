@@ -8,20 +8,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from tarragon.localcluster.pieces import Held, whole
+
 ObjectKey = tuple[str, str]
 """Namespace and name. A plain tuple, as it is hashed and compared all the time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """One revision of one object: its bytes, and what selectors need of it. `written` is wall time in seconds."""
+    """One revision of one object: its bytes, and what selectors need of it. `written` is wall time in seconds.
+
+    The bytes are put together whenever somebody asks for them: whoever needs many does so one after the other.
+    """
 
     key: ObjectKey
     revision: int
-    body: bytes
+    held: Held
     labels: Mapping[str, str]
     fields: tuple[str, ...]
     written: float
+
+    @property
+    def body(self) -> bytes:
+        return whole(self.held)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

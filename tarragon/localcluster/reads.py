@@ -6,8 +6,9 @@ import base64
 import binascii
 import re
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import msgspec
 
@@ -44,6 +45,31 @@ class _Token(msgspec.Struct):
     start: str
 
 
+@dataclass(frozen=True, slots=True)
+class Items(Sequence[bytes]):
+    """Of a list, encoded when they are asked for: thousands of copies at once would be most of what a server holds."""
+
+    _served: Served
+    _found: Sequence[Stored]
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Items: ...
+
+    def __getitem__(self, index: int | slice) -> bytes | Items:
+        if isinstance(index, slice):
+            return Items(self._served, self._found[index])
+        return in_list(self._found[index].body, self._served)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (in_list(stored.body, self._served) for stored in self._found)
+
+
 class Reads:
     """What can be asked without changing anything. Answers at once."""
 
@@ -76,7 +102,7 @@ class Reads:
                 found.append(stored)
         return Page(
             served=target.served,
-            items=[in_list(stored.body, target.served) for stored in found],
+            items=Items(target.served, found),
             resource_version=str(place.revision),
             continue_token=_token(place.revision, found[-1].key) if remaining else "",
             remaining=0 if options.labels or options.fields else remaining,

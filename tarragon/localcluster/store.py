@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tarragon.base.errors import TarragonError
 from tarragon.kube.codec import decode
 from tarragon.localcluster.database import Database, Row, WriteFailedError, moving_away
 from tarragon.localcluster.history import Change, ObjectKey, Shelf, Stored
+from tarragon.localcluster.pieces import Cutter
 from tarragon.localcluster.writer import Forgetting, Job, Writer
 
 Json = dict[str, Any]
@@ -51,6 +52,7 @@ class Store:
         self._clock = clock
         self._indexer = indexer
         self._window = window
+        self._cutter = Cutter()
         self._shelves: dict[str, Shelf] = {}
         self._queued: dict[tuple[str, ObjectKey], tuple[Change, asyncio.Future[None]]] = {}
         self._compacted = database.compacted
@@ -139,7 +141,8 @@ class Store:
     def stored(self, kind: str, key: ObjectKey, revision: int, thing: Json, body: bytes) -> Stored:
         """A revision of an object, as a Change has it; `body` is `thing` encoded with that revision in it."""
         labels, fields = self._indexer(kind, thing)
-        return Stored(key, revision, body, labels, fields, self._clock.now().timestamp())
+        before = self.latest(kind, key)
+        return self._sharing(Stored(key, revision, body, labels, fields, self._clock.now().timestamp()), before)
 
     async def commit(self, changes: Sequence[Change]) -> None:
         """Write changes that happen together or not at all, in order of their revisions.
@@ -193,8 +196,8 @@ class Store:
         old: list[int] = []
         for row in self._database.rows():
             key = (row.namespace, row.name)
-            state = self._read(row)
             previous = before.pop((row.kind, key), None)
+            state = self._sharing(self._read(row), previous)
             is_remembered = row.revision > self._compacted
             if is_remembered and previous is not None:
                 needed.add(previous.revision)
@@ -221,6 +224,19 @@ class Store:
                 remedy=f"nothing was deleted; to begin anew, move it away: {moving_away(self._database.path)}",
             ) from error
         return Stored(key, row.revision, row.body, labels, fields, row.written)
+
+    def _sharing(self, state: Stored, before: Stored | None) -> Stored:
+        """The same revision, holding in common with the one before it, and with other objects, what it can."""
+        if before is None:
+            return replace(state, held=self._cutter.cut(state.body))
+        return Stored(
+            before.key,
+            state.revision,
+            self._cutter.cut(state.body, before.held),
+            before.labels if before.labels == state.labels else state.labels,
+            before.fields if before.fields == state.fields else state.fields,
+            state.written,
+        )
 
     def _finish(self, jobs: Sequence[Job], error: WriteFailedError | None) -> None:
         """Called in the loop's thread, in order of the commits."""

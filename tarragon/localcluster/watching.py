@@ -7,6 +7,7 @@ told so and lists anew.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -53,17 +54,19 @@ class Watch:
         self._life = self._shelf.life
         self._ticks = self._shelf.ticks
         self._revision = since
-        self._first: list[Event] = []
+        self._first: deque[Stored] = deque()
+        self._begun = 0
+        self._announces = False
         self._is_closed = False
         self._waiting: asyncio.Future[None] | None = None
 
     def begin_with_everything(self, *, is_announced: bool) -> None:
         """Start with an ADDED for every object there is now; a bookmark may announce that these were all."""
-        self._revision = self._store.revision
         shown = (one for one in self._shelf.between(self._sight.namespace, None) if self._sight.shows(one))
-        self._first = [self._event("ADDED", one.revision, one.body) for one in shown]
-        if is_announced:
-            self._first.append(self._bookmark({"k8s.io/initial-events-end": "true"}))
+        self._first = deque(shown)
+        # Until all of them are handed out, nobody may go on from here.
+        self._begun, self._revision = self._store.revision, 0 if self._first else self._store.revision
+        self._announces = is_announced
 
     @property
     def resource_version(self) -> str:
@@ -96,9 +99,8 @@ class Watch:
             self._waiting.set_result(None)
 
     def _ready(self) -> list[Event]:
-        if self._first:
-            events, self._first = self._first, []
-            return events
+        if self._first or self._announces:
+            return self._some_of_the_first()
         if self._revision < self._shelf.forgotten:
             raise refusals.too_old(self._revision, self._shelf.forgotten)
         changes = self._shelf.since(self._revision)[:_MOST_AT_ONCE]
@@ -108,6 +110,16 @@ class Watch:
             self._ticks = self._shelf.ticks
             if self._sight.has_bookmarks:
                 events.append(self._bookmark({}))
+        return events
+
+    def _some_of_the_first(self) -> list[Event]:
+        some = [self._first.popleft() for _ in range(min(_MOST_AT_ONCE, len(self._first)))]
+        events = [self._event("ADDED", one.revision, one.body) for one in some]
+        if not self._first:
+            self._revision = self._begun
+            if self._announces:
+                events.append(self._bookmark({"k8s.io/initial-events-end": "true"}))
+                self._announces = False
         return events
 
     def _is_behind(self) -> bool:

@@ -45,7 +45,7 @@ async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None
     async with opened(tmp_path / "store.db") as api:
         after = api.list(Asking(api).target(CONFIG_MAPS))
 
-    assert after.items == before.items
+    assert list(after.items) == list(before.items)
     assert after.resource_version == before.resource_version
 
 

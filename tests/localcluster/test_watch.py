@@ -47,6 +47,20 @@ async def test_initial_events_end_with_a_marked_bookmark(asking: Asking) -> None
     assert (events[1][1]["kind"], events[1][1]["apiVersion"]) == ("ConfigMap", "v1")
 
 
+async def test_nobody_goes_on_from_the_middle_of_a_long_beginning(asking: Asking) -> None:
+    await asyncio.gather(*(asking.create(CONFIG_MAPS, config_map(f"c{number}")) for number in range(1001)))
+    now = asking.api.list(asking.target(CONFIG_MAPS)).resource_version
+    watch = asking.api.watch(asking.target(CONFIG_MAPS))
+
+    some = await anext(watch)
+    in_between = watch.bookmark().resource_version
+    rest = await anext(watch)
+
+    assert sorted(len(part) for part in (some, rest)) == [1, 1000]
+    assert len({event.object for event in (*some, *rest)}) == 1001
+    assert (in_between, watch.bookmark().resource_version) == ("0", now)
+
+
 async def test_a_watch_of_one_name_sees_only_that(asking: Asking) -> None:
     watch = asking.api.watch(asking.target(CONFIG_MAPS, "b"))
     for name in ("a", "b", "c"):

@@ -94,6 +94,23 @@ async def until(truth: Any) -> None:
 # ------------------------------------------------------------------------------------------------------ being let in
 
 
+async def test_a_long_list_is_whole_in_whatever_form_it_comes(cluster: Embedded) -> None:
+    names = [f"pod-{number:03}" for number in range(201)]
+    async with cluster.client() as http:
+        await asyncio.gather(*(http.create(core.PODS, pod(name)) for name in names))
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=trusting(cluster))) as session:
+        wire = Wire(cluster, session)
+
+        code, plain = await wire("GET", PODS)
+        _, for_eyes = await wire("GET", f"{PODS}?pretty=true")
+
+    assert code == 200
+    assert [one["metadata"]["name"] for one in plain["items"]] == names
+    assert plain["kind"] == "PodList"
+    assert for_eyes == plain
+
+
 async def test_health_is_told_in_a_word_part_by_part_or_of_one_part(wire: Wire) -> None:
     assert await wire("GET", "/livez/ping") == (200, "ok")
     code, told = await wire("GET", "/readyz?verbose")

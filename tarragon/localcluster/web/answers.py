@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from tarragon.cluster.errors import ApiError
 from tarragon.kube.codec import encode
@@ -16,6 +16,8 @@ from tarragon.localcluster.requests import Page
 _JSON = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 
 _OF_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
+_AT_ONCE = 100
+"""Objects of a list."""
 _WARNING_BYTES = 1000
 """Of one warning: headers of all warnings together must fit into what clients accept."""
 
@@ -38,14 +40,15 @@ def unless_known(request: web.BaseRequest, data: bytes, headers: Mapping[str, st
 
 def for_eyes(request: web.BaseRequest, answer: web.StreamResponse) -> web.StreamResponse:
     """In lines, if that was asked for, or for a person at a command line or a browser. Streams stay as they are."""
-    if not _is_for_eyes(request) or not isinstance(answer, web.Response):
+    if not is_for_eyes(request) or not isinstance(answer, web.Response):
         return answer
     if answer.content_type == "application/json" and isinstance(answer.body, bytes):
         answer.body = msgspec.json.format(answer.body, indent=2) + b"\n"
     return answer
 
 
-def _is_for_eyes(request: web.BaseRequest) -> bool:
+def is_for_eyes(request: web.BaseRequest) -> bool:
+    """Whether an answer in lines was asked for, or is likely to be read by a person."""
     asked = request.query.get("pretty")
     if asked is not None:
         return asked.lower() in {"true", "1"}
@@ -82,10 +85,29 @@ def list_metadata(page: Page) -> dict[str, Any]:
 
 def list_bytes(page: Page) -> bytes:
     """The list; its items go out as the store holds them."""
+    return b"%b%b]}" % (_list_head(page), b",".join(page.items))
+
+
+def listed(request: web.BaseRequest, page: Page) -> web.Response:
+    """A long list leaves a part at a time: it may be larger than all else that the server holds."""
+    if len(page.items) <= _AT_ONCE or request.version < HttpVersion11 or is_for_eyes(request):
+        return json_bytes(list_bytes(page))
+    return web.Response(body=_parts(page), headers=_JSON)
+
+
+async def _parts(page: Page) -> AsyncIterator[bytes]:
+    items, before = page.items, _list_head(page)
+    for start in range(0, len(items), _AT_ONCE):
+        yield before + b",".join(items[start : start + _AT_ONCE])
+        before = b","
+    yield b"]}"
+
+
+def _list_head(page: Page) -> bytes:
     served = page.served
     head = {
         "kind": served.list_kind or f"{served.kind}List",
         "apiVersion": served.api_version,
         "metadata": list_metadata(page),
     }
-    return b'%b,"items":[%b]}' % (encode(head)[:-1], b",".join(page.items))
+    return b'%b,"items":[' % encode(head)[:-1]

@@ -23,7 +23,7 @@ from tarragon.localcluster.self_told import self_told
 from tarragon.localcluster.tables import Column, Shape, metadata_only, table
 from tarragon.localcluster.web import bodies, query, streams
 from tarragon.localcluster.web.accept import JSON, PLAIN, Form, chosen
-from tarragon.localcluster.web.answers import json_bytes, json_value, list_bytes, list_metadata, with_warnings
+from tarragon.localcluster.web.answers import json_bytes, json_value, list_bytes, list_metadata, listed, with_warnings
 from tarragon.localcluster.web.doubles import with_doubles
 from tarragon.localcluster.web.paths import ResourcePath
 from tarragon.localcluster.web.pod_connects import CONNECTED, PodConnects
@@ -147,7 +147,7 @@ class Resources:
         form = asked.form(_LIST_FORMS)
         page = self._api.list(asked.target, query.list_options(asked.query))
         if form == PLAIN:
-            return json_bytes(list_bytes(page))
+            return listed(asked.request, page)
         return await self._listed(asked, form, page.items, list_metadata(page))
 
     async def _listed(self, asked: Asked, form: Form, items: Sequence[bytes], metadata: Json) -> web.Response:
