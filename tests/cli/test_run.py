@@ -23,6 +23,14 @@ COUNTS = (
     "import time\nfor step in range({steps}): print('step', step, flush=True); time.sleep(0.1)\n"
     "print('done: accuracy=0.95')"
 )
+WITH_PAUSES = """
+import os, time
+for step in range(40):
+    while (step == 10 and not os.path.exists("once")) or (step == 30 and not os.path.exists("twice")):
+        time.sleep(0.05)
+    print("step", step, flush=True)
+    time.sleep(0.1)
+"""
 STUBBORN = (
     "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('here', flush=True)\ntime.sleep(60)"
 )
@@ -282,17 +290,20 @@ def test_a_terminal_that_is_closed_takes_no_job_with_it(shell: Shell) -> None:
 
 
 def test_a_cluster_that_is_killed_is_started_again_and_no_line_is_lost_or_doubled(shell: Shell) -> None:
-    going = shell.start("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=40))))
-    going.until("step 5")
-    kill_the_cluster(shell)
-    going.until("step 20")
-    kill_the_cluster(shell)
+    again = "The local cluster had ended unexpectedly; it was started again"
+    going = shell.start("run", shell.file("job.yaml", worker("digits", WITH_PAUSES)))
+    for kill, (step, file) in enumerate((("step 5", "once"), ("step 20", "twice")), 1):
+        going.until(step)
+        kill_the_cluster(shell)
+        while going.err.count(again) < kill:
+            assert going.is_going, going.err
+        shell.file(file, "")
     ended = going.ended()
 
     assert ended.code == 0
     steps = [int(step) for step in re.findall(r"^\[worker-0\] step (\d+)$", ended.out, re.MULTILINE)]
     assert steps == list(range(40))
-    assert len(re.findall(r"The local cluster had ended unexpectedly; it was started again", ended.err)) == 2
+    assert ended.err.count(again) == 2
 
 
 def test_a_cluster_that_is_ended_on_purpose_is_not_started_again(shell: Shell) -> None:

@@ -12,7 +12,14 @@ from tarragon.localcluster.presence import read_server
 from tests.cli.manifests import by_all_workers, group, job, python, worker
 from tests.e2e.user import User, eventually
 
-COUNTS = "import time\nfor number in range({}): print('line', number, flush=True); time.sleep(0.02)"
+COUNTS = """
+import os, time
+for number in range(400):
+    while (number == 60 and not os.path.exists("once")) or (number == 250 and not os.path.exists("twice")):
+        time.sleep(0.02)
+    print("line", number, flush=True)
+    time.sleep(0.02)
+"""
 
 
 def kill_server(user: User) -> int:
@@ -29,13 +36,14 @@ def is_another(user: User, pid: int) -> bool:
 
 
 def test_a_server_that_is_killed_twice_repeats_no_line_and_loses_none(user: User) -> None:
-    user("submit", user.file("job.yaml", by_all_workers(worker("counts", COUNTS.format(400), replicas=2))))
+    user("submit", user.file("job.yaml", by_all_workers(worker("counts", COUNTS, replicas=2))))
 
     going = user.start("logs", "counts", "--follow")
-    for word in ("line 30", "line 150"):
+    for word, kill in (("line 30", "once"), ("line 150", "twice")):
         going.until(word)
         pid = kill_server(user)
         eventually(lambda pid=pid: is_another(user, pid))  # type: ignore[misc]
+        user.file(kill, "")
     ended = going.ended()
 
     assert ended.code == 0, ended.err
