@@ -21,6 +21,8 @@ from tarragon.localcluster.presence import read_server
 from tests.cli.conftest import Shell
 from tests.cli.manifests import by_all_workers, command, group, job, python, worker
 
+pytestmark = pytest.mark.timeout(300)
+
 WAITS = "import time; print('here', flush=True); time.sleep(600)"
 UP = "import time; open('up', 'w'); time.sleep(600)"
 ONCE_UP = "import os, time\nwhile not os.path.exists('up'): time.sleep(0.02)"

@@ -22,6 +22,8 @@ from tarragon.plan.intake import intake
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, job, python, worker
 
+pytestmark = pytest.mark.timeout(300)
+
 SLEEPS = "import time; time.sleep(600)"
 TEMPLATE: Mapping[str, Any] = {"spec": {"containers": [python(SLEEPS)]}}
 LISTED_TEMPLATE = {"spec": {**TEMPLATE["spec"], "restartPolicy": "OnFailure"}}

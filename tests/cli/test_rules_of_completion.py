@@ -19,6 +19,8 @@ from tests.cli.conftest import Shell
 from tests.cli.manifests import python, worker
 from tests.cli.test_clusters import kubeconfig
 
+pytestmark = pytest.mark.timeout(300)
+
 SLOW = 5.0
 """Seconds for a machine that is busy with all other tests; an idle one takes 0.15 (docs/cli.md)."""
 

@@ -26,6 +26,8 @@ from tests.cli.scenes import BEGIN, at
 from tests.cli.test_rows import a_job
 from tests.cli.tty import Tty
 
+pytestmark = pytest.mark.timeout(300)
+
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 

@@ -28,6 +28,8 @@ from tests.cli.conftest import Shell
 from tests.cli.manifests import group, job, python, worker
 from tests.cli.test_clusters import kubeconfig
 
+pytestmark = pytest.mark.timeout(300)
+
 SLEEPS = "import time; time.sleep(600)"
 
 

@@ -19,6 +19,8 @@ from tests.cli.conftest import Shell
 from tests.cli.emulator import SIZES, Emulator
 from tests.cli.manifests import by_all_workers, command, group, job, python, worker
 
+pytestmark = pytest.mark.timeout(300)
+
 COUNTS = (
     "import time\nfor step in range({steps}): print('step', step, flush=True); time.sleep(0.1)\n"
     "print('done: accuracy=0.95')"

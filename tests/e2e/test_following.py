@@ -7,10 +7,14 @@ import os
 import re
 import signal
 
+import pytest
+
 from tarragon.localcluster.home import Home
 from tarragon.localcluster.presence import read_server
 from tests.cli.manifests import by_all_workers, group, job, python, worker
 from tests.e2e.user import User, eventually
+
+pytestmark = pytest.mark.timeout(300)
 
 COUNTS = """
 import os, time

@@ -11,6 +11,8 @@ from tests.cli.manifests import command, group, job, python, worker
 from tests.cli.tty import Tty
 from tests.e2e.user import User, eventually
 
+pytestmark = pytest.mark.timeout(300)
+
 RAISES = (
     "import os, time\n"
     "print('started', flush=True)\n"

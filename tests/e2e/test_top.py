@@ -17,6 +17,8 @@ from tests.cli import manifests
 from tests.cli.tty import Tty
 from tests.e2e.user import User
 
+pytestmark = pytest.mark.timeout(300)
+
 TRAINING = """
 import time
 for step in range(10000):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.user import User, eventually
 
-pytestmark = [pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(300)
 
 
 def template(text: str) -> dict[str, Any]:
