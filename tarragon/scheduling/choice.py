@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,58 +21,76 @@ Share = tuple[int, int]
 """A row, and how many replicas it gets."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rooms:
+    """Rows that take any, and how many each of them takes: few of thousands do, where little is left."""
+
+    rows: Amounts
+    room: Amounts
+    nodes: int
+    """All that there are."""
+
+    def some(self, those: Mask) -> _Rooms:
+        return _Rooms(self.rows[those], self.room[those], self.nodes)
+
+    def histogram(self) -> list[int]:
+        """How many nodes have each room."""
+        found: list[int] = np.bincount(self.room, minlength=1).tolist()
+        found[0] = self.nodes - len(self.rows)
+        return found
+
+
 def choose(demand: Demand, count: int, ledger: Ledger, home: Sequence[int]) -> list[Share]:
     """Rows other than `home`, where the gang has replicas already, for all of them; empty when there is too little."""
-    capped: Amounts = np.minimum(ledger.room(demand), count)
-    capped[list(home)] = 0
-    nodes = fewest(_histogram(capped), count)
+    if not count:
+        return []
+    room = ledger.room(demand)
+    takes = room > 0
+    takes[list(home)] = False
+    rows = np.flatnonzero(takes)
+    rooms = _Rooms(rows, np.minimum(room[rows], count), len(room))
+    nodes = fewest(rooms.histogram(), count)
     if not nodes:
         return []
     if demand.preference:
-        capped = _liked(capped, count, nodes, ledger.nodes.liking(demand))
-    for near in _regions(capped, count, nodes, (ledger, home)):
-        rooms = capped if near is None else capped * near
-        histogram = _histogram(rooms)
+        rooms = _liked(rooms, count, nodes, ledger.nodes.liking(demand))
+    for near in _regions(rooms, count, nodes, (ledger, home)):
+        there = rooms if near is None else rooms.some(near)
+        histogram = there.histogram()
         if fewest(histogram, count) == nodes:
-            return _rows(chosen(histogram, count, nodes), count, rooms, ledger.roominess())
+            return _shares(chosen(histogram, count, nodes), count, there, ledger.roominess())
     return []
 
 
-def _histogram(room: Amounts) -> list[int]:
-    """How many rows have each room."""
-    found: list[int] = np.bincount(room).tolist()
-    return found
+def _liked(rooms: _Rooms, count: int, nodes: int, liking: Amounts) -> _Rooms:
+    """The best liked rows with which it goes on no more nodes."""
+    liked = liking[rooms.rows]
+    for least in np.unique(liked)[::-1][:_TIERS]:
+        some = rooms.some(liked >= least)
+        if fewest(some.histogram(), count) == nodes:
+            return some
+    return rooms
 
 
-def _liked(room: Amounts, count: int, nodes: int, liking: Amounts) -> Amounts:
-    """The rooms of the best liked rows with which it goes on no more nodes."""
-    tiers = np.unique(liking[room > 0])[::-1]
-    for least in tiers[:_TIERS]:
-        liked: Amounts = room * (liking >= least)
-        if fewest(_histogram(liked), count) == nodes:
-            return liked
-    return room
-
-
-def _regions(room: Amounts, count: int, nodes: int, of: tuple[Ledger, Sequence[int]]) -> Iterator[Mask | None]:
+def _regions(rooms: _Rooms, count: int, nodes: int, of: tuple[Ledger, Sequence[int]]) -> Iterator[Mask | None]:
     """From near to anywhere: the domains of `home`, or where there is none yet, of each level one that takes all."""
     ledger, home = of
     if home or nodes > 1:
         for domains in reversed(ledger.nodes.domains):
             if home:
-                yield _sharing(domains, home)
-            elif (best := _domain(domains, room, count, nodes)) is not None:
-                yield domains == best
+                yield _sharing(domains, home, rooms.rows)
+            elif (best := _domain(domains[rooms.rows], rooms.room, count, nodes)) is not None:
+                yield domains[rooms.rows] == best
     yield None
 
 
 def _domain(domains: Amounts, room: Amounts, count: int, nodes: int) -> int | None:
     """Of those whose roomiest nodes, so many of them, take all: the one with the least room altogether."""
-    rows = np.flatnonzero((room > 0) & (domains >= 0))
-    if not len(rows):
+    somewhere = domains >= 0
+    if not somewhere.any():
         return None
     most = count + 1
-    order = np.sort(domains[rows] * most + (most - 1 - room[rows]))
+    order = np.sort(domains[somewhere] * most + (most - 1 - room[somewhere]))
     of, rooms = order // most, most - 1 - order % most
     sums = np.concatenate(([0], np.cumsum(rooms)))
     first = np.concatenate(([0], np.flatnonzero(of[1:] != of[:-1]) + 1))
@@ -82,13 +102,11 @@ def _domain(domains: Amounts, room: Amounts, count: int, nodes: int) -> int | No
     return int(of[first[int(np.argmin(totals))]])
 
 
-def _rows(rooms: Sequence[int], count: int, room: Amounts, roominess: Scores) -> list[Share]:
+def _shares(wanted: Sequence[int], count: int, rooms: _Rooms, roominess: Scores) -> list[Share]:
     """Of rows with equal room those that have least left for others; the roomiest are filled first."""
     shares: list[Share] = []
-    for each in dict.fromkeys(rooms):
-        there = np.flatnonzero(room == each)
-        wanted = rooms.count(each)
-        for row in tightest(there, wanted, roominess):
+    for each, number in Counter(wanted).items():
+        for row in tightest(rooms.rows[rooms.room == each], number, roominess):
             given = min(each, count)
             count -= given
             shares.append((row, given))
@@ -106,14 +124,15 @@ def nearest(rows: Amounts, ledger: Ledger, home: Sequence[int]) -> Amounts:
     """Those of the rows that stand nearest to these; all of them where none stands nearer."""
     if home:
         for domains in reversed(ledger.nodes.domains):
-            near = rows[_sharing(domains, home)[rows]]
+            near = rows[_sharing(domains, home, rows)]
             if len(near):
                 return near
     return rows
 
 
-def _sharing(domains: Amounts, home: Sequence[int]) -> Mask:
+def _sharing(domains: Amounts, home: Sequence[int], rows: Amounts) -> Mask:
+    """Which of the rows are where one of these is."""
     near = np.zeros(int(domains.max(initial=0)) + 2, np.bool_)
     near[domains[list(home)]] = True
     near[-1] = False
-    return near[domains]
+    return near[domains[rows]]

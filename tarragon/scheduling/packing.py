@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from tarragon.scheduling.asks import PLENTY, Amounts, Ask, Mask
 from tarragon.scheduling.choice import Share, choose, nearest, tightest
-from tarragon.scheduling.inventory import LARGEST, Scores
+from tarragon.scheduling.inventory import Scores
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.snapshot import Demand
 
@@ -91,12 +92,13 @@ def has_as_much(wants: Sequence[Want], ledger: Ledger) -> bool:
     return True
 
 
-def _needed(wants: Sequence[Want]) -> Amounts:
-    """By column; of what is too much for 63 bits, more than any node has."""
-    needed: Amounts = np.sum([want.ask.row * want.count for want in wants], axis=0)
-    roughly = np.sum([want.ask.row * float(want.count) for want in wants], axis=0)
-    needed[roughly > LARGEST] = PLENTY
-    return needed
+def _needed(wants: Sequence[Want]) -> list[tuple[int, int]]:
+    """By column, accelerators first: few nodes have any left. Of what is too much for 63 bits, more than any has."""
+    needed: Counter[int] = Counter()
+    for want in wants:
+        for column, amount in want.ask.columns:
+            needed[column] += amount * want.count
+    return [(column, min(amount, int(PLENTY))) for column, amount in needed.items()]
 
 
 def _may_be_fewer(wants: Sequence[Want], ledger: Ledger, led: Packing) -> bool:
@@ -104,13 +106,12 @@ def _may_be_fewer(wants: Sequence[Want], ledger: Ledger, led: Packing) -> bool:
     nodes = len(led)
     if nodes > _FEW or nodes == sum(given[wants[0].place] > 0 for given in led.values()):
         return False
-    rows = np.flatnonzero(np.logical_or.reduce([want.ask.mask for want in wants]))
-    needed = _needed(wants)
-    for column in reversed(np.flatnonzero(needed)):  # accelerators before cpu: few nodes have any left
-        free = ledger.table[rows, column]
-        free = free[free > 0]
+    mask = np.logical_or.reduce([want.ask.mask for want in wants])
+    for column, amount in _needed(wants):
+        free = ledger.table[:, column]
+        free = free[mask & (free > 0)]
         most = free if len(free) < nodes else np.partition(free, len(free) - nodes + 1)[len(free) - nodes + 1 :]
-        if most.sum(dtype=np.float64) < needed[column] * _NEARLY:
+        if most.sum(dtype=np.float64) < amount * _NEARLY:
             return False
     return True
 
@@ -135,9 +136,8 @@ def _takers(wants: Sequence[Want], ledger: Ledger) -> Amounts:
         if len(rows) and want.ask.mask is not first.ask.mask:
             rows = rows[want.ask.mask[rows]]
     if len(rows) and others:
-        needed = _needed(wants)
-        for column in np.flatnonzero(needed):
-            rows = rows[ledger.table[rows, column] >= needed[column]]
+        for column, amount in _needed(wants):
+            rows = rows[ledger.table[rows, column] >= amount]
     return rows
 
 
