@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import random
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -34,7 +35,14 @@ WHOLE_EVENTS = EVENTS.reading(dict)
 WHOLE_NODES = NODES.reading(dict)
 PATIENCE = 60.0
 HEARTBEAT_SECONDS = 5.0
-QUICK = ["--lease-duration", "3", "--renew-deadline", "2", "--retry-period", "0.4", "--listen", "127.0.0.1:0"]
+LEASE_SECONDS = 9.0
+RENEW_SECONDS = 6.0
+"""A machine that stands still for longer ends a leader. Who waits for another's Lease waits for more than this."""
+RETRY_SECONDS = 0.4
+QUICK = [
+    *("--lease-duration", f"{LEASE_SECONDS:g}", "--renew-deadline", f"{RENEW_SECONDS:g}"),
+    *("--retry-period", f"{RETRY_SECONDS:g}", "--listen", "127.0.0.1:0"),
+]
 
 
 class Kubectl:
@@ -211,6 +219,12 @@ class Stage:
                     return
                 await self.clock.sleep(0.2)
 
+    async def until_may(self, account: str, *what: str, answer: str = "yes") -> None:
+        """What a role allows is allowed a moment after it was written, and a moment longer."""
+        async with self.patience():
+            while (await self.kubectl.run("auth", "can-i", *what, "--as", account))[1].split()[-1] != answer:
+                await self.clock.sleep(0.1)
+
     def asked_by(self, user: str) -> list[Json]:
         """What the audit log has of one identity."""
         return [event for event in self.plane.audit() if event["user"]["username"] == user]
@@ -222,10 +236,11 @@ class Stage:
         return f"jobs {jobs}\npods {pods}\n{logs}"
 
     async def close(self) -> None:
+        """Operators give back their Lease: the next test's need not wait until it is over."""
         for operator in self._operators:
             if operator.process.returncode is None:
-                operator.process.kill()
-                await operator.process.wait()
+                operator.process.send_signal(signal.SIGCONT)  # a test that has failed may have left it frozen
+                await operator.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -31,6 +31,7 @@ async def test_a_job_is_seen_in_every_version_and_scaled_as_users_of_kubectl_do(
     await stage.submit("a", PS=group(1), Worker=group(3))
     await stage.until_state("a", "Running")
     await stage.until(lambda: stage.has_pods("a-ps-0", "a-worker-0", "a-worker-1", "a-worker-2"))
+    await stage.until(lambda: (found := stage.status("a")) is not None and found.ready == 4)
 
     for version in VERSIONS:
         seen = json.loads(await stage.kubectl("get", f"tfjobs.{version}.kubeflow.org", "a", "-o", "json"))
@@ -51,12 +52,11 @@ async def test_users_of_a_namespace_may_do_with_jobs_what_they_may_do_with_pods(
         _, said = await stage.kubectl.run("auth", "can-i", *what, "--as", user)
         return said.strip().endswith("yes")
 
-    async with stage.patience():
-        while not await may("editor", "create", "tfjobs"):
-            await stage.clock.sleep(0.1)
+    # A controller makes what deploy/users.yaml has part of `edit` and of `view`.
+    await stage.until_may("editor", "create", "tfjobs")
+    await stage.until_may("viewer", "list", "tfjobs")
     assert await may("editor", "patch", "tfjobs", "--subresource=scale")
     assert not await may("editor", "patch", "tfjobs", "--subresource=status")
-    assert await may("viewer", "list", "tfjobs")
     assert not await may("viewer", "delete", "tfjobs")
 
 
@@ -90,6 +90,8 @@ async def test_owners_that_block_a_deletion_are_allowed_by_a_permission_that_not
     role = json.loads(await strict.kubectl("get", "clusterrole", "tarragon", "-o", "json"))
     role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["tfjobs/finalizers"]]
     await strict.kubectl("replace", "-f", "-", stdin=json.dumps(role))
+    blocks = ("update", "tfjobs", "--subresource=finalizers")
+    await strict.until_may("system:serviceaccount:tarragon-system:tarragon", *blocks, answer="no")
     await strict.submit("b", Worker=group(1))
     await strict.until_told("b", "FailedCreateService")
     events = await strict.kubectl("get", "events", "-o", "json")

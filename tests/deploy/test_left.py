@@ -33,6 +33,8 @@ async def test_an_operator_of_two_namespaces_needs_nothing_outside_of_them(stage
     await stage.kubectl("apply", "-n", "team-b", "-f", "deploy/namespaced/role.yaml")
     account = "--serviceaccount=team-a:tarragon"
     await stage.kubectl("create", "rolebinding", "tarragon", "-n", "team-b", "--role=tarragon", account)
+    for name in ("team-a", "team-b"):
+        await stage.until_may("system:serviceaccount:team-a:tarragon", "create", "pods", "-n", name)
 
     operator = await stage.operator(await stage.token("team-a"), "--namespace", "team-a", "--namespace", "team-b")
     await stage.until(lambda: operator.is_leading)
@@ -89,7 +91,4 @@ async def may_read_nodes(stage: Stage, word: str) -> None:
     if word == "yes":
         rules.append({"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]})
     await stage.kubectl("replace", "-f", "-", stdin=json.dumps({**role, "rules": rules}))
-    who = "--as=system:serviceaccount:tarragon-system:tarragon"
-    async with stage.patience():
-        while (await stage.kubectl.run("auth", "can-i", "list", "nodes", who))[1].split()[-1] != word:
-            await stage.clock.sleep(0.1)
+    await stage.until_may("system:serviceaccount:tarragon-system:tarragon", "list", "nodes", answer=word)

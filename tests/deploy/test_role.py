@@ -81,6 +81,7 @@ async def runs_to_its_end(stage: Stage) -> None:
 async def fails_and_is_restarted(stage: Stage) -> None:
     await stage.submit("b", Worker=group(2, policy="OnFailure"))
     await stage.until_state("b", "Running")
+    await stage.until(lambda: stage.has_pods("b-worker-0", "b-worker-1"))
     uid = stage.pods.objects[Key("default", "b-worker-1")].metadata.uid
     await stage.ends("b-worker-1", 1)
     await stage.until(

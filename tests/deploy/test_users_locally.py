@@ -62,7 +62,7 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
 async def aggregated(cluster: Cluster) -> None:
     """Return when a controller has made the roles of users.yaml part of admin, edit and view."""
     waiting = set(ACCOUNTS.values())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for event in cluster.watch(CLUSTER_ROLES, EVERYTHING, "0"):
             role = event.object
             if role and any(rule.get("apiGroups") == ["mlkube.io"] for rule in role.rules or ()):

@@ -21,17 +21,25 @@ from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import micro_timestamp, moment
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES, PODS, SERVICES
 from tarragon.kube.meta import AnyObject, Key
-from tests.deploy.stage import PATIENCE, QUICK, TFJOBS, OperatorProcess, Stage, a_stage, group
+from tests.deploy.stage import (
+    LEASE_SECONDS,
+    PATIENCE,
+    QUICK,
+    RENEW_SECONDS,
+    RETRY_SECONDS,
+    TFJOBS,
+    OperatorProcess,
+    Stage,
+    a_stage,
+    group,
+)
 from tools.controlplane import ControlPlane
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(180)]
 
 Json = dict[str, Any]
 LEASE = Key("default", "tarragon")
-LEASE_SECONDS = 3.0
-RENEW_SECONDS = 2.0
-RETRY_SECONDS = 0.4
-BREATH = 2.0
+BREATH = 6.0
 """Seconds that a busy machine may add to any promise."""
 ADMIN = ["system:masters"]
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}

@@ -20,6 +20,7 @@ from tarragon.cluster.reflector import Cache
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.encoding import read_status
 from tarragon.job.status import Condition, JobStatus
+from tarragon.kube.codec import timestamp
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, PODS
 from tarragon.kube.meta import CustomObject, Key, Resource
 from tarragon.operator.run import Operator, Options
@@ -29,6 +30,7 @@ from tools.controlplane import ControlPlane
 Json = dict[str, Any]
 TFJOBS = TENSORFLOW.resource
 PATIENCE = 100.0
+HEARTBEAT_SECONDS = 5.0
 HOST = "kubernetes.io/hostname"
 
 
@@ -46,6 +48,7 @@ class Ground:
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[Any]] = []
         self._cleaning: list[tuple[Resource[Any], str]] = []
+        self._nodes: list[str] = []
         self.starts_pods = True
         for cache in (self._jobs, self._pods):
             cache.subscribe(lambda *_: self._changed.set())
@@ -58,7 +61,7 @@ class Ground:
         for cache in (self._jobs, self._pods):
             self._tasks.append(asyncio.create_task(cache.run()))
             await cache.synced()
-        self._tasks.append(asyncio.create_task(self._play_kubelet()))
+        self._tasks += [asyncio.create_task(self._play_kubelet()), asyncio.create_task(self._beat())]
 
     def name(self, word: str) -> str:
         """Of an object that is not the namespace's own."""
@@ -75,6 +78,7 @@ class Ground:
         await self.http.patch(NODES, Key("", name), {"status": status}, subresource="status")
         # A new node is tainted until the node controller has looked at it, which not every control plane has.
         await self.http.patch(NODES, Key("", name), {"spec": {"taints": None}})
+        self._nodes.append(name)
         return name
 
     async def create(self, resource: Resource[Any], name: str, **body: Any) -> None:
@@ -214,6 +218,19 @@ class Ground:
             changed = asyncio.ensure_future(self._changed.wait())
             await asyncio.wait({changed}, timeout=1.0)
             changed.cancel()
+
+    async def _beat(self) -> None:
+        """The node controller takes a node that is silent for long for lost."""
+        while True:
+            await self._clock.sleep(HEARTBEAT_SECONDS)
+            for name in self._nodes:
+                with contextlib.suppress(ApiError):  # it is gone, or has changed since: the next beat will do
+                    node = await self.get(NODES, name)
+                    now = {"lastHeartbeatTime": timestamp(self._clock.now())}
+                    conditions = [{**condition, **now} for condition in node["status"]["conditions"]]
+                    version = {"resourceVersion": node["metadata"]["resourceVersion"]}
+                    beat = {"metadata": version, "status": {"conditions": conditions}}
+                    await self.patch(NODES, name, beat, subresource="status")
 
     async def _set(self, pod: str, phase: str, state: Json) -> None:
         containers = [

@@ -31,6 +31,7 @@ HOME = "kubeflow.org/v1alpha1"
 async def scene(own_control_plane: ControlPlane) -> AsyncIterator[Scene]:
     async with a_scene(own_control_plane) as scene:
         await scene.http.create(CUSTOM_RESOURCE_DEFINITIONS, MLKUBE.crd())
+        await Kubectl(scene.plane.kubeconfig).established(MLKUBE.crd()["metadata"]["name"])
         yield scene
 
 

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(300)]
 
 Json = dict[str, Any]
 PERMISSIONS = ROOT / "deploy" / "permissions.yaml"
-QUICK_LEASE = ("--lease-duration", "6", "--renew-deadline", "4", "--retry-period", "1")
+QUICK_LEASE = ("--lease-duration", "9", "--renew-deadline", "6", "--retry-period", "1")
 
 
 def names(prefix: str, count: int) -> list[str]:
@@ -39,6 +39,7 @@ async def settled(scene: Scene, *, running: Iterable[str]) -> dict[str, str]:
     """All of them run; the uids of their pods."""
     wanted = list(running)
     await scene.until_states(wanted, "Running")
+    await scene.until(lambda: pods_of(wanted) <= scene.uids().keys())  # of pods another watch tells
     uids = scene.uids()
     return {pod: uids[pod] for pod in pods_of(wanted)}
 
@@ -85,7 +86,7 @@ async def test_an_operator_whose_history_was_compacted_away_sees_what_was_delete
             operator = await scene.operator(None, "--no-leader-elect")
             await scene.submit(["kept", "deleted", "robbed"], tfjob)
             before = await settled(scene, running=["kept"])
-            await settled(scene, running=["deleted", "robbed"])
+            robbed = (await settled(scene, running=["deleted", "robbed"]))["robbed-worker-1"]
 
             operator.send(signal.SIGSTOP)
             await scene.http.delete(TFJOBS, Key("default", "deleted"), DeleteOptions(propagation="Background"))
@@ -95,7 +96,7 @@ async def test_an_operator_whose_history_was_compacted_away_sees_what_was_delete
             plane.compact()
             operator.send(signal.SIGCONT)
 
-            await scene.until(lambda: "robbed-worker-1" in scene.uids())
+            await scene.until(lambda: scene.uids().get("robbed-worker-1", robbed) != robbed)
             await scene.until_states(["robbed"], "Running")
             await is_at_work(scene)
             assert {pod: scene.uids()[pod] for pod in before} == before

@@ -173,6 +173,7 @@ async def test_a_job_that_is_applied_again_and_again_stays_what_it_was(scene: Sc
     await scene.operator(None, "--no-leader-elect")
     await kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifest(name) for name in JOBS))
     await scene.until_states(JOBS, "Running")
+    await scene.until(lambda: len(scene.uids()) == 3 * len(JOBS))
     before = scene.uids()
 
     said = await kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifest(name) for name in JOBS))

@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 Json = dict[str, Any]
 FIXED = range(1, 101)
 FURTHER = 20
-PATIENCE = 60.0
+PATIENCE = 120.0
 RUNTIME_CLASSES = Resource(
     group="node.k8s.io", version="v1", plural="runtimeclasses", kind="RuntimeClass", model=AnyObject, namespaced=False
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from tarragon.kube.core import NAMESPACES, PODS, SERVICES
 from tarragon.kube.meta import Resource
 from tarragon.operator.permissions import permissions
 from tarragon.plan.step import Settings
-from tests.real.ground import TFJOBS, Ground, a_ground, group
+from tests.access.both import ACCESS_REVIEWS
+from tests.real.ground import PATIENCE, TFJOBS, Ground, a_ground, group
 from tools.controlplane import ControlPlane
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
@@ -147,6 +149,7 @@ async def test_permissions_that_are_withdrawn_stop_new_pods_only_and_given_back_
         await ground.until_phase("before", "Running")
 
         await ground.delete(BINDINGS, ground.name("making"))
+        await until_denied(ground, user)
         await ground.submit("after", Worker=group(1, nodeSelector={"ground": ground.namespace}))
         await ground.until(lambda: ground.waits_for("after") == "Refused")
         await ground.until(lambda: 'cannot create resource "pods"' in told(ground, "after", "Admitted"))
@@ -170,6 +173,7 @@ async def test_an_operator_that_may_do_nothing_for_a_while_goes_on_where_it_was(
         await ground.until(lambda: ground.status("before").ready == 2)
 
         await ground.delete(BINDINGS, ground.name("all"))
+        await until_denied(ground, user)
         await ground.submit("after", PS=group(1), Worker=group(1))
         await ground.ends("before-worker-0")
         # Its watches were begun while it was allowed to, so it sees what it may not write about.
@@ -262,6 +266,15 @@ async def bind(ground: Ground, word: str, user: str) -> None:
         roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
         subjects=[{"apiGroup": RBAC, "kind": "User", "name": user}],
     )
+
+
+async def until_denied(ground: Ground, user: str) -> None:
+    """To make pods. What a role allowed is allowed a moment longer."""
+    wish = {"namespace": ground.namespace, "verb": "create", "resource": "pods"}
+    review = {"spec": {"user": user, "resourceAttributes": wish}}
+    async with asyncio.timeout(PATIENCE):
+        while (await ground.http.create(ACCESS_REVIEWS, review))["status"]["allowed"]:
+            continue
 
 
 def told(ground: Ground, name: str, kind: str) -> str:

@@ -89,15 +89,15 @@ async def test_a_job_made_again_from_what_kubectl_printed_keeps_its_runtime_id_a
     await scene.operator(None, "--no-leader-elect")
     await kubectl("create", "-f", "-", stdin=yaml.safe_dump(manifest()))
     await scene.until_states(["old"], "Running")
+    await scene.until(lambda: len(scene.uids()) == 4)
     first, before = await shown(kubectl), set(scene.uids())
     await kubectl("delete", V1ALPHA1, "old", "--wait=true")
     await kubectl("delete", "pods", "--all", "--wait=true")
 
     await kubectl("create", "-f", "-", stdin=yaml.safe_dump(first))
+    await scene.until(lambda: len(scene.uids()) == 4 and not before & set(scene.uids()))
     await scene.until_states(["old"], "Running")
     assert (await shown(kubectl))["spec"] == first["spec"]
-    assert len(scene.uids()) == len(before) == 4
-    assert not before & set(scene.uids())
 
 
 async def test_a_job_that_is_applied_again_goes_on(scene: Scene, kubectl: Kubectl) -> None:
@@ -105,6 +105,7 @@ async def test_a_job_that_is_applied_again_goes_on(scene: Scene, kubectl: Kubect
     await scene.operator(None, "--no-leader-elect")
     await kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest()))
     await scene.until_states(["old"], "Running")
+    await scene.until(lambda: len(scene.uids()) == 4)
     before = scene.uids()
 
     await kubectl("apply", "-f", "-", stdin=yaml.safe_dump(manifest(workers=1)))
