@@ -42,6 +42,7 @@ from tarragon.localcluster.controllers.garbage import GarbageCollector
 from tarragon.localcluster.controllers.kinds import listable
 from tarragon.localcluster.controllers.kubernetes_service import KubernetesService
 from tarragon.localcluster.controllers.namespaces import NamespaceController
+from tarragon.localcluster.controllers.orphans import OrphanController
 from tarragon.localcluster.controllers.proxy import ServiceProxy
 from tarragon.localcluster.controllers.root_certificates import RootCertificateController
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
@@ -207,6 +208,7 @@ class LocalCluster:
         yield "root certificates", lambda: RootCertificateController(client, authority, clock, jitter).run()
         yield "secrets of service accounts", lambda: self._account_secrets().run()
         yield "taints", lambda: TaintController(client, clock, jitter).run()
+        yield "pods of lost nodes", lambda: OrphanController(client, clock, jitter).run()
         yield "claims", lambda: ClaimController(client, clock, jitter).run()
         yield "endpoints", lambda: EndpointsController(client, self._local_port, clock, jitter).run()
         yield "endpoint slices", lambda: EndpointSliceController(client, clock, jitter).run()

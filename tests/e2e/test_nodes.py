@@ -122,3 +122,25 @@ def test_pods_of_a_node_that_the_next_start_has_no_more_go_to_the_others(user: U
         (user.folder / "go").touch()
         assert user("wait", "train").code == 0
         assert tarragon_of(user)["restarts"] == {"total": 0}
+
+
+def test_a_job_says_what_it_lacks_when_a_node_was_deleted_and_no_other_has_room(user: User) -> None:
+    nodes = ("name=a,cpu=1,memory=2Gi", "name=b,cpu=1,memory=2Gi")
+    with cluster_of(user, *nodes):
+        assert user("submit", job(user)).code == 0
+        eventually(lambda: all_on(user, "a", "b"))
+        lost = next(name for name, node in homes(user).items() if sorted(homes(user).values()).count(node) == 1)
+        node = homes(user)[lost]
+        kubectl(user, "delete", "node", node)
+        # Forty seconds after its node, the pod goes.
+        blocked = eventually(lambda: condition(user, "Blocked"), 120)
+        assert blocked["reason"] == "NodeAway"
+        assert blocked["message"].endswith(f"needs another place: node {node} is no more")
+        assert tarragon_of(user)["ready"] == "2/3"
+        assert lost not in homes(user)
+        user("delete", "train")
+
+
+def condition(user: User, kind: str) -> Json | None:
+    found = json.loads(kubectl(user, "get", "tfjob", "train", "-o", "json"))["status"]["conditions"]
+    return next((each for each in found if each["type"] == kind and each["status"] == "True"), None)

@@ -95,6 +95,27 @@ async def test_a_node_that_is_drained_with_kubectl_costs_its_job_no_restart(cont
         assert ground.made() == {**dict.fromkeys(PAIR, 1), moved: 2}
 
 
+async def test_a_replica_of_a_deleted_node_that_has_nowhere_to_go_is_told_to_want_another_place(
+    control_plane: ControlPlane,
+) -> None:
+    """Its pod is collected by Kubernetes after a minute: only then its machine is known not to come back soon."""
+    async with a_ground(control_plane, "deleted") as ground:
+        ground.start_operator()
+        await runs_on_two_nodes(ground)
+        lost = pod_on(ground, "x")
+        await ground.delete(NODES, ground.name("x"))
+        await ground.until(lambda: lost not in ground.pods)
+        await ground.until(lambda: ground.condition("a", "Blocked") is not None and ground.status("a").ready == 1)
+
+        blocked = ground.condition("a", "Blocked")
+        assert blocked is not None
+        assert blocked.reason == "NodeAway"
+        assert blocked.message.endswith(f"needs another place: node {ground.name('x')} is no more")
+        await ground.node("z", cpu="1")
+        await ground.until(lambda: is_on(ground, lost, "z"))
+        assert sum(record.by_program for record in ground.status("a").restarts.values()) == 0
+
+
 @asynccontextmanager
 async def hollow(ground: Ground, count: int, cpus: int) -> AsyncIterator[None]:
     """Nodes whose kubelet refuses what does not fit."""

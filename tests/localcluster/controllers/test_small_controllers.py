@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 from tarragon.cluster.port import EVERYTHING
+from tarragon.cluster.streams import closed_after
 from tarragon.kube.core import (
     NAMESPACES,
     NODES,
@@ -18,9 +19,11 @@ from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.claims import ClaimController
 from tarragon.localcluster.controllers.endpoint_slices import SLICES, EndpointSliceController
 from tarragon.localcluster.controllers.endpoints import EndpointsController
+from tarragon.localcluster.controllers.orphans import QUARANTINE_SECONDS, OrphanController
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
 from tarragon.localcluster.controllers.taints import TaintController
 from tests.localcluster.controllers.world import Json, Scene, World, pod_spec
+from tests.operator.test_dragon import Jumping
 
 # ---------------------------------------------------------------------------------------------------- service accounts
 
@@ -85,6 +88,50 @@ async def test_a_pod_that_tolerates_a_taint_for_a_second_leaves_after_it(scene: 
     await scene.until(lambda: is_leaving(scene, "leaves"))
 
     assert scene.clock.monotonic() - began > 0.9
+
+
+# ------------------------------------------------------------------------------------------------------- lost nodes
+
+
+class Noticed(Jumping):
+    """It tells who has begun to wait for longer than a moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = asyncio.Semaphore(0)
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds > 1:
+            self.waits.release()
+        await super().sleep(seconds)
+
+
+async def test_pods_of_a_node_that_was_deleted_fail_and_go_unless_it_comes_back_soon(world: World) -> None:
+    clock = Noticed()
+    world.start(OrphanController(world.client, clock, world.jitter))
+    for name in ("back", "lost"):
+        await world.create(NODES, name, namespace="")
+        await world.create(PODS, f"on-{name}", spec={**pod_spec(), "nodeName": name})
+    await world.create(PODS, "waits", spec=pod_spec())
+    running = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    await world.patch(PODS, "on-lost", {"status": running}, subresource="status")
+    since = (await world.client.list(PODS)).resource_version
+
+    await world.delete(NODES, "back", namespace="")
+    await clock.waits.acquire()
+    await world.create(NODES, "back", namespace="")
+    await world.delete(NODES, "lost", namespace="")
+    await clock.waits.acquire()
+    async with closed_after(world.client.watch(PODS, EVERYTHING, since)) as events:
+        clock.jump(QUARANTINE_SECONDS)
+        told = (await anext(events)).object
+
+    assert told is not None
+    assert told.metadata.name == "on-lost"
+    assert told.status.phase == "Failed"
+    assert {each.type: each.status for each in told.status.conditions} == {"Ready": "True", "DisruptionTarget": "True"}
+    await world.gone("pods/default/on-lost")
+    assert {"pods/default/on-back", "pods/default/waits"} <= set(world.objects)
 
 
 # -------------------------------------------------------------------------------------------------------------- claims
