@@ -148,16 +148,17 @@ async def test_hundreds_of_questions_get_the_answers_of_a_real_server(servers: B
 
 
 async def _known(real: Http, mark: str) -> None:
-    """A real server's authorizer has caches: wait until it knows what was written last."""
-    await real.create(CLUSTER_ROLES, role(f"{mark}-last", rule("get", "kites")))
-    await real.create(CLUSTER_BINDINGS, binding(f"{mark}-last", f"{mark}-last", person(f"{mark}-last")))
-    await _until_allowed(real, f"{mark}-last", {"verb": "get", "resource": "kites"})
-
-
-async def _until_allowed(client: Http, user: str, wanted: Json) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not (await asked(client, {"spec": {"user": user, "resourceAttributes": wanted}}))[0]:
-            await SystemClock().sleep(0.01)
+    """A real server's authorizer has a cache of each kind: wait until each of them knows what was written last."""
+    last, of = f"{mark}-last", "default"
+    await real.create(CLUSTER_ROLES, role(last, rule("get", "kites")))
+    await real.create(CLUSTER_BINDINGS, binding(last, last, person(last)))
+    await real.create(ROLES, role(last, rule("list", "kites"), namespace=of))
+    await real.create(BINDINGS, binding(last, last, person(last), namespace=of, is_of_cluster=False))
+    for verb in ("get", "list"):
+        wanted = {"spec": {"user": last, "resourceAttributes": {"verb": verb, "resource": "kites", "namespace": of}}}
+        async with asyncio.timeout(PATIENCE):
+            while not (await asked(real, wanted))[0]:
+                await SystemClock().sleep(0.01)
 
 
 SECRETS_OF_A = rule("get list", "secrets", names="a b")
@@ -207,8 +208,7 @@ async def test_nobody_gives_what_they_do_not_have_in_the_same_words(
         body, f"{mark}-more" if "roleRef" in body else f"{mark}-new", namespace if resource.namespaced else ""
     )
     administrator, _ = await servers.clients()
-    bind = {"verb": "bind", "group": RBAC, "resource": "roles", "name": "given", "namespace": namespace}
-    await _until_allowed(administrator, user, bind)
+    await _known(administrator, mark)
 
     theirs, ours = [await told(client, resource, attempt) for client in await servers.clients(user)]
 
@@ -232,7 +232,7 @@ async def test_the_rules_that_one_has_are_told_as_a_real_server_tells_them(serve
         (CLUSTER_BINDINGS, binding(f"{mark}-b", f"{mark}-missing", person(user))),
     )
     administrator, _ = await servers.clients()
-    await _until_allowed(administrator, user, {"verb": "get", "resource": "pods", "name": "x"})
+    await _known(administrator, mark)
 
     real, ours = [
         await client.create(RULES_REVIEWS, {"spec": {"namespace": "default"}}) for client in await servers.clients(user)
