@@ -27,6 +27,7 @@ _JSON_NAMES: Mapping[type, str] = {
     dict: "object",
     type(None): "null",
 }
+_TEXT = frozenset({str})
 _MICROSECONDS = re.compile(r".{19}\.\d{6}(Z|[+-]\d\d:\d\d)")
 _OPAQUE = ("FieldsV1", "JSONSchemaProps", "JSON", "RawExtension")
 """Definitions whose content is anybody's, or checked elsewhere."""
@@ -39,13 +40,15 @@ class MisfitError(Exception):
 class Shape:
     """The type of one place. Filled in after it is made, as types may contain themselves."""
 
-    __slots__ = ("element", "fields", "go_type", "kind", "limit", "merge_key", "parse", "strategies")
+    __slots__ = ("element", "fields", "go_type", "kind", "limit", "merge_key", "parse", "strategies", "texts")
 
     def __init__(self) -> None:
         self.kind: Kind = "any"
         self.go_type = ""
         self.limit = 2**63
         self.fields: dict[str, Shape] = {}
+        self.texts: frozenset[str] = frozenset()
+        """The fields that are plain texts: of most items of lists that is all that is ever set."""
         self.element: Shape | None = None
         self.parse: Callable[[Any], Any] | None = None
         self.merge_key = ""
@@ -142,8 +145,10 @@ class _Fitting:
 
     def _fit_array(self, owner: Shape, shape: Shape, value: list[Any]) -> None:
         element = shape.element or ANYTHING
-        place = self.path[-1]
+        place, texts = self.path[-1], element.texts
         for index, one in enumerate(value):
+            if type(one) is dict and one.keys() <= texts and set(map(type, one.values())) == _TEXT:
+                continue
             self.path[-1] = f"{place}[{index}]"
             value[index] = self._fitted(owner, element, {} if one is None and element.kind == "object" else one)
         self.path[-1] = place
@@ -212,6 +217,7 @@ def _fill(shape: Shape, schema: Mapping[str, Any], name: str) -> None:
     elif schema.get("properties"):
         shape.kind = "object"
         shape.fields = {field: _field(child) for field, child in schema["properties"].items()}
+        shape.texts = frozenset(field for field, child in shape.fields.items() if child.kind == "string")
     else:
         _fill_plain(shape, schema)
 
@@ -244,7 +250,7 @@ def _field(schema: Mapping[str, Any]) -> Shape:
             return shape
         copied = Shape()
         copied.kind, copied.go_type, copied.parse = shape.kind, shape.go_type, shape.parse
-        copied.fields, copied.element = shape.fields, shape.element
+        copied.fields, copied.texts, copied.element = shape.fields, shape.texts, shape.element
         shape = copied
     else:
         shape = Shape()

@@ -141,8 +141,11 @@ class Store:
     def stored(self, kind: str, key: ObjectKey, revision: int, thing: Json, body: bytes) -> Stored:
         """A revision of an object, as a Change has it; `body` is `thing` encoded with that revision in it."""
         labels, fields = self._indexer(kind, thing)
+        written = self._clock.now().timestamp()
         before = self.latest(kind, key)
-        return self._sharing(Stored(key, revision, body, labels, fields, self._clock.now().timestamp()), before)
+        if before is None:
+            return Stored(key, revision, self._cutter.cut(body), labels, fields, written)
+        return self._sharing(Stored(key, revision, body, labels, fields, written), before)
 
     async def commit(self, changes: Sequence[Change]) -> None:
         """Write changes that happen together or not at all, in order of their revisions.

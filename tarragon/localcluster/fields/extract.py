@@ -9,6 +9,10 @@ from tarragon.localcluster.fields.items import SEVERAL, labelled
 from tarragon.localcluster.fields.sets import MEMBER, SELF, Fields
 from tarragon.localcluster.fields.types import FREE, MOST_SHAPES, Type
 
+_FEW = 4
+"""Items for which it is as quick to look at each."""
+_TEXT = frozenset({str})
+
 
 def kind_of(place: Type, value: Any) -> str:
     """A free place is what its value is: maps are open, all else is one field."""
@@ -66,6 +70,33 @@ def added(place: Type, value: Any) -> Fields:
 
 
 def _added_list(place: Type, items: list[Any]) -> Fields:
+    mark = _mark_of_flat(place, items)
+    if mark is None:
+        return _added_items(place, items)
+    found = place.lists.get(mark)
+    if found is None:
+        found = _added_items(place, items)
+        if len(place.lists) < MOST_SHAPES:
+            place.lists[mark] = found
+    return found
+
+
+def _mark_of_flat(place: Type, items: list[Any]) -> Any:
+    """What alone says which fields these items have: their keys, and which fields each has, all of them leaves."""
+    if len(place.keys) != 1 or len(items) < _FEW or place.element is None:
+        return None
+    key, known = place.keys[0][0], place.element.shapes
+    try:
+        shapes = tuple([tuple(item) for item in items])
+        marks = tuple([item[key] for item in items])
+    except (TypeError, KeyError):
+        return None  # not all of them are objects with that key
+    if not known.keys() >= set(shapes) or set(map(type, marks)) != _TEXT:
+        return None
+    return marks, shapes
+
+
+def _added_items(place: Type, items: list[Any]) -> Fields:
     element = place.element or FREE
     known = element.shapes
     node: Fields = {SELF: MEMBER}

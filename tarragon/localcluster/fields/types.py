@@ -27,10 +27,11 @@ class Type:
     label, and an `element` for all others, None where others are not known. A `list` has items, known by `keys` (with
     the values of those left out) or, without any, by themselves. What is `free` is as its value is.
     `scalar` is what a leaf must be (string, number, boolean), empty for anything.
-    `shapes` are the sets of objects whose fields are all leaves, by the names that these have.
+    `shapes` are the sets of objects whose fields are all leaves, by the names that these have; `lists` are those of
+    lists of such objects, by their keys and these names.
     """
 
-    __slots__ = ("element", "fields", "keys", "kind", "scalar", "shapes")
+    __slots__ = ("element", "fields", "keys", "kind", "lists", "scalar", "shapes")
 
     def __init__(self, kind: Kind = "leaf") -> None:
         self.kind: Kind = kind
@@ -39,6 +40,7 @@ class Type:
         self.element: Type | None = None
         self.keys: tuple[tuple[str, Any], ...] = ()
         self.shapes: dict[tuple[str, ...], dict[str, Any]] = {}
+        self.lists: dict[Any, dict[str, Any]] = {}
 
     def below(self, name: str) -> Type:
         """The type of a map's value; free where nothing is known."""

@@ -133,14 +133,18 @@ def _default_container(container: Json) -> None:
     for port in container.get("ports") or ():
         port.setdefault("protocol", "TCP")
     for variable in container.get("env") or ():
-        source = variable.get("valueFrom") or {}
-        if source.get("fieldRef") is not None:
-            source["fieldRef"].setdefault("apiVersion", "v1")
-        if source.get("resourceFieldRef") is not None:
-            source["resourceFieldRef"].setdefault("divisor", "0")
+        if source := variable.get("valueFrom"):
+            _default_source(source)
         if variable.get("value") == "":
             del variable["value"]
     probes.default_handlers(container)
+
+
+def _default_source(source: Json) -> None:
+    if source.get("fieldRef") is not None:
+        source["fieldRef"].setdefault("apiVersion", "v1")
+    if source.get("resourceFieldRef") is not None:
+        source["resourceFieldRef"].setdefault("divisor", "0")
 
 
 def _container_faults(path: str, containers: list[Json], known: set[str]) -> Iterator[Fault]:
@@ -215,14 +219,17 @@ def _port_faults(path: str, ports: list[Json] | tuple[()]) -> Iterator[Fault]:
 
 def _env_faults(path: str, variables: list[Json] | tuple[()]) -> Iterator[Fault]:
     for index, variable in enumerate(variables):
-        if not variable.get("name"):
+        name = variable.get("name")
+        if not name:
             yield required(f"{path}[{index}].name")
-        elif words := names.env_name(variable["name"]):
-            yield invalid_value(f"{path}[{index}].name", variable["name"], words)
+        elif words := names.env_name(name):
+            yield invalid_value(f"{path}[{index}].name", name, words)
         source = variable.get("valueFrom")
-        if source is not None and variable.get("value"):
+        if source is None:
+            continue
+        if variable.get("value"):
             yield invalid_value(f"{path}[{index}].valueFrom", "", "may not be specified when `value` is not empty")
-        elif source is not None and len(source) != 1:
+        elif len(source) != 1:
             words = (
                 "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
             )
