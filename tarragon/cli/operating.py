@@ -1,8 +1,9 @@
-"""What `tarragon operator` takes from its surroundings: the old operators' variables, the machine it runs on."""
+"""What programs that run on take from their surroundings: the old operators' variables, the machine, the terminal."""
 
 from __future__ import annotations
 
 import socket
+import sys
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec
 import click
 
 from tarragon.base.errors import TarragonError
+from tarragon.cli.settings import Settings
 
 if TYPE_CHECKING:
     from tarragon.operator.health import Address
@@ -41,6 +43,14 @@ def accelerators_option(command: Callable[P, None]) -> Callable[P, None]:
         type=click.Path(path_type=Path),
         help="volumes and variables for who asks for an accelerator, as the operator of v1alpha1 read them",
     )(command)
+
+
+def log(settings: Settings, form: str | None = None) -> None:
+    """On stderr, as a program that runs until it is told to end: by default text on a terminal, else json."""
+    from tarragon.base import logs
+
+    wanted = form or ("text" if sys.stderr.isatty() else "json")
+    logs.configure("text" if wanted == "text" else "json", "debug" if settings.is_verbose else "info", sys.stderr)
 
 
 def kubeconfig(environment: Environment) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
@@ -10,12 +11,43 @@ from typing import TYPE_CHECKING, ParamSpec
 import click
 
 from tarragon.cli.durations import seconds_option
+from tarragon.cli.gathering import gathered
 from tarragon.scheduling.names import DEFAULT, NAMES
 
 if TYPE_CHECKING:
+    from tarragon.operator.run import Options
+    from tarragon.plan.step import Settings
     from tarragon.scheduling.rules import Rules
 
 P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordering:
+    """As the command line has it."""
+
+    policy: str
+    queues: Path | None
+    aged: float
+    idle: float
+    cool_down: float
+
+    def options(self, settings: Settings, published_in: str) -> Options:
+        """Of an operator that decides like this, and tells it there. Raises BadQueues."""
+        from tarragon.operator.run import Options
+        from tarragon.scheduling.policies import POLICIES
+
+        policy = POLICIES[self.policy]
+        return Options(settings=settings, policy=policy, rules=self.rules(), published_in=published_in)
+
+    def rules(self) -> Callable[[], Rules]:
+        """What says, whenever it is asked, by which rules to decide. Raises BadQueues."""
+        from tarragon.operator.ruled import RulesInFile
+        from tarragon.scheduling.rules import Rules
+
+        base = Rules(aged=self.aged, idle=self.idle, cool_down=self.cool_down)
+        # A cluster in this process leaves the folder that the name was meant in.
+        return (lambda: base) if self.queues is None else RulesInFile(self.queues.absolute(), base)
 
 
 _OPTIONS = (
@@ -39,15 +71,5 @@ _OPTIONS = (
 
 
 def ordering_options(command: Callable[P, None]) -> Callable[P, None]:
-    """`policy`, `queues`, `aged`, `idle` and `cool_down`."""
-    return reduce(lambda below, option: option(below), reversed(_OPTIONS), command)
-
-
-def ruled(queues: Path | None, aged: float, idle: float, cool_down: float) -> Callable[[], Rules]:
-    """What says, whenever it is asked, by which rules to decide. Raises BadQueues."""
-    from tarragon.operator.ruled import RulesInFile
-    from tarragon.scheduling.rules import Rules
-
-    # A cluster in this process leaves the folder that the name was meant in.
-    base = Rules(aged=aged, idle=idle, cool_down=cool_down)
-    return (lambda: base) if queues is None else RulesInFile(queues.absolute(), base)
+    """Together as `ordering`."""
+    return reduce(lambda below, option: option(below), reversed(_OPTIONS), gathered("ordering", Ordering)(command))

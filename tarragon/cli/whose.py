@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
+from tarragon.cli.gathering import gathered
 from tarragon.cli.settings import LOCAL, Settings, home
 
 if TYPE_CHECKING:
@@ -17,8 +19,16 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """A cluster, as the command line has it."""
+
+    file: Path | None
+    context: str | None
+
+
 def cluster_options(command: Callable[P, None]) -> Callable[P, None]:
-    """`--kubeconfig` as `file`, and `--context`."""
+    """`--kubeconfig` and `--context`, together as `cluster`."""
     context = click.option("--context", metavar="NAME", help="of the kubeconfig; `local` is the embedded cluster")
     kubeconfig = click.option(
         "--kubeconfig",
@@ -27,10 +37,10 @@ def cluster_options(command: Callable[P, None]) -> Callable[P, None]:
         type=click.Path(path_type=Path, dir_okay=False),
         help="of the cluster; by default KUBECONFIG, ~/.kube/config, or what a pod is given",
     )
-    return kubeconfig(context(command))
+    return kubeconfig(context(gathered("cluster", Named)(command)))
 
 
-def access(settings: Settings, file: Path | None, context: str | None, otherwise: Path | None = None) -> Access:
+def access(settings: Settings, cluster: Named, otherwise: Path | None = None) -> Access:
     """What stands behind the command wins over what stands in front of it; `otherwise`: a file where none is named.
 
     Raises TarragonError.
@@ -38,8 +48,8 @@ def access(settings: Settings, file: Path | None, context: str | None, otherwise
     from tarragon.cluster.access import here
 
     before = Path(settings.kubeconfig) if settings.kubeconfig else None
-    path = file or before or otherwise
-    name = context or settings.context
+    path = cluster.file or before or otherwise
+    name = cluster.context or settings.context
     if name == LOCAL:
         return here(os.environ, path=path or home().kubeconfig)
     return here(os.environ, path=path, context=name)

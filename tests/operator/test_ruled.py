@@ -9,7 +9,7 @@ import pytest
 import structlog.testing
 
 from tarragon.cli.main import call
-from tarragon.cli.ordering import ruled
+from tarragon.cli.ordering import Ordering
 from tarragon.operator.ruled import BadQueues, RulesInFile
 from tarragon.scheduling.rules import Queue, Rules
 
@@ -86,7 +86,7 @@ def test_what_no_yaml_can_mean_is_refused_too(tmp_path: Path, text: str) -> None
 def test_a_name_means_the_folder_in_which_it_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "queues.yaml").write_text("fair: true")
     monkeypatch.chdir(tmp_path)
-    rules = ruled(Path("queues.yaml"), 7, 8, 9)
+    rules = Ordering(policy="fifo", queues=Path("queues.yaml"), aged=7, idle=8, cool_down=9).rules()
 
     monkeypatch.chdir("/")
     (tmp_path / "queues.yaml").write_text("fair: false")

@@ -19,11 +19,13 @@ import click
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.base.resources import CPU, MEMORY
+from tarragon.cli import operating
 from tarragon.cli.arguments import assignment, folder
 from tarragon.cli.durations import seconds
+from tarragon.cli.gathering import gathered
 from tarragon.cli.nodes import WantedNode, amount, settings_of
 from tarragon.cli.settings import Command, Settings, home
-from tarragon.cli.whose import access, cluster_options
+from tarragon.cli.whose import Named, access, cluster_options
 
 if TYPE_CHECKING:
     from tarragon.cluster.access import Access
@@ -59,6 +61,59 @@ def ip_address(text: str) -> str:
     if address.is_unspecified:
         raise click.BadParameter(f"{text} is every address of this machine; name the one that API servers reach")
     return str(address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What this machine is as a node: as the command line has it."""
+
+    name: str | None
+    cpu: str | None
+    memory: str | None
+    resources: Sequence[tuple[str, str]]
+    labels: Sequence[tuple[str, str]]
+    taints: Sequence[Taint]
+    environments: Sequence[tuple[str, Path]]
+    volumes: Sequence[tuple[str, Path]]
+    place: Path | None
+
+    def named(self) -> str:
+        """Raises BadParameter."""
+        return _lawful(self.name or socket.gethostname().lower())
+
+    def amounts(self) -> dict[str, int]:
+        """What it was said to offer. Raises BadParameter."""
+        given = {CPU: self.cpu, MEMORY: self.memory, **dict(self.resources)}
+        return {resource: amount(resource, value) for resource, value in given.items() if value}
+
+    def settings(self, where: Access) -> NodeSettings:
+        from tarragon.localcluster.kubelet.node import this_machine
+
+        name = self.named()
+        wanted = settings_of([WantedNode(name, this_machine() | self.amounts())], home())[0]
+        return replace(
+            wanted,
+            folder=(self.place or _folder(where, name)).absolute(),
+            labels={**wanted.labels, **dict(self.labels)},
+            taints=tuple({"key": each.key, "value": each.value, "effect": each.effect} for each in self.taints),
+            environments=dict(self.environments),
+            volumes=dict(self.volumes),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """Where the node is asked for logs, and by whom: as the command line has it."""
+
+    address: str | None
+    port: int
+    authority: Path | None
+
+    def towards(self, where: Access) -> Place:
+        from tarragon.localcluster.kubelet.remote import Place
+
+        authority = self.authority.read_bytes() if self.authority else b""
+        return Place(address=self.address or _address(where), port=self.port, client_authority=authority)
 
 
 @click.command("node", cls=Command)
@@ -115,23 +170,14 @@ def ip_address(text: str) -> str:
 )
 @click.option("--hollow-seconds", metavar="S", type=seconds, help="how long they do; for ever by default")
 @click.pass_obj
+@gathered("machine", Machine)
+@gathered("door", Door)
 def command(
     settings: Settings,
     *,
-    file: Path | None,
-    context: str | None,
-    name: str | None,
-    cpu: str | None,
-    memory: str | None,
-    resources: Sequence[tuple[str, str]],
-    labels: Sequence[tuple[str, str]],
-    taints: Sequence[Taint],
-    environments: Sequence[tuple[str, Path]],
-    volumes: Sequence[tuple[str, Path]],
-    place: Path | None,
-    address: str | None,
-    port: int,
-    authority: Path | None,
+    cluster: Named,
+    machine: Machine,
+    door: Door,
     hollow: int | None,
     hollow_seconds: float | None,
 ) -> None:
@@ -141,34 +187,16 @@ def command(
     cluster knows it. All replicas of one job must be on one machine: their addresses are local ones. Nothing is
     isolated: whoever may make pods in that cluster may run programs as you, here.
     """
-    from tarragon.base import logs
-    from tarragon.localcluster.kubelet.node import this_machine
-    from tarragon.localcluster.kubelet.remote import Place
-
-    logs.configure("text" if sys.stderr.isatty() else "json", "debug" if settings.is_verbose else "info", sys.stderr)
-    where = access(settings, file, context)
-    named = _named(name or socket.gethostname().lower())
-    given = {CPU: cpu, MEMORY: memory, **dict(resources)}
-    amounts = {resource: amount(resource, value) for resource, value in given.items() if value}
-    if hollow is not None:
-        asyncio.run(_pretend(where, [f"{named}-{index}" for index in range(hollow)], amounts, hollow_seconds))
-        return
-    wanted = settings_of([WantedNode(named, this_machine() | amounts)], home())[0]
-    node = replace(
-        wanted,
-        folder=(place or _folder(where, named)).absolute(),
-        labels={**wanted.labels, **dict(labels)},
-        taints=tuple({"key": each.key, "value": each.value, "effect": each.effect} for each in taints),
-        environments=dict(environments),
-        volumes=dict(volumes),
-    )
-    door = Place(
-        address=address or _address(where), port=port, client_authority=authority.read_bytes() if authority else b""
-    )
-    asyncio.run(_serve(where, node, door))
+    operating.log(settings)
+    where = access(settings, cluster)
+    if hollow is None:
+        asyncio.run(_serve(where, machine.settings(where), door.towards(where)))
+    else:
+        names = [f"{machine.named()}-{index}" for index in range(hollow)]
+        asyncio.run(_pretend(where, names, machine.amounts(), hollow_seconds))
 
 
-def _named(name: str) -> str:
+def _lawful(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise click.BadParameter(
             f"{name!r} is no name of a node: lower-case letters, digits, - and .", param_hint="--name"

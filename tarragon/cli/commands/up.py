@@ -14,7 +14,7 @@ import click
 from tarragon.base.clock import SystemClock
 from tarragon.cli import operating
 from tarragon.cli.nodes import WantedNode, node, settings_of
-from tarragon.cli.ordering import ordering_options, ruled
+from tarragon.cli.ordering import Ordering, ordering_options
 from tarragon.cli.settings import Command, Settings, home, logs_option
 from tarragon.cli.target import require_local
 
@@ -59,11 +59,7 @@ def command(
     nodes: Sequence[WantedNode],
     without_operator: bool,
     authorization: str,
-    policy: str,
-    queues: Path | None,
-    aged: float,
-    idle: float,
-    cool_down: float,
+    ordering: Ordering,
     logs_of_jobs: str,
     config_file: Path | None,
     background: bool,
@@ -73,16 +69,14 @@ def command(
     Prints one line with `ready` and the kubeconfig once it serves. Without --node there is one node, this machine,
     which counts requests for CPUs as shares; nodes that are given are strict.
     """
-    from tarragon.base import logs
     from tarragon.cli.installing import install_here
     from tarragon.localcluster.access.authorizers import Authorization
     from tarragon.localcluster.cluster import Settings as ClusterSettings
     from tarragon.localcluster.serving import serve
-    from tarragon.operator.run import Options, run
+    from tarragon.operator.run import run
     from tarragon.plan.logs import Form
     from tarragon.plan.published import LOCAL
     from tarragon.plan.step import Settings as PlanSettings
-    from tarragon.scheduling.policies import POLICIES
 
     require_local(settings, "up")
     wanted = ClusterSettings(
@@ -95,14 +89,10 @@ def command(
         authorization=Authorization(authorization),
     )
     clock = SystemClock()
-    options = Options(
-        settings=PlanSettings(logs=Form(logs_of_jobs), accelerators=operating.accelerators(config_file)),
-        policy=POLICIES[policy],
-        rules=ruled(queues, aged, idle, cool_down),
-        published_in=LOCAL,
-    )
+    plan = PlanSettings(logs=Form(logs_of_jobs), accelerators=operating.accelerators(config_file))
+    options = ordering.options(plan, LOCAL)
     companions = [] if without_operator else [partial(run, clock=clock, options=options)]
-    logs.configure("json" if background else "text", "debug" if settings.is_verbose else "info", sys.stderr)
+    operating.log(settings, "json" if background else "text")
     asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or home().kubeconfig)))
 
 
