@@ -13,6 +13,7 @@ from tarragon.cli import schema
 from tarragon.cli.hints import spelled
 from tarragon.cli.jobs import Known, find
 from tarragon.cli.output import TEXTS, tell
+from tarragon.cli.quotas import is_held_back
 from tarragon.cli.report.causes import End, causes
 from tarragon.cli.report.exits import NEVER_AGAIN, ended, meaning, never_again
 from tarragon.cli.report.waits import other_scheduler
@@ -96,8 +97,9 @@ def _size(job: Known, now: dt.datetime) -> Iterator[str]:
         why = f": {admission.reason}" if admission.reason else ""
         yield f"  it has had {replicas(job)} for {age(admission.resized, now)}{why}"
     elif _is_small(job):
-        yield f"  it began with {replicas(job)}, and grows when there is room and nobody waits for it"
-    if admission.wait is not None:
+        grows = "" if is_held_back(job) else ", and grows when there is room and nobody waits for it"
+        yield f"  it began with {replicas(job)}{grows}"
+    if admission.wait is not None and admission.wait.code != reason_of(job.status).word:
         yield f"  it does not grow: {admission.wait.code}: {admission.wait.message}"
 
 

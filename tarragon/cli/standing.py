@@ -11,10 +11,13 @@ from tarragon.base.resources import Resources
 from tarragon.cli.gpus import of_job
 from tarragon.cli.jobs import Known, all_jobs
 from tarragon.cli.queueing import is_over_its_quota, key, never_fits, queue, waits
+from tarragon.cli.quotas import Holding, holdings, is_held_back
 from tarragon.cli.report.waits import (
     DOCS,
+    MOST_HOLDERS,
     Short,
     called,
+    holders_fields,
     refused_lines,
     shortage_fields,
     shortage_lines,
@@ -37,6 +40,7 @@ from tarragon.scheduling.order import in_order
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.round import Round
 from tarragon.scheduling.snapshot import Snapshot
+from tarragon.scheduling.waits import words
 
 MOST_AHEAD = 5
 SHARES = "shares"
@@ -59,6 +63,8 @@ class Standing:
     """Jobs in the queue, as far as they can be seen."""
     short: Short | None = None
     starts: Forecast | Unknown | None = None
+    holdings: Sequence[Holding] = ()
+    """What others hold of the quota that holds it back."""
     never: bool = False
     """It never fits: of its turn, and of what others hold, there is nothing to say."""
     unseen: Sequence[str] = ()
@@ -80,6 +86,9 @@ class Standing:
             named = [_in_words(job, self.job.key.namespace) for job in self.ahead[:MOST_AHEAD]]
             more = [f"{len(self.ahead) - MOST_AHEAD} more"] if len(self.ahead) > MOST_AHEAD else []
             yield f"  ahead of it: {listed([*named, *more])}"
+        if self.holdings:
+            named = [f"{name} ({words(amounts, amounts)})" for name, amounts in self.holdings]
+            yield f"  of the quota of {self.job.key.namespace} others hold: {listed(named, MOST_HOLDERS)}"
         if self.short is not None:
             told = refused_lines(self.short) if self.never else shortage_lines(self.short)
             yield from (f"  {line}" for line in told)
@@ -91,12 +100,15 @@ class Standing:
             yield f"  more: {DOCS}"
 
     def fields(self) -> Mapping[str, Json]:
-        """For programs; those of a job that does not wait are none."""
+        """For programs; those of a job that does not wait, and that no quota keeps small, are none."""
         admission = self.job.status.admission
+        found: dict[str, Json] = {}
+        if self.holdings:
+            found["quota"] = {"namespace": self.job.key.namespace, "heldBy": holders_fields(self.holdings)}
         if admission is None or not (self.queued or self.never):
-            return {}
+            return found
         wait = admission.wait
-        found: dict[str, Json] = {
+        found |= {
             "wait": {
                 "code": wait.code if wait is not None else "",
                 "message": wait.message if wait is not None else "",
@@ -119,6 +131,20 @@ class Standing:
 
 
 async def standing_of(looker: Looker, job: Known, clock: Clock) -> Standing:
+    """Of one that runs there is something to tell where a quota keeps it small."""
+    standing = await _in_queue(looker, job, clock)
+    if never_fits(job) or not is_held_back(job):
+        return standing
+    namespace = job.key.namespace
+    ways = standing.ways or (Published() if job.is_stored else await ways_of(looker, namespace))
+    try:
+        jobs = await all_jobs(looker, Selection(namespace=namespace))
+    except Forbidden:
+        return standing
+    return replace(standing, holdings=holdings(job, jobs, ways.ways.rules))
+
+
+async def _in_queue(looker: Looker, job: Known, clock: Clock) -> Standing:
     """Of a cluster that does not run, its queue is all there is to tell: nobody starts."""
     if never_fits(job):
         # What the nodes have is nothing to one that its quota keeps out for good.

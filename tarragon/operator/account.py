@@ -30,10 +30,10 @@ class Account:
 
 
 def account_of(before: Admission | None, after: Admission) -> Account | None:
-    """None where nothing was decided: only the words of a wait are others, or a retry is over."""
+    """None where nothing was decided: only the words of a wait are others, or it, or a retry, is over."""
     decision = _decision(before, after)
     code = "" if after.wait is None else after.wait.code
-    if decision == WAIT and code == _code(before):
+    if decision == WAIT and code in {_code(before), ""}:
         return None
     return Account(
         decision=decision,

@@ -30,6 +30,7 @@ from tarragon.operator.holders import Decided, Holders
 from tarragon.operator.judge import NOTHING, Judge
 from tarragon.operator.meter import Meter, Unmeasured
 from tarragon.operator.picture import Picture
+from tarragon.operator.quotas import held_back
 from tarragon.operator.telling import Telling
 from tarragon.operator.writes import all_of
 from tarragon.scheduling.decision import SCHEDULER_ERROR, AboutGang, Wait
@@ -91,7 +92,8 @@ class Admitter:
         now = self._clock.now()
         writes = self._holders.revised(now)
         writes += self._holders.rebuilt(now) if may_place else []
-        found = self._judge.decide(self._picture.snapshot(writes, now)) if may_place else NOTHING
+        snapshot = self._picture.snapshot(writes, now) if may_place else None
+        found = NOTHING if snapshot is None else self._judge.decide(snapshot)
         waits: list[Wait] = []
         others: list[AboutGang] = []
         for decided in found.sound:
@@ -100,6 +102,8 @@ class Admitter:
             else:
                 others.append(decided)
         writes += self._decided(others, now)
+        if snapshot is not None:
+            writes += held_back(snapshot, self._candidates, {candidate.id for candidate, _ in writes})
         writes += self._holders.left({candidate.id for candidate, _ in writes}, now, places_gangs=may_place)
         waits += self._troubled(waits, {candidate.id for candidate, _ in writes})
         due = [*self._telling.due(writes), *self._decided(self._telling.due_waits(waits), now, TO_TELL)]

@@ -27,6 +27,7 @@ from tarragon.job.status import Gang, JobStatus
 from tarragon.kube.core import Pod
 from tarragon.plan.rounds import current, following, is_outdated, round_of
 from tarragon.plan.scene import Scene, may_grow
+from tarragon.scheduling.decision import QUOTA_EXCEEDED
 
 NEEDS_RESTART = "NeedsRestart"
 WAITS_FOR_ROOM = "WaitsForRoom"
@@ -60,17 +61,21 @@ def dissolved(scene: Scene, gang: Gang) -> Gang:
 
 
 def wish_told(scene: Scene, status: JobStatus) -> JobStatus:
-    """Why there are fewer replicas than the user has asked for since; an elastic job gets them when there is room."""
+    """Why there are fewer replicas than the user has asked for since; an elastic job gets them when there is room, and
+    no quota is in the way.
+    """
     kept = replace(status, conditions=without_condition(status.conditions, conditions.NOT_GROWN))
     lacking = {
         kind: (wish, scene.size.get(kind, 0))
         for kind, wish in scene.job.wished().items()
         if wish > scene.size.get(kind, 0)
     }
-    if status.phase.is_final or not scene.may_run or scene.job.elastic is not None or not lacking:
+    held = _held_back(scene, status)
+    grows = scene.job.elastic is not None and not held
+    if status.phase.is_final or not scene.may_run or grows or not lacking:
         return kept
     numbers = " and ".join(f"{size} of {wish} {kind.word}" for kind, (wish, size) in lacking.items())
-    reason, why = _why_not_grown(scene, status)
+    reason, why = (QUOTA_EXCEEDED, held) if held else _why_not_grown(scene, status)
     said = Said(conditions.NOT_GROWN, True, reason, f"{numbers} replicas have places: {why}")
     return replace(status, conditions=with_condition(status.conditions, said, scene.now))
 
@@ -136,6 +141,14 @@ def _missing(scene: Scene) -> Iterator[Replica]:
 
 def _size(scene: Scene) -> Size:
     return {kind: number for kind, number in scene.size.items() if number}
+
+
+def _held_back(scene: Scene, status: JobStatus) -> str:
+    """The words of the scheduler about a quota that keeps it small; empty where none does."""
+    admission = status.admission if scene.needs_admission else None
+    if admission is None or admission.admitted is None or admission.wait is None:
+        return ""
+    return admission.wait.message if admission.wait.code == QUOTA_EXCEEDED else ""
 
 
 def _why_not_grown(scene: Scene, status: JobStatus) -> tuple[str, str]:

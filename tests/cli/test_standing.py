@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from tarragon.cli.explanation import explained
 from tarragon.cli.jobs import find
 from tarragon.cli.report.waits import starts_fields, starts_line
 from tarragon.cli.standing import Standing, standing_of
-from tarragon.cli.target import Looker
+from tarragon.cli.target import Looker, Prompt
 from tarragon.cluster.errors import Forbidden, Unavailable
 from tarragon.cluster.port import EVERYTHING, Listing, Selection
 from tarragon.kube.codec import timestamp
@@ -190,6 +191,31 @@ async def test_with_fair_shares_those_are_ahead_whose_namespace_holds_less(tmp_p
     assert [str(each.key) for each in third.ahead] == ["poor/late", "default/second"]
 
 
+async def test_of_a_job_that_a_quota_keeps_small_it_is_told_which_and_who_else_holds_it(tmp_path: Path) -> None:
+    """To whoever may look at the jobs of its namespace, and at nothing else."""
+    async with a_stage(tmp_path) as stage:
+        await stage.node("a", **{GPU: "8"})
+        rules = Rules(queues={"default": Queue(quota={GPU: 3000})})
+        await start(stage, rules=lambda: rules)
+        await stage.submit("other", Worker=group(1, **{GPU: "1"}))
+        await stage.until_pods("other-worker-0")
+        bounds: dict[str, Any] = {"min-instances": 1, "max-instances": 4}
+        await stage.submit("elastic", Worker=group(4, **{GPU: "1"}), **bounds)
+        await stage.world.until(lambda: "QueueQuotaExceeded" in str(stage.job("elastic").get("status")))
+        eyes = Eyes(stage.world.client, {"tfjobs.kubeflow.org": True, "nodes": False, "pods": False})
+        job = await find(eyes, "elastic", "default")
+        told = await standing_of(eyes, job, stage.world.clock)
+        await stage.world.until(lambda: "NotGrown" in str(stage.job("elastic").get("status")))
+        found = list(explained(await find(eyes, "elastic", "default"), NOON, Prompt("tarragon", "default")))
+
+    small = "2 of 4 worker replicas have places: the quota of default is 3 nvidia.com/gpu"
+    assert found[0].endswith(f"QueueQuotaExceeded: {small}")
+    assert found[1:] == ["  it began with worker 2 (4 wished)"]
+    assert list(told.lines(NOON)) == ["  of the quota of default others hold: other (1 nvidia.com/gpu)"]
+    held = [{"name": "other", "holds": {GPU: "1"}}]
+    assert told.fields() == {"quota": {"namespace": "default", "heldBy": held}}
+
+
 async def test_the_start_is_foretold_by_the_quota_of_the_namespace(tmp_path: Path) -> None:
     """A GPU is free all along, but the namespace holds all that it may."""
     async with a_stage(tmp_path) as stage:
@@ -206,6 +232,8 @@ async def test_the_start_is_foretold_by_the_quota_of_the_namespace(tmp_path: Pat
         found = await standing(stage, "train-8")
 
     assert stage.admission("train-8")["wait"]["code"] == "QueueQuotaExceeded"
+    held = "train-6 (1 nvidia.com/gpu) and train-7 (1 nvidia.com/gpu)"
+    assert f"  of the quota of default others hold: {held}" in list(found.lines(NOON))
     assert isinstance(found.starts, Forecast)
     assert found.starts.likely is not None
     assert 50 <= (found.starts.likely - stage.world.clock.now()).total_seconds() <= 65

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from tarragon.operator.run import Operator, Options
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.rules import Queue, Rules
 from tests.operator.stage import TFJOBS, Stage, group
+
+CODE = "QueueQuotaExceeded"
 
 
 def start(stage: Stage, **options: Any) -> None:
@@ -86,3 +89,52 @@ async def test_a_job_of_higher_priority_gets_places_of_one_that_runs_and_that_on
     await stage.until_pods("high-worker-0", "high-worker-1")
     assert stage.admission("low")["queued"] == queued
     assert stage.job("low")["status"]["tarragon"]["restarts"]["total"] == 0
+
+
+def not_grown(stage: Stage, name: str) -> Any:
+    conditions = (stage.job(name).get("status") or {}).get("conditions") or ()
+    return next(((one["reason"], one["message"]) for one in conditions if one["type"] == "NotGrown"), None)
+
+
+async def test_an_elastic_job_says_which_quota_keeps_it_small_until_it_does_not(stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("namespaces: {default: {quota: {cpu: 3}}}")
+    await stage.node("n")
+    start(stage, rules=RulesInFile(file, Rules()))
+    await stage.submit("other", Worker=group(1, cpu="1"))
+    await stage.until_pods("other-worker-0")
+    bounds: dict[str, Any] = {"min-instances": 1, "max-instances": 6}
+    await stage.submit("a", Worker=group(4, cpu="1"), **bounds)
+    await stage.world.until(lambda: not_grown(stage, "a") is not None)
+    told = not_grown(stage, "a")
+    admitted = next(one["message"] for one in stage.job("a")["status"]["conditions"] if one["type"] == "Admitted")
+
+    file.write_text("namespaces: {default: {quota: {cpu: 4}}}")
+    await stage.world.until(lambda: not_grown(stage, "a") is None and "wait" not in stage.admission("a"))
+    file.write_text("namespaces: {default: {quota: {cpu: 2}}}")
+    lowered = (CODE, "2 of 4 worker replicas have places: the quota of default is 2 cpu")
+    await stage.world.until(lambda: not_grown(stage, "a") == lowered)
+
+    assert told == (CODE, "2 of 4 worker replicas have places: the quota of default is 3 cpu")
+    assert admitted == "2 of 2 replicas have their places; no more of them: the quota of default is 3 cpu"
+
+
+async def test_what_keeps_a_job_small_is_on_record_and_outlives_the_operator(stage: Stage) -> None:
+    await stage.node("n")
+    limited = Operator(
+        stage.world.client,
+        stage.world.clock,
+        Options(seed=1, rules=lambda: Rules(queues={"default": Queue(quota={CPU: 2000})})),
+    )
+    first = asyncio.create_task(limited.run())
+    bounds: dict[str, Any] = {"min-instances": 1, "max-instances": 3}
+    await stage.submit("a", Worker=group(3, cpu="1"), **bounds)
+    await stage.world.until(lambda: not_grown(stage, "a") is not None)
+    await stage.kill(first)
+    await stage.world.client.patch(
+        TFJOBS, Key("default", "a"), {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": 2}}}}
+    )
+
+    start(stage, rules=lambda: Rules(queues={"default": Queue(quota={CPU: 2000})}))
+
+    await stage.world.until(lambda: not_grown(stage, "a") is None and "wait" not in stage.admission("a"))

@@ -151,7 +151,7 @@ def shortage_fields(short: Short) -> Json:
                 "has": _texts(node.has),
                 "free": _texts(node.free),
                 "lacking": _texts(node.lacking),
-                "heldBy": [{"name": who, "holds": _texts(held)} for who, held in short.holders.get(node.name, ())],
+                "heldBy": holders_fields(short.holders.get(node.name, ())),
             }
             for node in found.nodes
         ],
@@ -163,6 +163,10 @@ def shortage_fields(short: Short) -> Json:
             "back": list(found.back),
         },
     }
+
+
+def holders_fields(holders: Sequence[tuple[str, Resources]]) -> Json:
+    return [{"name": who, "holds": _texts(held)} for who, held in holders]
 
 
 def _texts(amounts: Resources) -> dict[str, str]:

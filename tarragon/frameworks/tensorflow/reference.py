@@ -155,7 +155,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         conditions.STALLED: "Replicas do not get to run, or are not ready, and keep their places.",
         conditions.RESIZED: "It runs with another size than it was started with: what was changed last, and why.",
         conditions.EVICTED: "It ran, had to give all its places to another job, and waits.",
-        conditions.NOT_GROWN: "It has fewer replicas than it wishes for: those that run could not use more.",
+        conditions.NOT_GROWN: "It has fewer replicas than it wishes for; its message says why.",
         conditions.SPEC_REFUSED: "An edit makes no sense; the job goes on as it was.",
         conditions.FIELDS_IGNORED: "The manifest has fields that nobody knows.",
     }
