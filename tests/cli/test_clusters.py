@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,10 +30,11 @@ def kubeconfig(path: Path, server: str, *contexts: str, current: str = "") -> st
 
 
 @pytest.fixture
-def closed() -> str:
-    """A server of which nobody listens any more."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"http://127.0.0.1:{server.getsockname()[1]}"
+def closed() -> Iterator[str]:
+    """A server where nobody listens; the port is held, so that nobody else does."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{held.getsockname()[1]}"
 
 
 @pytest.fixture
