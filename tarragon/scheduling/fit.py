@@ -70,7 +70,11 @@ def extend(wished: Sequence[tuple[Replica, Demand]], ledger: Ledger, near: Mappi
 
 def _lacks(demands: Sequence[Demand], ledger: Ledger) -> bool:
     """Whether others who asked for the same have been told that there is too little of it."""
-    return any(ledger.lacks(ledger.nodes.ask(demand), demand.minimum) for demand in demands)
+    ask = ledger.nodes.ask
+    for demand in demands:  # noqa: SIM110  # a generator takes as long as the question itself
+        if ledger.lacks(ask(demand), demand.minimum):
+            return True
+    return False
 
 
 def _largest(demands: Sequence[Demand], ledger: Ledger) -> Packing | None:

@@ -211,12 +211,12 @@ class Ledger:
         self._changed(row)
         self.welcome.clear()
 
-    def give(self, node: str, amounts: Resources) -> None:
-        """Put back what was taken."""
+    def give(self, node: str, amounts: Resources, times: int = 1) -> None:
+        """Put back what was taken, or so many times as much."""
         given = self._row(amounts)
         if given is not None:
             row = self.nodes.row_of[node]
-            self._free[row] += given
+            self._free[row] += given * times
             self._changed(row)
             self.refused.clear()
             self.welcome.clear()
@@ -225,12 +225,12 @@ class Ledger:
             self._open.clear()
             self._there = None
 
-    def keep(self, node: str, amounts: Resources) -> None:
-        """For somebody who is to have it, also what is not there yet: what is free may sink below zero."""
+    def keep(self, node: str, amounts: Resources, times: int = 1) -> None:
+        """For somebody who is to have so many of it, also what is not there yet: what is free may sink below zero."""
         kept = self._row(amounts)
         if kept is not None:
             row = self.nodes.row_of[node]
-            self._free[row] -= kept
+            self._free[row] -= kept * times
             self._changed(row)
             self.welcome.clear()
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-import numpy as np
 
 from tarragon.scheduling.asks import Amounts
 from tarragon.scheduling.fit import could_fit
@@ -14,8 +11,6 @@ from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.snapshot import Demand, RunningGang
 from tarragon.scheduling.trial import Holdings, Trial
-
-S = TypeVar("S", Sequence[int], Amounts)
 
 
 def holders(gangs: Sequence[RunningGang], nodes: Inventory) -> Holdings:
@@ -37,33 +32,32 @@ class Ends:
     ledger: Ledger
 
 
-def fewest(demands: Sequence[Demand], order: Sequence[int], held: Holdings, ledger: Ledger) -> Ends | None:
+def fewest(demands: Sequence[Demand], order: Amounts, held: Holdings, ledger: Ledger) -> Ends | None:
     """The shortest beginning of the order that suffices, without those in it that are not needed, the last ones first.
 
     None if the demands would not fit even if all had ended.
     """
 
-    def suffice(several: Sequence[int]) -> bool:
+    def suffice(several: Sequence[int] | Amounts) -> bool:
         return could_fit(demands, held.without(several, ledger))
 
-    trial, in_turn = Trial(demands, ledger, held), np.array(order, np.int64)
-    least = trial.beginning(in_turn)
+    trial = Trial(demands, ledger, held)
+    least = trial.beginning(order)
     if least is None:
         return None
-    enough = list(order[:least])
-    needed = trial.narrowed(enough).needed(in_turn[:least])
+    enough = order[:least]
+    needed = trial.narrowed(enough).needed(enough)
     then = held.without(needed, ledger)
     if could_fit(demands, then):
         return Ends(needed, then)
     # What only seems to suffice may be in too small pieces.
     if not suffice(order):
         return None
-    enough = list(order[: shortest(order, len(enough), suffice)])
-    needed = _needed(enough, suffice)
+    needed = _needed(order[: shortest(order, least, suffice)].tolist(), suffice)
     return Ends(needed, held.without(needed, ledger))
 
 
-def shortest(order: S, least: int, suffice: Callable[[S], bool]) -> int:
+def shortest(order: Amounts, least: int, suffice: Callable[[Amounts], bool]) -> int:
     """Of the beginnings with at least so many, the longest of which suffices."""
     too_few, enough = least - 1, len(order)
     while enough - too_few > 1:

@@ -5,10 +5,9 @@ First by what elastic ones have above their minimum; if that is too little, othe
 
 from __future__ import annotations
 
-import datetime as dt
-from bisect import bisect_left
-from collections.abc import Sequence
+import numpy as np
 
+from tarragon.scheduling.asks import Amounts
 from tarragon.scheduling.decision import PREEMPTED, Wait
 from tarragon.scheduling.elastic import Spares
 from tarragon.scheduling.fit import could_fit
@@ -19,8 +18,6 @@ from tarragon.scheduling.snapshot import Gang, RunningGang
 AT_ONCE = 2
 """So many gangs preempt others in one round; the next ones in the rounds that follow at once."""
 
-_LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
-
 
 class Preemption:
     """Of one round."""
@@ -28,20 +25,15 @@ class Preemption:
     def __init__(self, made: Round) -> None:
         self._made = made
         self._left = AT_ONCE if made.snapshot.rules.preempts else 0
-        running = made.snapshot.running
-        lowest = min((gang.priority for gang in running), default=0)
-        self._order: list[int] = []
-        self._priorities: list[int] = []
+        self._lowest = min((gang.priority for gang in made.snapshot.running), default=None)
+        self._order: tuple[Amounts, Amounts] | None = None
         self._spares: Spares | None = None
-        if self._left and any(gang.priority > lowest for gang in made.snapshot.waiting):
-            self._order = _who_goes_first(running)
-            self._priorities = [running[number].priority for number in self._order]
 
     def wait(self, gang: Gang, kind: Kind) -> Wait | None:
         """For places that others give back for it. None if it may take none, or all of them were too few."""
-        if not self._left or not self._order or not gang.preempts:
+        if not self._left or not gang.preempts or self._lowest is None or gang.priority <= self._lowest:
             return None
-        if gang.priority <= self._priorities[0] or (kind.in_vain is not None and gang.priority <= kind.in_vain):
+        if kind.in_vain is not None and gang.priority <= kind.in_vain:
             return None
         if not self._shrunk(gang, kind) and not self._evicted(gang, kind):
             kind.in_vain = gang.priority
@@ -70,9 +62,9 @@ class Preemption:
     def _victims(self, gang: Gang, kind: Kind) -> list[RunningGang]:
         """Those that have to give back all even if all the others of lower priority give what they can spare."""
         running = self._made.snapshot.running
-        lower = self._order[: bisect_left(self._priorities, gang.priority)]
-        lower = [number for number in lower if running[number].name not in self._made.changed]
-        if not lower:
+        order, priorities = self._who_goes_first()
+        lower = self._made.unchanged(order[: np.searchsorted(priorities, gang.priority)])
+        if not len(lower):
             return []
         # As if all elastic ones gave what they can spare, of which who ends gives nothing besides.
         spares = self._spares_now().holdings(gang.priority)
@@ -87,11 +79,12 @@ class Preemption:
         self._spares.forget(made.changed)
         return self._spares
 
-
-def _who_goes_first(running: Sequence[RunningGang]) -> list[int]:
-    """By number, the least urgent, of these the youngest: it loses least. They come by name, and sorting keeps equals
-    as they are.
-    """
-    order = sorted(range(len(running)), key=lambda number: running[number].admitted or _LONG_AGO, reverse=True)
-    order.sort(key=lambda number: running[number].priority)
-    return order
+    def _who_goes_first(self) -> tuple[Amounts, Amounts]:
+        """By number, the least urgent, of these the youngest: it loses least; and their priorities. They come by name,
+        and sorting keeps equals as they are.
+        """
+        if self._order is None:
+            priorities = np.array([gang.priority for gang in self._made.snapshot.running], np.int64)
+            order = np.lexsort((-self._made.admitted, priorities))
+            self._order = order, priorities[order]
+        return self._order

@@ -9,9 +9,11 @@ one less, and it never waits for more: it starts at the latest when all have end
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
+from tarragon.scheduling.asks import Amounts
 from tarragon.scheduling.decision import Again, Wait
 from tarragon.scheduling.fit import place
 from tarragon.scheduling.lore import Standing
@@ -24,7 +26,6 @@ AT_ONCE = 2
 """So many aged gangs have places kept; the next ones when these have started."""
 
 KEPT = "what becomes free of it is kept for this job"
-_LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
 class Reservations:
@@ -35,7 +36,7 @@ class Reservations:
         self._left = AT_ONCE
         self.young: list[Gang] = []
         """For whom nothing is kept yet."""
-        self._order: list[int] | None = None
+        self._order: Amounts | None = None
 
     def wait(self, standing: Standing, kind: Kind) -> Wait:
         """For resources; if it is aged, with places that are kept for it."""
@@ -54,14 +55,14 @@ class Reservations:
         wait, as one of their kind does that went before them and was no less urgent.
         """
         made = self._made
-        kinds, limited, add = made.kinds, made.shares.limited, made.decisions.append
+        kinds, limited, add, old_enough = made.kinds, made.shares.limited, made.decisions.append, made.old_enough
         for standing in line:
             gang, kind = standing.gang, kinds[standing.shape]
             passed = kind.passed
             if passed is None or gang.priority > passed[0] or gang.queue in limited:
                 yield standing, kind
                 continue
-            is_young = gang.queued > made.old_enough
+            is_young = gang.queued > old_enough
             if not (is_young or passed[1]):
                 yield standing, kind
             elif self._left and not is_young:
@@ -87,10 +88,8 @@ class Reservations:
         self._made.reserve(gang, nodes)
         return True
 
-    def _eldest_first(self) -> list[int]:
+    def _eldest_first(self) -> Amounts:
         if self._order is None:
-            running, changed = self._made.snapshot.running, self._made.changed
-            those = [number for number, gang in enumerate(running) if gang.name not in changed]
             # They come by name, and sorting keeps equals as they are.
-            self._order = sorted(those, key=lambda number: running[number].admitted or _LONG_AGO)
+            self._order = self._made.unchanged(np.argsort(self._made.admitted, kind="stable"))
         return self._order

@@ -5,13 +5,18 @@ All policies are made of these pieces; what differs between them is who may go b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from operator import attrgetter
+
+import numpy as np
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
 from tarragon.scheduling import waits
+from tarragon.scheduling.asks import Amounts
 from tarragon.scheduling.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
@@ -27,7 +32,7 @@ from tarragon.scheduling.decision import (
 )
 from tarragon.scheduling.elastic import Spares
 from tarragon.scheduling.fit import Placement, could_fit, place
-from tarragon.scheduling.inventory import Inventory
+from tarragon.scheduling.inventory import Inventory, Scores
 from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.lore import Shape, Standing, Why
 from tarragon.scheduling.needed import has_as_much, holders
@@ -35,6 +40,11 @@ from tarragon.scheduling.rules import span
 from tarragon.scheduling.shares import Shares
 from tarragon.scheduling.snapshot import Demand, Gang, RunningGang, Snapshot
 from tarragon.scheduling.trial import Holdings
+
+_LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
+
+Part = tuple[str, Resources, int]
+"""A node, what one replica holds there, and how many there are of it."""
 
 
 @dataclass(slots=True)
@@ -80,6 +90,8 @@ class Round:
         """Gangs that run and of which something is decided."""
         self._open: Ledger | None = None
         self._holders: Holdings | None = None
+        self._admitted: Scores | None = None
+        self._number_of: dict[str, int] | None = None
         self._spares: Spares | None = None
         self.old_enough = snapshot.now - span(snapshot.rules.aged)
         self._everything: Ledger | None = None
@@ -131,15 +143,15 @@ class Round:
             if gang.preempts:  # If others give way to it after all, what they release clears this again.
                 kind.passed = gang.priority, self.is_aged(gang)
             return None
-        self._set_aside(nodes, amounts_of(gang.demands, nodes))
+        self._set_aside(parts_of(gang.demands, nodes))
         self.shares.take(gang, nodes)
         return Wait(gang.name, RESOURCES_RELEASING, waits.RELEASING)
 
     def reserve(self, gang: Gang, nodes: Placement) -> None:
         """What is free there, or will be, is nobody else's."""
-        amounts = amounts_of(gang.demands, nodes)
-        self._set_aside(nodes, amounts)
-        _keep(self.soon, nodes, amounts)
+        parts = parts_of(gang.demands, nodes)
+        self._set_aside(parts)
+        _keep(self.soon, parts)
         self.shares.take(gang, nodes)
 
     def refused(self, standing: Standing, kind: Kind) -> Wait:
@@ -160,6 +172,22 @@ class Round:
             self._holders = holders(self.snapshot.running, self.nodes)
         return self._holders
 
+    @property
+    def admitted(self) -> Scores:
+        """When those that run were, in seconds, by the same number; of whom nobody knows it, long ago."""
+        if self._admitted is None:
+            moments = [(gang.admitted or _LONG_AGO).timestamp() for gang in self.snapshot.running]
+            self._admitted = np.array(moments, np.float64)
+        return self._admitted
+
+    def unchanged(self, numbers: Amounts) -> Amounts:
+        """Those of them, who run, about whom nothing is decided."""
+        if self._number_of is None:
+            self._number_of = {gang.name: number for number, gang in enumerate(self.snapshot.running)}
+        stays = np.ones(len(self._number_of), np.bool_)
+        stays[[self._number_of[name] for name in self.changed]] = False
+        return numbers[stays[numbers]]
+
     def spares(self) -> Spares:
         """What those that run could do without, for somebody who may take some of it."""
         if self._spares is None:
@@ -170,9 +198,9 @@ class Round:
         """It goes on with these; what it gives back is free once its pods have ended."""
         self.add(Resize(gang.name, nodes, reason))
         self.changed.add(gang.name)
-        gone = gang.nodes.keys() - nodes.keys()
+        gone = {replica: node for replica, node in gang.nodes.items() if replica not in nodes}
         if gone:
-            self._release(gang, {replica: gang.nodes[replica] for replica in gone})
+            self._release(gang, gone)
 
     def evict(self, gang: RunningGang, code: str, message: str) -> None:
         """It gives everything back."""
@@ -182,30 +210,30 @@ class Round:
 
     def taken(self, gang: Gang | RunningGang, nodes: Mapping[Replica, str]) -> None:
         """Somebody has got these of what is free."""
-        amounts = amounts_of(gang.demands, nodes)
+        parts = parts_of(gang.demands, nodes)
         for ledger in filter(None, (self.soon, self._open)):
-            _keep(ledger, nodes, amounts)
+            _keep(ledger, parts)
         self.shares.take(gang, nodes)
 
     def moved(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> None:
         """What it has held all along, it holds elsewhere."""
-        _keep(self.soon, nodes, amounts_of(gang.demands, nodes))
+        _keep(self.soon, parts_of(gang.demands, nodes))
 
     def _release(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> None:
         self._is_releasing = True
         for kind in self._in_vain:
             kind.is_not_soon, kind.passed = False, None
         self._in_vain.clear()
-        amounts = amounts_of(gang.demands, nodes)
-        self.shares.give(gang, nodes.keys() - gang.finished)
-        for replica, node in nodes.items():
-            if replica not in gang.finished and node in self.nodes.row_of:
-                self.soon.give(node, amounts[replica])
+        holding = {replica: node for replica, node in nodes.items() if replica not in gang.finished}
+        self.shares.give(gang, holding)
+        for node, amounts, number in parts_of(gang.demands, holding):
+            if node in self.nodes.row_of:
+                self.soon.give(node, amounts, number)
 
-    def _set_aside(self, nodes: Mapping[Replica, str], amounts: Mapping[Replica, Resources]) -> None:
+    def _set_aside(self, parts: Sequence[Part]) -> None:
         if self._open is None:
             self._open = self.free.copy()
-        _keep(self.free, nodes, amounts)
+        _keep(self.free, parts)
 
     def _over_quota(self, standing: Standing, kind: Kind, quota: Resources) -> Wait | None:
         """The first of a namespace is told all amounts; what it holds changes too often to be told to thousands."""
@@ -247,6 +275,13 @@ def amounts_of(demands: Sequence[Demand], nodes: Mapping[Replica, str]) -> dict[
     return {replica: each.get(replica.type, {}) for replica in nodes}
 
 
-def _keep(ledger: Ledger, nodes: Mapping[Replica, str], amounts: Mapping[Replica, Resources]) -> None:
-    for replica, node in nodes.items():
-        ledger.keep(node, amounts[replica])
+def parts_of(demands: Sequence[Demand], nodes: Mapping[Replica, str]) -> list[Part]:
+    """The same by node: a gang has several equal replicas on most."""
+    each = {demand.type: demand.each for demand in demands}
+    runs = groupby(nodes.items(), key=lambda item: (item[0].type, item[1]))
+    return [(node, each.get(kind, {}), len(list(run))) for (kind, node), run in runs]
+
+
+def _keep(ledger: Ledger, parts: Iterable[Part]) -> None:
+    for node, amounts, number in parts:
+        ledger.keep(node, amounts, number)

@@ -44,7 +44,7 @@ class Holdings:
             np.concatenate([self.amounts, -others.amounts]),
         )
 
-    def without(self, owners: Sequence[int], ledger: Ledger) -> Ledger:
+    def without(self, owners: Sequence[int] | Amounts, ledger: Ledger) -> Ledger:
         """The ledger as it would be if these had given back what they hold."""
         pieces = self.of(owners)
         return ledger.given(self.rows[pieces], self.amounts[pieces])
@@ -62,27 +62,48 @@ class _Wanted:
     """For so many there is room on all others."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Lacking:
+    """A demand beside what there is for it before anybody gives anything back."""
+
+    ask: Ask
+    count: int
+    room: Amounts
+    there: int
+
+    @classmethod
+    def of(cls, demand: Demand, ledger: Ledger) -> _Lacking:
+        room = np.minimum(ledger.room(demand), demand.minimum)
+        return cls(ledger.nodes.ask(demand), demand.minimum, room, int(room.sum()))
+
+    def on(self, rows: Amounts) -> _Wanted:
+        near = self.ask.mask[rows]
+        return _Wanted(self.ask, self.count, near, np.flatnonzero(near), self.there - int(self.room[rows].sum()))
+
+
 class Trial:
-    """For these demands, on a ledger that does not change meanwhile."""
+    """For these demands, on a ledger that does not change meanwhile. Nobody gives back less than nothing of a node, so
+    that only those demands are looked at for which there is too little yet.
+    """
 
     def __init__(self, demands: Sequence[Demand], ledger: Ledger, holdings: Holdings) -> None:
         self._demands, self._ledger = demands, ledger
-        asks = [ledger.nodes.ask(demand) for demand in demands if demand.minimum]
+        lacking = [_Lacking.of(demand, ledger) for demand in demands if demand.minimum]
+        lacking = sorted((each for each in lacking if each.there < each.count), key=lambda each: -each.ask.weight)
         near = np.zeros(len(ledger.nodes), np.bool_)
-        for ask in asks:
-            near |= ask.mask
+        for each in lacking:
+            near |= each.ask.mask
         self._held = holdings.some(near[holdings.rows])
         looked_at = np.zeros(len(near), np.bool_)
         looked_at[self._held.rows] = True
         rows = np.flatnonzero(looked_at)
         self._places = (np.cumsum(looked_at) - 1)[self._held.rows]
-        columns = sorted({column for ask in asks for column, _ in ask.columns})
+        columns = sorted({column for each in lacking for column, _ in each.ask.columns})
         self._columns = [(column, ledger.table[rows, column], self._held.amounts[:, column]) for column in columns]
-        wanted = [_wanted(demand, ledger, rows) for demand in demands if demand.minimum]
-        self._wanted = sorted(wanted, key=lambda each: -each.ask.weight)
+        self._wanted = [each.on(rows) for each in lacking]
         """The scarcest first: that is where it fails."""
 
-    def narrowed(self, owners: Sequence[int]) -> Trial:
+    def narrowed(self, owners: Sequence[int] | Amounts) -> Trial:
         """Where the others give nothing."""
         return Trial(self._demands, self._ledger, self._held.some(self._held.of(owners)))
 
@@ -176,13 +197,6 @@ class _InTurn:
         gains[~wanted.near[self._places]] = 0
         gained: Amounts = np.bincount(self._turns, gains, self._number).astype(np.int64)
         return gained
-
-
-def _wanted(demand: Demand, ledger: Ledger, rows: Amounts) -> _Wanted:
-    ask, count = ledger.nodes.ask(demand), demand.minimum
-    room = np.minimum(ledger.room(demand), count)
-    near = ask.mask[rows]
-    return _Wanted(ask, count, near, np.flatnonzero(near), int(room.sum()) - int(room[rows].sum()))
 
 
 def _room(wanted: _Wanted, free: Mapping[int, Amounts]) -> int:

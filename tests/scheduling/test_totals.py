@@ -53,23 +53,26 @@ def test_what_is_told_of_all_questions_at_once_is_what_each_finds(
 
 @given(
     scene=SCENES,
-    held=st.lists(st.tuples(st.integers(0, 4), NUMBERS, st.integers(-1, 3)), max_size=8),
+    held=st.lists(st.tuples(st.integers(0, 4), NUMBERS, st.integers(0, 3), st.integers(0, 3)), max_size=8),
     owners=st.sets(st.integers(0, 4)),
 )
 @settings(max_examples=150, deadline=None)
 def test_what_seems_enough_on_the_nodes_of_a_trial_is_enough_on_the_whole_cluster(
-    scene: tuple[list[NodeState], list[Demand]], held: list[tuple[int, int, int]], owners: set[int]
+    scene: tuple[list[NodeState], list[Demand]], held: list[tuple[int, int, int, int]], owners: set[int]
 ) -> None:
     nodes, demands = scene
     ledger = Ledger.of_free(nodes)
-    rows = np.array([row % len(nodes) for _, row, _ in held], np.int64)
-    amounts = np.array([ledger.nodes.row({NVIDIA_GPU: gpus, CPU: 1}) for _, _, gpus in held], np.int64)
-    several = Holdings(
-        5,
-        np.array([owner for owner, _, _ in held], np.int64),
-        rows,
-        amounts.reshape(len(held), len(ledger.nodes.resources)),
-    )
+
+    def holdings(gpus: list[int]) -> Holdings:
+        amounts = [ledger.nodes.row({NVIDIA_GPU: number, CPU: number}) for number in gpus]
+        return Holdings(
+            5,
+            np.array([owner for owner, _, _, _ in held], np.int64),
+            np.array([row % len(nodes) for _, row, _, _ in held], np.int64),
+            np.array(amounts, np.int64).reshape(len(held), len(ledger.nodes.resources)),
+        )
+
+    several = holdings([gpus for _, _, gpus, _ in held]).less(holdings([min(gpus, less) for _, _, gpus, less in held]))
     given_back = several.without(sorted(owners), ledger)
 
     trial = Trial(demands, ledger, several)
