@@ -86,11 +86,11 @@ def _regions(rooms: _Rooms, count: int, nodes: int, of: tuple[Ledger, Sequence[i
 
 def _domain(domains: Amounts, room: Amounts, count: int, nodes: int) -> int | None:
     """Of those whose roomiest nodes, so many of them, take all: the one with the least room altogether."""
-    somewhere = domains >= 0
-    if not somewhere.any():
+    roomy = np.append(np.bincount(domains + 1, room)[1:] >= count, False)[domains]  # the last is for none, -1
+    if not roomy.any():
         return None
     most = count + 1
-    order = np.sort(domains[somewhere] * most + (most - 1 - room[somewhere]))
+    order = np.sort(domains[roomy] * most + (most - 1 - room[roomy]))
     of, rooms = order // most, most - 1 - order % most
     sums = np.concatenate(([0], np.cumsum(rooms)))
     first = np.concatenate(([0], np.flatnonzero(of[1:] != of[:-1]) + 1))

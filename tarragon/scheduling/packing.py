@@ -60,8 +60,8 @@ def pack(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> Pa
     led = _led(wants, ledger, len(demands))
     if len(wants) <= 1 or (led is not None and not _may_be_fewer(wants, ledger, led)):
         return led
-    together = _together(wants, ledger, len(demands))
-    return min((packing for packing in (led, together) if packing is not None), key=len, default=None)
+    together = _together(wants, ledger, len(demands), len(ledger.nodes) + 1 if led is None else len(led))
+    return led if together is None else together
 
 
 def has_room(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> bool:
@@ -71,7 +71,8 @@ def has_room(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -
         return False
     if len(wants) <= 1 or len(_takers(wants, ledger)):
         return True
-    return _led(wants, ledger, len(demands)) is not None or _together(wants, ledger, len(demands)) is not None
+    led = _led(wants, ledger, len(demands))
+    return led is not None or _together(wants, ledger, len(demands), len(ledger.nodes) + 1) is not None
 
 
 def has_as_much(wants: Sequence[Want], ledger: Ledger) -> bool:
@@ -196,14 +197,18 @@ def _left_on(row: int, given: Sequence[int], wants: Sequence[Want], ledger: Ledg
     return left
 
 
-def _together(wants: Sequence[Want], ledger: Ledger, demands: int) -> Packing | None:
-    """Node by node the one that takes most of what is left of all demands, until one takes the rest."""
+def _together(wants: Sequence[Want], ledger: Ledger, demands: int, too_many: int) -> Packing | None:
+    """Node by node the one that takes most of what is left of all demands, until one takes the rest. None if that takes
+    too many nodes.
+    """
     packing: Packing = {}
     rest = list(wants)
     rows = _promising(wants, ledger)
     while rest:
         row = _one_row(rest, ledger, list(packing))
         if row is None:
+            if len(packing) + 2 >= too_many:  # this one, and one for the rest
+                return None
             rows = _without(rows, list(packing), ledger)
             score = _taken(rest, ledger, rows)
             if not score.any():
