@@ -129,6 +129,8 @@ def pytest_configure() -> None:
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.timeout(600))  # as above: hundreds of cases are not to fail at random
         if group := group_of(item):
             item.add_marker(pytest.mark.xdist_group(group))
 
