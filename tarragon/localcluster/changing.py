@@ -54,9 +54,16 @@ class Changes:
             if patch.type is PatchType.APPLY:
                 return self._applied(target, patch.body, options)
             stored = self._writes.latest(served, (target.namespace, target.name))
-            wanted, unknown = decoded(served, patched(served, opened(stored, served), patch), touched(patch))
+            old = opened(stored, served)
+            if _may_share(target, patch):
+                made = patched(served, old, patch)
+                if isinstance(made.get("metadata"), dict):
+                    made["metadata"] = {**made["metadata"]}
+            else:
+                made, old = patched(served, old, patch), opened(stored, served)
+            wanted, unknown = decoded(served, made, touched(patch))
             _refuse_other_name(target, wanted)
-            return self._decided(target, wanted, stored, options, warnings_for(served, unknown, options))
+            return self._decided(target, wanted, stored, options, warnings_for(served, unknown, options), old=old)
 
         return await self._writes.run(decide, options)
 
@@ -91,7 +98,7 @@ class Changes:
         _refuse_other_name(target, wanted)
         return self._decided(target, wanted, stored, options, warnings_for(served, unknown, options), author)
 
-    def _decided(  # noqa: PLR0913, PLR0917 - `author` where it is not plainly who asks
+    def _decided(  # noqa: PLR0913, PLR0917 - `author` where it is not plainly who asks, `old` if it was opened before
         self,
         target: Target,
         wanted: Json,
@@ -99,11 +106,12 @@ class Changes:
         options: WriteOptions,
         warnings: tuple[str, ...],
         author: Author | None = None,
+        old: Json | None = None,
     ) -> Decision[Written]:
-        """The decision about an object in shape that is to take the place of a stored one."""
+        """The decision about an object in shape that is to take the place of a stored one, which may be `old`."""
         served = target.served
         _refuse_other_version(served, wanted, stored)
-        old = opened(stored, served)
+        old = old if old is not None else opened(stored, served)
         author = author or self._writes.author(options, target.subresource)
         if not target.subresource:
             self._addresses.settle(served, wanted, old)
@@ -126,6 +134,11 @@ class Changes:
 
     def _is_missing(self, target: Target) -> bool:
         return self._writes.store.latest(target.served.shelf, (target.namespace, target.name)) is None
+
+
+def _may_share(target: Target, patch: Patch) -> bool:
+    """Whether the new object may hold parts of the old one: then no rule fills anything into it."""
+    return target.subresource == "status" and patch.type is PatchType.MERGE and not target.served.is_custom
 
 
 def _refuse_nameless(target: Target, thing: Json) -> None:

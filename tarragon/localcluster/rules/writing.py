@@ -88,7 +88,11 @@ def prepare_update(served: Served, thing: Json, old: Json, author: Author) -> Js
     metadata_rules.carried_over(wanted["metadata"], old["metadata"])
     if author.subresource in {"", "scale"}:
         rules.prepare_update(wanted, old)
-    faults = [*metadata_rules.update_faults(wanted["metadata"], old["metadata"]), *_faults(served, rules, wanted)]
+    faults = list(metadata_rules.update_faults(wanted["metadata"], old["metadata"]))
+    if author.subresource == "status" and not served.is_custom:
+        faults += _metadata_faults(rules, wanted)  # all else has been checked before, and none of it has changed
+    else:
+        faults += _faults(served, rules, wanted)
     if author.subresource == "":
         faults += rules.update_faults(wanted, old)
     _refuse(served, old, faults)
@@ -145,12 +149,17 @@ def _in_custom_shape(served: Served, body: Json) -> list[str]:
 
 
 def _faults(served: Served, rules: Rules, thing: Mapping[str, Any]) -> list[Fault]:
-    faults = list(metadata_rules.faults_of(thing["metadata"], rules.name_fault))
     if served.schema is not None:
+        faults = list(metadata_rules.faults_of(thing["metadata"], rules.name_fault))
         faults += served.schema.validate(thing)
         return faults + (list(scale_faults(served.scale, thing)) if served.scale is not None else [])
-    faults += metadata_rules.finalizer_faults(thing["metadata"])
-    return faults + list(rules.faults(thing))
+    return [*_metadata_faults(rules, thing), *rules.faults(thing)]
+
+
+def _metadata_faults(rules: Rules, thing: Mapping[str, Any]) -> list[Fault]:
+    """Of a built-in kind."""
+    metadata = thing["metadata"]
+    return [*metadata_rules.faults_of(metadata, rules.name_fault), *metadata_rules.finalizer_faults(metadata)]
 
 
 def _refuse(served: Served, thing: Mapping[str, Any], faults: list[Fault]) -> None:
