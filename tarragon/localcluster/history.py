@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from tarragon.localcluster.pieces import Held, whole
+from tarragon.localcluster.pieces import Held, length, whole
 
 ObjectKey = tuple[str, str]
 """Namespace and name. A plain tuple, as it is hashed and compared all the time."""
@@ -114,6 +114,10 @@ class Shelf:
         """The newest remembered revision that was written before a moment, 0 if there is none."""
         index = bisect.bisect_left(self._changes, moment, key=_written)
         return self._changes[index - 1].state.revision if index else 0
+
+    def sizes(self) -> Iterator[tuple[int, int]]:
+        """The revisions of the remembered changes, and the bytes of each."""
+        return ((change.state.revision, length(change.state.held)) for change in self._changes)
 
     def superseded(self, until: int) -> list[int]:
         """The revisions on disk that nothing needs once the window starts after `until`.

@@ -26,6 +26,10 @@ def whole(held: Held) -> bytes:
     return held if isinstance(held, bytes) else b"".join(held)
 
 
+def length(held: Held) -> int:
+    return len(held) if isinstance(held, bytes) else sum(map(len, held))
+
+
 class Cutter:
     """Remembers the managedFields that it has cut: objects that are made alike have the same."""
 

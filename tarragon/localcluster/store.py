@@ -33,10 +33,14 @@ _FORGET_AT_ONCE = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How much history is kept for watches: what is neither older than `seconds` nor more than `revisions` back."""
+    """How much history is kept for watches: what is neither older than `seconds` nor more than `revisions` back.
+
+    Of changes with more than `size` bytes together, only the last are kept.
+    """
 
     seconds: float = 300
     revisions: int = 50_000
+    size: int = 2**28
 
 
 DEFAULT_WINDOW = Window()
@@ -190,7 +194,19 @@ class Store:
         """The newest revision that is out of the window."""
         horizon = self._clock.now().timestamp() - self._window.seconds
         by_age = max((shelf.newest_before(horizon) for shelf in self._shelves.values()), default=0)
-        return min(max(by_age, self._committed - self._window.revisions), self._committed)
+        return min(max(by_age, self._committed - self._window.revisions, self._too_much()), self._committed)
+
+    def _too_much(self) -> int:
+        """The newest revision at which changes are beyond the size of the window, 0 if none are."""
+        sizes = [pair for shelf in self._shelves.values() for pair in shelf.sizes()]
+        left = self._window.size - sum(size for _, size in sizes)
+        if left >= 0:
+            return 0
+        for revision, size in sorted(sizes):
+            left += size
+            if left >= 0:
+                return revision
+        return self._committed
 
     def _load(self) -> None:
         living = self._database.living()

@@ -117,6 +117,22 @@ async def test_the_window_is_bounded_by_revisions_too(tmp_path: Path) -> None:
         assert len(await ready(watch)) == 4
 
 
+async def test_the_window_is_bounded_by_bytes_too(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path / "store.db", clock, Window(seconds=1e9, size=2**20)) as api:
+        asking = Asking(api)
+        made = [await asking.create(CONFIG_MAPS, config_map(f"c{number}", x="x" * 2**18)) for number in range(8)]
+        await _pass_time(api, clock, 61)
+        versions = [one["metadata"]["resourceVersion"] for one in made]
+
+        watch = api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=versions[-4]))
+        with pytest.raises(Expired):
+            api.watch(asking.target(CONFIG_MAPS), WatchOptions(resource_version=versions[-5]))
+
+        assert len(await ready(watch)) == 3
+        assert len(asking.names(CONFIG_MAPS)) == 8
+
+
 async def test_what_a_watch_may_still_ask_for_survives_a_compaction_and_a_restart(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path / "store.db", clock, Window(seconds=300)) as api:
