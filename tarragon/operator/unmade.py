@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 
+import structlog
+
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import AlreadyExists, ApiError
 from tarragon.cluster.live import Live
@@ -22,6 +24,11 @@ LATEST_SECONDS = 60.0
 """So long after no answer, or one that says nothing of what was done, a pod may come: what a kube-apiserver gives a
 request."""
 
+log = structlog.get_logger(__name__)
+
+Place = tuple[Key, str]
+"""Of a pod, and the node that it was to be on: it may have been asked for twice, before and after it was moved."""
+
 
 @dataclass(slots=True)
 class _Asked:
@@ -31,6 +38,10 @@ class _Asked:
     until: float | None = None
     """Of the clock's monotonic seconds; None while the request is under way."""
 
+    @property
+    def place(self) -> Place:
+        return self.pod.metadata.key, self.pod.spec.node_name
+
 
 class Unmade:
     """By job, whose name and kind the pods' owner says. One that the cache shows has come."""
@@ -38,7 +49,7 @@ class Unmade:
     def __init__(self, pods: Live[Pod], clock: Clock) -> None:
         self._pods = pods
         self._clock = clock
-        self._asked: dict[JobId, dict[Key, _Asked]] = {}
+        self._asked: dict[JobId, dict[Place, _Asked]] = {}
         self._handlers: list[Callable[[JobId], None]] = []
         pods.subscribe(self._shown)
 
@@ -60,13 +71,15 @@ class Unmade:
             return
         known = self._pods.objects.get(pod.metadata.key)
         asked = _Asked(pod, before="" if known is None else known.metadata.uid)
-        self._asked.setdefault(job, {})[pod.metadata.key] = asked
+        self._asked.setdefault(job, {})[asked.place] = asked
         self._changed(job)
         is_refused = False
         try:
             yield
         except ApiError as error:
             is_refused = _is_refused(error, asked)
+            if not is_refused:
+                self._tell(job, asked)
             raise
         finally:
             asked.until = self._clock.monotonic() + LATEST_SECONDS
@@ -79,6 +92,7 @@ class Unmade:
         late = [(job, asked) for job, asked in self._all() if asked.until is not None and asked.until <= now]
         for job, asked in late:
             self._drop(job, asked)
+            log.info("the pod has not come: its place is kept no longer", **_words(job, asked))
 
     @property
     def pause(self) -> float | None:
@@ -93,14 +107,22 @@ class Unmade:
 
     def _shown(self, key: Key, _: Pod | None, new: Pod | None) -> None:
         job = None if new is None else _job_of(new)
-        asked = None if job is None else self._asked.get(job, {}).get(key)
-        if job is not None and new is not None and asked is not None and asked.before != new.metadata.uid:
-            self._drop(job, asked)
+        if job is None or new is None:
+            return
+        for asked in list(self._asked.get(job, {}).values()):
+            if asked.pod.metadata.key == key and asked.before != new.metadata.uid:
+                self._drop(job, asked)
+
+    def _tell(self, job: JobId, asked: _Asked) -> None:
+        """Once for all pods of a job: where a server goes away, hundreds are under way."""
+        if all(each.until is None for each in self._asked[job].values()):
+            words = _words(job, asked)
+            log.warning("no answer: the pod may still come, and its place is kept", seconds=LATEST_SECONDS, **words)
 
     def _drop(self, job: JobId, asked: _Asked) -> None:
         several = self._asked.get(job, {})
-        if several.get(asked.pod.metadata.key) is asked:
-            del several[asked.pod.metadata.key]
+        if several.get(asked.place) is asked:
+            del several[asked.place]
             if not several:
                 del self._asked[job]
             self._changed(job)
@@ -115,6 +137,12 @@ def _is_refused(error: ApiError, asked: _Asked) -> bool:
     if isinstance(error, AlreadyExists):
         return bool(asked.before)
     return error.code < HTTPStatus.INTERNAL_SERVER_ERROR or is_refusal(error)
+
+
+def _words(job: JobId, asked: _Asked) -> Mapping[str, str]:
+    kind, key = job
+    pod, node = asked.place
+    return {"kind": kind, "namespace": key.namespace, "job": key.name, "pod": pod.name, "node": node}
 
 
 def _job_of(pod: Pod) -> JobId | None:

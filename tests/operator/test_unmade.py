@@ -9,12 +9,14 @@ import pytest
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import ApiError, from_status, unavailable
+from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
 from tarragon.operator.run import ROUND_PAUSE, Operator, Options
 from tarragon.operator.unmade import LATEST_SECONDS
 from tests.operator.stage import TFJOBS, Stage, group, job
 from tests.operator.test_company import nodes, rule, wait, workers
 from tests.operator.test_dragon import Jumping
+from tests.operator.test_moves import refuse, restarts
 
 
 class SlowToMake:
@@ -36,10 +38,12 @@ class SlowToMake:
         name = body["metadata"].get("name", "")
         if resource.plural == "pods" and name in self._held:
             self.asked.set()
+            lost = resource, body
+            self._lost.append(lost)
             await self.let_through.wait()
             if self.error is not None:
-                self._lost.append((resource, body))
                 raise self.error
+            self._lost.remove(lost)
         return await self._client.create(resource, body)
 
     async def carry_out(self) -> None:
@@ -152,6 +156,34 @@ async def test_a_pod_that_an_earlier_job_asked_for_is_not_taken_for_one_of_the_n
     await stage.world.until(lambda: "b-worker-0" in stage.pods())
 
 
+async def test_what_an_operator_had_asked_for_when_it_was_killed_may_be_one_too_many_and_costs_no_restart(
+    stage: Stage,
+) -> None:
+    """The next one can't know of it, and gives its place away."""
+    await stage.node("n", cpu="2")
+    cluster: Any = SlowToMake(stage.world.client, "a-worker-1")
+    first = asyncio.create_task(Operator(cluster, stage.world.clock, Options(seed=1)).run())
+    bounds: dict[str, Any] = {"min-instances": 1, "max-instances": 2}
+    await stage.submit("a", Worker=group(2, cpu="1"), **bounds)
+    await cluster.asked.wait()
+    await wish(stage, 1)
+    await b_waits(stage)
+    await stage.kill(first)
+
+    stage.start_operator()
+    await stage.until_pods("a-worker-0", "b-worker-0")
+    await cluster.carry_out()
+    await refuse(stage, "b-worker-0", "OutOfcpu")
+    await stage.world.until(lambda: "deletionTimestamp" in stage.pods()["a-worker-1"]["metadata"])
+    await stage.end_pods()
+    await stage.world.until(lambda: stage.made().count("b-worker-0") == 2)
+    await stage.until_pods("a-worker-0", "b-worker-0")
+    await stage.all_run("b-worker-0")
+    await stage.until_state("b", "Running")
+    [restart] = restarts(stage, "b")["replicas"]
+    assert restart["count"] == restart["disruptions"]
+
+
 async def test_what_a_job_has_lost_meanwhile_is_not_made_any_more(stage: Stage) -> None:
     await stage.node("n", cpu="8")
     first = [f"a-worker-{index}" for index in range(4)]
@@ -176,3 +208,23 @@ async def test_a_job_that_keeps_off_a_pod_which_may_still_come_waits_until_it_do
     cluster.error = from_status({"code": 403, "message": "exceeded quota: pods"})
     cluster.let_through.set()
     await stage.until_pods("b-worker-0")
+
+
+async def test_a_pod_that_was_moved_after_no_answer_may_still_come_to_where_it_was_asked_for_first(
+    stage: Stage,
+) -> None:
+    await stage.node("m", cpu="1")
+    await stage.node("n", cpu="1")
+    cluster = await slow(stage, 1, "a-worker-0")
+    cluster.error = unavailable("the connection was lost")
+    cluster.let_through.set()
+    [first] = stage.admission("a")["nodes"]["Worker"]
+    await stage.world.client.patch(NODES, Key("", first), {"spec": {"unschedulable": True}})
+    await stage.world.until(lambda: first not in stage.admission("a")["nodes"]["Worker"])
+    cluster.asked.clear()
+    await cluster.asked.wait()
+
+    await stage.world.client.patch(NODES, Key("", first), {"spec": {"unschedulable": None}})
+    await stage.submit("b", Worker=group(1, cpu="1"))
+    await stage.world.until(lambda: bool(stage.admission("b").get("wait")))
+    assert "b-worker-0" not in stage.pods()
