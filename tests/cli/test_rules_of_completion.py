@@ -14,15 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.base.clock import SystemClock
 from tests.cli.conftest import Shell
 from tests.cli.manifests import python, worker
 from tests.cli.test_clusters import kubeconfig
 
 pytestmark = pytest.mark.timeout(300)
 
-SLOW = 5.0
-"""Seconds for a machine that is busy with all other tests; an idle one takes 0.15 (docs/cli.md)."""
+SLOW = 2.0
+"""Seconds of a processor, which do not tell what else the machine does; an idle one takes 0.15 (docs/cli.md)."""
 
 
 def tab(shell: Shell, *words: str, more: Mapping[str, str] | None = None) -> list[str]:
@@ -92,12 +91,12 @@ def test_ctrl_c_while_a_cluster_is_asked_leaves_the_prompt_as_it_is(shell: Shell
 
 
 def test_rule_20_tab_is_answered_fast(inhabited: Shell) -> None:
-    clock = SystemClock()
-    began = clock.monotonic()
+    began = os.times()
 
     tab(inhabited, "tarragon", "get", "")
 
-    assert clock.monotonic() - began < SLOW
+    ended = os.times()
+    assert ended.children_user + ended.children_system - began.children_user - began.children_system < SLOW
 
 
 def test_kubectls_own_completion_finds_ours(shell: Shell) -> None:

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.kubectl,
     pytest.mark.tensorflow,
     pytest.mark.slow,
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(900),
 ]
 
 DATA = Path(__file__).parents[1] / "data"
@@ -61,7 +61,7 @@ def test_nine_jobs_of_a_chart_run_in_turn_and_tensorboard_compares_them(user: Us
 
         assert "STATUS: deployed" in helm(user, "install", "sweep", str(CHART))
         eventually(lambda: re.search(r"^kubeflow-tf-mnist-\S+ +Waiting ", user("list").out, re.MULTILINE))
-        states = eventually(lambda: ended(user))
+        states = eventually(lambda: ended(user), 600)
 
         assert states == ["Succeeded"] * len(RUNS)
         assert at_once(user) == AT_ONCE
