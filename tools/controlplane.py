@@ -57,6 +57,7 @@ _PATIENCE = 90.0
 _PORTS = range(12_000, 20_000)
 """Those that nobody gets who asks for any, nor a pod of the process kubelet: a stopped server finds its own free."""
 _NO_SERVER_PORT_SINCE = 24
+_NO_SECRET_OF_TOKENS_SINCE = 24
 _SERVICES = "10.96.0.0/16"
 _SERVICE_ADDRESS = "10.96.0.1"
 _DIE_WITH_PARENT = 1
@@ -197,7 +198,12 @@ class ControlPlane:
             self._until(name, lambda: self.get("/readyz") == b"ok")
             self._until(name, lambda: bool(self.get("/api/v1/namespaces/default")))
         elif name == CONTROLLERS:
-            self._until(name, lambda: bool(self.get("/api/v1/namespaces/default/serviceaccounts/default")))
+            self._until(name, lambda: self.takes_pods("default"))
+
+    def takes_pods(self, namespace: str) -> bool:
+        """A controller has made the account that its pods have, and its token, where there is one to wait for."""
+        account = self.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
+        return b'"secrets"' in account if self.minor < _NO_SECRET_OF_TOKENS_SINCE else bool(account)
 
     def user(self, name: str, groups: Sequence[str] = ()) -> Path:
         """The kubeconfig of one more identity, which may do nothing but what roles give it."""
