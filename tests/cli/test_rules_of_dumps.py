@@ -15,6 +15,8 @@ from tarragon.cli.redaction import Redactor
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, job, python
 
+pytestmark = pytest.mark.timeout(300)
+
 IN_SECRET, IN_VARIABLE, ON_COMMAND = 'Tr0ub4dor&3 "q"/+', "s3cr3t-of-env-97", "hunter2hunter2"
 IN_LOG_ONLY = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 WEB_TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcDEF-123"

@@ -14,6 +14,8 @@ import yaml
 from tests.cli.conftest import Shell
 from tests.cli.manifests import worker
 
+pytestmark = pytest.mark.timeout(300)
+
 GOLDEN = Path(__file__).parent / "golden" / "cli.tarragon.dev-v1.json"
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli-output.md"
 

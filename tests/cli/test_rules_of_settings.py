@@ -13,6 +13,8 @@ from tarragon.cli.configkeys import options
 from tarragon.cli.main import call, root
 from tests.cli.conftest import Shell
 
+pytestmark = pytest.mark.timeout(300)
+
 FLAGS = dict(options(root))
 
 
