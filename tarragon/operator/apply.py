@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -66,13 +66,10 @@ class Means:
     recorder: Recorder
 
 
-async def apply(
-    means: Means, framework: Resource[CustomObject], job: CustomObject, step: Step, stands: Callable[[], bool]
-) -> Sequence[str]:
+async def apply(means: Means, framework: Resource[CustomObject], job: CustomObject, step: Step) -> Sequence[str]:
     """The names of what was refused and the job does without.
 
     Raises the first ApiError, or Refused; what was done stays done, and the next step is decided on what is then.
-    Nothing is made any more, and Conflict is raised, once `stands` denies what the step was decided on.
     """
     cluster, recorder = means.cluster, means.recorder
     key = job.metadata.key
@@ -93,7 +90,7 @@ async def apply(
         # News come with the status that they are about: once it says so, no later step will tell them again. Nothing
         # waits for them.
         async with _meanwhile(_tell(recorder, step.events)):
-            await _carry_out(cluster, step, done, stands)
+            await _carry_out(cluster, step, done)
     except (ApiError, Refused) as error:
         await _tell(recorder, [*_refusal(about, error), *done.events(about)])
         raise
@@ -114,11 +111,11 @@ async def _meanwhile(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
         await beside
 
 
-async def _carry_out(cluster: Cluster, step: Step, done: _Done, stands: Callable[[], bool]) -> None:
+async def _carry_out(cluster: Cluster, step: Step, done: _Done) -> None:
     await all_of(_notify(cluster, notice, done) for notice in step.notices)
     await all_of(_delete(cluster, delete, done) for delete in step.deletes)
     await all_of(_patch(cluster, patch) for patch in step.patches)
-    await _create_all(cluster, step.creates, done, stands)
+    await _create_all(cluster, step.creates, done)
 
 
 def is_kept(written: CustomObject) -> bool:
@@ -193,13 +190,13 @@ async def _delete(cluster: Cluster, delete: Delete, done: _Done) -> None:
     done.note("Delete", delete.resource, delete.key.name)
 
 
-async def _create_all(cluster: Cluster, creates: Iterable[Create], done: _Done, stands: Callable[[], bool]) -> None:
+async def _create_all(cluster: Cluster, creates: Iterable[Create], done: _Done) -> None:
     waiting = list(creates)
     size = FIRST_BATCH
     while waiting:
         number = _next_batch(waiting, size)
         batch, waiting = waiting[:number], waiting[number:]
-        await all_of(_create(cluster, create, done, stands) for create in batch)
+        await all_of(_create(cluster, create, done) for create in batch)
         size = min(LARGEST_BATCH, size * 2)
 
 
@@ -210,9 +207,7 @@ def _next_batch(waiting: Sequence[Create], most: int) -> int:
     return next((number for number, create in enumerate(waiting[:most]) if create.alone), most)
 
 
-async def _create(cluster: Cluster, create: Create, done: _Done, stands: Callable[[], bool]) -> None:
-    if not stands():
-        raise overtaken(create)
+async def _create(cluster: Cluster, create: Create, done: _Done) -> None:
     try:
         await _make(cluster, create, done)
     except Refused as refused:
@@ -244,12 +239,6 @@ async def _make(cluster: Cluster, create: Create, done: _Done) -> None:
         raise
     else:
         done.note("Create", create.resource, create.body["metadata"]["name"])
-
-
-def overtaken(create: Create) -> Conflict:
-    """By a decision that was made while the step was under way."""
-    words = f"{create.resource.plural} {create.body['metadata']['name']} is not to be made any more"
-    return Conflict({"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": words})
 
 
 def name_is_taken(create: Create, error: ApiError) -> Conflict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -10,6 +11,7 @@ import structlog
 from tarragon.kube.meta import Key
 from tarragon.operator.apply import Means, Refused, apply
 from tarragon.operator.gather import World
+from tarragon.operator.overtaken import WhileItStands
 from tarragon.plan.decide import decide
 from tarragon.plan.step import Step
 
@@ -25,8 +27,8 @@ async def reconcile(means: Means, world: World, kind: str, key: Key) -> dt.datet
     framework = world.frameworks[kind]
     step = decide(framework, observed, means.clock.now())
     try:
-        stands = partial(world.is_placed_as, kind, observed.object)
-        done_without = await apply(means, framework.resource, observed.object, step, stands)
+        cluster = WhileItStands(means.cluster, partial(world.is_placed_as, kind, observed.object))
+        done_without = await apply(replace(means, cluster=cluster), framework.resource, observed.object, step)
     except Refused as refused:
         log.info("refused", error=str(refused))
         world.refusals.note(kind, key, (refused.reason, str(refused)), means.clock.now())

@@ -25,7 +25,7 @@ NO_EVENTS = Forbidden({"code": 403, "reason": "Forbidden", "message": "events ar
 async def carried_out(stage: Stage, cluster: Cluster, found: CustomObject, step: Step) -> None:
     clock = stage.world.clock
     means = Means(cluster=cluster, clock=clock, recorder=Recorder(cluster, clock))
-    await apply(means, TENSORFLOW.resource, found, step, lambda: True)
+    await apply(means, TENSORFLOW.resource, found, step)
 
 
 class WithoutEvents(Passing):
