@@ -17,7 +17,7 @@ from tarragon.scheduling.running import IDLE, has_risen
 from tarragon.scheduling.snapshot import Demand, Gang, RunningGang
 
 ASKED = "asked for"
-AT_ONCE = 512
+REPLICAS_A_ROUND = 512
 """So many replicas are added in one round; a cluster that is idle for longer gives more."""
 _WORTH_A_RESTART = 1.25
 
@@ -116,7 +116,7 @@ class _Growing:
 
     def fill(self) -> None:
         """Until nothing is left, or nobody wants it."""
-        left = AT_ONCE
+        left = REPLICAS_A_ROUND
         while self._line and left > 0:
             _, name = heapq.heappop(self._line)
             gang, nodes, lacking, _ = self._gangs[name]

@@ -15,7 +15,7 @@ from tarragon.scheduling.needed import fewest
 from tarragon.scheduling.round import Kind, Round
 from tarragon.scheduling.snapshot import Gang, RunningGang
 
-AT_ONCE = 2
+PREEMPTIONS_A_ROUND = 2
 """So many gangs preempt others in one round; the next ones in the rounds that follow at once."""
 
 
@@ -24,7 +24,7 @@ class Preemption:
 
     def __init__(self, made: Round) -> None:
         self._made = made
-        self._left = AT_ONCE if made.snapshot.rules.preempts else 0
+        self._left = PREEMPTIONS_A_ROUND if made.snapshot.rules.preempts else 0
         self._lowest = min((gang.priority for gang in made.snapshot.running), default=None)
         self._order: tuple[Amounts, Amounts] | None = None
         self._spares: Spares | None = None

@@ -22,7 +22,7 @@ from tarragon.scheduling.round import Kind, Round
 from tarragon.scheduling.rules import span
 from tarragon.scheduling.snapshot import Gang
 
-AT_ONCE = 2
+KEPT_AT_ONCE = 2
 """So many aged gangs have places kept; the next ones when these have started."""
 
 KEPT = "what becomes free of it is kept for this job"
@@ -33,7 +33,7 @@ class Reservations:
 
     def __init__(self, made: Round) -> None:
         self._made = made
-        self._left = AT_ONCE
+        self._left = KEPT_AT_ONCE
         self.young: list[Gang] = []
         """For whom nothing is kept yet."""
         self._order: Amounts | None = None

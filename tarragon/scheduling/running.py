@@ -34,8 +34,8 @@ def settle(made: Round) -> None:
             made.resize(gang, stay, WISHED if len(stay) < len(gang.nodes) else MOVED)
 
 
-def grow(made: Round) -> None:
-    """To their wish. One that was resized a moment ago keeps its size, unless somebody wishes more of it since."""
+def grow_to_wish(made: Round) -> None:
+    """One that was resized a moment ago keeps its size, unless somebody wishes more of it since."""
     now, rest = made.snapshot.now, span(made.snapshot.rules.cool_down)
     for gang in made.snapshot.running:
         rests = gang.resized is not None and now < gang.resized + rest

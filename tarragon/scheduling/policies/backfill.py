@@ -9,7 +9,7 @@ from tarragon.scheduling.order import in_order
 from tarragon.scheduling.preemption import Preemption
 from tarragon.scheduling.reservations import Reservations
 from tarragon.scheduling.round import Round
-from tarragon.scheduling.running import grow, settle
+from tarragon.scheduling.running import grow_to_wish, settle
 from tarragon.scheduling.snapshot import Snapshot
 
 
@@ -27,5 +27,5 @@ def backfill(snapshot: Snapshot) -> Sequence[Decision]:
             known = made.promised(gang, kind) or preemption.wait(gang, kind) or reservations.wait(standing, kind)
         made.add(known)
     if all_started:
-        grow(made)
+        grow_to_wish(made)
     return [*made.decisions, *reservations.again()]

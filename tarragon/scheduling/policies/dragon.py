@@ -24,7 +24,7 @@ from tarragon.scheduling.round import Kind, Round
 from tarragon.scheduling.running import settle
 from tarragon.scheduling.snapshot import Gang, RunningGang, Snapshot
 
-AT_ONCE = 4
+GANGS_A_ROUND = 4
 """For so many gangs others shrink in one round; for the next ones in the rounds that follow at once."""
 TRIES = 16
 """So many kinds of gang are looked at closely, at most, of those for which all that others can spare is too little."""
@@ -55,7 +55,7 @@ class _Room:
 
     def __init__(self, made: Round) -> None:
         self._made = made
-        self._left = AT_ONCE
+        self._left = GANGS_A_ROUND
         self._tries = TRIES
         self._in_vain: set[int] = set()
         self._spares: Spares | None = None

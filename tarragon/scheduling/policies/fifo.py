@@ -9,7 +9,7 @@ from tarragon.scheduling.decision import BEHIND_OTHERS, Decision
 from tarragon.scheduling.order import in_order
 from tarragon.scheduling.preemption import Preemption
 from tarragon.scheduling.round import Round
-from tarragon.scheduling.running import grow, settle
+from tarragon.scheduling.running import grow_to_wish, settle
 from tarragon.scheduling.snapshot import Snapshot
 
 
@@ -36,5 +36,5 @@ def fifo(snapshot: Snapshot) -> Sequence[Decision]:
             is_open = False
             made.add(made.promised(gang, kind) or preemption.wait(gang, kind) or made.refused(standing, kind))
     if is_open:
-        grow(made)
+        grow_to_wish(made)
     return made.decisions
