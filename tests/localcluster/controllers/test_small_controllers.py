@@ -60,11 +60,13 @@ async def tainted(scene: Scene, node: str, *taints: Json) -> None:
 async def on_a_node(scene: Scene, *pods: str, **spec: Any) -> None:
     scene.begin(lambda world: TaintController(world.client, world.clock, world.jitter))
     await scene.create(NODES, "n", namespace="")
-    await tainted(scene, "n")
+    # A real node controller takes the first taint of a node away, and with it whatever it has not read yet.
+    await scene.until(lambda: "nodes/n" in scene.objects and not scene.objects["nodes/n"].get("spec", {}).get("taints"))
     for pod in pods:
         body = {**pod_spec(), "nodeName": scene.key(NODES, "n", "").name, "terminationGracePeriodSeconds": 0, **spec}
         await scene.create(PODS, pod, spec=body)
         spec = {"tolerations": [{"key": "k", "operator": "Exists"}]}
+    await scene.there(*(f"pods/default/{pod}" for pod in pods))
 
 
 def is_leaving(scene: Scene, pod: str) -> bool:
@@ -256,7 +258,7 @@ async def test_endpoints_of_a_service_without_selector_are_somebody_elses(scene:
 
 async def first_slice(world: World, holds: Callable[[Json], bool]) -> Json:
     """The first that a watch tells of which this holds."""
-    async with asyncio.timeout(20), aclosing(world.client.watch(SLICES.reading(dict), EVERYTHING, "0")) as events:  # type: ignore[type-var]
+    async with asyncio.timeout(60), aclosing(world.client.watch(SLICES.reading(dict), EVERYTHING, "0")) as events:  # type: ignore[type-var]
         async for event in events:
             if event.object is not None and holds(event.object):
                 return event.object
