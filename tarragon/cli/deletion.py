@@ -14,14 +14,14 @@ from tarragon.cli.hints import spelled
 from tarragon.cli.jobs import Known, NoSuchJob
 from tarragon.cli.kept import runs_of_job
 from tarragon.cli.leftovers import used
+from tarragon.cli.needed import may_exist
 from tarragon.cli.settings import Settings
 from tarragon.cli.target import Target, target
 from tarragon.cli.told import words
 from tarragon.cli.words import listed
-from tarragon.cluster.errors import ApiError, NotFound
 from tarragon.cluster.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS
-from tarragon.kube.meta import AnyObject, Key, Resource
+from tarragon.kube.meta import Key
 
 _RESOURCES = MappingProxyType({each.kind: each for each in (CONFIG_MAPS, SECRETS, PERSISTENT_VOLUME_CLAIMS)})
 
@@ -56,18 +56,8 @@ async def still_there(cluster: Cluster, job: Known) -> Sequence[str]:
     return [
         f"{kind} {name}"
         for kind, name in used({"spec": job.object.spec})
-        if await _may_exist(cluster, _RESOURCES[kind], Key(job.key.namespace, name))
+        if await may_exist(cluster, _RESOURCES[kind], Key(job.key.namespace, name))
     ]
-
-
-async def _may_exist(cluster: Cluster, resource: Resource[AnyObject], key: Key) -> bool:
-    try:
-        await cluster.get(resource, key)
-    except NotFound:
-        return False
-    except ApiError:
-        return True
-    return True
 
 
 def _left(where: Target, job: Known, others: Sequence[str]) -> str:

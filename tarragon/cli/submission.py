@@ -14,6 +14,7 @@ from tarragon.cli.hints import spelled
 from tarragon.cli.jobs import Known, known
 from tarragon.cli.kept import runs_of_job
 from tarragon.cli.loading import Loaded
+from tarragon.cli.needed import missing
 from tarragon.cli.refusals import is_kind_missing
 from tarragon.cli.target import Note, Target
 from tarragon.cli.words import age
@@ -74,7 +75,10 @@ class Submission:
         await self._expect_room(loaded)
         for resource, body in loaded.others:
             await self.put(resource, body)
-        return await self.put_job(loaded)
+        job = await self.put_job(loaded)
+        for problem in await missing(self.cluster, loaded.job, ()):
+            self.note(f"warning: {problem}")
+        return job
 
     async def ensure_namespace(self, name: str) -> None:
         """Here a namespace costs nothing: a manifest that names one should not fail for it."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tarragon.base.clock import Clock
 from tarragon.cli.comparison import hidden
 from tarragon.cli.loading import Loaded
+from tarragon.cli.needed import missing
 from tarragon.cli.target import Note, Target
 from tarragon.cluster.errors import AlreadyExists, ApiError, Forbidden
 from tarragon.frameworks.plugin import Framework
@@ -83,6 +84,15 @@ async def by_server(where: Target, loaded: Loaded, clock: Clock, note: Note, log
         job = await _tried(http, kind, loaded.job, note)
         below = [await _child(http, body, note) for body in children(framework, job, logs)]
     return Trial(framework, [*made, job, *below])
+
+
+async def missing_for(where: Target, several: Sequence[Loaded], clock: Clock, note: Note) -> None:
+    """Warn of what these jobs name that is neither in the cluster nor in FILE."""
+    brought = {(resource.kind, str(body["metadata"].get("name"))) for each in several for resource, body in each.others}
+    async with where.changing(clock) as http:
+        for loaded in several:
+            for problem in await missing(http, loaded.job, brought):
+                note(f"warning: {problem}")
 
 
 async def _tried(http: Http, resource: Resource[Whole], body: JsonObject, note: Note) -> JsonObject:

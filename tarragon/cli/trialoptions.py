@@ -50,6 +50,7 @@ def show_trial(where: Target, loaded: Sequence[Loaded], dry_run: str, form: str 
     else:
         clock = SystemClock()
         made = [asyncio.run(trial.by_server(where, each, clock, note)) for each in loaded]
+        asyncio.run(trial.missing_for(where, loaded, clock, note))
     if form == "name":
         for each in made:
             click.echo("\n".join(trial.names(each)))
