@@ -114,8 +114,9 @@ class Unmade:
                 self._drop(job, asked)
 
     def _tell(self, job: JobId, asked: _Asked) -> None:
-        """Once for all pods of a job: where a server goes away, hundreds are under way."""
-        if all(each.until is None for each in self._asked[job].values()):
+        """Unless it has come; and once for all pods of a job: where a server goes away, hundreds are under way."""
+        several = self._asked.get(job, {})
+        if several.get(asked.place) is asked and all(each.until is None for each in several.values()):
             words = _words(job, asked)
             log.warning("no answer: the pod may still come, and its place is kept", seconds=LATEST_SECONDS, **words)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError, from_status, unavailable
-from tarragon.kube.core import NODES
+from bench.support.shelves import Shelves, a_job, a_node, a_pod
+from tarragon.base.clock import Clock, ManualClock
+from tarragon.cluster.errors import ApiError, Unavailable, from_status, unavailable
+from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.run import ROUND_PAUSE, Operator, Options
 from tarragon.operator.unmade import LATEST_SECONDS
@@ -122,6 +125,41 @@ async def test_a_pod_of_which_the_server_has_said_nothing_may_come_later(stage: 
     await stage.end_pods()
     await stage.until_pods("a-worker-0", "b-worker-0")
     assert stage.made() == ["a-worker-0", "a-worker-1", "b-worker-0"]
+
+
+def test_a_pod_that_has_come_before_its_request_failed_is_not_waited_for() -> None:
+    shelves = Shelves(ManualClock())
+    world = shelves.world()
+    shelves.put(NODES, a_node("n"))
+    shelves.put(TFJOBS, a_job("a", workers=1))
+    pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "n")
+    with capture_logs() as lines, suppress(Unavailable), world.unmade.making(pod):
+        shelves.put(PODS, pod)
+        raise unavailable("the connection was lost")
+
+    assert not world.unmade.of(("TFJob", Key("default", "a")))
+    assert not lines
+
+
+def test_that_pods_may_still_come_is_told_once_a_job_and_that_one_has_not_of_each() -> None:
+    clock = ManualClock()
+    shelves = Shelves(clock)
+    world = shelves.world()
+    shelves.put(TFJOBS, a_job("a", workers=2))
+    job = shelves.objects[TFJOBS.plural, Key("default", "a")]
+    with capture_logs() as lines:
+        for replica in ("worker-0", "worker-1"):
+            with suppress(Unavailable), world.unmade.making(a_pod(job, replica, "n")):
+                raise unavailable("the connection was lost")
+        clock.advance(LATEST_SECONDS)
+        world.unmade.give_up()
+
+    told = [(line["event"].partition(":")[0], line["pod"], line["node"]) for line in lines]
+    assert told == [
+        ("no answer", "a-worker-0", "n"),
+        ("the pod has not come", "a-worker-0", "n"),
+        ("the pod has not come", "a-worker-1", "n"),
+    ]
 
 
 async def test_a_pod_of_which_the_server_has_said_nothing_for_a_minute_does_not_come_any_more(stage: Stage) -> None:
