@@ -64,7 +64,7 @@ def lacks_helm() -> str | None:
 
 @functools.cache
 def helm_fault() -> str | None:
-    """Version 4 applies on the server's side, which the embedded API does not offer."""
+    """Version 4 says things in other words than tests expect."""
     helm = helm_program()
     if helm is None:
         return "helm 3 is not here: `make helm` builds it (with go), or any on PATH will do"

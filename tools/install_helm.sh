@@ -2,8 +2,8 @@
 # Builds helm from its source with the machine's Go, into .tools/bin: tests hold the embedded API against it.
 set -eu
 
-# The last minor version whose client-go is that of Kubernetes 1.32, which the embedded API offers. Not helm 4: that applies on
-# the server's side, which the embedded API does not.
+# The last minor version whose client-go is that of Kubernetes 1.32, which the embedded API offers. Not helm 4: that says
+# things in other words than the tests expect.
 HELM_VERSION=v3.17.3
 
 cd "$(dirname "$0")/.."
