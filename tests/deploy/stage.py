@@ -75,6 +75,8 @@ class Kubectl:
         async with asyncio.timeout(PATIENCE):
             while (await self.run(*wait))[0]:
                 continue
+            while (await self.run("get", definition))[0]:  # it is found a moment after it is established
+                continue
 
 
 class OperatorProcess:
