@@ -20,10 +20,12 @@ from tests.real.proxies import Trouble, through, troubled, wire_to
 from tests.real.scene import PATIENCE, TFJOBS, Scene, a_scene, tfjob
 from tools.controlplane import API_SERVER, ControlPlane
 
-pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(600)]
 
 Json = dict[str, Any]
 PERMISSIONS = ROOT / "deploy" / "permissions.yaml"
+MANY = 240.0
+"""Seconds for two hundred jobs, on a machine with other things to do."""
 PATIENT_LEASE = ("--lease-duration", "150", "--renew-deadline", "120")
 """A leader ends when its server is away for longer; how long one takes to come back is a matter of the machine."""
 QUICK_LEASE = ("--lease-duration", "9", "--renew-deadline", "6", "--retry-period", "1")
@@ -40,7 +42,7 @@ def pods_of(jobs: Iterable[str]) -> set[str]:
 async def settled(scene: Scene, *, running: Iterable[str]) -> dict[str, str]:
     """All of them run; the uids of their pods."""
     wanted = list(running)
-    await scene.until_states(wanted, "Running")
+    await scene.until_states(wanted, "Running", patience=MANY)
     await scene.until(lambda: pods_of(wanted) <= scene.uids().keys())  # of pods another watch tells
     uids = scene.uids()
     return {pod: uids[pod] for pod in pods_of(wanted)}
@@ -73,7 +75,7 @@ async def test_an_api_server_that_is_killed_and_comes_back_costs_no_job_anything
         await scene.clock.sleep(3)
         own_control_plane.start_again(API_SERVER)
 
-        await scene.until_states(short, "Succeeded")
+        await scene.until_states(short, "Succeeded", patience=MANY)
         await is_at_work(scene)
         await scene.until_states(endless, "Running")
         await untouched(scene, before)
@@ -109,7 +111,6 @@ async def test_an_operator_whose_history_was_compacted_away_sees_what_was_delete
         plane.stop()
 
 
-@pytest.mark.timeout(400)
 async def test_connections_that_die_without_a_word_are_noticed(own_control_plane: ControlPlane) -> None:
     async with a_scene(own_control_plane) as scene, wire_to(own_control_plane) as wire:
         await scene.operator(through(wire, own_control_plane.kubeconfig), *PATIENT_LEASE)
@@ -152,7 +153,7 @@ async def test_when_the_leader_is_killed_the_standby_goes_on_and_no_pod_notices(
         leader.send(signal.SIGKILL)
         await is_at_work(scene)
 
-        await scene.until_states(short, "Succeeded")
+        await scene.until_states(short, "Succeeded", patience=MANY)
         await untouched(scene, before)
 
 
