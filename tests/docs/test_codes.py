@@ -12,7 +12,7 @@ from tests.docs.markdown import ROOT
 TEXT = (ROOT / "docs" / "scheduling.md").read_text()
 SECTION = TEXT.partition("## Why a job waits\n")[2].partition("\n## ")[0]
 OF_PLACES = {step.REFUSED, step.NAME_TAKEN, patience.MOVED_TOO_OFTEN, unplaced.LEFT}
-OF_SIZES = {together.NEEDS_RESTART, together.WAITS_FOR_ROOM, together.HAS_FINISHED}
+OF_SIZES = {together.NEEDS_RESTART, together.WAITS_FOR_ROOM, together.HAS_FINISHED, decision.QUOTA_EXCEEDED}
 
 
 def codes_of(module: object) -> set[str]:
