@@ -24,12 +24,12 @@ from tarragon.localcluster.kubelet import kept, mounts, records, shim, shims
 from tarragon.localcluster.kubelet.admission import Ledger
 from tarragon.localcluster.kubelet.devices import offered
 from tarragon.localcluster.kubelet.files import try_lock, unlock
+from tarragon.localcluster.kubelet.freshness import VolumeKeeper
 from tarragon.localcluster.kubelet.ground import Ground
 from tarragon.localcluster.kubelet.handlers import LocalHandlers
 from tarragon.localcluster.kubelet.launch import Launcher
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.links import ServiceLinks
-from tarragon.localcluster.kubelet.live import VolumeKeeper
 from tarragon.localcluster.kubelet.node import NodeSettings, Registration
 from tarragon.localcluster.kubelet.overuse import Overuse
 from tarragon.localcluster.kubelet.pod_logs import NodeLogs

@@ -10,7 +10,7 @@ import pytest
 from tarragon.base.clock import ManualClock
 from tarragon.kube.core import CONFIG_MAPS, SECRETS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet.live import LOOK_SECONDS, VolumeKeeper
+from tarragon.localcluster.kubelet.freshness import LOOK_SECONDS, VolumeKeeper
 from tarragon.localcluster.kubelet.payload import File, write
 from tarragon.localcluster.kubelet.spec import Pod
 from tarragon.localcluster.kubelet.tokens import ROOT_BUNDLE
