@@ -12,6 +12,8 @@ from structlog.testing import capture_logs
 from bench.support.shelves import Shelves, a_job, a_node, a_pod
 from tarragon.base.clock import Clock, ManualClock
 from tarragon.cluster.errors import ApiError, Unavailable, from_status, unavailable
+from tarragon.cluster.passing import Passing
+from tarragon.cluster.port import Cluster
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.run import ROUND_PAUSE, Operator, Options
@@ -22,20 +24,17 @@ from tests.operator.test_dragon import Jumping
 from tests.operator.test_moves import refuse, restarts
 
 
-class SlowToMake:
+class SlowToMake(Passing):
     """An API that gets requests for some pods only when the test lets them through."""
 
-    def __init__(self, client: Any, *pods: str) -> None:
-        self._client = client
+    def __init__(self, client: Cluster, *pods: str) -> None:
+        super().__init__(client)
         self._held = frozenset(pods)
         self._lost: list[tuple[Any, Any]] = []
         self.error: ApiError | None = None
         """What they get instead of being let through."""
         self.asked = asyncio.Event()
         self.let_through = asyncio.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
 
     async def create(self, resource: Any, body: Any) -> Any:
         name = body["metadata"].get("name", "")
@@ -47,22 +46,22 @@ class SlowToMake:
             if self.error is not None:
                 raise self.error
             self._lost.remove(lost)
-        return await self._client.create(resource, body)
+        return await super().create(resource, body)
 
     async def carry_out(self) -> None:
         """After all, what it gave no answer to."""
         for resource, body in self._lost:
-            await self._client.create(resource, body)
+            await super().create(resource, body)
 
 
 async def slow(stage: Stage, workers: int, *held: str, clock: Clock | None = None) -> SlowToMake:
     """Job a has been promised its places; some of its pods are under way."""
-    cluster: Any = SlowToMake(stage.world.client, *held)
+    cluster = SlowToMake(stage.world.client, *held)
     stage.start(Operator(cluster, clock or stage.world.clock, Options(seed=1)).run())
     bounds: dict[str, Any] = {"min-instances": 1, "max-instances": workers}
     await stage.submit("a", Worker=group(workers, cpu="1"), **bounds)
     await cluster.asked.wait()
-    return cluster  # type: ignore[no-any-return]
+    return cluster
 
 
 async def wish(stage: Stage, workers: int) -> None:
@@ -199,7 +198,7 @@ async def test_what_an_operator_had_asked_for_when_it_was_killed_may_be_one_too_
 ) -> None:
     """The next one can't know of it, and gives its place away."""
     await stage.node("n", cpu="2")
-    cluster: Any = SlowToMake(stage.world.client, "a-worker-1")
+    cluster = SlowToMake(stage.world.client, "a-worker-1")
     first = asyncio.create_task(Operator(cluster, stage.world.clock, Options(seed=1)).run())
     bounds: dict[str, Any] = {"min-instances": 1, "max-instances": 2}
     await stage.submit("a", Worker=group(2, cpu="1"), **bounds)
