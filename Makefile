@@ -25,6 +25,9 @@ MOVED := $(shell [ ! -e .tools/.made-in ] || [ "$$(cat .tools/.made-in)" = "$$(p
 export UV_PROJECT_ENVIRONMENT := .venv
 export UV_PYTHON_DOWNLOADS := never
 unexport VIRTUAL_ENV
+# Nor may it keep Python from remembering what it has compiled: the tests start the command some thousand times, and
+# without that each start takes half as long again.
+unexport PYTHONDONTWRITEBYTECODE
 SYNC := $(UV) sync --locked --python .tools/bin/python --extra tensorflow --compile-bytecode
 
 CHECKS := '$(BIN)/ruff check' '$(BIN)/ruff format --check' '$(BIN)/mypy' '$(BIN)/lint-imports --no-logo' \
