@@ -5,8 +5,6 @@ Where they are cut decides only how much is shared: put together, they are the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 Held = bytes | tuple[bytes, ...]
 """Whole, or in pieces: up to the revision, the rest of the metadata, managedFields in twos, the spec, the status."""
 
@@ -52,20 +50,17 @@ class Cutter:
         metadata, spec, told = body[revision:owners], body[end:status], body[status:]
         if isinstance(before, tuple):
             metadata, spec, told = _same(before[1], metadata), _same(before[-2], spec), _same(before[-1], told)
-        return (body[:revision], metadata, *self._owners(body, owners, end), spec, told)
-
-    def _owners(self, body: bytes, start: int, end: int) -> Iterator[bytes]:
-        """Who and when, and what is owned, which is long; and the next."""
-        while start < end:
-            fields = body.find(_FIELDS, start, end)
+        pieces = [body[:revision], metadata]
+        while owners < end:  # who and when, then what is owned, which is long; and the next
+            fields = body.find(_FIELDS, owners, end)
+            following = body.find(_NEXT_OWNER, fields, end) if fields > 0 else -1
+            stop = following if following > 0 else end
             if fields > 0:
-                yield self._shared(body[start:fields])
-                start = fields
-            stop = body.find(_NEXT_OWNER, start, end) if fields > 0 else end
-            if stop < 0:
-                stop = end
-            yield self._shared(body[start:stop])
-            start = stop
+                pieces.append(self._shared(body[owners:fields]))
+                owners = fields
+            pieces.append(self._shared(body[owners:stop]))
+            owners = stop
+        return (*pieces, spec, told)
 
     def _shared(self, piece: bytes) -> bytes:
         if len(piece) > _LONGEST_KEPT:
