@@ -99,6 +99,11 @@ class Ledger:
         return self.nodes.amounts(self._free[self.nodes.row_of[node]])
 
     @property
+    def version(self) -> int:
+        """Another one whenever something is taken or given."""
+        return len(self._changes)
+
+    @property
     def table(self) -> Amounts:
         """A row a node, a column a resource, as in `nodes`. For reading only."""
         return self._free

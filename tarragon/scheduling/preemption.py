@@ -5,18 +5,33 @@ First by what elastic ones have above their minimum; if that is too little, othe
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from tarragon.scheduling.asks import Amounts
 from tarragon.scheduling.decision import PREEMPTED, Wait
 from tarragon.scheduling.elastic import Spares
 from tarragon.scheduling.fit import could_fit
+from tarragon.scheduling.ledger import Ledger
 from tarragon.scheduling.needed import fewest
 from tarragon.scheduling.round import Kind, Round
 from tarragon.scheduling.snapshot import Gang, RunningGang
+from tarragon.scheduling.trial import Holdings
 
 PREEMPTIONS_A_ROUND = 2
 """So many gangs preempt others in one round; the next ones in the rounds that follow at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Below:
+    """Gangs of lower priority than somebody, in the order in which they go, and what they hold."""
+
+    key: tuple[int, int, int]
+    """For which priority, how much was decided then, and how much had changed."""
+    order: Amounts
+    held: Holdings
+    soon: Ledger
 
 
 class Preemption:
@@ -28,6 +43,7 @@ class Preemption:
         self._lowest = min((gang.priority for gang in made.snapshot.running), default=None)
         self._order: tuple[Amounts, Amounts] | None = None
         self._spares: Spares | None = None
+        self._below: _Below | None = None
 
     def wait(self, gang: Gang, kind: Kind) -> Wait | None:
         """For places that others give back for it. None if it may take none, or all of them were too few."""
@@ -61,16 +77,23 @@ class Preemption:
 
     def _victims(self, gang: Gang, kind: Kind) -> list[RunningGang]:
         """Those that have to give back all even if all the others of lower priority give what they can spare."""
-        running = self._made.snapshot.running
-        order, priorities = self._who_goes_first()
-        lower = self._made.unchanged(order[: np.searchsorted(priorities, gang.priority)])
-        if not len(lower):
-            return []
-        # As if all elastic ones gave what they can spare, of which who ends gives nothing besides.
-        spares = self._spares_now().holdings(gang.priority)
-        held, soon = self._made.holders, self._made.soon.given(spares.rows, spares.amounts)
-        ends = fewest(kind.smallest, lower, held.less(spares), soon)
-        return [] if ends is None else [running[number] for number in ends.several]
+        below = self._those_below(gang.priority)
+        ends = fewest(kind.smallest, below.order, below.held, below.soon) if len(below.order) else None
+        return [] if ends is None else [self._made.snapshot.running[number] for number in ends.several]
+
+    def _those_below(self, priority: int) -> _Below:
+        """As if all elastic ones gave what they can spare, of which who ends gives nothing besides. Kept while nothing
+        changes: most that ask find it too little.
+        """
+        made = self._made
+        key = priority, len(made.changed), made.soon.version
+        if self._below is None or self._below.key != key:
+            order, priorities = self._who_goes_first()
+            lower = made.unchanged(order[: np.searchsorted(priorities, priority)])
+            spares = self._spares_now().holdings(priority)
+            soon = made.soon.given(spares.rows, spares.amounts)
+            self._below = _Below(key, lower, made.holders.less(spares), soon)
+        return self._below
 
     def _spares_now(self) -> Spares:
         made = self._made

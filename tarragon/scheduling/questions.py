@@ -85,7 +85,7 @@ class Questions:
         for column, amounts, which in self._tables.amounts:
             there = np.maximum(both[:, column] // np.maximum(amounts, 1)[:, None], 0)
             there[amounts == 0] = _ENOUGH
-            np.minimum(room, there[which], out=room)
+            np.minimum(room, there[which] if len(there) > 1 else there, out=room)
         more: Amounts = room[:, : len(rows)].sum(axis=1) - room[:, len(rows) :].sum(axis=1)
         return more
 

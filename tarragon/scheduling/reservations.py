@@ -52,18 +52,18 @@ class Reservations:
 
     def asking(self, line: Iterable[Standing]) -> Iterator[tuple[Standing, Kind]]:
         """Those about whom there is anything to ask. Most of thousands are none of them: it is decided here that they
-        wait, as one of their kind does that went before them and was no less urgent.
+        wait, as one of their kind does that went before them: those that are most urgent come first.
         """
         made = self._made
         kinds, limited, add, old_enough = made.kinds, made.shares.limited, made.decisions.append, made.old_enough
         for standing in line:
             gang, kind = standing.gang, kinds[standing.shape]
             passed = kind.passed
-            if passed is None or gang.priority > passed[0] or gang.queue in limited:
+            if passed is None or (limited and gang.queue in limited):
                 yield standing, kind
                 continue
             is_young = gang.queued > old_enough
-            if not (is_young or passed[1]):
+            if not (is_young or passed):
                 yield standing, kind
             elif self._left and not is_young:
                 add(self.wait(standing, kind))

@@ -16,7 +16,7 @@ import numpy as np
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
 from tarragon.scheduling import waits
-from tarragon.scheduling.asks import Amounts
+from tarragon.scheduling.asks import Amounts, Ask
 from tarragon.scheduling.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
@@ -54,6 +54,8 @@ class Kind:
     shape: Shape
     smallest: Sequence[Demand]
     """What each of them needs at least."""
+    asks: Sequence[tuple[Ask, int]]
+    """The same, as it is asked of the nodes, and how often."""
     never: Why | None
     """Of those that could not run on the empty cluster."""
     refused: Why | None = None
@@ -62,15 +64,19 @@ class Kind:
     """There won't be, either, when those have left who are leaving."""
     in_vain: int | None = None
     """All that run with a lower priority than this together hold too little."""
-    passed: tuple[int, bool] | None = None
-    """The priority of one that has to wait, whatever is asked, and whether it is aged."""
+    passed: bool | None = None
+    """One has to wait, whatever is asked: whether it is aged. Those that come after it are no more urgent."""
 
 
 class _Kinds(dict[Shape, Kind]):
     """Ten thousand look-ups a round, nearly all of what is there: a dictionary's own are the quickest."""
 
+    def __init__(self, nodes: Inventory) -> None:
+        self._nodes = nodes
+
     def __missing__(self, shape: Shape) -> Kind:
-        kind = self[shape] = Kind(shape, shape.smallest, shape.never)
+        asks = [(self._nodes.ask(demand), demand.minimum) for demand in shape.smallest]
+        kind = self[shape] = Kind(shape, shape.smallest, asks, shape.never)
         return kind
 
 
@@ -98,7 +104,7 @@ class Round:
         self._with_away: Ledger | None = None
         self._is_releasing = bool(self.nodes.releasing.any())
         self.lore = self.nodes.lore(snapshot.away)
-        self.kinds = _Kinds()
+        self.kinds = _Kinds(self.nodes)
         """To be looked up once for each gang: what is asked about it takes the kind along."""
         self._in_vain: list[Kind] = []
         """Those that have asked for what will be free soon, since some of it was released."""
@@ -124,7 +130,7 @@ class Round:
 
     def started(self, gang: Gang, kind: Kind) -> Place | None:
         """As large as it goes on what is free; None when that is too little."""
-        if kind.refused is not None:
+        if kind.refused is not None or _lacks(kind, self.free):
             return None
         demands = self.shares.allowed(gang.queue, gang.demands)
         nodes = None if demands is None else place(demands, self.free)
@@ -136,12 +142,13 @@ class Round:
 
     def promised(self, gang: Gang, kind: Kind) -> Wait | None:
         """It starts once those have left who are leaving: its places are kept. None if that is not enough for it."""
-        nodes = place(kind.smallest, self.soon) if self._is_releasing and not kind.is_not_soon else None
+        may_be = self._is_releasing and not kind.is_not_soon and not _lacks(kind, self.soon)
+        nodes = place(kind.smallest, self.soon) if may_be else None
         if nodes is None:
             kind.is_not_soon = True
             self._in_vain.append(kind)
             if gang.preempts:  # If others give way to it after all, what they release clears this again.
-                kind.passed = gang.priority, self.is_aged(gang)
+                kind.passed = self.is_aged(gang)
             return None
         self._set_aside(parts_of(gang.demands, nodes))
         self.shares.take(gang, nodes)
@@ -267,6 +274,14 @@ class Round:
                 return NODES_AWAY, waits.away(gang, self.snapshot)
         crowded = waits.crowded(gang)
         return (INSUFFICIENT_RESOURCES, crowded) if crowded else (NEVER_FITS, waits.never_fits(gang, self.snapshot))
+
+
+def _lacks(kind: Kind, ledger: Ledger) -> bool:
+    """Whether it is known that there is too little for it: told of hundreds of kinds before `place` looks closer."""
+    for ask, count in kind.asks:  # noqa: SIM110  # a generator takes as long as the question itself
+        if ledger.lacks(ask, count):
+            return True
+    return False
 
 
 def amounts_of(demands: Sequence[Demand], nodes: Mapping[Replica, str]) -> dict[Replica, Resources]:
