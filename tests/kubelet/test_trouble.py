@@ -9,18 +9,19 @@ from typing import Any
 
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import Forbidden, unavailable
-from tarragon.cluster.port import EVERYTHING, DeleteOptions, Listing, LogOptions, Selection, WatchEvent
+from tarragon.cluster.passing import Passing
+from tarragon.cluster.port import EVERYTHING, PLAIN_DELETE, DeleteOptions, Listing, Selection, WatchEvent
 from tarragon.kube.meta import Key, Resource
 from tests.kubelet.builders import container_json
 from tests.kubelet.waiting import eventually
 from tests.kubelet.world import ANY_POD, Json, World, state, terminated
 
 
-class Line:
+class Line(Passing):
     """The way to the API: it can be cut, it can refuse status writes, and it counts what is written."""
 
     def __init__(self, world: World) -> None:
-        self._cluster = world.cluster
+        super().__init__(world.cluster)
         self.is_cut = False
         self.refuses_status = False
         self.statuses: list[tuple[str, Json]] = []
@@ -40,15 +41,15 @@ class Line:
 
     async def get(self, resource: Resource[Any], key: Key) -> Any:
         self._check()
-        return await self._cluster.get(resource, key)
+        return await super().get(resource, key)
 
     async def list(self, resource: Resource[Any], selection: Selection = EVERYTHING) -> Listing[Any]:
         self._check()
-        return await self._cluster.list(resource, selection)
+        return await super().list(resource, selection)
 
     async def watch(self, resource: Resource[Any], selection: Selection, since: str) -> AsyncIterator[WatchEvent[Any]]:
         self._check()
-        events = self._cluster.watch(resource, selection, since)
+        events = super().watch(resource, selection, since)
         cut = asyncio.ensure_future(self._cuts.wait())
         try:
             while True:
@@ -67,7 +68,7 @@ class Line:
 
     async def create(self, resource: Resource[Any], body: Mapping[str, Any]) -> Any:
         self._check()
-        return await self._cluster.create(resource, body)
+        return await super().create(resource, body)
 
     async def patch(self, resource: Resource[Any], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> Any:
         self._check()
@@ -75,14 +76,11 @@ class Line:
             if self.refuses_status:
                 raise Forbidden({"code": 403, "reason": "Forbidden", "message": "no"})
             self.statuses.append((key.name, dict(patch["status"])))
-        return await self._cluster.patch(resource, key, patch, subresource=subresource)
+        return await super().patch(resource, key, patch, subresource=subresource)
 
-    async def delete(self, resource: Resource[Any], key: Key, options: DeleteOptions = DeleteOptions()) -> None:  # noqa: B008 - the port's signature
+    async def delete(self, resource: Resource[Any], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
         self._check()
-        await self._cluster.delete(resource, key, options)
-
-    def pod_log(self, key: Key, options: LogOptions = LogOptions()) -> AsyncIterator[bytes]:  # noqa: B008 - as above
-        return self._cluster.pod_log(key, options)
+        await super().delete(resource, key, options)
 
 
 async def test_a_status_is_written_once_for_each_thing_that_has_happened(world: World) -> None:
