@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 from tarragon.cli import told, tree
 from tarragon.cli.report import outcome
 from tests.docs.markdown import ROOT
-
-
-def test_the_reference_of_commands_is_what_the_code_says() -> None:
-    done = subprocess.run(
-        [sys.executable, "tools/make_commands.py", "--check"],
-        cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_exit_code_of_the_code_stands_on_the_page() -> None:
