@@ -228,6 +228,12 @@ async def test_the_same_list_as_a_table_and_as_metadata(wire: Wire) -> None:
     assert metadata["items"][0].keys() == {"kind", "apiVersion", "metadata"}
 
 
+async def test_an_object_in_a_row_says_what_it_is_for_who_sorts_by_its_fields(wire: Wire) -> None:
+    _, listed = await wire("GET", "/api/v1/namespaces?includeObject=Object", **TABLE)
+    told = listed["rows"][0]["object"]
+    assert (told["kind"], told["apiVersion"], told["metadata"]["name"]) == ("Namespace", "v1", "default")
+
+
 async def test_a_client_that_takes_no_json_is_told_what_there_is(wire: Wire) -> None:
     code, value = await wire("GET", PODS, Accept="application/vnd.kubernetes.protobuf")
 

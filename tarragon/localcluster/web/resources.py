@@ -155,7 +155,12 @@ class Resources:
         if form.kind == "Table":
             columns, shape, now = columns_of(asked.target.served), asked.shape(form), self._clock.now()
             whole = table(columns, (), shape, now)
-            whole["rows"] = await in_slices(items, lambda part: table(columns, part, shape, now)["rows"])
+            # Those of a list do not say it; without it kubectl --sort-by shows one empty row.
+            kind = {"kind": asked.target.served.kind, "apiVersion": asked.target.served.api_version}
+            said = kind if shape.include == "Object" else {}
+            whole["rows"] = await in_slices(
+                items, lambda part: table(columns, [{**said, **one} for one in part], shape, now)["rows"]
+            )
         else:
             version = _version(form)
             whole = _metadata_list(version)
