@@ -33,6 +33,10 @@ OLDEST_KUBECTL = 27
 NEWEST_KUBECTL = ROOT / ".tools" / "bin" / "kubectl-1.36"
 REAL = ("cluster", "real")
 API_TESTS = frozenset({"access", "cluster", "contract", "controllers", "helm"})
+SHARED_CLUSTERS = frozenset(
+    {"streams", "test_rules_of_looking.py", "test_rules_of_output.py", "test_stranger.py", "test_top.py"}
+)
+"""Folders and files whose tests share an embedded cluster that takes some seconds to start."""
 
 
 def lacks_tensorflow() -> str | None:
@@ -145,7 +149,7 @@ def group_of(item: pytest.Item) -> str | None:
     if item.get_closest_marker("real"):
         # They share a control plane, which takes some seconds to start: one for what asks the API, one for what runs.
         return "real api" if API_TESTS & set(item.path.relative_to(ROOT).parts) else "real"
-    return None
+    return next((part for part in item.path.relative_to(ROOT).parts if part in SHARED_CLUSTERS), None)
 
 
 @pytest.fixture(scope="session")
