@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import structlog.testing
+
 from tarragon.base.resources import CPU
 from tarragon.kube.core import PRIORITY_CLASSES
 from tarragon.kube.meta import Key
@@ -117,6 +119,27 @@ async def test_an_elastic_job_says_which_quota_keeps_it_small_until_it_does_not(
 
     assert told == (CODE, "2 of 4 worker replicas have places: the quota of default is 3 cpu")
     assert admitted == "2 of 2 replicas have their places; no more of them: the quota of default is 3 cpu"
+
+
+async def test_what_one_job_gets_of_a_quota_is_no_news_for_the_others(stage: Stage) -> None:
+    """A thousand jobs would be told that the quota lets them grow, and in the next round that it does not."""
+    await stage.node("n")
+    start(stage, rules=lambda: Rules(queues={"default": Queue(quota={CPU: 4000})}))
+    bounds: dict[str, Any] = {"min-instances": 1, "max-instances": 6}
+    for name in ("other", "a", "b", "c"):
+        await stage.submit(name, Worker=group(1, cpu="1"), **bounds)
+    await stage.until_pods("other-worker-0", "a-worker-0", "b-worker-0", "c-worker-0")
+    for name in ("a", "b", "c"):
+        wish = {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": 4}}}}
+        await stage.world.client.patch(TFJOBS, Key("default", name), wish)
+    await stage.world.until(lambda: all(not_grown(stage, name) is not None for name in ("a", "b", "c")))
+
+    with structlog.testing.capture_logs() as lines:
+        await stage.world.client.delete(TFJOBS, Key("default", "other"))
+        await stage.world.until(lambda: (not_grown(stage, "a") or ("", ""))[1].startswith("2 of 4"))
+
+    decided = [(line["job"], line["decision"]) for line in lines if line["event"] == "decided"]
+    assert decided == [("a", "grow"), ("a", "wait")]
 
 
 async def test_what_keeps_a_job_small_is_on_record_and_outlives_the_operator(stage: Stage) -> None:
