@@ -20,7 +20,7 @@ from tarragon.operator.faults import Faults
 from tarragon.operator.gather import World
 from tarragon.plan.homes import Household, given_up_at, homeless
 from tarragon.plan.obstacles import patience_for, unschedulable
-from tarragon.plan.patience import Hold, ends_at, revised
+from tarragon.plan.patience import Hold, ends_at, forgotten_at, revised
 from tarragon.plan.rebuilt import Remains, housed, is_nowhere, rebuilt, remains
 from tarragon.plan.stalls import hinders
 from tarragon.plan.unplaced import left
@@ -100,6 +100,7 @@ class Holders:
         times = [
             ends_at(admission, candidate.status.obstacle, self._patience(candidate)),
             admission.retry.after if admission.retry is not None else None,
+            forgotten_at(admission),
             given_up_at(self._household(candidate, admission), now)
             if candidate.id in self._candidates.unsettled
             else None,

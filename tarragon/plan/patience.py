@@ -42,6 +42,16 @@ def ends_at(admission: Admission, obstacle: Obstacle | None, patience: float) ->
     return obstacle.since + dt.timedelta(seconds=patience)
 
 
+def forgotten_at(admission: Admission) -> dt.datetime | None:
+    """When a gang that runs smaller for what it met forgets that: there was nothing to try again with, since it might.
+
+    Not before: a try that goes well ends it sooner, and one that does not is to be followed by a longer rest.
+    """
+    if admission.retry is None or admission.wait is None:
+        return None
+    return admission.retry.after + dt.timedelta(seconds=LONGEST_PAUSE)
+
+
 def revised(hold: Hold, now: dt.datetime, patience: float) -> Admission:
     """The admission as it is to be; equal to what it is while there is still patience, or no obstacle.
 
@@ -49,8 +59,10 @@ def revised(hold: Hold, now: dt.datetime, patience: float) -> Admission:
     """
     admission, obstacle = hold.admission, hold.obstacle
     if hold.is_whole:
-        is_over = hold.runs and obstacle is None and admission.wait is None
-        return replace(admission, retry=None) if is_over else admission
+        if not hold.runs or obstacle is not None or admission.retry is None:
+            return admission
+        until = forgotten_at(admission)
+        return replace(admission, wait=None, retry=None) if until is None or now >= until else admission
     due = ends_at(admission, obstacle, patience)
     if obstacle is None or due is None or now < due:
         return admission

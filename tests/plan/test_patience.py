@@ -9,7 +9,7 @@ import pytest
 
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, Obstacle, Retry, Wait
-from tarragon.plan.patience import LONGEST_PAUSE, Hold, is_resting, revised
+from tarragon.plan.patience import LONGEST_PAUSE, Hold, forgotten_at, is_resting, revised
 
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
@@ -93,6 +93,24 @@ def test_one_that_runs_below_its_wish_remembers_how_often_it_was_refused() -> No
     held = admission(0, 1, retry=Retry(count=3, after=after(-1)), wait=WAIT)
 
     assert revised(hold(held, workers(0, 1), least=1, obstacle=None, runs=True), NOON, 60) is held
+
+
+def test_what_kept_it_small_is_forgotten_where_it_could_not_try_again_for_long() -> None:
+    """There is no room to grow, or a quota is in the way now: what an earlier try met is not why it is small."""
+    held = admission(0, 1, retry=Retry(count=3, after=NOON), wait=WAIT)
+    whole = hold(held, workers(0, 1), least=1, obstacle=None, runs=True)
+
+    assert forgotten_at(held) == after(LONGEST_PAUSE)
+    assert revised(whole, after(LONGEST_PAUSE - 1), 60) is held
+    assert revised(whole, after(LONGEST_PAUSE), 60) == admission(0, 1)
+
+
+def test_what_is_known_of_a_quota_is_not_what_it_met() -> None:
+    quota = Wait(code="QueueQuotaExceeded", message="the quota of ml is 2 cpu")
+    held = admission(0, 1, wait=quota)
+
+    assert forgotten_at(held) is None
+    assert revised(hold(held, workers(0, 1), least=1, obstacle=None, runs=True), after(3600), 60) == held
 
 
 def test_an_obstacle_that_an_earlier_admission_met_takes_nothing_away() -> None:
