@@ -123,6 +123,6 @@ def _each(body: Json, field: str, path: str) -> Iterator[tuple[str, JsonObject]]
 def _given(template: JsonObject) -> Collection[str]:
     """By --volume."""
     annotations: Json = (template.get("metadata") or {}).get("annotations") or {}
-    with suppress(ValueError, AttributeError, RecursionError):
+    with suppress(ValueError, TypeError, AttributeError, RecursionError):
         return set(json.loads(annotations.get(VOLUMES, "{}")))
     return ()

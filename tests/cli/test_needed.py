@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tarragon.cli.local import VOLUMES as FOLDERS
 from tarragon.cli.needed import missing, needs
 from tarragon.cluster.errors import Forbidden
 from tarragon.kube.core import CONFIG_MAPS, SECRETS
@@ -86,6 +89,15 @@ async def test_each_object_is_asked_for_once_and_silence_is_kept_of_what_may_not
         f"{AT}.serviceAccountName: there is no ServiceAccount robot in default; {refused}",
         f"{AT}.volumes[0].persistentVolumeClaim.claimName: there is no PersistentVolumeClaim data in default; {WAITS}",
     ]
+
+
+@pytest.mark.parametrize("said", ["3", "[[1]]", "[", 3])
+def test_an_annotation_that_makes_no_sense_gives_no_folders(said: Any) -> None:
+    """The kubelet says what is wrong with it; a job that was just made does not end in a bug of ours."""
+    body = wanting()
+    body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["metadata"] = {"annotations": {FOLDERS: said}}
+
+    assert ("PersistentVolumeClaim", "data") in {need.id for need in needs(body)}
 
 
 def test_submit_and_its_trial_by_the_server_warn_and_what_is_in_file_is_there(shell: Shell) -> None:
