@@ -166,12 +166,7 @@ _OF_ALL = (
     _needs(SERVICES, ("list", "watch"), "to see which replicas have their names already"),
     _needs(SERVICES, ("create", "delete"), "to give each replica the name that the others call it by, and to take it"),
     _needs(SERVICES, ("get",), "to see whose a service is that has a replica's name already, as for pods"),
-    _needs(
-        CONFIG_MAPS,
-        ("create",),
-        "to give pods the scripts that they mount: of default parameter servers, of logs; and to say first by which"
-        " policy and rules it decides",
-    ),
+    _needs(CONFIG_MAPS, ("create",), "to give pods the scripts that they mount: of default parameter servers, of logs"),
     Permission(
         group=EVENTS.group,
         resource=EVENTS.plural,
@@ -268,7 +263,8 @@ _OF_ALL = (
         resource=CONFIG_MAPS.plural,
         verbs=("get", "patch"),
         scope=Scope.PLACING,
-        reason="to let others read by which policy and rules it decides, and to tell them when these have changed",
+        reason="to let others read by which policy and rules it decides, and to tell them when these have changed; it"
+        " makes the two as it makes scripts",
         names=(RULES, SHARES),
         without="`tarragon why` assumes the default policy and rules",
     ),
