@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,6 +51,15 @@ class Going:
             if word in line:
                 return
         pytest.fail(f"it ended without saying {word!r}: {self._told}{self.err}")
+
+    def until_err(self, seen: Callable[[str], bool] | str) -> None:
+        """Return when its stderr is so. There are pauses: whoever is waited for needs the processor."""
+        claim = seen if callable(seen) else lambda text: seen in text
+        goes_on = True
+        while not claim(self.err):
+            assert goes_on, self.err
+            goes_on = self.is_going
+            time.sleep(0.02)  # noqa: TID251 - a file tells nobody that there is more in it
 
     @property
     def is_going(self) -> bool:

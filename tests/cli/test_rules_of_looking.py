@@ -44,6 +44,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     shell.file("job.yaml", job("digits", Worker=group(program, 2)))
     shell.file("big.yaml", worker("big", "pass", resources={"limits": {"nvidia.com/gpu": 64}}))
     shell("submit", "big.yaml")
+    shell("wait", "big", "--for", "waiting", "--timeout", "60s")
     yield shell
     shell("down")
 
@@ -74,16 +75,17 @@ def test_rule_11_why_tells_the_code_what_is_in_the_way_and_the_place_in_the_queu
 @contextmanager
 def go(shell: Shell) -> Iterator[None]:
     shell.file("go", "")
-    yield
-    (shell.folder / "go").unlink()
+    try:
+        yield
+    finally:
+        (shell.folder / "go").unlink()
 
 
 def runs_and_fails(shell: Shell) -> Ended:
     """The job runs whole before worker 1 fails."""
     going = shell.start("run", "job.yaml")
     going.until("[worker-0] one line")
-    while not re.search("^[0-9:]+Z  Running$", going.err, re.MULTILINE):
-        assert going.is_going, going.err
+    going.until_err(lambda text: bool(re.search("^[0-9:]+Z  Running$", text, re.MULTILINE)))
     with go(shell):
         return going.ended()
 

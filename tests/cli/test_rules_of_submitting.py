@@ -237,8 +237,7 @@ def test_rule_3_wait_ends_with_any_end_and_may_be_for_several_states(shell: Shel
     running = shell("wait", "a", "--for", "Running", "--for", "failed", "--timeout", "60")
     late = shell("wait", "a", "--for", "failed", "--timeout", "0.1", "-o", "json")
     going = shell.start("wait", "a")
-    while "without a limit" not in going.err:
-        assert going.is_going
+    going.until_err("without a limit")
     shell("delete", "a")
     gone = going.ended()
 
@@ -254,9 +253,7 @@ def test_rule_4_ctrl_c_while_waiting_leaves_the_job_alone_and_tells_the_next_com
     shell("wait", "a", "--for", "running", "--timeout", "60")
     going = shell.start("submit", "a.yaml", "--watch")
     going.until("tfjob/a")
-    told_of = re.compile(r"worker-0: Running")
-    while not told_of.search(going.err):
-        assert going.is_going
+    going.until_err("worker-0: Running")
 
     going.signal(signal.SIGINT)
     ended = going.ended()

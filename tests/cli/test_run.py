@@ -242,8 +242,7 @@ def test_a_second_ctrl_c_waits_for_nobody(shell: Shell) -> None:
     going = shell.start("run", shell.file("job.yaml", worker("digits", STUBBORN)))
     going.until("here")
     going.signal(signal.SIGINT)
-    while "Stopping" not in going.err:
-        assert going.is_going
+    going.until_err("Stopping")
     going.signal(signal.SIGINT)
     ended = going.ended()
 
@@ -256,8 +255,7 @@ def test_whoever_is_told_to_end_leaves_the_job_alone(shell: Shell, number: signa
     going = shell.start("run", shell.file("job.yaml", worker("digits", COUNTS.format(steps=600))))
     going.until("step 2")
     waiting = shell.start("wait", "digits")
-    while "Waiting for" not in waiting.err:
-        assert waiting.is_going
+    waiting.until_err("Waiting for")
     going.signal(number)
     waiting.signal(number)
     ended, waited = going.ended(), waiting.ended()
@@ -297,8 +295,7 @@ def test_a_cluster_that_is_killed_is_started_again_and_no_line_is_lost_or_double
     for kill, (step, file) in enumerate((("step 5", "once"), ("step 20", "twice")), 1):
         going.until(step)
         kill_the_cluster(shell)
-        while going.err.count(again) < kill:
-            assert going.is_going, going.err
+        going.until_err(lambda text, kill=kill: text.count(again) >= kill)  # type: ignore[misc]
         shell.file(file, "")
     ended = going.ended()
 
@@ -343,7 +340,7 @@ def test_a_job_that_somebody_deletes_while_it_is_followed(shell: Shell) -> None:
 
 
 def test_replicas_that_outlive_their_job_are_named(shell: Shell) -> None:
-    up = command("sh", "-c", "touch up; exec sleep 60")
+    up = command("sh", "-c", "touch up; exec sleep 600")
     once_up = command("sh", "-c", "until [ -e up ]; do sleep 0.02; done; echo done")
     training = job("digits", PS=group(up), Worker=group(once_up))
 

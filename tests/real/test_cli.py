@@ -260,8 +260,8 @@ def test_a_job_that_has_ended_is_replaced_only_when_that_is_asked_for(shell: She
 def test_ctrl_c_leaves_a_job_on_a_cluster_alone(shell: Shell, job: str) -> None:
     shell.file("job.yaml", manifest(job))
     going = shell.start("run", "job.yaml")
-    while not {"worker-0: Running", "Running"} <= {line.partition("  ")[2] for line in going.err.splitlines()}:
-        assert going.is_going, going.err
+    both = {"worker-0: Running", "Running"}
+    going.until_err(lambda text: both <= {line.partition("  ")[2] for line in text.splitlines()})
     going.signal(signal.SIGINT)
     ended = going.ended()
 
@@ -535,11 +535,9 @@ def test_a_job_is_followed_across_a_restart_of_the_api_server(own_control_plane:
     # Its operator ends when the server is away for longer, and how long that takes is a matter of the machine.
     with trained(config, renew_deadline=120):
         going = shell.start("--context", "test", "run", shell.file("job.yaml", manifest("digits", seconds="8")))
-        while "worker-0: Running" not in going.err:
-            assert going.is_going, going.err
+        going.until_err("worker-0: Running")
         own_control_plane.kill(API_SERVER)
-        while "does not answer" not in going.err:
-            assert going.is_going, going.err
+        going.until_err("does not answer")
         own_control_plane.start_again(API_SERVER)
         ended = going.ended()
 
