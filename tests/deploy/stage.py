@@ -239,13 +239,19 @@ class Stage:
 
     async def close(self) -> None:
         """Operators give back their Lease: the next test's need not wait until it is over."""
-        for operator in self._operators:
-            if operator.process.returncode is None:
-                operator.process.send_signal(signal.SIGCONT)  # a test that has failed may have left it frozen
-                await operator.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        running = [one for one in self._operators if one.process.returncode is None]
+        try:
+            for one in running:
+                one.process.send_signal(signal.SIGCONT)  # a test that has failed may have left it frozen
+            await asyncio.gather(*(one.stop() for one in running))
+        finally:
+            for one in running:
+                if one.process.returncode is None:
+                    one.process.kill()
+                    await one.process.wait()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _plays(self) -> None:
         """What a kubelet does: pods of a node run, and go when they are deleted."""
