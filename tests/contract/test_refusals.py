@@ -10,7 +10,7 @@ from tarragon.cluster.port import Cluster, DeleteOptions, LogOptions, Selection
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, PODS, SERVICES, Pod
 from tarragon.kube.meta import Key, Resource
 from tests.contract.conftest import Gadgets
-from tests.contract.objects import WHOLE_CONFIG_MAPS, Json, config_map, gadget, pod, watching
+from tests.contract.objects import PATIENCE, WHOLE_CONFIG_MAPS, Json, config_map, gadget, pod, watching
 
 OTHER_UID = "00000000-0000-4000-8000-000000000000"
 MEBIBYTE = 2**20
@@ -262,7 +262,7 @@ async def _created_once_known(cluster: Cluster, body: Json) -> Pod:
             refused[:] = [error]
             return None
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while (pod := await made()) is None:
             assert "no PriorityClass" in str(refused[0])
             await asyncio.sleep(0.01)  # noqa: TID251 - a server's admission tells nobody what it has heard of
@@ -286,18 +286,24 @@ async def test_what_a_quota_does_not_allow_is_forbidden_and_says_which(cluster: 
 async def _counted(cluster: Cluster, namespace: str, quotas: Resource[Json]) -> None:
     """Make the pod that counts. A real server's admission hears of a quota by a watch of its own, later than we do."""
     numbers = itertools.count()
-    while (await cluster.get(quotas, Key(namespace, "small")))["status"]["used"] != {"pods": "1"}:
-        await cluster.create(PODS, pod(namespace, f"one-{next(numbers)}", schedulerName="nobody"))
+    async with asyncio.timeout(PATIENCE):
+        while (await cluster.get(quotas, Key(namespace, "small")))["status"]["used"] != {"pods": "1"}:
+            await cluster.create(PODS, pod(namespace, f"one-{next(numbers)}", schedulerName="nobody"))
 
 
 async def _limited(cluster: Cluster, namespace: str) -> Json:
     """The first pod that admission has given limits: it hears of a range by a watch of its own, too."""
     numbers = itertools.count()
-    while True:
+
+    async def another() -> Json:
         body = pod(namespace, f"a-{next(numbers)}", schedulerName="nobody")
         made: Json = await cluster.create(PODS.reading(dict), body)
-        if made["spec"]["containers"][0].get("resources"):
-            return made
+        return made
+
+    async with asyncio.timeout(PATIENCE):
+        while not (found := await another())["spec"]["containers"][0].get("resources"):
+            pass
+    return found
 
 
 async def test_a_range_of_limits_fills_in_and_refuses(cluster: Cluster, namespace: str) -> None:

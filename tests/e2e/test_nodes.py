@@ -93,13 +93,14 @@ def test_a_node_is_drained_while_a_job_trains_and_the_job_ends_as_if_nothing_had
     with cluster_of(user, A, B):
         assert user("submit", job(user, gpus=1)).code == 0
         eventually(lambda: all_on(user, "a", "b"))
+        # A pod runs a moment before its program has said a word.
+        eventually(lambda: sorted(map(len, devices(user).values())) == [1, 1, 1])
         before = homes(user)
         drained = set(before.values()).pop()
         other = "b" if drained == "a" else "a"
         starts = {name.removeprefix("train-"): 1 + (node == drained) for name, node in before.items()}
         kubectl(user, "drain", drained, "--force")
         eventually(lambda: all_on(user, other))
-        # A pod runs a moment before its program has said a word.
         eventually(lambda: {name: len(each) for name, each in devices(user).items()} == starts)
         last = {name: each[-1] for name, each in devices(user).items()}
         assert sorted(last[f"worker-{index}"] for index in (0, 1)) == ["0", "1"]
