@@ -48,7 +48,7 @@ async def test_the_role_view_is_enough_and_what_it_hides_is_named(tmp_path: Path
             status = {"tarragon": {"admission": admission}}
             await client.patch(TFJOBS, Key("default", name), {"status": status}, subresource="status")
         server = Server(url=door.cluster.url, ca_data=door.home.ca.read_bytes(), token=await door.token("robot"))
-        async with Http(server, random.Random(1)) as http, asyncio.timeout(20):
+        async with Http(server, random.Random(1)) as http, asyncio.timeout(60):
             while True:
                 try:  # `view` is made of its parts in a moment
                     second_job = await find(http, "second", "default")

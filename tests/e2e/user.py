@@ -76,6 +76,6 @@ def ends_all(user: User) -> None:
         return not left
 
     try:
-        eventually(all_gone, 20)
+        eventually(all_gone, 60)
     except pytest.fail.Exception:
         pytest.fail(f"left over after `tarragon down`: {left}")

@@ -43,7 +43,7 @@ async def output(command: Inside) -> bytes:
 
 async def until(command: Inside, text: bytes) -> bytes:
     said = b""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while text not in said:
             data = await command.stdout.read()
             assert data, f"has ended with {said!r}"
@@ -160,7 +160,7 @@ async def test_who_talks_nonsense_is_shown_out_and_the_container_goes_on(world: 
         with inside.short_way(run) as place:
             reader, writer = await asyncio.open_unix_connection(place / guests.SOCKET)
         writer.write(nonsense)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert b"does not understand" in await reader.read()
         writer.close()
 

@@ -172,12 +172,12 @@ async def gone(cluster: Http, resource: Resource[Any], name: str) -> None:
 
 
 async def test_a_running_pod_keeps_an_idle_server_awake_and_its_end_lets_it_go(home: Home, tmp_path: Path) -> None:
-    server = await up(home, "node=here", "idle=1")
+    server = await up(home, "node=here", "idle=3")
     async with client(home, server) as cluster:
         await cluster.create(PODS, pod("one", STEADY.replace("while :", "while [ ! -e done ]"), tmp_path))
     await running_process(tmp_path)
     with pytest.raises(AssertionError, match="has not come true"):
-        await eventually(lambda: not server.lives(), seconds=3)
+        await eventually(lambda: not server.lives(), seconds=6)
 
     (tmp_path / "done").touch()
     await eventually(lambda: not server.lives())

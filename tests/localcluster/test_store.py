@@ -254,7 +254,7 @@ async def test_a_write_to_a_store_that_is_closed_is_refused_and_not_waited_for(t
     async with opened(tmp_path / "store.db") as api:
         await Asking(api).create(CONFIG_MAPS, config_map("kept"))
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(ApiError):
             await Asking(api).create(CONFIG_MAPS, config_map("late"))
 

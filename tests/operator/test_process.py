@@ -27,7 +27,7 @@ from tarragon.operator.watchdog import LONGEST_WORK, Watchdog
 from tests.operator.stage import TFJOBS, Stage, group
 
 KEY = Key("default", "tarragon")
-TERMS = Terms(duration=3.0, deadline=2.0, retry=0.2)
+TERMS = Terms(duration=9.0, deadline=6.0, retry=0.2)
 OTHERS = "1ca428e5.training-operator.kubeflow.org"
 
 
