@@ -46,7 +46,7 @@ def fewest(demands: Sequence[Demand], order: Amounts, held: Holdings, ledger: Le
     if least is None:
         return None
     enough = order[:least]
-    needed = trial.narrowed(enough).needed(enough)
+    needed = trial.needed(enough)
     then = held.without(needed, ledger)
     if could_fit(demands, then):
         return Ends(needed, then)

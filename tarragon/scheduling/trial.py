@@ -6,7 +6,7 @@ It is asked a hundred times to find out who has to: only the nodes on which some
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class Holdings:
         chosen[owners] = True
         return chosen[self.owners]
 
-    def some(self, pieces: Mask) -> Holdings:
+    def some(self, pieces: Mask | Amounts) -> Holdings:
         return Holdings(self.number, self.owners[pieces], self.rows[pieces], self.amounts[pieces])
 
     def less(self, others: Holdings) -> Holdings:
@@ -87,7 +87,7 @@ class Trial:
     """
 
     def __init__(self, demands: Sequence[Demand], ledger: Ledger, holdings: Holdings) -> None:
-        self._demands, self._ledger = demands, ledger
+        self._ledger = ledger
         lacking = [_Lacking.of(demand, ledger) for demand in demands if demand.minimum]
         lacking = sorted((each for each in lacking if each.there < each.count), key=lambda each: -each.ask.weight)
         near = np.zeros(len(ledger.nodes), np.bool_)
@@ -96,53 +96,109 @@ class Trial:
         self._held = holdings.some(near[holdings.rows])
         looked_at = np.zeros(len(near), np.bool_)
         looked_at[self._held.rows] = True
-        rows = np.flatnonzero(looked_at)
+        self._rows = rows = np.flatnonzero(looked_at)
         self._places = (np.cumsum(looked_at) - 1)[self._held.rows]
         columns = sorted({column for each in lacking for column, _ in each.ask.columns})
         self._columns = [(column, ledger.table[rows, column], self._held.amounts[:, column]) for column in columns]
         self._wanted = [each.on(rows) for each in lacking]
         """The scarcest first: that is where it fails."""
 
-    def narrowed(self, owners: Sequence[int] | Amounts) -> Trial:
-        """Where the others give nothing."""
-        return Trial(self._demands, self._ledger, self._held.some(self._held.of(owners)))
-
     def seems(self, owners: Sequence[int] | Amounts) -> bool:
         """Whether each demand for itself would have room for its minimum if these gave back what they hold."""
+        return self._suffices(self._with(np.flatnonzero(self._held.of(owners))))
+
+    def beginning(self, owners: Amounts) -> int | None:
+        """How many of these it takes for that, the first ones; None if all are too few."""
         pieces = np.flatnonzero(self._held.of(owners))
+        free = self._with(pieces)
+        return self._in_turn(owners, self._gaining(pieces, free)).beginning() if self._suffices(free) else None
+
+    def needed(self, owners: Amounts) -> list[int]:
+        """Without those of them that it does not take, the last ones first; together they are enough.
+
+        Only on few nodes is there room for more than before: who holds nothing there can be left out, and what the
+        others hold is counted with plain numbers.
+        """
+        pieces = np.flatnonzero(self._held.of(owners))
+        free = self._with(pieces)
+        back = _GivenBack(self._wanted, [_room(each, free) + each.elsewhere - each.count for each in self._wanted])
+        back.add(self._held.some(self._gaining(pieces, free)), self._ledger)
+        return [owner for owner in owners[::-1].tolist() if not back.is_left_out(owner)][::-1]
+
+    def _with(self, pieces: Amounts) -> dict[int, Amounts]:
+        """By column what is free at each place if these are given back."""
         places = self._places[pieces]
         free: dict[int, Amounts] = {}
         for column, there, amounts in self._columns:
             free[column] = there.copy()
             np.add.at(free[column], places, amounts[pieces])
+        return free
+
+    def _suffices(self, free: Mapping[int, Amounts]) -> bool:
         return all(_room(each, free) + each.elsewhere >= each.count for each in self._wanted)
 
-    def beginning(self, owners: Amounts) -> int | None:
-        """How many of these it takes for that, the first ones; None if all are too few."""
-        return self._in_turn(owners).beginning() if self.seems(owners) else None
+    def _gaining(self, pieces: Amounts, free: Mapping[int, Amounts]) -> Amounts:
+        """Those of the pieces at places where there is room for more with so much free than before."""
+        before = {column: there for column, there, _ in self._columns}
+        gains = np.zeros(len(self._rows), np.bool_)
+        for each in self._wanted:
+            gains |= each.near & (_times(each, free) > _times(each, before))
+        gaining: Amounts = pieces[gains[self._places[pieces]]]
+        return gaining
 
-    def needed(self, owners: Amounts) -> list[int]:
-        """Without those of them that it does not take, the last ones first; together they are enough.
-
-        The end of the shortest beginning can't be left out, and all after it can; the same is asked about those before.
-        """
-        in_turn, needed = self._in_turn(owners), list[int]()
-        while size := in_turn.beginning():
-            needed.append(int(owners[size - 1]))
-            in_turn.end_with(size - 1)
-        return needed[::-1]
-
-    def _in_turn(self, owners: Amounts) -> _InTurn:
-        turn_of = np.full(self._held.number, -1, np.int64)
+    def _in_turn(self, owners: Amounts, pieces: Amounts) -> _InTurn:
+        turn_of = np.zeros(self._held.number, np.int64)
         turn_of[owners] = np.arange(len(owners))
-        turns = turn_of[self._held.owners]
-        pieces = np.flatnonzero(turns >= 0)
-        pieces = pieces[np.argsort(self._places[pieces] * len(owners) + turns[pieces], kind="stable")]
-        columns = {column: (there.copy(), amounts[pieces]) for column, there, amounts in self._columns}
-        return _InTurn(self._wanted, turns[pieces], self._places[pieces], columns, len(owners))
+        turns = turn_of[self._held.owners[pieces]]
+        order = np.argsort(self._places[pieces] * len(owners) + turns, kind="stable")
+        pieces = pieces[order]
+        columns = {column: (there, amounts[pieces]) for column, there, amounts in self._columns}
+        return _InTurn(self._wanted, turns[order], self._places[pieces], columns, len(owners))
 
 
 @dataclass(slots=True)
+class _GivenBack:
+    """What is free if all give back, and for how many there is room then beyond what is wanted."""
+
+    _wanted: Sequence[_Wanted]
+    _beyond: list[int]
+    """By demand."""
+    _free: dict[int, list[int]] = field(default_factory=dict)
+    """By row and column."""
+    _held: dict[int, dict[int, list[int]]] = field(default_factory=dict)
+    """By owner, row and column."""
+
+    def add(self, held: Holdings, ledger: Ledger) -> None:
+        pieces = zip(held.owners.tolist(), held.rows.tolist(), held.amounts.tolist(), strict=True)
+        for owner, row, amounts in pieces:
+            rows = self._held.setdefault(owner, {})
+            rows[row] = _plus(rows[row], amounts) if row in rows else amounts
+            self._free[row] = _plus(self._free.get(row) or ledger.table[row].tolist(), amounts)
+
+    def is_left_out(self, owner: int) -> bool:
+        """If the others are enough without this one, it keeps what it holds."""
+        held = self._held.get(owner, {})
+        free = {row: _plus(self._free[row], [-amount for amount in amounts]) for row, amounts in held.items()}
+        beyond = [
+            room - sum(_times_on(row, self._free[row], each) - _times_on(row, free[row], each) for row in free)
+            for each, room in zip(self._wanted, self._beyond, strict=True)
+        ]
+        if any(room < 0 for room in beyond):
+            return False
+        self._free.update(free)
+        self._beyond = beyond
+        return True
+
+
+def _plus(some: Sequence[int], more: Sequence[int]) -> list[int]:
+    return [here + there for here, there in zip(some, more, strict=True)]
+
+
+def _times_on(row: int, free: Sequence[int], wanted: _Wanted) -> int:
+    return min(wanted.count, wanted.ask.times(free)) if wanted.ask.mask[row] else 0
+
+
+@dataclass(frozen=True, slots=True)
 class _InTurn:
     """Owners who give back one after the other: what there is after each of them is summed up at once, for all."""
 
@@ -176,14 +232,6 @@ class _InTurn:
                     return None
                 least = max(least, int(np.argmax(gained >= lacking)) + 1)
         return least
-
-    def end_with(self, turn: int) -> None:
-        """That one's pieces are given in any case, and those of the later ones are not."""
-        here, left = self._turns == turn, self._turns < turn
-        for column, (there, amounts) in self._columns.items():
-            np.add.at(there, self._places[here], amounts[here])
-            self._columns[column] = there, amounts[left]
-        self._turns, self._places, self._number = self._turns[left], self._places[left], turn
 
     def _gains(
         self, wanted: _Wanted, before: Mapping[int, Amounts], after: Mapping[int, Amounts], first: Amounts
