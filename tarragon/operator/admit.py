@@ -88,6 +88,7 @@ class Admitter:
     async def round(self) -> float | None:
         """Decide once and write what has changed. Seconds until the next round even if nothing changes, or None."""
         await self._catch_up()
+        self._world.unmade.give_up()
         may_place = self._may_place()
         now = self._clock.now()
         writes = self._holders.revised(now)

@@ -65,7 +65,6 @@ class Reservations:
 
         What can't be reckoned is tried again in the next round, and until then stays what it was.
         """
-        self._world.unmade.give_up()
         for job in list(self._changed):
             with self._faults.of(job, "see what it holds"):
                 self._reckon(job, candidates.get(job))

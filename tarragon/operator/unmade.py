@@ -63,9 +63,9 @@ class Unmade:
 
     @contextmanager
     def making(self, body: Mapping[str, object]) -> Iterator[None]:
-        """Around the request for a pod."""
+        """Around the request for a pod. One that others place takes no place from anybody before it is bound."""
         pod = decode(encode(body), KeptPod)
-        job = _job_of(pod)
+        job = _job_of(pod) if pod.spec.node_name else None
         if job is None:
             yield
             return

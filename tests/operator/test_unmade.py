@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from tarragon.cluster.passing import Passing
 from tarragon.cluster.port import Cluster
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
+from tarragon.operator.admit import Admitter
 from tarragon.operator.run import ROUND_PAUSE, Operator, Options
 from tarragon.operator.unmade import LATEST_SECONDS
+from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import TFJOBS, Stage, group, job
 from tests.operator.test_company import nodes, rule, wait, workers
 from tests.operator.test_dragon import Jumping
@@ -159,6 +162,36 @@ def test_that_pods_may_still_come_is_told_once_a_job_and_that_one_has_not_of_eac
         ("the pod has not come", "a-worker-0", "n"),
         ("the pod has not come", "a-worker-1", "n"),
     ]
+
+
+async def test_who_places_nothing_any_more_does_not_wait_for_ever_for_a_pod_that_did_not_come() -> None:
+    """One round came after the other, fifty a second."""
+    clock = ManualClock()
+    shelves = Shelves(clock)
+    world = shelves.world()
+    world.settings = replace(world.settings, namespaces=("default",))
+    admitter = Admitter(shelves, clock, world, POLICIES["fifo"])  # type: ignore[arg-type]
+    shelves.put(TFJOBS, a_job("a", workers=1))
+    pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "n")
+    shelves.remove(TFJOBS, Key("default", "a"))
+    with suppress(Unavailable), world.unmade.making(pod):
+        raise unavailable("the connection was lost")
+
+    assert await admitter.round() == LATEST_SECONDS
+    clock.advance(LATEST_SECONDS)
+    assert await admitter.round() is None
+
+
+def test_of_a_pod_that_kube_scheduler_places_no_place_is_kept() -> None:
+    shelves = Shelves(ManualClock())
+    world = shelves.world()
+    shelves.put(TFJOBS, a_job("a", workers=1))
+    pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "")
+    with capture_logs() as lines, suppress(Unavailable), world.unmade.making(pod):
+        raise unavailable("the connection was lost")
+
+    assert not world.unmade.of(("TFJob", Key("default", "a")))
+    assert not lines
 
 
 async def test_a_pod_of_which_the_server_has_said_nothing_for_a_minute_does_not_come_any_more(stage: Stage) -> None:
