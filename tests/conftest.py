@@ -23,11 +23,6 @@ from tools.controlplane import ControlPlane
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
-# A shell ignores these for what it runs in the background, and nohup the second one; what we start would inherit that.
-for _number in (signal.SIGINT, signal.SIGHUP):
-    if signal.getsignal(_number) is signal.SIG_IGN:
-        signal.signal(_number, signal.SIG_DFL if _number is signal.SIGHUP else signal.default_int_handler)
-
 ROOT = Path(__file__).parent.parent
 OLDEST_KUBECTL = 27
 NEWEST_KUBECTL = ROOT / ".tools" / "bin" / "kubectl-1.36"
@@ -150,6 +145,17 @@ def group_of(item: pytest.Item) -> str | None:
         # They share a control plane, which takes some seconds to start: one for what asks the API, one for what runs.
         return "real api" if API_TESTS & set(item.path.relative_to(ROOT).parts) else "real"
     return next((part for part in item.path.relative_to(ROOT).parts if part in SHARED_CLUSTERS), None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _heard_by_what_we_start() -> None:
+    """A shell ignores these for what it runs in the background, and nohup the second one, and that is inherited.
+
+    A handler is not: programs that tests start hear them, and the tests go on, as whoever started them so has meant.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture(scope="session")
