@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.charts import helm, items, kubectl
 from tests.e2e.user import User
 
-pytestmark = [pytest.mark.helm, pytest.mark.kubectl, pytest.mark.slow]
+pytestmark = [pytest.mark.helm, pytest.mark.kubectl, pytest.mark.slow, pytest.mark.timeout(300)]
 
 CHART = """\
 apiVersion: v2

@@ -14,7 +14,7 @@ from tarragon.localcluster.kubelet import processes
 from tests.e2e.user import eventually
 from tests.streams.conftest import User
 
-pytestmark = [pytest.mark.kubectl, pytest.mark.slow]
+pytestmark = [pytest.mark.kubectl, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def unique(user: User, name: str) -> str:

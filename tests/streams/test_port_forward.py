@@ -12,7 +12,7 @@ import pytest
 from tests.streams.conftest import User
 from tests.streams.test_commands import unique
 
-pytestmark = [pytest.mark.kubectl, pytest.mark.slow]
+pytestmark = [pytest.mark.kubectl, pytest.mark.slow, pytest.mark.timeout(300)]
 
 # Listens where its ADDRESS says, else at port PORT; says in capitals whatever it hears, once all was said.
 SHOUTS = """\

@@ -14,7 +14,11 @@ from tests.streams.conftest import User
 from tests.streams.test_port_forward import shouting
 
 # It leaves sockets open that it has done with.
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 @pytest.fixture
