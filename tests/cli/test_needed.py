@@ -11,6 +11,8 @@ import pytest
 from tarragon.cli.local import VOLUMES as FOLDERS
 from tarragon.cli.needed import missing, needs
 from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.passing import Passing
+from tarragon.cluster.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS, SECRETS
 from tarragon.kube.meta import Key, Resource
 from tests.cli.conftest import Shell
@@ -44,21 +46,18 @@ def wanting(program: str = "print(1)") -> dict[str, Any]:
     return body
 
 
-class Counting:
+class Counting(Passing):
     """Counts what is asked for; of secrets nobody is told."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Cluster) -> None:
+        super().__init__(client)
         self.asked: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
 
     async def get(self, resource: Resource[Any], key: Key) -> Any:
         self.asked.append(f"{resource.plural}/{key}")
         if resource.plural == SECRETS.plural:
             raise Forbidden({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"})
-        return await self._client.get(resource, key)
+        return await super().get(resource, key)
 
 
 def test_what_may_be_absent_is_no_need_and_a_folder_of_this_machine_stands_for_a_volume() -> None:

@@ -10,6 +10,8 @@ import structlog.testing
 
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.passing import Passing
+from tarragon.cluster.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS, LEASES
 from tarragon.kube.meta import Key
 from tarragon.operator.publishing import AGAIN_SECONDS, LOOKS_SECONDS, Publishing
@@ -28,21 +30,18 @@ def said(stage: Stage, name: str) -> Mapping[str, str]:
     return stage.world.objects.get(f"configmaps/default/{name}", {}).get("data") or {}
 
 
-class WithoutConfigMaps:
+class WithoutConfigMaps(Passing):
     """An API that lets nobody read them."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, client: Cluster) -> None:
+        super().__init__(client)
         self.asked = 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
 
     async def get(self, resource: Any, key: Key) -> Any:
         if resource.plural == CONFIG_MAPS.plural:
             self.asked += 1
             raise Forbidden({"code": 403, "reason": "Forbidden", "message": "configmaps are forbidden"})
-        return await self._client.get(resource, key)
+        return await super().get(resource, key)
 
 
 async def test_an_edit_of_the_file_of_queues_is_published(stage: Stage, tmp_path: Path) -> None:
