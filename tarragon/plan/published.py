@@ -7,6 +7,7 @@ namespace; whose those are, and how much they may hold, is not for everybody.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -70,10 +71,12 @@ def understood(data: Data) -> tuple[Ways, int] | None:
         said = msgspec.convert(data, _Said, strict=False)
     except msgspec.ValidationError:
         return None
-    if said.policy not in NAMES:
+    times = (said.aged, said.idle, said.cool_down)
+    if said.policy not in NAMES or not all(0 <= each < math.inf for each in times):
         return None
-    times = Rules(aged=said.aged, idle=said.idle, cool_down=said.cool_down)
-    return Ways(policy=said.policy, rules=replace(times, is_fair=said.fair, preempts=said.preempt)), said.shares
+    aged, idle, cool_down = times
+    rules = Rules(aged=aged, idle=idle, cool_down=cool_down, is_fair=said.fair, preempts=said.preempt)
+    return Ways(policy=said.policy, rules=rules), said.shares
 
 
 def with_shares(ways: Ways, data: Data) -> Ways | None:

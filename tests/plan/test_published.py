@@ -44,7 +44,11 @@ def test_a_field_of_a_later_version_is_passed_over() -> None:
     assert understood({**written(ways)[RULES], "moonPhase": "full"}) == (ways, 0)
 
 
-@pytest.mark.parametrize("change", [{"policy": "lottery"}, {"aged": "long"}, {"fair": "somewhat"}, {"shares": "x"}])
+NO_WORDS = [("policy", "lottery"), ("aged", "long"), ("fair", "somewhat"), ("shares", "x")]
+NO_TIMES = [("aged", "nan"), ("idle", "-1"), ("coolDown", "inf")]
+
+
+@pytest.mark.parametrize("change", [{name: said} for name, said in [*NO_WORDS, *NO_TIMES]])
 def test_words_of_another_version_are_not_guessed_at(change: dict[str, str]) -> None:
     assert understood({**written(Ways())[RULES], **change}) is None
     assert understood({}) is None
