@@ -165,7 +165,7 @@ def test_a_job_whose_cluster_was_ended_is_interrupted_and_goes_on_with_it(shell:
 
 
 def test_describe_tells_both_addresses_the_folders_and_the_events(shell: Shell) -> None:
-    tells = "import os, time; print(os.environ['TF_CONFIG'], flush=True); time.sleep(60)"
+    tells = "import os, time; print(os.environ['TF_CONFIG'], flush=True); time.sleep(600)"
     training = job("digits", PS=group(python(tells)), Worker=group(python(tells)))
     going = shell.start("run", shell.file("job.yaml", training))
     going.until("[worker-0]")

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,16 +113,17 @@ def accuracies(user: User) -> dict[str, float]:
     port = int(eventually(lambda: re.search(r" at http://[^:/ ]+:(\d+)/", kubectl(user, "logs", "board")))[1])
     # It serves before it has read all that is there.
     runs = eventually(lambda: found if (found := asked(port, "runs")) and len(found) == len(RUNS) else None)
-    told = {run: asked(port, f"plugin/scalars/scalars?run={run}&tag=accuracy") for run in runs}
+    scalars = "plugin/scalars/scalars?tag=accuracy&run="
+    told = {run: eventually(partial(asked, port, f"{scalars}{run}")) for run in runs}
     kubectl(user, "delete", "pod", "board")
     return {run: values[-1][2] for run, values in told.items()}
 
 
 def asked(port: int, path: str) -> Any:
-    """None while nobody answers."""
+    """None while nobody answers, or has not read that yet."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"http://127.0.0.1:{port}/data/{path}", timeout=10) as answer:
             return json.load(answer)
-    except urllib.error.URLError:
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
         return None
