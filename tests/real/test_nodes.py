@@ -20,7 +20,7 @@ from tarragon.localcluster.kubelet.hollow import Hollow, HollowSettings
 from tests.real.ground import HOST, Ground, a_ground, group
 from tools.controlplane import ControlPlane
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 PRIORITIES = Resource(
     group="scheduling.k8s.io",
