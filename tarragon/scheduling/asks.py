@@ -39,7 +39,7 @@ class Ask:
         if not self.columns:
             return np.where(mask, PLENTY, 0)
         column, amount = self.columns[0]
-        return self.room_among(free, np.flatnonzero((free[:, column] >= amount) & mask))
+        return self.room_among(free, ((free[:, column] >= amount) & mask).nonzero()[0])
 
     def times(self, free: Sequence[int]) -> int:
         """How often it goes into what one node, on which it may run, has by column: plain numbers are quicker there."""
@@ -49,10 +49,19 @@ class Ask:
 
     def room_among(self, free: Amounts, rows: Amounts) -> Amounts:
         """The same where only these rows may have any: often few, as what is scarcest is gone on all others."""
+        room = np.zeros(len(free), np.int64)
+        room[rows] = self._room_on(free, rows)
+        return room
+
+    def room_again(self, free: Amounts, rows: Amounts) -> Amounts:
+        """How many of it these rows of the table take."""
+        if not self.columns or not self.possible:
+            return self.room(free[rows], self.mask[rows])
+        return self._room_on(free, rows) * self.mask[rows]
+
+    def _room_on(self, free: Amounts, rows: Amounts) -> Amounts:
         (column, amount), *others = self.columns
         there: Amounts = free[rows, column] // amount
         for column, amount in others:
             np.minimum(there, free[rows, column] // amount, out=there)
-        room = np.zeros(len(free), np.int64)
-        room[rows] = np.maximum(there, 0)
-        return room
+        return np.maximum(there, 0, out=there)

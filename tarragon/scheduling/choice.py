@@ -47,13 +47,16 @@ def choose(demand: Demand, count: int, ledger: Ledger, home: Sequence[int]) -> l
     room = ledger.room(demand)
     takes = room > 0
     takes[list(home)] = False
-    rows = np.flatnonzero(takes)
+    rows = takes.nonzero()[0]
     rooms = _Rooms(rows, np.minimum(room[rows], count), len(room))
     nodes = fewest(rooms.histogram(), count)
     if not nodes:
         return []
     if demand.preference:
         rooms = _liked(rooms, count, nodes, ledger.nodes.liking(demand))
+    if nodes == 1:
+        whole = nearest(rooms.rows[rooms.room == count], ledger, home)
+        return [(tightest(whole, 1, ledger.roominess())[0], count)]
     for near in _regions(rooms, count, nodes, (ledger, home)):
         there = rooms if near is None else rooms.some(near)
         histogram = there.histogram()
@@ -75,12 +78,11 @@ def _liked(rooms: _Rooms, count: int, nodes: int, liking: Amounts) -> _Rooms:
 def _regions(rooms: _Rooms, count: int, nodes: int, of: tuple[Ledger, Sequence[int]]) -> Iterator[Mask | None]:
     """From near to anywhere: the domains of `home`, or where there is none yet, of each level one that takes all."""
     ledger, home = of
-    if home or nodes > 1:
-        for domains in reversed(ledger.nodes.domains):
-            if home:
-                yield _sharing(domains, home, rooms.rows)
-            elif (best := _domain(domains[rooms.rows], rooms.room, count, nodes)) is not None:
-                yield domains[rooms.rows] == best
+    for domains in reversed(ledger.nodes.domains):
+        if home:
+            yield _sharing(domains, home, rooms.rows)
+        elif (best := _domain(domains[rooms.rows], rooms.room, count, nodes)) is not None:
+            yield domains[rooms.rows] == best
     yield None
 
 

@@ -117,7 +117,7 @@ class Ledger:
         elif known[1] == len(self._changes):
             return known[0]
         else:
-            room = self._renewed(known, lambda rows: ask.room(self._free[rows], ask.mask[rows]))
+            room = self._renewed(known, lambda rows: ask.room_again(self._free, rows))
         self._rooms[ask] = room, len(self._changes)
         return room
 

@@ -77,20 +77,23 @@ def has_room(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -
 
 def has_as_much(wants: Sequence[Want], ledger: Ledger) -> bool:
     """Whether there is as much in all, and each demand for itself has room: the quick answer to most that wait."""
-    needed: dict[int, tuple[Mask, Amounts]] = {}
     for want in wants:
         if ledger.lacks(want.ask, want.count):
             return False
-        mask, amounts = want.ask.mask, want.ask.row * want.count
-        needed[id(mask)] = mask, needed[id(mask)][1] + amounts if id(mask) in needed else amounts
-    if not all(ledger.may_hold(amounts, mask) for mask, amounts in needed.values()):
-        return False
     for want in wants:
         there = int(np.minimum(ledger.room(want.demand), want.count).sum())
         if there < want.count:
             ledger.falls_short(want.ask, there)
             return False
-    return True
+    return len(wants) <= 1 or _may_hold_all(wants, ledger)
+
+
+def _may_hold_all(wants: Sequence[Want], ledger: Ledger) -> bool:
+    needed: dict[int, tuple[Mask, Amounts]] = {}
+    for want in wants:
+        mask, amounts = want.ask.mask, want.ask.row * want.count
+        needed[id(mask)] = mask, needed[id(mask)][1] + amounts if id(mask) in needed else amounts
+    return all(ledger.may_hold(amounts, mask) for mask, amounts in needed.values())
 
 
 def _needed(wants: Sequence[Want]) -> list[tuple[int, int]]:
@@ -103,18 +106,23 @@ def _needed(wants: Sequence[Want]) -> list[tuple[int, int]]:
 
 
 def _may_be_fewer(wants: Sequence[Want], ledger: Ledger, led: Packing) -> bool:
-    """Whether neither the scarcest demand alone nor any resource takes so many nodes. Of many, one more is little."""
-    nodes = len(led)
-    if nodes > _FEW or nodes == sum(given[wants[0].place] > 0 for given in led.values()):
+    """Whether neither the scarcest demand alone nor any resource takes so many nodes. Of many, one more is little; and
+    with fewer than two one node would take it whole.
+    """
+    fewer = len(led) - 1
+    if not 1 < fewer < _FEW or len(led) == sum(given[wants[0].place] > 0 for given in led.values()):
         return False
-    mask = np.logical_or.reduce([want.ask.mask for want in wants])
-    for column, amount in _needed(wants):
-        free = ledger.table[:, column]
-        free = free[mask & (free > 0)]
-        most = free if len(free) < nodes else np.partition(free, len(free) - nodes + 1)[len(free) - nodes + 1 :]
-        if most.sum(dtype=np.float64) < amount * _NEARLY:
-            return False
-    return True
+    free = ledger.table[_useful(wants, ledger)]
+    most = np.sort(free.clip(min=0), axis=0)[len(free) - fewer :].sum(axis=0, dtype=np.float64)
+    return all(most[column] >= amount * _NEARLY for column, amount in _needed(wants))
+
+
+def _useful(wants: Sequence[Want], ledger: Ledger) -> Amounts:
+    """The rows that take any of these: few of thousands do, where little is left."""
+    takes = ledger.room(wants[0].demand) > 0
+    for want in wants[1:]:
+        takes |= ledger.room(want.demand) > 0
+    return takes.nonzero()[0]
 
 
 def _one_row(wants: Sequence[Want], ledger: Ledger, opened: Sequence[int]) -> int | None:
@@ -122,8 +130,10 @@ def _one_row(wants: Sequence[Want], ledger: Ledger, opened: Sequence[int]) -> in
     rows = _takers(wants, ledger)
     if opened:
         rows = _without(rows, opened, ledger)
-    if not len(rows):
-        return None
+    return _best_of(rows, wants, ledger, opened) if len(rows) else None
+
+
+def _best_of(rows: Amounts, wants: Sequence[Want], ledger: Ledger, opened: Sequence[int]) -> int:
     liking = _liking(wants, ledger)
     if liking is not None:
         rows = rows[liking[rows] == liking[rows].max()]
@@ -203,40 +213,46 @@ def _together(wants: Sequence[Want], ledger: Ledger, demands: int, too_many: int
     """
     packing: Packing = {}
     rest = list(wants)
-    rows = _promising(wants, ledger)
+    rows = _useful(wants, ledger)
+    is_weighed = _promising(wants, ledger, rows)
     while rest:
-        row = _one_row(rest, ledger, list(packing))
-        if row is None:
-            if len(packing) + 2 >= too_many:  # this one, and one for the rest
-                return None
-            rows = _without(rows, list(packing), ledger)
-            score = _taken(rest, ledger, rows)
-            if not score.any():
+        score, takes_all = _taken(rest, ledger, rows)
+        if takes_all.any():
+            row = _best_of(rows[takes_all], rest, ledger, list(packing))
+        else:
+            score[~is_weighed] = 0
+            if len(packing) + 2 >= too_many or not score.any():  # this one, and one for the rest
                 return None
             row = tightest(nearest(rows[score == score.max()], ledger, list(packing)), 1, ledger.roominess())[0]
         packing[row] = [0] * demands
         rest = _filled(packing, [row], wants, ledger)
+        others = rows != row
+        rows, is_weighed = rows[others], is_weighed[others]
     return packing
 
 
-def _promising(wants: Sequence[Want], ledger: Ledger) -> Amounts:
-    """The rows that would take most, if what one demand takes were not lost for the others."""
-    score = np.zeros(len(ledger.nodes), np.float64)
+def _promising(wants: Sequence[Want], ledger: Ledger, rows: Amounts) -> Mask:
+    """Those of the rows that would take most, if what one demand takes were not lost for the others."""
+    if len(rows) <= _WEIGHED:
+        return np.ones(len(rows), np.bool_)
+    score = np.zeros(len(rows), np.float64)
     for want in wants:
-        score += np.minimum(ledger.room(want.demand), want.count) * want.weight
-    rows = np.flatnonzero(score)
-    return np.sort(rows[np.argsort(-score[rows], kind="stable")[:_WEIGHED]])
+        score += np.minimum(ledger.room(want.demand)[rows], want.count) * want.weight
+    most = np.zeros(len(rows), np.bool_)
+    most[np.argsort(-score, kind="stable")[:_WEIGHED]] = True
+    return most
 
 
-def _taken(wants: Sequence[Want], ledger: Ledger, rows: Amounts) -> Scores:
-    """What each of these rows would take, in roomiest nodes."""
+def _taken(wants: Sequence[Want], ledger: Ledger, rows: Amounts) -> tuple[Scores, Mask]:
+    """What each of these rows would take, in roomiest nodes, and whether that is all."""
     free: Amounts = ledger.table[rows]
-    taken = np.zeros(len(rows), np.float64)
+    taken, is_all = np.zeros(len(rows), np.float64), np.ones(len(rows), np.bool_)
     for want in wants:
         count = np.minimum(want.ask.room(free, want.ask.mask[rows]), want.count)
-        free -= np.outer(count, want.ask.row)
+        free -= count[:, None] * want.ask.row
         taken += count * want.weight
-    return taken
+        is_all &= count == want.count
+    return taken, is_all
 
 
 def _without(rows: Amounts, opened: Sequence[int], ledger: Ledger) -> Amounts:
