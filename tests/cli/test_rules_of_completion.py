@@ -90,7 +90,7 @@ def test_ctrl_c_while_a_cluster_is_asked_leaves_the_prompt_as_it_is(shell: Shell
         assert process.returncode == -signal.SIGINT
 
 
-def test_rule_20_tab_is_answered_fast(inhabited: Shell) -> None:
+def test_rule_20_tab_costs_little_time_of_the_processor(inhabited: Shell) -> None:
     began = os.times()
 
     tab(inhabited, "tarragon", "get", "")
