@@ -71,6 +71,7 @@ class Unmade:
             return
         known = self._pods.objects.get(pod.metadata.key)
         asked = _Asked(pod, before="" if known is None else known.metadata.uid)
+        earlier = self._asked.get(job, {}).get(asked.place)
         self._asked.setdefault(job, {})[asked.place] = asked
         self._changed(job)
         is_refused = False
@@ -83,7 +84,9 @@ class Unmade:
             raise
         finally:
             asked.until = self._clock.monotonic() + LATEST_SECONDS
-            if is_refused:
+            if is_refused and earlier is not None:
+                asked.until = earlier.until  # nobody has refused that one
+            elif is_refused:
                 self._drop(job, asked)
 
     def give_up(self) -> None:

@@ -182,6 +182,28 @@ async def test_who_places_nothing_any_more_does_not_wait_for_ever_for_a_pod_that
     assert await admitter.round() is None
 
 
+def test_a_pod_that_is_refused_now_may_still_come_of_a_request_before() -> None:
+    """A quota counts the first request already, and refuses the second one for it."""
+    clock = ManualClock()
+    shelves = Shelves(clock)
+    world = shelves.world()
+    shelves.put(TFJOBS, a_job("a", workers=1))
+    pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "n")
+    name = "TFJob", Key("default", "a")
+    with suppress(Unavailable), world.unmade.making(pod):
+        raise unavailable("the connection was lost")
+    for _ in range(3):
+        clock.advance(LATEST_SECONDS / 4)
+        with suppress(ApiError), world.unmade.making(pod):
+            raise from_status({"code": 403, "message": "exceeded quota: pods"})
+
+    world.unmade.give_up()
+    assert world.unmade.of(name)
+    clock.advance(LATEST_SECONDS / 4)
+    world.unmade.give_up()
+    assert not world.unmade.of(name)
+
+
 def test_of_a_pod_that_kube_scheduler_places_no_place_is_kept() -> None:
     shelves = Shelves(ManualClock())
     world = shelves.world()
