@@ -58,7 +58,7 @@ class Unmade:
         return [asked.pod for asked in self._asked.get(job, {}).values()]
 
     def subscribe(self, handler: Callable[[JobId], None]) -> None:
-        """Call `handler` whenever a job has one more of them, or one less."""
+        """Call `handler` whenever a job has one more of them, or one less, or it is known when it will."""
         self._handlers.append(handler)
 
     @contextmanager
@@ -84,10 +84,14 @@ class Unmade:
             raise
         finally:
             asked.until = self._clock.monotonic() + LATEST_SECONDS
-            if is_refused and earlier is not None:
-                asked.until = earlier.until  # nobody has refused that one
-            elif is_refused:
+            if not is_refused:
+                self._end_is_known(job, asked)
+            elif earlier is None:
                 self._drop(job, asked)
+            else:
+                # Nobody has refused that one.
+                asked.until = earlier.until or asked.until
+                self._end_is_known(job, asked)
 
     def give_up(self) -> None:
         """Those that might have come, and have not."""
@@ -122,6 +126,11 @@ class Unmade:
         if several.get(asked.place) is asked and all(each.until is None for each in several.values()):
             words = _words(job, asked)
             log.warning("no answer: the pod may still come, and its place is kept", seconds=LATEST_SECONDS, **words)
+
+    def _end_is_known(self, job: JobId, asked: _Asked) -> None:
+        """Nothing else may tell whoever waits for the place until when that is."""
+        if self._asked.get(job, {}).get(asked.place) is asked:
+            self._changed(job)
 
     def _drop(self, job: JobId, asked: _Asked) -> None:
         several = self._asked.get(job, {})

@@ -231,6 +231,20 @@ async def test_a_pod_of_which_the_server_has_said_nothing_for_a_minute_does_not_
     await stage.until_pods("a-worker-0", "b-worker-0")
 
 
+async def test_nor_does_one_of_a_job_that_is_gone_though_nothing_else_happens(stage: Stage) -> None:
+    await stage.node("n", cpu="1")
+    clock = Jumping()
+    cluster = await slow(stage, 1, "a-worker-0", clock=clock)
+    await stage.world.client.delete(TFJOBS, Key("default", "a"))
+    await b_waits(stage)
+
+    cluster.error = unavailable("the connection was lost")
+    cluster.let_through.set()
+    await stage.world.clock.sleep(5 * ROUND_PAUSE)
+    clock.jump(LATEST_SECONDS + 1)
+    await stage.until_pods("b-worker-0")
+
+
 async def test_a_pod_that_an_earlier_job_asked_for_is_not_taken_for_one_of_the_next_of_its_name(stage: Stage) -> None:
     await stage.node("n", cpu="3")
     cluster = await slow(stage, 1, "a-worker-0")
