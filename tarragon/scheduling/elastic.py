@@ -102,17 +102,18 @@ class Spares:
         useful = self._useful(demands, ledger, below)
         if not len(useful):
             return None
-        enough = self._beginning(useful, demands, ledger)
-        if enough is None:
+        needed = self._enough(useful, demands, ledger)
+        if needed is None:
             return None
-        needed = self._on_its_nodes(enough, demands, ledger)
         if len(needed) <= _WEIGHED:
             needed = self._weighed(needed, demands, ledger)
         return self._taken(needed)
 
     def all_of_it(self, ledger: Ledger) -> Ledger:
-        """The ledger as it would be if all were given back."""
-        return self._without(np.arange(len(self._units)), ledger)
+        """The ledger as it would be if all were given back: nearly all that wait are told that this is too little."""
+        most, questions = self._without(np.arange(len(self._units)), ledger), ledger.nodes.questions
+        questions.with_spares = most.told(questions.with_spares)
+        return most
 
     def holdings(self, below: int) -> Holdings:
         """Of all of lower priority, by their numbers."""
@@ -161,30 +162,33 @@ class Spares:
     def _suffice(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> bool:
         return could_fit(demands, self._without(units, ledger))
 
-    def _beginning(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts | None:
-        """The shortest one that suffices. What does not even seem to suffice does not."""
+    def _enough(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts | None:
+        """Of the shortest beginning that suffices. What does not even seem to suffice does not."""
         least = self._trial(units, demands, ledger).beginning(np.arange(len(units)))
         if least is None:
             return None
         least = max(1, least)
-        if self._suffice(units[:least], demands, ledger):
-            return units[:least]
+        enough = self._on_its_nodes(units[:least], demands, ledger)
+        if enough is not None:
+            return enough
         if not self._suffice(units, demands, ledger):
             return None
-        return units[: shortest(units, least + 1, partial(self._suffice, demands=demands, ledger=ledger))]
+        size = shortest(units, least + 1, partial(self._suffice, demands=demands, ledger=ledger))
+        return self._on_its_nodes(units[:size], demands, ledger)
 
-    def _on_its_nodes(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts:
-        """Those without which one of the nodes that the demands would get had too little."""
+    def _on_its_nodes(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts | None:
+        """Those without which one of the nodes that the demands would get had too little; None if they get none."""
         free = self._without(units, ledger)
-        before = free.table.copy()
+        before = free.table.copy(order="K")
         if place(demands, free) is None:
-            return units
-        asked = before - free.table
-        lacking = np.where(asked > 0, asked - ledger.table, 0)
+            return None
         kept: list[int] = []
-        for row in np.flatnonzero((lacking > 0).any(axis=1)):
-            here = units[self._rows[units] == row]
-            kept += [int(here[position]) for position in _covering(self._freed[here], lacking[row])]
+        for row in (before != free.table).any(axis=1).nonzero()[0]:
+            asked = before[row] - free.table[row]
+            lacking = np.where(asked > 0, asked - ledger.table[row], 0)
+            if (lacking > 0).any():
+                here = units[self._rows[units] == row]
+                kept += [int(here[position]) for position in _covering(self._freed[here], lacking)]
         return np.array(sorted(kept), np.int64)
 
     def _weighed(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts:
@@ -233,9 +237,9 @@ def _loose(gang: RunningGang, nodes: Inventory) -> Loose | None:
 
 def _covering(freed: Amounts, lacking: Amounts) -> list[int]:
     """The first rows whose sum covers what is lacking, without those that are not needed."""
-    chosen = list(range(len(freed)))
+    chosen, beyond = list(range(len(freed))), freed.sum(axis=0) - lacking
     for position in reversed(range(len(freed))):
-        others = [other for other in chosen if other != position]
-        if (freed[others].sum(axis=0) >= lacking).all():
-            chosen = others
+        if (beyond >= freed[position]).all():
+            beyond = beyond - freed[position]
+            chosen.remove(position)
     return chosen

@@ -14,7 +14,7 @@ from tarragon.base.resources import CPU, MEMORY, Resources
 from tarragon.scheduling.asks import LIGHTEST, Amounts, Ask, Mask
 from tarragon.scheduling.held import Pieces
 from tarragon.scheduling.lore import Loose, Lore, OfRunning
-from tarragon.scheduling.questions import Questions, Told
+from tarragon.scheduling.questions import Questions
 from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang
 
 Scores = npt.NDArray[np.float64]
@@ -163,12 +163,6 @@ class Inventory(Collection[NodeState]):
             self.questions.add(ask)
         self._asks[demand.shape] = ask
         return ask
-
-    def told(self) -> Told:
-        """How often there is room on what is free for all that was asked so far."""
-        questions = self.questions
-        questions.latest = questions.told(self.free, questions.latest)
-        return questions.latest
 
     def _weight_of(self, ask: Ask) -> float:
         shares = [

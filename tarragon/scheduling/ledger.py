@@ -56,9 +56,14 @@ class Ledger:
         """What can be had now."""
         inventory = Inventory.of(nodes)
         ledger = cls(inventory, inventory.free.copy(order="K"))
-        ledger._told = inventory.told()
-        ledger.at_most, ledger._told_at = ledger._told.by_question(), 0
+        inventory.questions.latest = ledger.told(inventory.questions.latest)
         return ledger
+
+    def told(self, before: Told | None) -> Told:
+        """For all that is asked, as it will be: quicker from what was told in the round before of one like this."""
+        told = self._told = self.nodes.questions.told(self._free.copy(order="K"), before)
+        self.at_most, self._told_at = told.by_question(), len(self._changes)
+        return told
 
     def soon(self) -> Ledger:
         """With what those hold besides who are leaving."""
@@ -160,9 +165,7 @@ class Ledger:
     def _tell(self) -> None:
         """Of all that was asked of these nodes at once, how many there is room for now."""
         if self._told is not None and self._told_at != len(self._changes):
-            self._told = self.nodes.questions.told(self._free.copy(order="K"), self._told)
-            self._told_at = len(self._changes)
-            self.at_most = self._told.by_question()
+            self.told(self._told)
 
     def roominess(self) -> Scores:
         """How much each node has left for others, by row; see `Inventory.roominess`. For reading only."""

@@ -53,6 +53,9 @@ class Questions:
         self.of_demand: dict[int, tuple[Demand, Ask]] = {}
         """By which object it is."""
         self.latest: Told | None = None
+        """Of what was free at the beginning of the last round."""
+        self.with_spares: Told | None = None
+        """The same with all that gangs could do without."""
         self._tables: _Tables | None = None
 
     def add(self, question: Ask) -> None:
