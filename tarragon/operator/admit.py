@@ -30,7 +30,7 @@ from tarragon.operator.holders import Decided, Holders
 from tarragon.operator.judge import NOTHING, Judge
 from tarragon.operator.meter import Meter, Unmeasured
 from tarragon.operator.picture import Picture
-from tarragon.operator.quotas import held_back
+from tarragon.operator.quotas import HeldBack, held_back
 from tarragon.operator.telling import Telling
 from tarragon.operator.writes import all_of
 from tarragon.scheduling.decision import SCHEDULER_ERROR, AboutGang, Wait
@@ -38,6 +38,7 @@ from tarragon.scheduling.policies import Policy
 from tarragon.scheduling.rules import Rules
 from tarragon.scheduling.snapshot import Snapshot
 
+TO_TELL_OF_QUOTAS = "tell whom a quota keeps small"
 BREATH = 20
 """Jobs that are read before others get their turn on the event loop."""
 FAILED_PAUSE = 10.0
@@ -103,11 +104,14 @@ class Admitter:
             else:
                 others.append(decided)
         writes += self._decided(others, now)
-        if snapshot is not None:
-            writes += held_back(snapshot, self._candidates, {candidate.id for candidate, _ in writes})
         writes += self._holders.left({candidate.id for candidate, _ in writes}, now, places_gangs=may_place)
         waits += self._troubled(waits, {candidate.id for candidate, _ in writes})
-        due = [*self._telling.due(writes), *self._decided(self._telling.due_waits(waits), now, TO_TELL)]
+        held = self._held_back(snapshot, {candidate.id for candidate, _ in writes})
+        due = [
+            *self._telling.due(writes),
+            *self._decided(self._telling.due_waits([*waits, *held.waits]), now, TO_TELL),
+            *self._telling.due_ends(held.over),
+        ]
         await all_of(self._write(*write) for write in due)
         return min(self._pauses(found.again), default=None)
 
@@ -118,6 +122,13 @@ class Admitter:
                 admission = admission_after(candidate, decided, now)
                 if admission != candidate.admission and self._picture.agrees(candidate, admission):
                     yield candidate, admission
+
+    def _held_back(self, snapshot: Snapshot | None, decided: AbstractSet[JobId]) -> HeldBack:
+        """Mere words: nobody waits for them, and no start hangs on them."""
+        with self._faults.beside(TO_TELL_OF_QUOTAS):
+            if snapshot is not None:
+                return held_back(snapshot, self._candidates, decided)
+        return HeldBack()
 
     def _troubled(self, waits: Sequence[Wait], decided: AbstractSet[JobId]) -> Iterator[Wait]:
         """Those that wait because of a bug of ours are told so; those that run do not need us."""

@@ -1,4 +1,4 @@
-"""Bugs that one job brings to light must not stop the others: they are told once, and that job waits for better."""
+"""Bugs that one job, or a mere word, brings to light must not stop the others: they are told once."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class Faults:
 
     def __init__(self) -> None:
         self._met: dict[JobId, dict[str, str]] = {}
+        self._beside: set[str] = set()
+        """What fails of no job in particular."""
 
     @contextmanager
     def of(self, job: JobId, doing: str) -> Iterator[None]:
@@ -39,6 +41,20 @@ class Faults:
             met[doing] = f"{type(error).__name__}: {error}"
         else:
             self._cure(job, doing)
+
+    @contextmanager
+    def beside(self, doing: str) -> Iterator[None]:
+        """The same around what is for all jobs, and without which all is decided as well."""
+        try:
+            yield
+        except (ApiError, LeaseLost):
+            raise
+        except Exception:
+            if doing not in self._beside:
+                log.exception("admission met a bug", doing=doing)
+            self._beside.add(doing)
+        else:
+            self._beside.discard(doing)
 
     def word(self, job: JobId) -> str | None:
         """For people; None where all goes well."""

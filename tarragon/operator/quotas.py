@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
-from tarragon.job.status import Admission, Wait
+from tarragon.job.status import Admission
 from tarragon.operator.candidates import Candidates, JobId
 from tarragon.operator.holders import Decided
-from tarragon.scheduling.decision import QUOTA_EXCEEDED
+from tarragon.scheduling.decision import QUOTA_EXCEEDED, Wait
 from tarragon.scheduling.keptsmall import kept_small
 from tarragon.scheduling.snapshot import Snapshot
 
 
-def held_back(snapshot: Snapshot, candidates: Candidates, decided: Collection[JobId]) -> Iterator[Decided]:
-    """Those of which that is not said yet, and those of which it is not true any more.
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """What is to be told of those that run."""
+
+    waits: list[Wait] = field(default_factory=list)
+    over: list[Decided] = field(default_factory=list)
+    """Those that nothing holds back any more."""
+
+
+def held_back(snapshot: Snapshot, candidates: Candidates, decided: Collection[JobId]) -> HeldBack:
+    """Also those of which it is said already: what is news of that, and when it is told, others decide.
 
     Where somebody of a namespace was just decided about, what is left of its quota is seen in the next round: what one
     job gives back another one takes, and all the others would be told twice that nothing has changed for them.
     """
+    found = HeldBack()
     words, told = kept_small(snapshot), candidates.waits
     changing = {key.namespace for _, key in decided}
     for gang in snapshot.running:
@@ -28,9 +38,11 @@ def held_back(snapshot: Snapshot, candidates: Candidates, decided: Collection[Jo
         admission = candidate.admission
         if admission is None or not _may_tell(admission):
             continue
-        wait = Wait(code=QUOTA_EXCEEDED, message=words[gang.name]) if gang.name in words else None
-        if wait != admission.wait:
-            yield candidate, replace(admission, wait=wait)
+        if gang.name in words:
+            found.waits.append(Wait(gang.name, QUOTA_EXCEEDED, words[gang.name]))
+        elif admission.wait is not None:
+            found.over.append((candidate, replace(admission, wait=None)))
+    return found
 
 
 def _may_tell(admission: Admission) -> bool:

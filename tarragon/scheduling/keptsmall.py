@@ -1,6 +1,7 @@
 """Which gangs run smaller than they wish because of the quota of their namespace, and in words which quota that is.
 
-The words have nothing in them that changes from moment to moment: each change would be a write.
+The words have no amounts in them that change from moment to moment. Which resources of a quota they name may change as
+other jobs come and go: whoever writes them down does not do so each time.
 """
 
 from __future__ import annotations
