@@ -53,13 +53,13 @@ class Ask:
         room[rows] = self._room_on(free, rows)
         return room
 
-    def room_again(self, free: Amounts, rows: Amounts) -> Amounts:
-        """How many of it these rows of the table take."""
+    def room_of_few(self, free: Amounts, mask: Mask) -> Amounts:
+        """As `room`, without a look first at which of the rows have any."""
         if not self.columns or not self.possible:
-            return self.room(free[rows], self.mask[rows])
-        return self._room_on(free, rows) * self.mask[rows]
+            return self.room(free, mask)
+        return self._room_on(free, slice(None)) * mask
 
-    def _room_on(self, free: Amounts, rows: Amounts) -> Amounts:
+    def _room_on(self, free: Amounts, rows: Amounts | slice[None]) -> Amounts:
         (column, amount), *others = self.columns
         there: Amounts = free[rows, column] // amount
         for column, amount in others:

@@ -122,7 +122,7 @@ class Ledger:
         elif known[1] == len(self._changes):
             return known[0]
         else:
-            room = self._renewed(known, lambda rows: ask.room_again(self._free, rows))
+            room = self._renewed(known, lambda rows: ask.room_of_few(self._free[rows], ask.mask[rows]))
         self._rooms[ask] = room, len(self._changes)
         return room
 

@@ -248,7 +248,7 @@ def _taken(wants: Sequence[Want], ledger: Ledger, rows: Amounts) -> tuple[Scores
     free: Amounts = ledger.table[rows]
     taken, is_all = np.zeros(len(rows), np.float64), np.ones(len(rows), np.bool_)
     for want in wants:
-        count = np.minimum(want.ask.room(free, want.ask.mask[rows]), want.count)
+        count = np.minimum(want.ask.room_of_few(free, want.ask.mask[rows]), want.count)
         free -= count[:, None] * want.ask.row
         taken += count * want.weight
         is_all &= count == want.count

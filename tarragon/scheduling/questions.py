@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tarragon.scheduling.asks import Amounts, Ask, Mask
+from tarragon.scheduling.asks import Amounts, Ask
 from tarragon.scheduling.snapshot import Demand
 
 _ENOUGH = 2**40
@@ -24,12 +24,14 @@ _MANY = 4
 class _Tables:
     """Many ask for the same amount of something, or of the same nodes."""
 
-    masks: Mask
-    """A row for each set of nodes."""
-    mask_of: Amounts
+    most: Amounts
+    """A row for each set of nodes: plenty on these, nothing elsewhere."""
+    most_of: Amounts
     """By question, the row of its nodes."""
-    amounts: Sequence[tuple[int, Amounts, Amounts]]
-    """A column, the amounts of it that are asked for, and by question, which of these it asks for."""
+    amounts: Sequence[tuple[int, Amounts, Amounts, Amounts]]
+    """A column, the amounts of it that are asked for, at least 1; plenty for those that are none; and by question,
+    which of them it asks for.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,11 +85,11 @@ class Questions:
             return np.zeros(len(self.several), np.int64)
         if self._tables is None:
             self._tables = _tables(self.several)
-        both = np.concatenate([free, before])
-        room = np.tile(np.where(self._tables.masks[:, rows], _ENOUGH, 0), 2)[self._tables.mask_of]
-        for column, amounts, which in self._tables.amounts:
-            there = np.maximum(both[:, column] // np.maximum(amounts, 1)[:, None], 0)
-            there[amounts == 0] = _ENOUGH
+        both = np.concatenate([free, before]).clip(min=0)
+        room = self._tables.most[:, np.concatenate([rows, rows])][self._tables.most_of]
+        for column, amounts, plenty, which in self._tables.amounts:
+            there = both[:, column] // amounts
+            there += plenty
             np.minimum(room, there[which] if len(there) > 1 else there, out=room)
         more: Amounts = room[:, : len(rows)].sum(axis=1) - room[:, len(rows) :].sum(axis=1)
         return more
@@ -101,9 +103,13 @@ def _tables(several: Sequence[Ask]) -> _Tables:
     columns = np.array([question.row for question in several], np.int64).T
     uniques = [np.unique(column, return_inverse=True) for column in columns]
     return _Tables(
-        np.array(list(distinct.values())),
+        np.where(np.array(list(distinct.values())), _ENOUGH, 0),
         np.array([numbers[id(mask)] for mask in masks], np.int64),
-        [(column, amounts, which) for column, (amounts, which) in enumerate(uniques) if amounts.any()],
+        [
+            (column, np.maximum(amounts, 1)[:, None], np.where(amounts, 0, _ENOUGH)[:, None], which)
+            for column, (amounts, which) in enumerate(uniques)
+            if amounts.any()
+        ],
     )
 
 

@@ -130,7 +130,7 @@ class Round:
 
     def started(self, gang: Gang, kind: Kind) -> Place | None:
         """As large as it goes on what is free; None when that is too little."""
-        if kind.refused is not None or _lacks(kind, self.free):
+        if kind.refused is not None or lacks(kind, self.free):
             return None
         demands = self.shares.allowed(gang.queue, gang.demands)
         nodes = None if demands is None else place(demands, self.free)
@@ -142,7 +142,7 @@ class Round:
 
     def promised(self, gang: Gang, kind: Kind) -> Wait | None:
         """It starts once those have left who are leaving: its places are kept. None if that is not enough for it."""
-        may_be = self._is_releasing and not kind.is_not_soon and not _lacks(kind, self.soon)
+        may_be = self._is_releasing and not kind.is_not_soon and not lacks(kind, self.soon)
         nodes = place(kind.smallest, self.soon) if may_be else None
         if nodes is None:
             kind.is_not_soon = True
@@ -164,7 +164,8 @@ class Round:
     def refused(self, standing: Standing, kind: Kind) -> Wait:
         """It does not fit: because there is too little, or because what there is is kept for others."""
         if kind.refused is None:
-            if self._open is not None and has_as_much(kind.smallest, self._open):
+            opened = self._open
+            if opened is not None and not lacks(kind, opened) and has_as_much(kind.smallest, opened):
                 why = BEHIND_OTHERS, waits.KEPT
             else:
                 ledger = self.free if self._open is None else self._open
@@ -276,7 +277,7 @@ class Round:
         return (INSUFFICIENT_RESOURCES, crowded) if crowded else (NEVER_FITS, waits.never_fits(gang, self.snapshot))
 
 
-def _lacks(kind: Kind, ledger: Ledger) -> bool:
+def lacks(kind: Kind, ledger: Ledger) -> bool:
     """Whether it is known that there is too little for it: told of hundreds of kinds before `place` looks closer."""
     for ask, count in kind.asks:  # noqa: SIM110  # a generator takes as long as the question itself
         if ledger.lacks(ask, count):

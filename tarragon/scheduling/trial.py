@@ -123,7 +123,7 @@ class Trial:
         free = self._with(pieces)
         back = _GivenBack(self._wanted, [_room(each, free) + each.elsewhere - each.count for each in self._wanted])
         back.add(self._held.some(self._gaining(pieces, free)), self._ledger)
-        return [owner for owner in owners[::-1].tolist() if not back.is_left_out(owner)][::-1]
+        return [owner for owner in owners[::-1].tolist() if back.is_needed(owner)][::-1]
 
     def _with(self, pieces: Amounts) -> dict[int, Amounts]:
         """By column what is free at each place if these are given back."""
@@ -175,19 +175,21 @@ class _GivenBack:
             rows[row] = _plus(rows[row], amounts) if row in rows else amounts
             self._free[row] = _plus(self._free.get(row) or ledger.table[row].tolist(), amounts)
 
-    def is_left_out(self, owner: int) -> bool:
-        """If the others are enough without this one, it keeps what it holds."""
-        held = self._held.get(owner, {})
+    def is_needed(self, owner: int) -> bool:
+        """If not, because the others are enough, it keeps what it holds."""
+        held = self._held.get(owner)
+        if held is None:
+            return False
         free = {row: _plus(self._free[row], [-amount for amount in amounts]) for row, amounts in held.items()}
         beyond = [
             room - sum(_times_on(row, self._free[row], each) - _times_on(row, free[row], each) for row in free)
             for each, room in zip(self._wanted, self._beyond, strict=True)
         ]
         if any(room < 0 for room in beyond):
-            return False
+            return True
         self._free.update(free)
         self._beyond = beyond
-        return True
+        return False
 
 
 def _plus(some: Sequence[int], more: Sequence[int]) -> list[int]:

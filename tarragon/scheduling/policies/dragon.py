@@ -16,11 +16,10 @@ from tarragon.scheduling.decision import AboutGang, Again, Decision, Resize, Wai
 from tarragon.scheduling.elastic import Spares
 from tarragon.scheduling.fit import could_fit
 from tarragon.scheduling.growth import grow
-from tarragon.scheduling.needed import has_as_much
 from tarragon.scheduling.order import in_order
 from tarragon.scheduling.preemption import Preemption
 from tarragon.scheduling.reservations import Reservations
-from tarragon.scheduling.round import Kind, Round
+from tarragon.scheduling.round import Kind, Round, lacks
 from tarragon.scheduling.running import settle
 from tarragon.scheduling.snapshot import Gang, RunningGang, Snapshot
 
@@ -71,7 +70,7 @@ class _Room:
             return None
         spares = self._of_others()
         smaller = None
-        if self._tries and has_as_much(kind.smallest, self._most) and could_fit(kind.smallest, self._most):
+        if self._tries and not lacks(kind, self._most) and could_fit(kind.smallest, self._most):
             self._tries -= 1
             smaller = spares.given_up(kind.smallest, self._made.soon)
         if smaller is None:
