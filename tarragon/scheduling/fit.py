@@ -33,10 +33,9 @@ def place(demands: Sequence[Demand], ledger: Ledger) -> Placement | None:
     if packing is None:
         ledger.refused.add(shape)
         return None
-    for row, counts in packing.items():
-        for demand, count in zip(demands, counts, strict=True):
-            if count:
-                ledger.take_row(row, ledger.nodes.ask(demand).row * count)
+    if packing:
+        each = np.array([ledger.nodes.ask(demand).row for demand in demands])
+        ledger.take_rows(list(packing), np.array(list(packing.values())) @ each)
     return _named(demands, packing, ledger)
 
 

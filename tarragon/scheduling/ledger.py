@@ -6,7 +6,7 @@ found out about all nodes is kept, and told anew for those that have changed sin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -212,11 +212,15 @@ class Ledger:
 
     def take_row(self, row: int, amounts: Amounts) -> None:
         """As `take`, by column."""
-        left = self._free[row] - amounts
-        if (left[amounts > 0] < 0).any():
-            raise ValueError(f"node {self.nodes.names[row]} has no room for {self.nodes.amounts(amounts)}")
-        self._free[row] = left
-        self._changed(row)
+        self.take_rows([row], amounts[np.newaxis])
+
+    def take_rows(self, rows: Sequence[int], amounts: Amounts) -> None:
+        """The same for several, of which none comes twice."""
+        left = self._free[rows] - amounts
+        if ((left < 0) & (amounts > 0)).any():
+            raise ValueError(f"{[self.nodes.names[row] for row in rows]} have no room for {amounts.tolist()}")
+        self._free[rows] = left
+        self._changed(rows)
         self.welcome.clear()
 
     def give(self, node: str, amounts: Resources, times: int = 1) -> None:
@@ -225,7 +229,7 @@ class Ledger:
         if given is not None:
             row = self.nodes.row_of[node]
             self._free[row] += given * times
-            self._changed(row)
+            self._changed([row])
             self.refused.clear()
             self.welcome.clear()
             self.at_most.clear()
@@ -239,7 +243,7 @@ class Ledger:
         if kept is not None:
             row = self.nodes.row_of[node]
             self._free[row] -= kept * times
-            self._changed(row)
+            self._changed([row])
             self.welcome.clear()
 
     def undo(self, placed: Mapping[Replica, str], amounts: Mapping[Replica, Resources]) -> None:
@@ -247,10 +251,10 @@ class Ledger:
         for replica, node in placed.items():
             self.give(node, amounts[replica])
 
-    def _changed(self, row: int) -> None:
+    def _changed(self, rows: Sequence[int]) -> None:
         if not self._changes:  # what is known of a cluster on which nothing runs is not this ledger's alone
             self.refused, self.welcome = self.refused.copy(), self.welcome.copy()
-        self._changes.append(row)
+        self._changes += rows
 
     def _renewed(self, known: tuple[Column, int], anew: Callable[[Amounts], Column]) -> Column:
         values, seen = known
