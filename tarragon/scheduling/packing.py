@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -182,10 +182,12 @@ def _shares(rest: Sequence[Want], ledger: Ledger, opened: Sequence[int]) -> list
 
 def _filled(packing: Packing, rows: Sequence[int], wants: Sequence[Want], ledger: Ledger) -> list[Want]:
     """What has no place yet, after these rows have been given all that they take; the scarcest first."""
-    free = {row: _left_on(row, packing[row], wants, ledger) for row in rows}
+    lacking = [(want, want.count - sum(given[want.place] for given in packing.values())) for want in wants]
+    lacking = [(want, count) for want, count in lacking if count]
+    free = {row: _left_on(row, packing[row], wants, ledger) for row in rows} if lacking else {}
     rest: list[Want] = []
-    for want in wants:
-        count = want.count - sum(given[want.place] for given in packing.values())
+    for want, missing in lacking:
+        count = missing
         for row in rows:
             if count and want.ask.mask[row]:
                 taken = min(count, want.ask.times(free[row]))
@@ -194,7 +196,7 @@ def _filled(packing: Packing, rows: Sequence[int], wants: Sequence[Want], ledger
                     free[row][column] -= taken * amount
                 count -= taken
         if count:
-            rest.append(replace(want, count=count))
+            rest.append(Want(want.demand, want.ask, count, want.place, want.weight))
     return rest
 
 
