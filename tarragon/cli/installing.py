@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from tarragon.cluster.errors import AlreadyExists
+from tarragon.cluster.errors import AlreadyExists, NotFound
 from tarragon.cluster.port import Cluster
 from tarragon.frameworks.catalog import FRAMEWORKS
-from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
+from tarragon.kube.core import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import Json, Key, Resource
 from tarragon.operator.permissions import FOR_EVERYBODY
-from tarragon.plan.published import LOCAL, RULES
+from tarragon.plan.published import LOCAL, RULES, SHARES
 
 RBAC = "rbac.authorization.k8s.io"
 ROLES, BINDINGS = (
@@ -49,3 +49,11 @@ async def install_here(cluster: Cluster) -> None:
         body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **part}
         with suppress(AlreadyExists):
             await cluster.create(kind, body)
+
+
+async def install_without_operator(cluster: Cluster) -> None:
+    """What the operator that was here has said does not count any more: one of the user's own says it elsewhere."""
+    await install_here(cluster)
+    for name in (RULES, SHARES):
+        with suppress(NotFound):
+            await cluster.delete(CONFIG_MAPS, Key(LOCAL, name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -54,7 +54,10 @@ async def ways_of(looker: Looker, namespace: str) -> Published:
     found = await _found(looker, namespace)
     if not found:
         return Published(assumed="it has published none that you may read, as older ones do not")
-    home = min(found, key=lambda each: (each not in {SYSTEM, LOCAL}, each))
+    home = _home(found)
+    if home is None:
+        places = listed(sorted(found))
+        return Published(assumed=f"ConfigMaps {RULES} are in {places}, and which one is the operator's is not known")
     unknown = Published(assumed=f"what it has published in {home} is of another version than this command")
     told = understood(found[home])
     if told is None:
@@ -64,10 +67,19 @@ async def ways_of(looker: Looker, namespace: str) -> Published:
         return Published(ways=ways)
     try:
         shares = await looker.get(WHOLE, Key(home, SHARES))
-    except (Forbidden, NotFound):
+    except Forbidden:
         return Published(ways=ways, hides_shares=True)
+    except NotFound:
+        return Published(assumed=f"of what it has published in {home} the ConfigMap {SHARES} is gone")
     whole = with_shares(ways, shares.get("data") or {})
     return unknown if whole is None else Published(ways=whole)
+
+
+def _home(found: Collection[str]) -> str | None:
+    """None where it can't be told: anybody may make such a ConfigMap in a namespace of their own."""
+    usual = [each for each in (LOCAL, SYSTEM) if each in found]
+    places = usual or list(found)
+    return places[0] if usual or len(places) == 1 else None
 
 
 async def _found(looker: Looker, namespace: str) -> Mapping[str, Data]:

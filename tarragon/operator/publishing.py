@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError, NotFound
+from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound
 from tarragon.cluster.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Key
@@ -16,7 +16,7 @@ from tarragon.plan.published import Data, Ways, written
 LOOKS_SECONDS = 300.0
 """What somebody has deleted or edited is put right after so long at the latest."""
 AGAIN_SECONDS = 60.0
-"""After a write that failed."""
+"""After a write that failed, or came too late."""
 
 WHOLE = CONFIG_MAPS.reading(dict)
 log = structlog.get_logger(__name__)
@@ -42,6 +42,9 @@ class Publishing:
         try:
             for name, data in written(ways).items():
                 await self._put(Key(self._namespace, name), data)
+        except (AlreadyExists, Conflict):
+            # Who led before, or somebody who edits, was quicker: their word stands there until we look again.
+            self._again = now + AGAIN_SECONDS
         except ApiError as error:
             self._again = now + AGAIN_SECONDS
             if str(error) != self._trouble:

@@ -22,7 +22,8 @@ from tarragon.scheduling.rules import Queue, Rules
 RULES, SHARES = "tarragon-rules", "tarragon-shares"
 """How the two are called, in the namespace of the operator's Lease."""
 SYSTEM, LOCAL = "tarragon-system", "kube-public"
-"""Where they are if nobody has said otherwise: of an operator that deploy/ has installed, and of the embedded one."""
+"""Where they are if nobody has said otherwise: of an operator that deploy/ has installed, and of the embedded one.
+Not everybody may write there: they count before all others."""
 
 Data = Mapping[str, str]
 
@@ -47,7 +48,10 @@ class _Said(Struct, frozen=True):
 
 
 def written(ways: Ways) -> Mapping[str, Data]:
-    """By the names of the ConfigMaps."""
+    """By the names of the ConfigMaps, in the order in which they are to be written.
+
+    Whoever reads the one for everybody finds that the other one, which it tells to look for, is there.
+    """
     rules = ways.rules
     told = {
         "policy": ways.policy,
@@ -59,7 +63,7 @@ def written(ways: Ways) -> Mapping[str, Data]:
         "shares": str(len(rules.queues)),
     }
     parts = {name: _part(queue) for name, queue in sorted(rules.queues.items())}
-    return {RULES: told, SHARES: {NAMESPACES: json.dumps(parts)}}
+    return {SHARES: {NAMESPACES: json.dumps(parts)}, RULES: told}
 
 
 def understood(data: Data) -> tuple[Ways, int] | None:

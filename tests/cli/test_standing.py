@@ -82,7 +82,7 @@ async def start(stage: Stage, **options: Any) -> None:
     """An operator that has said by what it decides."""
     made = Options(**{"seed": 1, "published_in": "default", **options})
     stage.start(Operator(stage.world.client, stage.world.clock, made).run())
-    await stage.world.until(lambda: f"configmaps/default/{SHARES}" in stage.world.objects)
+    await stage.world.until(lambda: f"configmaps/default/{RULES}" in stage.world.objects)
 
 
 async def busy(stage: Stage, **options: Any) -> None:

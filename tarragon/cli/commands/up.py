@@ -69,7 +69,7 @@ def command(
     Prints one line with `ready` and the kubeconfig once it serves. Without --node there is one node, this machine,
     which counts requests for CPUs as shares; nodes that are given are strict.
     """
-    from tarragon.cli.installing import install_here
+    from tarragon.cli.installing import install_here, install_without_operator
     from tarragon.localcluster.access.authorizers import Authorization
     from tarragon.localcluster.cluster import Settings as ClusterSettings
     from tarragon.localcluster.serving import serve
@@ -85,7 +85,7 @@ def command(
         port=port,
         idle_seconds=IDLE_SECONDS if background else None,
         kubeconfig=kubeconfig,
-        prepare=install_here,
+        prepare=install_without_operator if without_operator else install_here,
         authorization=Authorization(authorization),
     )
     clock = SystemClock()
