@@ -79,7 +79,8 @@ class Unmade:
             yield
         except ApiError as error:
             is_refused = _is_refused(error, asked)
-            if not is_refused:
+            if not is_refused and not isinstance(error, AlreadyExists):
+                # That one is there already is an answer: whose it is, the cache will show.
                 self._tell(job, asked)
             raise
         finally:

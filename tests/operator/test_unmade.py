@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from bench.support.shelves import Shelves, a_job, a_node, a_pod
 from tarragon.base.clock import Clock, ManualClock
-from tarragon.cluster.errors import ApiError, Unavailable, from_status, unavailable
+from tarragon.cluster.errors import AlreadyExists, ApiError, Unavailable, from_status, unavailable
 from tarragon.cluster.passing import Passing
 from tarragon.cluster.port import Cluster
 from tarragon.kube.core import NODES, PODS
@@ -162,6 +162,19 @@ def test_that_pods_may_still_come_is_told_once_a_job_and_that_one_has_not_of_eac
         ("the pod has not come", "a-worker-0", "n"),
         ("the pod has not come", "a-worker-1", "n"),
     ]
+
+
+def test_that_there_is_a_pod_which_is_not_shown_yet_is_an_answer() -> None:
+    """It may be ours, of a request that was sent twice, or a stranger's."""
+    shelves = Shelves(ManualClock())
+    world = shelves.world()
+    shelves.put(TFJOBS, a_job("a", workers=1))
+    pod = a_pod(shelves.objects[TFJOBS.plural, Key("default", "a")], "worker-0", "n")
+    with capture_logs() as lines, suppress(AlreadyExists), world.unmade.making(pod):
+        raise from_status({"code": 409, "reason": "AlreadyExists", "message": "a-worker-0 is there"})
+
+    assert world.unmade.of(("TFJob", Key("default", "a"))), "its place is kept"
+    assert not lines
 
 
 async def test_who_places_nothing_any_more_does_not_wait_for_ever_for_a_pod_that_did_not_come() -> None:
