@@ -35,6 +35,9 @@ _OF_SOURCES: Mapping[str, tuple[Resource[AnyObject], str]] = {
 _WAITS = "pods that use it do not start before it is there: make it, or add it to FILE"
 _REFUSED = "no pod is made before it is there: make it, or add it to FILE"
 
+_OF_ITSELF = frozenset({(SERVICE_ACCOUNTS.kind, "default"), (CONFIG_MAPS.kind, "kube-root-ca.crt")})
+"""What every namespace gets from its cluster, a moment after it was made."""
+
 
 @dataclass(frozen=True, slots=True)
 class Need:
@@ -54,7 +57,7 @@ async def missing(looker: Looker, job: JsonObject, brought: Collection[tuple[str
     namespace = str(job["metadata"]["namespace"])
     first: dict[tuple[str, str], Need] = {}
     for need in needs(job):
-        if need.id not in brought:
+        if need.id not in brought and need.id not in _OF_ITSELF:
             first.setdefault(need.id, need)
     keys = ((need.resource, Key(namespace, need.name)) for need in first.values())
     there = await asyncio.gather(*(may_exist(looker, *each) for each in keys))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from tarragon.base.resources import PODS, Resources, total
@@ -35,10 +36,9 @@ def _held(job: Known, limited: Collection[str]) -> Resources:
     admission = job.status.admission
     if admission is None or admission.admitted is None or job.status.phase.is_final or job.job is None:
         return {}
-    numbers = dict(size(job))
-    for replica in job.status.finished & admission.nodes.keys():
-        numbers[replica.type] -= 1
-    each = [(template_request(group.template), numbers.get(group.type, 0)) for group in job.job.groups]
+    # What stands in a status may not fit together where somebody has edited it: it is no reason to say nothing.
+    there = Counter(size(job)) - Counter(replica.type for replica in job.status.finished & admission.nodes.keys())
+    each = [(template_request(group.template), there[group.type]) for group in job.job.groups]
     held = total({name: amount * number for name, amount in asked.items()} for asked, number in each)
     return {name: amount for name, amount in held.items() if amount > 0 and name in limited}
 

@@ -90,6 +90,17 @@ async def test_each_object_is_asked_for_once_and_silence_is_kept_of_what_may_not
     ]
 
 
+async def test_what_every_namespace_gets_of_itself_is_not_warned_of(tmp_path: Path) -> None:
+    body = wanting()
+    body["metadata"]["namespace"] = "just-made"
+    spec = body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    spec |= {"serviceAccountName": "default", "volumes": [{"name": "ca", "configMap": {"name": "kube-root-ca.crt"}}]}
+    spec["containers"][0] |= {"env": [], "envFrom": []}
+
+    async with a_stage(tmp_path) as stage:
+        assert not await missing(stage.world.client, body, ())
+
+
 @pytest.mark.parametrize("said", ["3", "[[1]]", "[", 3])
 def test_an_annotation_that_makes_no_sense_gives_no_folders(said: Any) -> None:
     """The kubelet says what is wrong with it; a job that was just made does not end in a bug of ours."""
