@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.base.resources import NVIDIA_GPU, Resources, fits, minus, total
@@ -183,10 +183,12 @@ class Rounds:
         self._release(run, run.nodes.keys())
         self.waiting[run.job.name] = run.queued, run.job
 
-    def _release(self, run: Run, replicas: Iterable[Replica]) -> None:
+    def _release(self, run: Run, replicas: Collection[Replica]) -> None:
         if self.grace:
             until = self.now + dt.timedelta(seconds=self.grace)
             self._releasing += [(until, run.nodes[replica], _each(run.job, replica)) for replica in replicas]
+        elif replicas:
+            self._again = self.now  # Their pods have ended at once, and whoever waits for that is looked at again.
 
     def _check_who(self, about: Sequence[AboutGang]) -> None:
         counted = Counter(decision.gang for decision in about)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU
@@ -53,9 +53,19 @@ def job_of(rounds: Rounds, name: str, facts: dict[str, int]) -> Job:
     )
 
 
+NOTHING_AT_LEAST = {"least": 0, "more": 1, "idle": 0, "each": 1, "servers": 0, "queue": "a", "preempts": False}
+SHRUNK_TO_NOTHING = [
+    {**NOTHING_AT_LEAST, "length": 13, "priority": 5, "after": 6},
+    {**NOTHING_AT_LEAST, "least": 4, "more": 0, "each": 3, "length": 1, "priority": 5, "preempts": True, "after": 6},
+    {**NOTHING_AT_LEAST, "length": 2, "priority": 0, "after": 0},
+]
+"""What the second one waits for is given back when nobody else has anything left that could end later."""
+
+
 @every_policy
 @settings(max_examples=20, deadline=None)
 @given(nodes=NODES, jobs=JOBS, grace=st.sampled_from([0, 0, 7]), rules=st.sampled_from([STANDARD, RULES]))
+@example(nodes=[6, 6], jobs=SHRUNK_TO_NOTHING, grace=0, rules=STANDARD)
 def test_whatever_comes_no_round_breaks_a_promise(
     name: str, nodes: list[int], jobs: list[dict[str, int]], grace: int, rules: Rules
 ) -> None:
