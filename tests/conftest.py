@@ -139,12 +139,14 @@ def group_of(item: pytest.Item) -> str | None:
     if item.get_closest_marker("tensorflow"):
         # Each starts several TensorFlow processes: one such test at a time is enough for any machine.
         return "tensorflow"
+    parts = item.path.relative_to(ROOT).parts
     if "own_control_plane" in getattr(item, "fixturenames", ()):
-        return "faults"
+        # Two processes: in one they take longer than all others together.
+        return "faults" if "real" in parts else "kubectl on its own control plane"
     if item.get_closest_marker("real"):
         # They share a control plane, which takes some seconds to start: one for what asks the API, one for what runs.
-        return "real api" if API_TESTS & set(item.path.relative_to(ROOT).parts) else "real"
-    return next((part for part in item.path.relative_to(ROOT).parts if part in SHARED_CLUSTERS), None)
+        return "real api" if API_TESTS & set(parts) else "real"
+    return next((part for part in parts if part in SHARED_CLUSTERS), None)
 
 
 @pytest.fixture(scope="session", autouse=True)
