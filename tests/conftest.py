@@ -141,8 +141,8 @@ def group_of(item: pytest.Item) -> str | None:
         return "tensorflow"
     parts = item.path.relative_to(ROOT).parts
     if "own_control_plane" in getattr(item, "fixturenames", ()):
-        # Two processes: in one they take longer than all others together.
-        return "faults" if "real" in parts else "kubectl on its own control plane"
+        # Two groups: in one process they take longer than all others together in theirs.
+        return "faults" if "real" in parts else "own control plane"
     if item.get_closest_marker("real"):
         # They share a control plane, which takes some seconds to start: one for what asks the API, one for what runs.
         return "real api" if API_TESTS & set(parts) else "real"
