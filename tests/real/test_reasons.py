@@ -53,6 +53,8 @@ async def test_an_image_that_is_not_there_stands_in_the_columns_and_frees_the_pl
 
         await ground.submit("behind", Worker=group(1, **wanted))
         await ground.until(lambda: ground.waits_for("gang") == "ImagePullBackOff")
+        # Else they are started in the moment before they are deleted.
+        await ground.until(lambda: not any(name.startswith("gang-") for name in ground.pods))
         ground.starts_pods = True
         await ground.until_phase("behind", "Running")
         head, *rows = (await kubectl(ground, "get", "tfjobs")).splitlines()
