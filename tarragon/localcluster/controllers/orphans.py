@@ -91,7 +91,7 @@ class OrphanController:
         pod = await self._cluster.get(PODS.reading(dict), key)
         status: dict[str, Any] = pod.get("status") or {}
         if status.get("phase") not in {"Succeeded", "Failed"}:
-            others = [each for each in status.get("conditions") or [] if each["type"] != "DisruptionTarget"]
+            others = [each for each in status.get("conditions") or [] if each.get("type") != "DisruptionTarget"]
             told = {
                 "type": "DisruptionTarget",
                 "status": "True",

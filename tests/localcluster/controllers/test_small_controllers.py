@@ -5,6 +5,8 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
+import pytest
+
 from tarragon.cluster.port import EVERYTHING
 from tarragon.cluster.streams import closed_after
 from tarragon.kube.core import (
@@ -134,6 +136,20 @@ async def test_pods_of_a_node_that_was_deleted_fail_and_go_unless_it_comes_back_
     assert {each.type: each.status for each in told.status.conditions} == {"Ready": "True", "DisruptionTarget": "True"}
     await world.gone("pods/default/on-lost")
     assert {"pods/default/on-back", "pods/default/waits"} <= set(world.objects)
+
+
+@pytest.mark.parametrize("odd", [{"status": "True"}, None], ids=["without a type", "null"])
+async def test_a_condition_that_says_nothing_keeps_no_pod_on_a_node_that_is_no_more(world: World, odd: Json) -> None:
+    clock = Noticed()
+    world.start(OrphanController(world.client, clock, world.jitter))
+    await world.create(NODES, "lost", namespace="")
+    await world.create(PODS, "odd", spec={**pod_spec(), "nodeName": "lost"})
+    await world.patch(PODS, "odd", {"status": {"conditions": [odd]}}, subresource="status")
+    await world.delete(NODES, "lost", namespace="")
+    await clock.waits.acquire()
+    clock.jump(QUARANTINE_SECONDS)
+
+    await world.gone("pods/default/odd")
 
 
 # -------------------------------------------------------------------------------------------------------------- claims
