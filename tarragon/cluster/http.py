@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from types import MappingProxyType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -58,9 +58,11 @@ class _ListMeta(msgspec.Struct):
     next_page: str = msgspec.field(default="", name="continue")
 
 
-class _Page(msgspec.Struct, Generic[T]):
+class _Page(msgspec.Struct):
+    """The items stay undecoded: each has the limits of depth to itself."""
+
     metadata: _ListMeta
-    items: list[T] | None = None  # Go writes an empty list as null
+    items: list[msgspec.Raw] | None = None  # Go writes an empty list as null
 
 
 class _Event(msgspec.Struct):
@@ -169,8 +171,8 @@ class Http:
         items: list[T] = []
         while True:
             answer = await self._transport.call(Request(method="GET", path=path, query=asked))
-            page = self._read(answer, _page_of(resource.model))
-            items += page.items or ()
+            page = self._read(answer, _Page)
+            items += (self._read(bytes(item), resource.model) for item in page.items or ())
             if not page.metadata.next_page:
                 return Listing(items, page.metadata.resource_version)
             asked["continue"] = page.metadata.next_page
@@ -191,10 +193,6 @@ class Http:
             return decode(data, model)
         except msgspec.DecodeError as error:
             raise unavailable(f"{self._url} answered with what no API server says: {error}") from error
-
-
-def _page_of(model: type[T]) -> type[_Page[T]]:
-    return _Page[model]  # type: ignore[valid-type]
 
 
 def _collection(resource: Resource[T], namespace: str) -> str:

@@ -33,6 +33,7 @@ LATEST_SECONDS = 20.0
 """No watch that works is so far behind what the server has answered."""
 SHORTEST_WATCH = 1.0
 """A watch that ends sooner than this and brings nothing is trouble: without a pause it would be asked for at once."""
+_UNNAMED = Key("", "(without a name)")
 _BREATH = 500
 """Objects of one list that are taken in before others get their turn on the event loop."""
 
@@ -208,9 +209,13 @@ class Cache(Generic[T]):
         Each raw object is let go of once it is read: of a large list they take as much room as what is kept of it.
         """
         heads: deque[_Head] = deque()
-        for raw in raws:
-            heads.append(_head(raw))
-            await self._breathe(len(heads))
+        for number in range(len(raws), 0, -1):
+            raw = raws.popleft()
+            head = self._head_of(raw)
+            if head is not None:
+                heads.append(head)
+                raws.append(raw)
+            await self._breathe(number)
         self._learnt.clear()
         for key in self._objects.keys() - {head.key for head in heads}:
             self._remove(key)
@@ -261,18 +266,30 @@ class Cache(Generic[T]):
 
     def _take(self, event: WatchEvent[msgspec.Raw]) -> None:
         if event.object is not None and event.type != "BOOKMARK":
-            head = _head(event.object)
-            # One that is deleted may bear the version that it had before.
-            if not self._is_past(head.key, int(event.resource_version)):
-                self._learnt.pop(head.key, None)
-                if event.type == "DELETED":
-                    self._remove(head.key)
-                else:
-                    self._put(head, event.object)
+            self._take_change(event, event.object)
         self._version = event.resource_version
         if self._awaited and self.version >= self._awaited:
             self._is_in_doubt = False
             self._has_come.set()
+
+    def _take_change(self, event: WatchEvent[msgspec.Raw], raw: msgspec.Raw) -> None:
+        head = self._head_of(raw)
+        # One that is deleted may bear the version that it had before.
+        if head is None or self._is_past(head.key, int(event.resource_version)):
+            return
+        self._learnt.pop(head.key, None)
+        if event.type == "DELETED":
+            self._remove(head.key)
+        else:
+            self._put(head, raw)
+
+    def _head_of(self, raw: msgspec.Raw) -> _Head | None:
+        """None for an object of which not even the name can be read: it is reported, and left out."""
+        try:
+            return decode(bytes(raw), _Head)
+        except msgspec.DecodeError as error:
+            self._report(Trouble(resource=self.resource.full_name, error=error, key=_UNNAMED))
+            return None
 
     def _is_past(self, key: Key, version: int) -> bool:
         """Whether the server has answered already with what became of it, or with another one of its name."""
@@ -287,7 +304,7 @@ class Cache(Generic[T]):
             old = None
         try:
             new = decode(bytes(raw), self.resource.model)
-        except msgspec.MsgspecError as error:
+        except msgspec.DecodeError as error:
             self._report(Trouble(resource=self.resource.full_name, error=error, key=key))
             return
         self._objects[key] = new
@@ -332,10 +349,6 @@ class _Head(Struct, frozen=True):
 def namespace_of(found: bytes) -> str:
     """Of any object, as a server tells it."""
     return decode(found, _Head).key.namespace
-
-
-def _head(raw: msgspec.Raw) -> _Head:
-    return decode(bytes(raw), _Head)
 
 
 def _identity(held: Any) -> _Identity | ObjectMeta:

@@ -8,6 +8,7 @@ import aiohttp
 import msgspec
 
 from tarragon.cluster.errors import ApiError, from_status
+from tarragon.kube.codec import decode
 
 _REASONS = {
     400: "BadRequest",
@@ -51,7 +52,7 @@ async def refusal(response: aiohttp.ClientResponse) -> ApiError:
 
 def _status(body: bytes) -> dict[str, Any] | None:
     try:
-        value = msgspec.json.decode(body)
+        value: object = decode(body, object)
     except msgspec.DecodeError:
         return None
     return value if isinstance(value, dict) and value.get("kind") == "Status" else None

@@ -7,19 +7,58 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tarragon.kube.nesting import MAX_DEPTH, limited, within_limit
+
 T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
-_decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+_WITHOUT_SCHEMA = frozenset({dict, list, object, Any})
+"""Types that take a text as it is: their readers walk through the value, and recurse."""
+_SLACK = 16
+"""Levels beyond the limit that a text keeps which is decoded in parts: each part then has the limit to itself."""
 
 
 def decode(data: bytes | str, model: type[T]) -> T:
-    """Raises msgspec.DecodeError (bad JSON) or msgspec.ValidationError (wrong type, with the path in its text)."""
+    """Raises msgspec.DecodeError (bad JSON) or msgspec.ValidationError (wrong type, with the path in its text).
+
+    Nothing else is raised, whatever the text is. A deep text is no error: where the model has no schema, values deeper
+    than `nesting.MAX_DEPTH` are replaced (`nesting.LEFT_OUT`); fields that a Struct does not have are skipped.
+    """
     decoder = _decoders.get(model)
     if decoder is None:
         # A decoder compiles its type once; the types are as many as the program has Structs.
         decoder = _decoders[model] = msgspec.json.Decoder(model)
-    decoded: T = decoder.decode(data)
+    if model in _WITHOUT_SCHEMA:
+        data = within_limit(_as_bytes(data))
+    decoded: T
+    try:
+        decoded = _decoded(data, decoder)
+    except RecursionError:
+        decoded = _decoded_in_limits(data, decoder)
     return decoded
+
+
+def _decoded(data: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(data)
+    except msgspec.DecodeError:
+        raise
+    except (ValueError, OverflowError) as error:
+        # Text that is not UTF-8, and whatever else Python's own types refuse.
+        raise msgspec.DecodeError(str(error)) from error
+
+
+def _decoded_in_limits(data: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
+    """How deep a text has to be to get here depends on the version of Python, and on the calls that lead here."""
+    try:
+        return _decoded(limited(_as_bytes(data), MAX_DEPTH + _SLACK), decoder)
+    except RecursionError as error:
+        raise msgspec.DecodeError("the text is nested too deeply") from error
+
+
+def _as_bytes(data: bytes | str) -> bytes:
+    return data.encode(errors="surrogatepass") if isinstance(data, str) else bytes(data)
 
 
 def encode(value: Any) -> bytes:

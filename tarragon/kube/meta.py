@@ -13,6 +13,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import force_setattr
 
+from tarragon.kube.codec import decode
+from tarragon.kube.nesting import MAX_DEPTH, is_within, within_limit
+
 Json: TypeAlias = Any
 """A value as JSON has it, of a shape that somebody else decides. Saying it is the one use of Any outside of readers."""
 
@@ -145,13 +148,19 @@ class CustomMeta(ObjectMeta, frozen=True):
 
     @property
     def managed_fields(self) -> list[ManagedField]:
-        return msgspec.json.decode(self.raw_managed_fields, type=list[ManagedField] | None) or []
+        """None where they can't be read."""
+        entries: type[list[ManagedField] | None] = list[ManagedField] | None  # type: ignore[assignment]
+        try:
+            return decode(within_limit(bytes(self.raw_managed_fields)), entries) or []
+        except msgspec.DecodeError:
+            return []
 
 
 class CustomObject(Struct, frozen=True):
     """An object of a custom kind. Its spec and status are whatever a user wrote: readers must check every step.
 
     They are kept as they came, which takes a tenth of the room, and read anew each time: hold on to what you read.
+    Reading raises nothing. Values deeper than `nesting.MAX_DEPTH` are replaced by `nesting.LEFT_OUT`.
     """
 
     api_version: str = ""
@@ -167,8 +176,28 @@ class CustomObject(Struct, frozen=True):
 
     @property
     def spec(self) -> Json:
-        return msgspec.json.decode(self.raw_spec)
+        """None for one that can't be read; `spec_fault` says why."""
+        return _read(self.raw_spec)
+
+    @property
+    def spec_fault(self) -> str:
+        """What keeps the spec from being read as it was written; empty for nearly all."""
+        if not is_within(bytes(self.raw_spec), MAX_DEPTH):
+            return f"is nested deeper than {MAX_DEPTH} levels"
+        try:
+            decode(bytes(self.raw_spec), object)
+        except msgspec.DecodeError as error:
+            return f"can't be read: {error}"
+        return ""
 
     @property
     def status(self) -> Json:
-        return msgspec.json.decode(self.raw_status)
+        """None for one that can't be read."""
+        return _read(self.raw_status)
+
+
+def _read(raw: msgspec.Raw) -> Json:
+    try:
+        return decode(bytes(raw), object)
+    except msgspec.DecodeError:
+        return None

@@ -13,6 +13,7 @@ import yaml
 
 from tarragon.base.errors import Problem
 from tarragon.kube.meta import Json
+from tarragon.kube.nesting import MANIFEST_DEPTH
 from tarragon.kube.reader import joined
 from tarragon.kube.yamlscalars import UnknownTagError, scalar
 
@@ -20,7 +21,6 @@ LARGEST_TEXT = 8 * 2**20
 """Characters. etcd takes objects of 1.5 MB, and a file holds a handful of them."""
 MOST_VALUES = 200_000
 """Values of a document once its anchors are expanded."""
-DEEPEST = 100
 
 MERGE = "<<"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -119,8 +119,8 @@ class _Builder:
     def _begin(self, event: Any, line: int) -> None:
         if self._expects_key():
             raise _FaultyError(line, "a key must be text, not a map or a list")
-        if len(self._open) >= DEEPEST:
-            raise _FaultyError(line, f"is nested deeper than {DEEPEST} levels")
+        if len(self._open) >= MANIFEST_DEPTH:
+            raise _FaultyError(line, f"is nested deeper than {MANIFEST_DEPTH} levels")
         if event.tag not in {None, "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}:
             raise _FaultyError(line, f"the tag {event.tag} means nothing here", "remove it")
         value: dict[str, Json] | list[Json] = {} if isinstance(event, yaml.MappingStartEvent) else []

@@ -21,6 +21,7 @@ from tarragon.cluster.port import (
 )
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.meta import Key, Resource
+from tarragon.kube.nesting import MAX_DEPTH, is_within
 from tarragon.localcluster import refusals
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.database import Reading
@@ -134,7 +135,10 @@ class OnDisk:
 def _owned(body: Mapping[str, Any]) -> dict[str, Any]:
     """A copy that the Api may change; what is not JSON is refused here."""
     try:
-        copied: dict[str, Any] = decode(encode(body), dict)
+        text = encode(body)
+        if not is_within(text, MAX_DEPTH):
+            raise refusals.too_deep()
+        copied: dict[str, Any] = decode(text, dict)
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise refusals.bad_request(f"the object is not JSON: {error}") from error
     return copied

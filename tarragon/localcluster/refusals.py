@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tarragon.cluster.errors import ApiError, from_status
+from tarragon.kube.nesting import MANIFEST_DEPTH
 from tarragon.localcluster.faults import Fault
 from tarragon.localcluster.served import Served
 
@@ -156,6 +157,11 @@ def _invalid(qualified: str, group: str, kind: str, name: str, faults: Sequence[
 
 def bad_request(message: str) -> ApiError:
     return failure(400, "BadRequest", message)
+
+
+def too_deep() -> ApiError:
+    """A kube-apiserver takes 10,000 levels; what is stored here can be read by every client that recurses."""
+    return bad_request(f"the object provided is nested deeper than {MANIFEST_DEPTH} levels")
 
 
 def not_handled(served: Served, why: str, version: str = "") -> ApiError:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tarragon.job.phase import Phase
+from tarragon.kube.codec import decode
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Struct
 
@@ -24,8 +25,8 @@ class _Status(Struct, frozen=True):
 def is_quiet(job: CustomObject, pods: Sequence[Pod]) -> bool:
     """A guess that costs next to nothing. Nobody decides on it, it only says whose turn comes later."""
     try:
-        status = msgspec.json.decode(job.raw_status, type=_Status | None)
-    except msgspec.ValidationError:
+        status: _Status | None = decode(bytes(job.raw_status), _Status | None)  # type: ignore[arg-type]
+    except msgspec.DecodeError:
         return False
     if status is None or job.metadata.is_ending:
         return False

@@ -9,6 +9,7 @@ import msgspec
 
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.phase import Phase
+from tarragon.kube.codec import decode
 from tarragon.kube.meta import CustomObject, Key, Struct
 from tarragon.plan.intake import Intake, intake
 
@@ -63,7 +64,7 @@ class _Status(Struct, frozen=True):
 
 def is_over(found: CustomObject) -> bool:
     try:
-        status = msgspec.json.decode(found.raw_status, type=_Status | None)
-    except msgspec.ValidationError:
+        status: _Status | None = decode(bytes(found.raw_status), _Status | None)  # type: ignore[arg-type]
+    except msgspec.DecodeError:
         return False
     return status is not None and status.tarragon.state in {Phase.SUCCEEDED, Phase.FAILED}

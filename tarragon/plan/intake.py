@@ -38,6 +38,8 @@ def intake(framework: Framework, found: Manifest | CustomObject) -> Intake:
     dialect = dialect_of(framework, manifest)
     if isinstance(dialect, Problem):
         return Intake(job=None, dialect=None, problems=(dialect,))
+    if isinstance(found, CustomObject) and (fault := found.spec_fault):
+        return Intake(job=None, dialect=dialect, problems=(Problem("spec", fault),))
     reading = dialect.read(manifest)
     guess = with_tensorboard(reading.job, framework.main_container) if reading.job is not None else None
     problems = list(_outermost(reading.problems))

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ class Ground:
         self._pods: Cache[Json] = Cache(http, PODS.reading(dict), self._clock, here, jitter=random.Random(1))
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[Any]] = []
+        self._operators: list[asyncio.Task[Any]] = []
         self._cleaning: list[tuple[Resource[Any], str]] = []
         self._nodes: list[str] = []
         self.starts_pods = True
@@ -122,7 +123,15 @@ class Ground:
     def start_operator(self, settings: Settings | None = None, *, config: Path | None = None) -> None:
         """Until the end of the test."""
         work = self._operate(settings or Settings(), config or self.plane.kubeconfig)
-        self._tasks.append(asyncio.create_task(work))
+        self._operators.append(asyncio.create_task(work))
+        self._tasks.append(self._operators[-1])
+
+    async def stop_operators(self) -> None:
+        for task in self._operators:
+            task.cancel()
+            self._tasks.remove(task)
+        await asyncio.gather(*self._operators, return_exceptions=True)
+        self._operators.clear()
 
     async def _operate(self, settings: Settings, config: Path) -> None:
         async with connect(config) as http:
@@ -146,6 +155,11 @@ class Ground:
         """The code, while it waits."""
         admission = self.status(name).admission
         return "" if admission is None or admission.wait is None or admission.admitted else admission.wait.code
+
+    @property
+    def names(self) -> Collection[str]:
+        """Of the jobs that there are."""
+        return [key.name for key in self._jobs.objects]
 
     def is_there(self, name: str) -> bool:
         return Key(self.namespace, name) in self._jobs.objects

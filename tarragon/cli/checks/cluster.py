@@ -24,6 +24,7 @@ from tarragon.cluster.port import Cluster, Selection
 from tarragon.cluster.transport import Request, Server, Transport
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
+from tarragon.kube.codec import decode
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, STORAGE_CLASSES
 from tarragon.kube.meta import Json, Key, Resource
 from tarragon.operator.permissions import LEASE_NAME, Question
@@ -89,7 +90,8 @@ async def _get(server: Server, clock: Clock, path: str) -> dict[str, Json]:
     """What is no object: versions, discovery."""
     transport = Transport(server, random.Random(), clock)
     try:
-        return msgspec.json.decode(await transport.call(Request(method="GET", path=path)), type=dict[str, Json])
+        found: dict[str, Json] = decode(await transport.call(Request(method="GET", path=path)), dict)
+        return found
     except msgspec.DecodeError as error:
         raise TarragonError(f"{server.url} is no Kubernetes API", why=str(error)) from error
     finally:

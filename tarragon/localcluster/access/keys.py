@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tarragon.kube.codec import encode
+from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.home import write_private
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ class SigningKey:
         if len(parts) != _PARTS or len(token) > _LONGEST:
             return None
         with suppress(ValueError, InvalidSignature, msgspec.MsgspecError):
-            head: Claims = msgspec.json.decode(_bytes(parts[0]), type=dict[str, Any])
+            head: Claims = decode(_bytes(parts[0]), dict)
             signature = _bytes(parts[2])
             if head.get("alg") != ALGORITHM or len(signature) != 2 * _HALF:
                 return None
             numbers = int.from_bytes(signature[:_HALF], "big"), int.from_bytes(signature[_HALF:], "big")
             signed = f"{parts[0]}.{parts[1]}".encode()
             self._key.public_key().verify(encode_dss_signature(*numbers), signed, _method())
-            claims: Claims = msgspec.json.decode(_bytes(parts[1]), type=dict[str, Any])
+            claims: Claims = decode(_bytes(parts[1]), dict)
             return claims
         return None
 

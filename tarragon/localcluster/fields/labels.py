@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tarragon.kube.codec import decode
 from tarragon.localcluster.fields.sets import Path
 
 _BY_KIND = ("f:", "k:", "v:", "i:")
@@ -42,7 +43,7 @@ def canonical(label: str) -> str | None:
     if kind == "f:":
         return label
     try:
-        value = msgspec.json.decode(content)
+        value: Any = decode(content, object)
     except msgspec.DecodeError as error:
         raise BadLabelError(f"{label} is no step of a path: {error}") from error
     if kind == "k:":
@@ -65,10 +66,10 @@ def _shown_step(label: str) -> str:
         case "f:":
             return f".{content}"
         case "k:":
-            pairs = msgspec.json.decode(content, type=dict[str, Any]).items()
+            pairs = decode(content, dict).items()
             return f"[{','.join(f'{name}={_quoted(value)}' for name, value in pairs)}]"
         case "v:":
-            return f"[={_quoted(msgspec.json.decode(content))}]"
+            return f"[={_quoted(decode(content, object))}]"
         case _:
             return f"[{content}]"
 

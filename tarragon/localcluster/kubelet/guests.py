@@ -187,7 +187,8 @@ class Guests:
         for line in guest.lines():
             try:
                 self._heed(guest, line)
-            except (ValueError, TypeError, KeyError) as error:  # of another version, perhaps: no reason to end anything
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
+                # It may be of another version: no reason to end anything.
                 guest.tell({"error": f"the container's supervisor does not understand this: {error!r}"})
                 is_there = False
         if not is_there:

@@ -17,6 +17,7 @@ import msgspec
 
 from tarragon.cluster.errors import NotFound
 from tarragon.cluster.port import Cluster
+from tarragon.kube.codec import decode
 from tarragon.kube.core import SERVICES, Service
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet import environment, mounts, sources, volumes
@@ -255,7 +256,7 @@ def _folders(pod: Pod, annotation: str) -> dict[str, Path]:
     if not said:
         return {}
     try:
-        return {name: Path(folder) for name, folder in msgspec.json.decode(said, type=dict[str, str]).items()}
+        return {name: Path(folder) for name, folder in decode(said, dict[str, str]).items()}
     except msgspec.MsgspecError as error:
         raise CannotStart(f"annotation {annotation} is no map of names to folders: {error}") from error
 

@@ -18,6 +18,7 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import ApiError
+from tarragon.kube.codec import decode
 from tarragon.localcluster.home import write_private
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.spec import Pod
@@ -162,7 +163,7 @@ def _due_of(token: bytes) -> float | None:
     parts = token.split(b".")
     try:
         text = parts[1] + b"=" * (-len(parts[1]) % 4)
-        claims = msgspec.json.decode(base64.urlsafe_b64decode(text), type=_Claims)
+        claims = decode(base64.urlsafe_b64decode(text), _Claims)
     except (IndexError, ValueError, msgspec.MsgspecError):
         return None
     return claims.iat + min((claims.exp - claims.iat) * RENEWED_AFTER, LONGEST_SECONDS)

@@ -12,6 +12,8 @@ import msgspec
 import yaml
 from aiohttp import web
 
+from tarragon.kube.codec import decode
+from tarragon.kube.nesting import MANIFEST_DEPTH, is_within
 from tarragon.localcluster import refusals
 from tarragon.localcluster.requests import Json, Patch, PatchType
 from tarragon.localcluster.web import protobuf
@@ -95,7 +97,7 @@ def decoded_patch(data: bytes, content_type: str) -> Patch:
     except ValueError:
         raise refusals.unsupported_media_type(_ACCEPTED_PATCHES) from None
     try:
-        value = _yaml_value(data) if kind is PatchType.APPLY else msgspec.json.decode(data)
+        value = _yaml_value(data) if kind is PatchType.APPLY else _json_value(data)
     except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise refusals.bad_request(f"error decoding patch: {error}") from None
     expected = list if kind is PatchType.JSON else dict
@@ -107,9 +109,16 @@ def decoded_patch(data: bytes, content_type: str) -> Patch:
 
 def _json(data: bytes, kind: str) -> Any:
     try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return _json_value(data)
+    except msgspec.DecodeError as error:
         raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {error}") from None
+
+
+def _json_value(data: bytes) -> Any:
+    """Raises msgspec.DecodeError, and BadRequest for what is nested too deeply to be stored."""
+    if not is_within(data, MANIFEST_DEPTH):
+        raise refusals.too_deep()
+    return decode(data, object)
 
 
 def _yaml(data: bytes, kind: str) -> Any:
@@ -168,7 +177,7 @@ def _yaml_value(data: bytes) -> Any:
     # Whatever is JSON is YAML too, and read 100 times faster as JSON; kubectl sends its apply patches so.
     if data[:1] in {b"{", b"["}:
         try:
-            return msgspec.json.decode(data)
+            return _json_value(data)
         except msgspec.DecodeError:
             pass
     # A key that is no text can't be in JSON: `1: x` is meant as "1".

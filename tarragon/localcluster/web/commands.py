@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
-from tarragon.kube.codec import encode
+from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.web import channels
 from tarragon.localcluster.web.channels import Channels
 from tarragon.localcluster.web.spdy.session import Session, Stream, Wire
@@ -218,6 +218,6 @@ class SpdyClient:
 
 def _size(data: bytes) -> Size:
     try:
-        return msgspec.json.decode(data, type=Size)
+        return decode(data, Size)
     except msgspec.MsgspecError:
         return Size()

@@ -92,7 +92,7 @@ class Server(web.Server):
 
 def _told(request: web.BaseRequest, status: int, exc: BaseException | None, message: str | None) -> ApiError:
     if isinstance(exc, RecursionError):
-        return refusals.bad_request("the object provided is nested too deeply")
+        return refusals.too_deep()
     if status < _SERVER_ERROR:
         return refusals.failure(status, "BadRequest", f"this is no HTTP request: {message or exc}")
     _log.error("a request failed in a way nobody foresaw", method=request.method, path=request.path, exc_info=exc)

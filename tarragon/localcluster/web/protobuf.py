@@ -14,14 +14,15 @@ from typing import Any
 
 import msgspec
 
-from tarragon.kube.codec import timestamp
+from tarragon.kube.codec import decode, timestamp
+from tarragon.kube.nesting import MANIFEST_DEPTH, is_within
 from tarragon.localcluster.web.messages import Field, Message, message, message_of
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 
 _MAGIC = b"k8s\0"
-_DEEPEST = 200
-"""Of messages within messages: schemas of custom kinds go deep, but not so deep."""
+_DEEPEST = MANIFEST_DEPTH // 2
+"""Messages within messages: each becomes one or two levels of JSON."""
 
 Bytes = bytes | memoryview
 """Mostly a view: messages within messages would be copied once for each level."""
@@ -219,10 +220,12 @@ def _int_or_string(raw: Raw) -> int | str:
 
 def _embedded(raw: Raw) -> Any:
     """JSON within protobuf."""
-    data = _bytes(dict(_fields(_bytes(raw))).get(1, b""))
+    data = bytes(_bytes(dict(_fields(_bytes(raw))).get(1, b"")))
+    if not is_within(data, MANIFEST_DEPTH):
+        raise Malformed(f"JSON within the message is nested deeper than {MANIFEST_DEPTH} levels")
     try:
-        return msgspec.json.decode(data) if data else None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decode(data, object) if data else None
+    except msgspec.DecodeError:
         raise Malformed("what should be JSON within the message is none") from None
 
 

@@ -1,0 +1,154 @@
+"""Anybody who may create a TFJob can write anything into it. No object may stop the operator, or hide the others."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from tarragon.base.clock import SystemClock
+from tarragon.cluster.access import kubeconfig
+from tarragon.cluster.errors import ApiError
+from tarragon.cluster.port import Selection
+from tarragon.cluster.transport import Request, Transport
+from tarragon.kube.nesting import LEFT_OUT, MAX_DEPTH
+from tests.hostile import BOTH, LISTS, OBJECTS, hostile_jobs, hostile_statuses, nested
+from tests.real.ground import TFJOBS, Ground, a_ground, group
+from tools.controlplane import ControlPlane
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
+
+OBJECTS_SINCE = 37
+"""kube-apiserver 1.20 takes twice the time for each level of objects that a schema does not know, 1.37 does not."""
+MERGE = "application/merge-patch+json"
+
+
+async def send(plane: ControlPlane, method: str, path: str, text: bytes) -> None:
+    """As it stands: no client library would write this."""
+    kind = MERGE if method == "PATCH" else "application/json"
+    transport = Transport(kubeconfig({}, path=plane.kubeconfig).server, random.Random(1), SystemClock())
+    try:
+        await transport.call(Request(method=method, path=path, body=text, content_type=kind))
+    finally:
+        await transport.close()
+
+
+def deep_job(name: str, levels: int) -> bytes:
+    return (
+        f'{{"apiVersion":"kubeflow.org/v1","kind":"TFJob","metadata":{{"name":"{name}"}},'
+        f'"spec":{{"zz":{nested(levels)}}}}}'
+    ).encode()
+
+
+async def runs_a_job(ground: Ground, name: str) -> None:
+    await ground.submit(name, Worker=group(1))
+    await ground.until_phase(name, "Running")
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH + 2, 985, 9_000])
+async def test_a_deeply_nested_job_fails_alone(control_plane: ControlPlane, levels: int) -> None:
+    async with a_ground(control_plane, f"deep-{levels}") as ground:
+        await ground.node("a")
+        jobs = TFJOBS.path(ground.namespace)
+        await send(ground.plane, "POST", jobs, deep_job("before", levels))
+        ground.start_operator()  # one that finds it in its list
+        await ground.until_phase("before", "Failed")
+        await send(ground.plane, "POST", jobs, deep_job("while", levels))  # and one that a watch brings
+        await ground.until_phase("while", "Failed")
+
+        await runs_a_job(ground, "honest")
+
+        failed = ground.condition("while", "Failed")
+        assert failed is not None
+        assert failed.message == f"spec: is nested deeper than {MAX_DEPTH} levels"
+
+
+async def test_a_running_job_that_is_made_too_deep_runs_on(control_plane: ControlPlane) -> None:
+    async with a_ground(control_plane, "made-deep") as ground:
+        await ground.node("a")
+        ground.start_operator()
+        await runs_a_job(ground, "honest")
+        before = {name: pod["metadata"]["uid"] for name, pod in ground.pods.items()}
+
+        patch = f'{{"spec":{{"zz":{nested(2_000)}}}}}'.encode()
+        await send(ground.plane, "PATCH", TFJOBS.path(ground.namespace, "honest"), patch)
+        await ground.until(lambda: ground.condition("honest", "SpecRefused") is not None)
+
+        assert ground.phase("honest") == "Running"
+        assert {name: pod["metadata"]["uid"] for name, pod in ground.pods.items()} == before
+
+
+async def test_a_status_that_is_too_deep_is_read_without_what_is_too_deep(control_plane: ControlPlane) -> None:
+    async with a_ground(control_plane, "deep-status") as ground:
+        await ground.node("a")
+        ground.start_operator()
+        await runs_a_job(ground, "honest")
+
+        patch = f'{{"status":{{"zz":{nested(2_000)},"tarragon":{{"zz":{nested(3_000)}}}}}}}'.encode()
+        await send(ground.plane, "PATCH", TFJOBS.path(ground.namespace, "honest", "status"), patch)
+        await ground.ends("honest-worker-0")
+
+        await ground.until_phase("honest", "Succeeded")
+
+
+async def test_lists_of_deep_jobs_have_the_honest_ones_too(control_plane: ControlPlane) -> None:
+    async with a_ground(control_plane, "deep-list") as ground:
+        for number in range(3):
+            await send(ground.plane, "POST", TFJOBS.path(ground.namespace), deep_job(f"deep-{number}", 5_000))
+        await ground.submit("honest", Worker=group(1))
+        here = Selection(namespace=ground.namespace)
+
+        whole = (await ground.http.list(TFJOBS.reading(dict), here)).items
+        slim = (await ground.http.list(TFJOBS, here)).items
+
+        assert [job["metadata"]["name"] for job in whole] == ["deep-0", "deep-1", "deep-2", "honest"]
+        assert LEFT_OUT in str(whole[0]["spec"]["zz"])
+        assert [bool(job.spec_fault) for job in slim] == [True, True, True, False]
+
+
+async def storm(ground: Ground, count: int) -> Counter[str]:
+    """So many hostile jobs, with a hostile status for every third; what the server made of them."""
+    forms = (LISTS, OBJECTS, BOTH) if ground.plane.minor >= OBJECTS_SINCE else (LISTS,)
+    answers: Counter[str] = Counter()
+    statuses = hostile_statuses(2, forms)
+    for number, (name, text) in enumerate(hostile_jobs(1, count, forms)):
+        try:
+            await send(ground.plane, "POST", TFJOBS.path(ground.namespace), text)
+            answers["stored"] += 1
+            if number % 3 == 0:
+                await send(ground.plane, "PATCH", TFJOBS.path(ground.namespace, name, "status"), next(statuses))
+                answers["status stored"] += 1
+        except ApiError as error:
+            answers[f"{type(error).__name__}"] += 1
+        if number % max(1, count // 10) == 0:
+            await runs_a_job(ground, f"honest-{number}")
+    return answers
+
+
+async def goes_on(control_plane: ControlPlane, namespace: str, count: int) -> None:
+    async with a_ground(control_plane, namespace) as ground:
+        await ground.node("a", cpu="64")
+        ground.start_operator()
+
+        answers = await storm(ground, count)
+        await runs_a_job(ground, "last")
+
+        assert answers["stored"] > count // 4
+        assert answers["status stored"] > count // 30
+        running = [name for name in ground.names if name.startswith("honest") and ground.phase(name) != "Running"]
+        assert running == []
+
+        await ground.stop_operators()
+        ground.start_operator()  # and one that finds them all there
+        await runs_a_job(ground, "after")
+
+
+async def test_hundreds_of_hostile_jobs_stop_nobody(control_plane: ControlPlane) -> None:
+    await goes_on(control_plane, "hostile", 300)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3_000)
+async def test_ten_thousand_hostile_jobs_stop_nobody(own_control_plane: ControlPlane) -> None:
+    await goes_on(own_control_plane, "hostile", 10_000)
