@@ -78,6 +78,9 @@ def parsed(path: Path, text: str) -> dict[str, Json]:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""
         raise BadConfig(f"{path} is not YAML", why=f"{where}{getattr(error, 'problem', None) or error}") from error
+    except (ValueError, RecursionError) as error:
+        # Of the 99th day of a month, and the like, PyYAML lets Python's own words through.
+        raise BadConfig(f"{path} is not YAML", why=str(error)) from error
     if found is None:
         return {}
     if not isinstance(found, dict):

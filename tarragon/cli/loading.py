@@ -200,7 +200,7 @@ def changed(job: JsonObject, changes: Changes) -> tuple[JsonObject, list[str]]:
         for path, text in pairs:
             try:
                 job = assigned(job, path, meaning(text))
-            except (ValueError, yaml.YAMLError) as error:
+            except (ValueError, RecursionError, yaml.YAMLError) as error:
                 raise Refused(f"{flag} {path}={text} can't be done", why=str(error)) from error
     if not changes.is_cpu_only:
         return job, []

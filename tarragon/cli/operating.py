@@ -86,7 +86,7 @@ def accelerators(file: Path | None) -> Mapping[str, Accelerator]:
         config = read(yaml.safe_load(file.read_bytes()))
     except OSError as error:
         raise BadConfig(f"can't read {file}", why=error.strerror or str(error)) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadConfig(f"{file} is not YAML", why=str(error)) from error
     if config.problems:
         raise BadConfig(f"{file} is no controller config", why="\n".join(f"  {each}" for each in config.problems))

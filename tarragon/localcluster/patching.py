@@ -10,7 +10,7 @@ import jsonpatch
 import jsonpointer
 
 from tarragon.kube.codec import encode
-from tarragon.kube.nesting import MAX_DEPTH, is_within
+from tarragon.kube.nesting import MANIFEST_DEPTH, MAX_DEPTH, is_within
 from tarragon.kube.patch import merged
 from tarragon.localcluster import refusals
 from tarragon.localcluster.faults import invalid_value
@@ -75,7 +75,9 @@ def _json_patched(thing: Json, operations: Any) -> Json:
         raise refusals.failure(422, "Invalid", message, {}) from error
     if not isinstance(result, dict):
         raise refusals.bad_request("the patch leaves something that is not an object")
-    if not is_within(encode(result), MAX_DEPTH):
+    # Managed fields are as deep as the object, and a little deeper.
+    is_shallow = is_within(encode({**result, "metadata": None}), MANIFEST_DEPTH)
+    if not (is_shallow and is_within(encode(result), MAX_DEPTH)):
         raise refusals.too_deep()
     return result
 

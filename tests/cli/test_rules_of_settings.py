@@ -125,6 +125,8 @@ def test_what_can_not_be_set_is_told_with_the_nearest_name(shell: Shell) -> None
         ("lst: {output: wide}\n", "did you mean list.output?"),
         ("namespac: ml\n", "did you mean namespace?"),
         ("a: [\n", "is not YAML"),
+        (f"a: {'[' * 2_000}{']' * 2_000}\n", "is not YAML"),
+        ("a: 2026-01-99\n", "is not YAML"),
         ("[a]\n", "holds no settings"),
         ("list: {output: pink}\n", "config.yaml)"),
         ("namespace: {a: {b: c}}\n", "can have no such value"),

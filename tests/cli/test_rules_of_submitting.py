@@ -282,3 +282,4 @@ def test_rule_22_values_are_set_as_what_they_look_like_as_texts_and_as_json(shel
     assert wrong.code == 2
     assert "did you mean Worker?" in wrong.err
     assert "--set-json spec.x={ can't be done" in shell("submit", file, "--set-json", "spec.x={").err
+    assert "can't be done" in shell("submit", file, "--set", f"spec.x={'[' * 2_000}{']' * 2_000}").err

@@ -78,6 +78,7 @@ def test_a_config_file_is_read_from_its_path(tmp_path: Path) -> None:
     assert operating.accelerators(None) == {}
     with pytest.raises(operating.BadConfig, match="can't read"):
         operating.accelerators(tmp_path / "none.yaml")
-    (tmp_path / "bad.yaml").write_text("a: [")
-    with pytest.raises(operating.BadConfig, match="is not YAML"):
-        operating.accelerators(tmp_path / "bad.yaml")
+    for text in ("a: [", "[" * 2_000 + "]" * 2_000):
+        (tmp_path / "bad.yaml").write_text(text)
+        with pytest.raises(operating.BadConfig, match="is not YAML"):
+            operating.accelerators(tmp_path / "bad.yaml")

@@ -128,6 +128,7 @@ def test_every_fault_in_the_file_of_images_is_told(tmp_path: Path) -> None:
     ("data", "words"),
     [
         (b"a: {", "is not YAML that makes sense: line 1: expected the node content"),
+        (b"a: " + b"[" * 2_000 + b"]" * 2_000, "is not YAML that makes sense: it is nested too deeply"),
         (b"- a\n- b\n", "must map image names to environments"),
         (b"just words", "must map image names to environments"),
         (b"a: /x\nb: /y\na: /z\n", "line 3: a is there twice"),

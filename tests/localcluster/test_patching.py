@@ -235,3 +235,17 @@ async def test_a_patch_may_not_make_another_kind_of_it(asking: Asking) -> None:
 
     with pytest.raises(BadRequest):
         await asking.patch(PODS, "a", {"kind": "Service"})
+
+
+async def test_operations_that_deepen_an_object_step_by_step_are_refused_in_the_end(asking: Asking) -> None:
+    await asking.create(CRDS, definition())
+    await asking.create(WIDGETS, widget("a", spec={"zz": {}}))
+    levels, path = 60, "/spec/zz"
+    value: Json = {}
+    for _ in range(levels):
+        value = {"a": value}
+
+    await asking.patch(WIDGETS, "a", [{"op": "add", "path": f"{path}/a", "value": value}], PatchType.JSON)
+    deeper = [{"op": "add", "path": f"{path}{'/a' * levels}/a", "value": value}]
+    with pytest.raises(BadRequest, match="nested deeper than 100 levels"):
+        await asking.patch(WIDGETS, "a", deeper, PatchType.JSON)

@@ -49,6 +49,8 @@ def read_images(text: str, base: Path) -> tuple[ImageMap, list[Problem]]:
         return ImageMap(), [Problem("images.yaml", f"is not YAML that makes sense: {where}{error.problem}")]
     except yaml.YAMLError as error:
         return ImageMap(), [Problem("images.yaml", f"is not YAML: {str(error).splitlines()[0]}")]
+    except RecursionError:
+        return ImageMap(), [Problem("images.yaml", "is not YAML that makes sense: it is nested too deeply")]
     if not isinstance(document or {}, dict):
         return ImageMap(), [Problem("images.yaml", "must map image names to environments")]
     rules: list[tuple[str, Environment]] = []
