@@ -15,6 +15,7 @@ from tarragon.cli.words import listed
 from tarragon.cluster.errors import Forbidden, NotFound
 from tarragon.cluster.port import Selection
 from tarragon.frameworks.catalog import FRAMEWORKS, kinds
+from tarragon.frameworks.otherkinds import RUNS, not_yet
 from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.encoding import read_status
 from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType, TrainingJob
@@ -127,6 +128,9 @@ def parse(text: str) -> JobName:
         return JobName(FRAMEWORKS, name)
     matching = [framework for framework in FRAMEWORKS if kind.lower() in spellings(framework)]
     if not matching:
+        other = not_yet(kind)
+        if other is not None:
+            raise NoSuchJob(f"{other} is not supported yet", remedy=RUNS)
         known = ", ".join(map(str.lower, kinds()))
         raise NoSuchJob(f"there is no kind of job called {kind}", remedy=f"write one of {known}, or the name alone")
     return JobName(matching, name)

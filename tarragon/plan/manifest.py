@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
 from tarragon.frameworks.catalog import framework_of, kinds, misspelled
+from tarragon.frameworks.otherkinds import other_kind
 from tarragon.frameworks.plugin import Framework, Manifest
 from tarragon.kube.meta import Json
 from tarragon.kube.reader import Notes, Reader, described, suggestion
@@ -112,7 +113,8 @@ def _faults(document: Document) -> Iterator[Problem]:
     if notes.problems:
         yield from notes.problems
         return
-    slip = misspelled(manifest["apiVersion"], manifest["kind"])
+    # A TrainJob resembles a TFJob: who writes one has made no slip.
+    slip = other_kind(manifest["apiVersion"], manifest["kind"]) or misspelled(manifest["apiVersion"], manifest["kind"])
     if slip is not None:
         yield slip
     elif document.framework is None:

@@ -44,6 +44,20 @@ async def test_a_kind_vanishes_with_its_definition(kubectl: Kubectl, cluster: Em
     assert "the server doesn't have a resource type" in await kubectl.fails("get", "widgets")
 
 
+@pytest.mark.parametrize("version", ["example.dev/v1", "kubeflow.org/v2beta1"])
+async def test_a_kind_that_nobody_has_defined_is_refused_as_any_cluster_does(
+    kubectl: Kubectl, cluster: Embedded, version: str
+) -> None:
+    """Whether the group is there or not."""
+    unknown = manifest({"apiVersion": version, "kind": "MPIJob", "metadata": {"name": "a"}, "spec": {}})
+
+    for command in ("create", "apply", "delete"):
+        told = await kubectl.fails(command, "-f", "-", stdin=unknown)
+        assert f'no matches for kind "MPIJob" in version "{version}"' in told
+        assert "ensure CRDs are installed first" in told
+    assert 'the server doesn\'t have a resource type "mpijobs"' in await kubectl.fails("get", "mpijobs")
+
+
 async def test_objects_are_shown_in_every_form(kubectl: Kubectl, cluster: Embedded) -> None:
     both = manifest(
         widget("a", replicas=2), {**widget("b", color="blue"), "metadata": {"name": "b", "labels": {"tier": "web"}}}

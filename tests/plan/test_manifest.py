@@ -132,3 +132,83 @@ def test_a_command_for_one_job_wants_exactly_one() -> None:
     assert str(only_job(two)) == (
         "there are 2 jobs in the manifest: TFJob a in line 1, TFJob b in line 6; leave one of them"
     )
+
+
+JOBS = [
+    ("kubeflow.org/v2beta1", "MPIJob"),
+    ("kubeflow.org/v1alpha1", "MPIJob"),
+    ("kubeflow.org/v1", "PyTorchJob"),
+    ("kubeflow.org/v1", "XGBoostJob"),
+    ("xgboostjob.kubeflow.org/v1alpha1", "XGBoostJob"),
+    ("kubeflow.org/v1", "PaddleJob"),
+    ("kubeflow.org/v1beta1", "MXJob"),
+    ("kubeflow.org/v1", "JAXJob"),
+    ("kubeflow.org/v1alpha1", "ChainerJob"),
+    ("kubeflow.org/v1alpha1", "Caffe2Job"),
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
+    ("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime"),
+    ("v1", "mpijob"),
+]
+SWEEPS = [
+    ("kubeflow.org/v1beta1", "Experiment"),
+    ("kubeflow.org/v1alpha3", "Trial"),
+    ("kubeflow.org/v1alpha1", "StudyJob"),
+]
+OTHERS = [
+    ("kubeflow.org/v1", "Notebook"),
+    ("tensorboard.kubeflow.org/v1alpha1", "Tensorboard"),
+    ("serving.kserve.io/v1beta1", "InferenceService"),
+    ("serving.kubeflow.org/v1alpha2", "InferenceService"),
+    ("pipelines.kubeflow.org/v2beta1", "Pipeline"),
+    ("kubeflow.org/v1beta1", "ScheduledWorkflow"),
+    ("argoproj.io/v1alpha1", "Workflow"),
+    ("kubeflow.org/v1", "Profile"),
+]
+
+SWEEP_REMEDY = "Tarragon runs TFJobs: submit one for each set of parameters"
+OTHER_REMEDY = "create it with kubectl, where the operator of its kind is installed: Tarragon runs TFJobs"
+
+
+def of(api_version: str, kind: str) -> str:
+    return f"apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n"
+
+
+@pytest.mark.parametrize(("api_version", "kind"), JOBS)
+def test_another_kind_of_training_job_is_named_as_not_supported_yet(api_version: str, kind: str) -> None:
+    assert told(of(api_version, kind)) == [
+        f"line 2: kind: {kind} ({api_version}) is not supported yet; Tarragon runs TFJobs"
+    ]
+
+
+@pytest.mark.parametrize(("api_version", "kind"), SWEEPS)
+def test_a_sweep_is_named_with_what_does_for_it_today(api_version: str, kind: str) -> None:
+    assert told(of(api_version, kind)) == [f"line 2: kind: {kind} ({api_version}) is not supported yet; {SWEEP_REMEDY}"]
+
+
+def test_a_share_of_a_gpu_as_a_pod_of_its_own_is_named() -> None:
+    assert told(of("kubeshare.nthu/v1", "SharePod")) == [
+        "line 2: kind: SharePod (kubeshare.nthu/v1) is not supported yet; Tarragon runs TFJobs, on whole GPUs"
+    ]
+
+
+@pytest.mark.parametrize(("api_version", "kind"), OTHERS)
+def test_what_does_not_train_is_named_as_no_training_job(api_version: str, kind: str) -> None:
+    assert told(of(api_version, kind)) == [f"line 2: kind: {kind} ({api_version}) is no training job; {OTHER_REMEDY}"]
+
+
+@pytest.mark.parametrize(("api_version", "kind"), [("example.org/v1", "Trial"), ("v1", "Pipeline")])
+def test_a_kind_of_somebody_else_with_a_common_name_is_not_taken_for_one_of_kubeflow(
+    api_version: str, kind: str
+) -> None:
+    (problem,) = told(of(api_version, kind))
+
+    assert problem.startswith(f"line 2: kind: {kind} is neither a job nor anything that travels with one")
+
+
+def test_another_kind_beside_a_job_is_told_and_not_taken_along() -> None:
+    documents = read_manifest(f"{JOB}---\n{of('kubeflow.org/v1', 'PyTorchJob')}")
+
+    assert [str(problem) for problem in documents.problems] == [
+        "line 7: kind: PyTorchJob (kubeflow.org/v1) is not supported yet; Tarragon runs TFJobs"
+    ]
+    assert documents.others == ()

@@ -1,0 +1,109 @@
+"""Kinds of Kubeflow and its relatives that Tarragon does not run: a table of what a user is told who submits one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tarragon.base.errors import Problem
+from tarragon.frameworks.catalog import FRAMEWORKS
+
+RUNS = f"Tarragon runs {FRAMEWORKS[0].kind}s"
+NOT_YET = "is not supported yet"
+NO_JOB = "is no training job"
+
+_KUBEFLOW = "kubeflow.org"
+_RELATIVES = frozenset({"argoproj.io", "serving.kserve.io", "sparkoperator.k8s.io"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Some kinds about which the same is said."""
+
+    kinds: tuple[str, ...]
+    message: str
+    remedy: str
+    is_common: bool = True
+    """Whether others call kinds of theirs so, too. Then the group has to be one of Kubeflow or its relatives."""
+
+
+TABLE: tuple[Row, ...] = (
+    Row(
+        kinds=(
+            "MPIJob",
+            "PyTorchJob",
+            "XGBoostJob",
+            "PaddleJob",
+            "MXJob",
+            "MXNetJob",
+            "JAXJob",
+            "ChainerJob",
+            "CaffeJob",
+            "Caffe2Job",
+            "TrainJob",
+        ),
+        message=NOT_YET,
+        remedy=RUNS,
+        is_common=False,
+    ),
+    Row(kinds=("TrainingRuntime", "ClusterTrainingRuntime"), message=NOT_YET, remedy=RUNS),
+    Row(kinds=("SharePod",), message=NOT_YET, remedy=f"{RUNS}, on whole GPUs", is_common=False),
+    Row(
+        kinds=("Experiment", "Suggestion", "Trial", "StudyJob"),
+        message=NOT_YET,
+        remedy=f"{RUNS}: submit one for each set of parameters",
+    ),
+    Row(
+        kinds=(
+            "Notebook",
+            "Tensorboard",
+            "PVCViewer",
+            "Viewer",
+            "Profile",
+            "PodDefault",
+            "InferenceService",
+            "InferenceGraph",
+            "ServingRuntime",
+            "ClusterServingRuntime",
+            "TrainedModel",
+            "Pipeline",
+            "PipelineVersion",
+            "ScheduledWorkflow",
+            "Workflow",
+            "CronWorkflow",
+            "WorkflowTemplate",
+            "ClusterWorkflowTemplate",
+            "SparkApplication",
+            "ScheduledSparkApplication",
+        ),
+        message=NO_JOB,
+        remedy=f"create it with kubectl, where the operator of its kind is installed: {RUNS}",
+    ),
+)
+
+
+def other_kind(api_version: str, kind: str) -> Problem | None:
+    """None for what is not in the table. Kinds are compared in any capitals, and told as they were written."""
+    group = api_version.rpartition("/")[0]
+    for row in TABLE:
+        if kind.lower() in _lower(row.kinds) and (not row.is_common or _is_of_kubeflow(group)):
+            return Problem("kind", f"{kind} ({api_version}) {row.message}", row.remedy)
+    return None
+
+
+def not_yet(word: str) -> str | None:
+    """The kind of job that is not supported yet and that `word` names as kubectl takes it: `mpijob`, `mpijobs`."""
+    meant = word.lower().partition(".")[0]
+    for row in TABLE:
+        for kind in row.kinds if row.message == NOT_YET else ():
+            if meant in {kind.lower(), f"{kind.lower()}s"}:
+                return kind
+    return None
+
+
+def _lower(kinds: Iterable[str]) -> set[str]:
+    return {kind.lower() for kind in kinds}
+
+
+def _is_of_kubeflow(group: str) -> bool:
+    return group == _KUBEFLOW or group.endswith(f".{_KUBEFLOW}") or group in _RELATIVES
