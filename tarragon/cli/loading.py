@@ -104,7 +104,7 @@ def _loaded(where: Target, settings: Settings, file: _File, document: Document, 
     framework = document.framework or FRAMEWORKS[0]
     job, notes = changed(document.manifest, changes)
     taken = intake(framework, job)
-    problems = [*taken.problems, *taken.unknown, *_namespaces(documents, settings)]
+    problems = [*taken.all_problems, *_namespaces(documents, settings)]
     if problems:
         raise refused(name, [document.placed(problem) for problem in problems])
     job = job_anew(framework, job, taken.dialect)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from tarragon.frameworks.fractions import names_a_fraction
 from tarragon.kube.meta import Json, JsonObject
 
 Step = str | int
@@ -94,12 +95,12 @@ def _position(elements: Sequence[Json], step: Step, path: str) -> int:
 def _is_gpu(name: str) -> bool:
     domain, _, resource = name.rpartition("/")
     is_whole = resource in {"gpu", "nvidia-gpu"} or resource.startswith("mig-")
-    return bool(domain) and (is_whole or domain in {"kubeshare", "sharedgpu"})
+    return names_a_fraction(name) or (bool(domain) and is_whole)
 
 
 def _without(value: Json, path: str, taken: list[str]) -> Json:
     if isinstance(value, list):
-        return [_without(element, f"{path}[{number}]", taken) for number, element in enumerate(value)]
+        return list(_elements_without(value, path, taken))
     if not isinstance(value, Mapping):
         return value
     result = {}
@@ -110,6 +111,16 @@ def _without(value: Json, path: str, taken: list[str]) -> Json:
         else:
             result[name] = _without(inner, below, taken)
     return result
+
+
+def _elements_without(elements: Sequence[Json], path: str, taken: list[str]) -> Iterator[Json]:
+    """Of environment variables, the switch of DRAGON is taken out."""
+    for number, element in enumerate(elements):
+        below = f"{path}[{number}]"
+        if isinstance(element, Mapping) and names_a_fraction(str(element.get("name", ""))):
+            taken.append(below)
+        else:
+            yield _without(element, below, taken)
 
 
 def _annotated(value: Json, annotations: Mapping[str, str]) -> Json:

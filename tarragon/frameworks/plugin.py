@@ -149,6 +149,8 @@ class Framework:
     """Validation beyond shape; every rule is asked, all problems are told."""
     cautions: Sequence[Rule]
     """The same for what is legal, and probably not what was meant."""
+    unsupported: Sequence[Rule]
+    """The same for what the API allows and Tarragon can't do yet: no job starts with it, and no started one ends."""
     main_container: str
     """The container whose exit code is the replica's, whatever sidecars do; empty for the first one."""
     port_name: str

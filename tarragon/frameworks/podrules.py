@@ -29,7 +29,7 @@ def containers_present(job: TrainingJob) -> Iterator[Problem]:
 
 
 def images_present(job: TrainingJob) -> Iterator[Problem]:
-    for path, container in _all_containers(job):
+    for path, container in all_containers(job):
         if not container.get("image"):
             yield Problem(f"{path}.image", "is missing", "say which image the container runs")
 
@@ -49,7 +49,7 @@ def container_names(job: TrainingJob) -> Iterator[Problem]:
 
 
 def ports_valid(job: TrainingJob) -> Iterator[Problem]:
-    for path, container in _all_containers(job):
+    for path, container in all_containers(job):
         ports = container.get("ports", [])
         times = Counter(port.get("name") for port in ports)
         for index, port in enumerate(ports):
@@ -58,7 +58,7 @@ def ports_valid(job: TrainingJob) -> Iterator[Problem]:
 
 def amounts_agree(job: TrainingJob) -> Iterator[Problem]:
     """A request is not above its limit, and there are no halves of devices."""
-    for path, container in _all_containers(job):
+    for path, container in all_containers(job):
         resources = container.get("resources", {})
         requests, limits = resources.get("requests", {}), resources.get("limits", {})
         for name, amount in requests.items():
@@ -88,7 +88,8 @@ def _is_device(name: str) -> bool:
     return "/" in name and not name.startswith("kubernetes.io/")
 
 
-def _all_containers(job: TrainingJob) -> Iterator[Placed]:
+def all_containers(job: TrainingJob) -> Iterator[Placed]:
+    """The containers of every template of the job, init containers among them."""
     for group in job.groups:
         yield from _containers_of(group)
 

@@ -187,7 +187,7 @@ def candidate_from(
     if good.job is None or good.dialect is None or good.job.run_policy.suspend:
         return None
     # What is on record of a refused job does not say who keeps it.
-    if taken.job is None and is_left_to_others(found.spec):
+    if good.problems and is_left_to_others(found.spec):
         return None
     if not is_ours(good.job) or not is_placed_by(good.job, settings.scheduler):
         return None
@@ -197,7 +197,7 @@ def candidate_from(
         job=good.job,
         dialect=good.dialect,
         status=status,
-        is_refused=taken.job is None,
+        is_refused=bool(good.problems),
     )
 
 

@@ -36,7 +36,7 @@ def converted(framework: Framework, found: Manifest, target: str) -> Conversion:
         manifest=made.manifest,
         problems=[_of_target(problem, target) for problem in _faults(after, target)],
         losses=[loss.problem for loss in made.losses],
-        warnings=[*taken.warnings, *(_carried(problem) for problem in taken.unknown)],
+        warnings=[*taken.warnings, *taken.unsupported, *(_carried(problem) for problem in taken.unknown)],
     )
 
 

@@ -27,9 +27,24 @@ class Intake:
     problems: Sequence[Problem] = ()
     unknown: Sequence[Problem] = ()
     """Fields that nobody knows: the command line refuses them, the operator runs the job and says so."""
+    unsupported: Sequence[Problem] = ()
+    """What Tarragon can't do yet: the command line refuses it, the operator starts no job with it (plan/refuse.py)."""
     warnings: Sequence[Problem] = ()
     guess: TrainingJob | None = None
     """What a job with problems might have been: good for fields that have none."""
+
+    @property
+    def refusals(self) -> Sequence[Problem]:
+        """Problems, and what is not supported yet. A value that has both has the second one only: mending the first
+        would not help.
+        """
+        paths = {problem.path for problem in self.unsupported}
+        return [*(problem for problem in self.problems if problem.path not in paths), *self.unsupported]
+
+    @property
+    def all_problems(self) -> Sequence[Problem]:
+        """All for which the command line refuses a manifest."""
+        return [*self.refusals, *self.unknown]
 
 
 def intake(framework: Framework, found: Manifest | CustomObject) -> Intake:
@@ -44,14 +59,17 @@ def intake(framework: Framework, found: Manifest | CustomObject) -> Intake:
     guess = with_tensorboard(reading.job, framework.main_container) if reading.job is not None else None
     problems = list(_outermost(reading.problems))
     warnings = list(reading.warnings)
+    unsupported: Sequence[Problem] = ()
     if guess is not None:
         problems += _beyond(_asked([*framework.rules, *dialect.rules], guess), problems)
         warnings += _beyond(_asked(framework.cautions, guess), problems)
+        unsupported = tuple(_asked(framework.unsupported, guess))
     return Intake(
         job=None if problems else guess,
         dialect=dialect,
         problems=tuple(dict.fromkeys(problems)),
         unknown=tuple(dict.fromkeys(reading.unknown)),
+        unsupported=unsupported,
         warnings=tuple(dict.fromkeys(warnings)),
         guess=guess,
     )

@@ -30,6 +30,7 @@ ADMITTED = "Admitted"
 QUEUED = "Queued"
 LONGEST_LIST = 8
 GOES_ON = "; until that is mended the job goes on as it was, and no pod of it is made"
+RUNS_ON = "; the job had started before this was refused, and goes on as before"
 
 
 def outcome(scene: Scene) -> JobStatus:
@@ -49,18 +50,24 @@ def created(scene: Scene, status: JobStatus) -> JobStatus:
 
 def understood(scene: Scene, status: JobStatus) -> JobStatus:
     """A typo must not be silent, a newer field must not stop a fleet."""
-    problems = scene.taken.problems
-    if problems:
-        reason = scene.dialect.condition_reason(conditions.INVALID)
-        said = Said(conditions.SPEC_REFUSED, True, reason, words(problems) + GOES_ON)
-        return replace(status, conditions=with_condition(status.conditions, said, scene.now))
-    status = replace(status, conditions=without_condition(status.conditions, conditions.SPEC_REFUSED))
+    if scene.taken.problems:
+        return _refused(scene, status, words(scene.taken.problems) + GOES_ON)
+    if scene.taken.unsupported:
+        status = _refused(scene, status, words(scene.taken.unsupported) + RUNS_ON)
+    else:
+        status = replace(status, conditions=without_condition(status.conditions, conditions.SPEC_REFUSED))
     unknown = scene.taken.unknown
     if not unknown:
         return replace(status, conditions=without_condition(status.conditions, conditions.FIELDS_IGNORED))
     told = [brief(problem) for problem in unknown[:LONGEST_LIST]]
     more = f" and {len(unknown) - LONGEST_LIST} more" if len(unknown) > LONGEST_LIST else ""
     said = Said(conditions.FIELDS_IGNORED, True, UNKNOWN_FIELDS, ", ".join(told) + more)
+    return replace(status, conditions=with_condition(status.conditions, said, scene.now))
+
+
+def _refused(scene: Scene, status: JobStatus, message: str) -> JobStatus:
+    reason = scene.dialect.condition_reason(conditions.INVALID)
+    said = Said(conditions.SPEC_REFUSED, True, reason, message)
     return replace(status, conditions=with_condition(status.conditions, said, scene.now))
 
 

@@ -56,6 +56,7 @@ def refused(framework: Framework, observed: Observed, taken: Intake, now: dt.dat
 def last_good(framework: Framework, found: CustomObject, taken: Intake) -> Intake:
     """With the job as it was before an edit that makes no sense, if that is on record."""
     metadata = found.metadata
+    taken = _barred(found, taken)
     if taken.job is not None or taken.dialect is None:
         return taken
     identity = Identity(
@@ -67,6 +68,20 @@ def last_good(framework: Framework, found: CustomObject, taken: Intake) -> Intak
     )
     job = accepted_job(tarragon_of(status_of(found)).get("accepted"), identity)
     return taken if job is None else replace(taken, job=suspended(job, found.spec))
+
+
+def _barred(found: CustomObject, taken: Intake) -> Intake:
+    """With what is not supported yet among the problems, unless the job has started.
+
+    One that has started was taken by an earlier version of the operator, which did not look for it. It goes on as
+    before, and its lost pods are replaced: an upgrade of the operator ends no training.
+    """
+    if not taken.unsupported:
+        return taken
+    before = recall(found.status).status
+    if taken.job is not None and (before.started is not None or before.is_admitted):
+        return taken
+    return replace(taken, job=None, problems=taken.refusals, unsupported=())
 
 
 def begun_as(job: TrainingJob, found: CustomObject) -> TrainingJob:

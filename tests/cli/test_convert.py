@@ -42,10 +42,17 @@ def documents(ended: Ended) -> list[Any]:
     return list(yaml.safe_load_all(ended.out))
 
 
+def generation(shell: Shell, name: str) -> str:
+    """Of a job without problems, but for shares of GPUs, which are not supported yet in any generation."""
+    (judged,) = json.loads(shell("validate", name, "-o", "json").out)["files"]
+    assert [told for told in judged["problems"] if "fractions of GPUs are not supported yet" not in told] == []
+    return str(judged["jobs"][0]["generation"])
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_manifests_that_it_all_began_with_go_to_every_generation_and_back(shell: Shell, seed: str) -> None:
     original = yaml.safe_load((FOLDER / seed).read_text())
-    home = shell("validate", str(FOLDER / seed)).out.partition("(")[2].partition(")")[0]
+    home = generation(shell, str(FOLDER / seed))
 
     for name in GENERATIONS:
         there = shell("convert", str(FOLDER / seed), "--to", name)
@@ -58,7 +65,7 @@ def test_the_manifests_that_it_all_began_with_go_to_every_generation_and_back(sh
             assert (there.code, there.out) == (2, "")
             continue
 
-        assert shell("validate", "there.yaml").out.endswith(f"({name}) is fine\n")
+        assert generation(shell, "there.yaml") == name
         assert documents(back) == [original]
         assert not any(line.startswith("lost: ") for line in back.err.splitlines()) or "-extra" not in there.out
 

@@ -46,7 +46,7 @@ TRAINED = (
     Seed(file="004-tfjob.yaml", pods=5),
 )
 OFFLINE = (
-    Seed(file="002-dragon-kubeshare.yaml"),
+    Seed(file="002-dragon-kubeshare.yaml", options=("--cpu-only",)),
     Seed(file="002-dragon-nvidia-gpu.yaml", options=("--cpu-only",)),
 )
 """Their only command loads a program from a server of long ago; DRAGON's third one is in test_dragon.py."""
@@ -76,6 +76,13 @@ def test_a_manifest_whose_program_is_no_more_is_accepted_and_ends(user: User, se
 
     assert ended.code == 0, ended.out[-3000:] + ended.err[-3000:]
     assert "Succeeded  job1" in ended.out
+
+
+def test_the_one_that_shares_gpus_is_refused_until_that_is_there(user: User) -> None:
+    refused = user.run(str(SEEDS / "002-dragon-kubeshare.yaml"))
+
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.count("fractions of GPUs are not supported yet") == 4
 
 
 def prepared(user: User, seed: Seed) -> str:

@@ -122,7 +122,7 @@ def _problems(settings: Settings, documents: Documents, judged: Judged) -> Seque
         taken = intake(job.framework or FRAMEWORKS[0], job.manifest)
         generation = taken.dialect.name if taken.dialect is not None else "of no known generation"
         judged.jobs.append((job.name, generation, digest(job.manifest.get("spec"))))
-        problems += [job.placed(problem) for problem in (*taken.problems, *taken.unknown)]
+        problems += [job.placed(problem) for problem in taken.all_problems]
         judged.warnings += [str(job.placed(warning)) for warning in taken.warnings]
         if not settings.is_local:
             judged.warnings += [str(job.placed(warning)) for warning in only_here(job.manifest, this_machine())]

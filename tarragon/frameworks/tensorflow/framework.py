@@ -18,7 +18,7 @@ from tarragon.frameworks.tensorflow import (
 )
 from tarragon.frameworks.tensorflow.crd import crd, definition
 from tarragon.frameworks.tensorflow.fields import GROUP, KIND, MAIN_CONTAINER, PORT_NAME
-from tarragon.frameworks.tensorflow.rules import CAUTIONS, RULES
+from tarragon.frameworks.tensorflow.rules import CAUTIONS, RULES, UNSUPPORTED
 from tarragon.frameworks.tensorflow.verdict import judge
 from tarragon.frameworks.tensorflow.wiring import listed_size
 from tarragon.job.model import ReplicaType
@@ -41,6 +41,7 @@ TENSORFLOW = Framework(
     ),
     rules=RULES,
     cautions=CAUTIONS,
+    unsupported=UNSUPPORTED,
     main_container=MAIN_CONTAINER,
     port_name=PORT_NAME,
     service_size=listed_size,

@@ -156,7 +156,9 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         conditions.RESIZED: "It runs with another size than it was started with: what was changed last, and why.",
         conditions.EVICTED: "It ran, had to give all its places to another job, and waits.",
         conditions.NOT_GROWN: "It has fewer replicas than it wishes for; its message says why.",
-        conditions.SPEC_REFUSED: "An edit makes no sense; the job goes on as it was.",
+        conditions.SPEC_REFUSED: (
+            "An edit makes no sense, or the job began before something in it was refused; the job goes on as it was."
+        ),
         conditions.FIELDS_IGNORED: "The manifest has fields that nobody knows.",
     }
 )

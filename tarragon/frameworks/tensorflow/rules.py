@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tarragon.base.errors import Problem
+from tarragon.frameworks.fractions import asks_for_fractions
 from tarragon.frameworks.plugin import Rule
 from tarragon.frameworks.podrules import POD_RULES
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER, Spec
@@ -162,3 +163,5 @@ CAUTIONS: tuple[Rule, ...] = (
     json_logs_have_a_command,
     starts_whole,
 )
+
+UNSUPPORTED: tuple[Rule, ...] = (asks_for_fractions,)

@@ -1,0 +1,65 @@
+"""Fractions of GPUs, which Tarragon does not support yet: how KubeShare and DRAGON spell them, and where a job has one.
+
+DRAGON marks a job by the annotation DRAGON_KUBESHARE, KubeShare 1 a pod by annotations `kubeshare/...`, KubeShare 2 by
+labels `sharedgpu/...`. Without their schedulers such a pod starts without a GPU, and its program trains on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tarragon.base.errors import Problem
+from tarragon.frameworks.podrules import Placed, all_containers
+from tarragon.job.model import TrainingJob
+from tarragon.kube.meta import Json, JsonObject
+from tarragon.kube.reader import joined
+
+SWITCH = "DRAGON_KUBESHARE"
+DOMAINS = frozenset({"kubeshare", "sharedgpu"})
+"""Prefixes of annotations and labels, and of resources that users write by mistake in their place."""
+
+
+def names_a_fraction(name: str) -> bool:
+    """Whether an annotation, a label, a resource or an environment variable of this name is about a fraction."""
+    domain, slash, _ = name.partition("/")
+    return name == SWITCH or (bool(slash) and domain in DOMAINS)
+
+
+def asks_for_fractions(job: TrainingJob) -> Iterator[Problem]:
+    """A Problem for each mark, wherever it stands."""
+    for path, fields in _marked(job):
+        for name, value in fields.items():
+            if names_a_fraction(name) and not _is_off(name, value):
+                yield _problem(joined(path, name))
+    for path, container in all_containers(job):
+        for index, variable in enumerate(container.get("env", [])):
+            if variable.get("name") == SWITCH and not _is_off(SWITCH, _value(variable)):
+                yield _problem(f"{path}.env[{index}]")
+
+
+def _marked(job: TrainingJob) -> Iterator[Placed]:
+    yield "metadata.labels", job.labels
+    yield "metadata.annotations", job.annotations
+    for group in job.groups:
+        metadata = group.template.get("metadata", {})
+        for kind in ("labels", "annotations"):
+            yield f"{group.path}.template.metadata.{kind}", metadata.get(kind, {})
+    for path, container in all_containers(job):
+        for kind in ("limits", "requests"):
+            yield f"{path}.resources.{kind}", container.get("resources", {}).get(kind, {})
+
+
+def _value(variable: JsonObject) -> Json:
+    """Kubernetes takes a variable without a value and a source for an empty one."""
+    return variable.get("value", variable.get("valueFrom", ""))
+
+
+def _is_off(name: str, value: Json) -> bool:
+    """DRAGON takes the job for an ordinary one then."""
+    return name == SWITCH and str(value).lower() in {"", "false"}
+
+
+def _problem(path: str) -> Problem:
+    return Problem(
+        path, "fractions of GPUs are not supported yet", "ask for whole GPUs with nvidia.com/gpu, or remove it"
+    )
