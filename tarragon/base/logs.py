@@ -5,16 +5,20 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Literal, TextIO
 
 import structlog
 from structlog.typing import Processor
+
+from tarragon.base.escaping import ESC, escaping
 
 Form = Literal["json", "text"]
 
 
 def configure(form: Form, level: str = "info", stream: TextIO = sys.stderr) -> None:
     """Once, at the start of a program. Libraries' own records (aiohttp, asyncio) come through the same door."""
+    stream = escaping(stream)
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: Sequence[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -26,7 +30,7 @@ def configure(form: Form, level: str = "info", stream: TextIO = sys.stderr) -> N
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if form == "json"
         else [
-            structlog.dev.ConsoleRenderer(
+            _Console(
                 colors=stream.isatty(),
                 # Without the values of local variables: tokens are among them.
                 exception_formatter=structlog.dev.plain_traceback,
@@ -46,3 +50,21 @@ def configure(form: Form, level: str = "info", stream: TextIO = sys.stderr) -> N
         )
     )
     logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
+
+
+class _Console(structlog.dev.ConsoleRenderer):
+    """Its styles pass an EscapingStream."""
+
+    @classmethod
+    def get_default_column_styles(cls, colors: bool, force_colors: bool = False) -> structlog.dev.ColumnStyles:  # noqa: FBT001, FBT002 - structlog's signature
+        styles = super().get_default_column_styles(colors, force_colors)
+        return structlog.dev.ColumnStyles(**{name: _passing(style) for name, style in asdict(styles).items()})
+
+    @staticmethod
+    def get_default_level_styles(colors: bool = True) -> dict[str, str]:  # noqa: FBT001, FBT002 - as above
+        styles = structlog.dev.ConsoleRenderer.get_default_level_styles(colors)
+        return {level: _passing(style) for level, style in styles.items()}
+
+
+def _passing(style: str) -> str:
+    return style.replace("\x1b", ESC)

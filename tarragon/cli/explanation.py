@@ -10,6 +10,7 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli import schema
+from tarragon.cli.follow.lines import last, shown
 from tarragon.cli.hints import spelled
 from tarragon.cli.jobs import Known, find
 from tarragon.cli.output import TEXTS, tell
@@ -116,8 +117,8 @@ def _about(failure: FirstFailure, job: Known) -> Iterator[str]:
     group = job.job.group(failure.replica.type) if job.job is not None else None
     if group is not None and never_again(known, group.restart_policy):
         yield f"  {NEVER_AGAIN}"
-    lines = failure.message.strip().splitlines()[-LAST_LINES:]
-    yield from (f"  │ {line}" for line in lines)
+    lines = last(failure.message.split("\n"), LAST_LINES)
+    yield from (f"  │ {shown(line, colors=False)}" for line in lines)
     for cause in causes(End(lines=lines, reason=failure.reason)):
         yield f"  Probably: {cause.what}"
         yield f"    {cause.remedy}"

@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 from tarragon.base.errors import Problem, TarragonError
+from tarragon.base.escaping import escaped_line
 from tarragon.cli.dumps import companion_anew, job_anew
 from tarragon.cli.files import Unreadable, named, read
 from tarragon.cli.local import ENVIRONMENTS, VOLUMES, WORKDIR, commands_missing, image_map, tensorflow_missing
@@ -181,7 +182,7 @@ def parse(name: str) -> Documents:
 
 def refused(name: str, problems: Sequence[Problem]) -> Refused:
     """Those that name a line come first, in the order of the lines."""
-    told = sorted(map(str, problems), key=_line)
+    told = sorted((escaped_line(str(problem)) for problem in problems), key=_line)
     return Refused(f"{named(name)}: {count(len(problems), 'problem')}", why="\n".join(told))
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from tarragon.base.escaping import write_verbatim
 from tarragon.cli.follow.lines import Stamp, shown, stamped
 from tarragon.cli.kept import Said
 from tarragon.cli.settings import Settings
@@ -50,7 +51,7 @@ class Filter:
 
 
 class Printer:
-    """Prints lines to stdout. On a terminal they can't move the cursor."""
+    """Prints lines to stdout: as they are for programs, on a terminal without all that could change it."""
 
     def __init__(self, wanted: Filter, settings: Settings) -> None:
         terminal = settings.terminal()
@@ -62,12 +63,18 @@ class Printer:
 
     def said(self, replica: Replica, said: Sequence[tuple[str, str]]) -> None:
         if self._wanted.wants(replica):
-            sys.stdout.write("".join(self._line(replica, moment, text) for moment, text in said))
+            self._print("".join(self._line(replica, moment, text) for moment, text in said))
             sys.stdout.flush()
 
     def kept(self, said: Iterator[Said]) -> None:
         for line in said:
-            sys.stdout.write(self._line(line.replica, line.moment, line.text))
+            self._print(self._line(line.replica, line.moment, line.text))
+
+    def _print(self, text: str) -> None:
+        if self._is_terminal:
+            sys.stdout.write(text)
+        else:
+            write_verbatim(sys.stdout, text)
 
     def _line(self, replica: Replica, moment: str, text: str) -> str:
         if stamped(moment)[0] < self._since:

@@ -12,6 +12,7 @@ import click
 
 from tarragon.base.errors import TarragonError
 from tarragon.cli.settings import Settings, global_options
+from tarragon.cli.terminal import escape_output
 from tarragon.cli.told import bug, is_verbose, words
 from tarragon.cli.tree import Tree, reader_went
 
@@ -58,7 +59,8 @@ def complete_plugin() -> NoReturn:
 
 
 def _take_over() -> None:
-    """From here on a Ctrl-C is told to the command."""
+    """From here on a Ctrl-C is told to the command, and what is written to a terminal is text."""
+    escape_output()
     sys.excepthook = bug
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -66,6 +68,7 @@ def _take_over() -> None:
 
 def _be_silent() -> None:
     """Somebody is writing a command line: whatever is said stands in the middle of it."""
+    escape_output()
     sys.excepthook = lambda *_: None
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

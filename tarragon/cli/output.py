@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tarragon.base.escaping import escaped
 from tarragon.cli.settings import Settings
 from tarragon.cli.style import STATES, painter
 from tarragon.cli.terminal import Sink, sink, size
@@ -22,9 +23,10 @@ FORMS = ("table", "wide", "name", "json", "yaml")
 
 
 def json_text(value: JsonObject) -> str:
+    """Control characters stand only within texts, where `escaped` writes them as JSON does."""
     import json
 
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    return escaped(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def yaml_text(value: JsonObject) -> str:
@@ -72,7 +74,7 @@ def tell(lines: Iterable[str]) -> None:
     """Sentences on stdout: on a terminal long ones go on in the next row, between two words."""
     is_terminal = sink(sys.stdout) is Sink.TERMINAL
     for line in lines:
-        rows = wrapped(line, size(sys.stdout).columns, colors=True) if is_terminal else [line]
+        rows = wrapped(line, size(sys.stdout).columns) if is_terminal else [line]
         for row in rows:
             click.echo(row, color=True)
 

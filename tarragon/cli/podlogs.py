@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from tarragon.cli.follow.book import Instance
-from tarragon.cli.follow.lines import Lines, stamped
+from tarragon.cli.follow.lines import Lines, shown, stamped
 from tarragon.cli.follow.listening import instances
 from tarragon.cli.follow.progress import FAILED, STOPPED, SUCCEEDED, Progress, newest, read
 from tarragon.cli.jobs import Known, NoSuchJob, pods_of, sighting
@@ -138,4 +138,4 @@ def _missing(job: Known, progress: Progress, missing: Sequence[Replica]) -> Iter
     failure = job.status.first_failure
     if failure is not None and failure.replica in missing and failure.message:
         yield f"the last words of {failure.replica}, as the job's status has them:"
-        yield from (f"  {line}" for line in failure.message.splitlines())
+        yield from (f"  {shown(line, colors=False)}" for line in failure.message.split("\n"))

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from types import MappingProxyType
 
+from tarragon.base.escaping import ESC
+
 Paint = Callable[[str, str], str]
 """`paint(text, color)`: the text in that colour, or as it is."""
 
@@ -53,13 +55,15 @@ REPLICA_TYPES = MappingProxyType(
     }
 )
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+RESET = f"{ESC}[0m"
+STYLE = re.compile(re.escape(ESC) + r"\[[0-9;]*m")
+"""What `colorful` puts before and behind a text."""
 
 
 def colorful(text: str, color: str) -> str:
     """An unknown or empty colour leaves the text as it is."""
     code = _CODES.get(color)
-    return f"\x1b[{code}m{text}\x1b[0m" if code and text else text
+    return f"{ESC}[{code}m{text}{RESET}" if code and text else text
 
 
 def plain(text: str, color: str) -> str:  # noqa: ARG001 - a Paint for where colours are not wanted
@@ -72,4 +76,4 @@ def painter(*, colors: bool) -> Paint:
 
 def without_colors(text: str) -> str:
     """The text that `colorful` was given."""
-    return _ESCAPES.sub("", text)
+    return STYLE.sub("", text)

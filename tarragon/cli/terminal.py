@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from io import TextIOWrapper
 from typing import Literal, TextIO
+
+from tarragon.base.escaping import escaping
 
 ColorChoice = Literal["auto", "always", "never"]
 
@@ -60,6 +64,19 @@ def sink(stream: TextIO) -> Sink:
     except (OSError, ValueError):
         return Sink.FILE
     return Sink.FILE if stat.S_ISREG(mode) or stat.S_ISCHR(mode) else Sink.PIPE
+
+
+def escape_output() -> None:
+    """Once, at the start of a program: nothing but text and our own styles gets to stdout and stderr from now on.
+
+    What the encoding has no characters for is escaped as well. click writes past a stream in ASCII: it gets UTF-8.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, TextIOWrapper):  # None, if whoever started us has closed it
+            is_ascii = codecs.lookup(stream.encoding).name == "ascii"
+            stream.reconfigure(encoding="utf-8" if is_ascii else None, errors="backslashreplace")
+            setattr(sys, name, escaping(stream))
 
 
 def here(color: ColorChoice) -> Terminal:

@@ -12,18 +12,19 @@ from typing import NoReturn
 
 from tarragon import __version__
 from tarragon.base.errors import Problem, TarragonError
+from tarragon.base.escaping import escaped, escaped_line
 
 
 def words(error: TarragonError) -> str:
     """At most three paragraphs: the fact behind `Error:`, the reason and the remedy below it."""
     below = [line for part in (error.why, error.remedy) if part for line in part.splitlines()]
-    return "\n".join([f"Error: {error.what}", *(f"  {line}" for line in below)])
+    return "\n".join([f"Error: {escaped_line(error.what)}", *(f"  {line}" for line in below)])
 
 
 def problems(where: str, found: Sequence[Problem]) -> str:
     """Every Problem of a manifest, each on its line."""
     head = f"Error: {where}: {len(found)} {'problem' if len(found) == 1 else 'problems'}"
-    return "\n".join([head, *(f"  {problem}" for problem in found)])
+    return "\n".join([head, *(f"  {escaped_line(str(problem))}" for problem in found)])
 
 
 CRASHED = 3
@@ -64,5 +65,5 @@ def _saved(text: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{SystemClock().now():%Y%m%d-%H%M%S}-{os.getpid()}.txt"
     facts = f"tarragon {__version__}, Python {platform.python_version()}, {platform.platform()}\n{sys.argv}\n\n"
-    path.write_text(facts + text)
+    path.write_text(escaped(facts + text))
     return path

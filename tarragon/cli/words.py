@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 
+from tarragon.base.escaping import escaped_line
+
 _TENTH = 0.095
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
@@ -61,6 +63,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Every cell as wide as the widest of its column."""
+    """Every cell as wide as the widest of its column, and none with more than one line."""
+    rows = [[escaped_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]

@@ -6,23 +6,23 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from tarragon.cli.follow.lines import shown
+from tarragon.base.escaping import ESC, escaped
+from tarragon.cli.style import RESET, STYLE
 
 INDENT = "    "
 """Before what is still the same line."""
-_PIECES = re.compile(r"\x1b\[[0-9;]*m|[^\x1b]")
-_RESET = "\x1b[0m"
+_PIECES = re.compile(f"{STYLE.pattern}|.", re.DOTALL)
 
 
-def wrapped(line: str, width: int, *, colors: bool) -> Iterator[str]:
+def wrapped(line: str, width: int) -> Iterator[str]:
     """At least one row. They break between words where there are some, and a colour goes on in the next row."""
-    text = shown(line.expandtabs(8), colors=colors)
+    text = escaped(line.expandtabs(8))
     if text.isascii() and text.isprintable() and len(text) <= width:
         yield text
         return
     row = _Row()
     for piece in _PIECES.findall(text):
-        if piece.startswith("\x1b"):
+        if piece.startswith(ESC):
             row.paint(piece)
             continue
         if row.used + cell_width(piece) > width:
@@ -40,7 +40,7 @@ class _Row:
         self._color = ""
 
     def paint(self, piece: str) -> None:
-        self._color = "" if piece in {_RESET, "\x1b[m"} else self._color + piece
+        self._color = "" if piece in {RESET, f"{ESC}[m"} else self._color + piece
         self.pieces.append(piece)
 
     def put(self, piece: str) -> None:
@@ -51,11 +51,11 @@ class _Row:
         """The row as it is; what comes after its last word begins the next one."""
         text = "".join(self.pieces)
         head, space, rest = text.rpartition(" ")
-        breaks = bool(space) and "\x1b" not in rest and cell_width(rest) <= width // 3 and bool(head.strip())
+        breaks = bool(space) and ESC not in rest and cell_width(rest) <= width // 3 and bool(head.strip())
         kept, rest = (head, rest) if breaks else (text, "")
         self.pieces = [INDENT, self._color, *rest]
         self.used = len(INDENT) + cell_width(rest)
-        return kept + (_RESET if self._color else "")
+        return kept + (RESET if self._color else "")
 
 
 @lru_cache(maxsize=4096)

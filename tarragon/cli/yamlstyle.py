@@ -6,6 +6,7 @@ import sys
 
 import yaml
 
+from tarragon.base.escaping import escaped, has_controls
 from tarragon.kube.meta import Json
 
 _TEXT = "tag:yaml.org,2002:str"
@@ -18,7 +19,12 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    """Where the writer can't show it as a block (a tab, a space at the end of a line) it takes quotes itself."""
+    """Where the writer can't show it as a block (a tab, a space at the end of a line) it takes quotes itself.
+
+    Within double quotes, and only there, `escaped` writes a control character as YAML does.
+    """
+    if has_controls(value):
+        return dumper.represent_scalar(_TEXT, value, style='"')
     return dumper.represent_scalar(_TEXT, value, style="|" if "\n" in value.rstrip("\n") else None)
 
 
@@ -29,4 +35,4 @@ def dumped(value: Json) -> str:
     text: str = yaml.dump(
         value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=sys.maxsize
     )
-    return text.rstrip()
+    return escaped(text.rstrip())

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tarragon.base.escaping import ESC
 from tarragon.cli.follow.progress import Progress
 from tarragon.cli.report.ending import Ending, exit_codes, failed, succeeded
 from tarragon.cli.style import colorful, plain
@@ -116,7 +117,7 @@ def test_the_last_lines_are_shown_as_a_terminal_would_leave_them() -> None:
     colored = list(failed(ending(finished(1), lines), colorful))
 
     assert [line for line in told if "│" in line] == ["  │ 7/60", "  │ lost"]
-    assert "\x1b[31mlost\x1b[0m" in "\n".join(colored)
+    assert f"{ESC}[31mlost{ESC}[0m" in "\n".join(colored)
 
 
 def test_a_replica_that_cannot_start_is_shown_with_the_reason_and_not_as_starting() -> None:

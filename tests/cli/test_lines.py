@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarragon.base.escaping import ESC
 from tarragon.cli.follow.book import Instance, LogBook
 from tarragon.cli.follow.lines import Lines, Position, shown, stamped
 from tests.cli.scenes import worker
@@ -89,10 +90,15 @@ def test_two_lines_of_one_moment_are_two_lines() -> None:
         ("10/10 [====]\r", "10/10 [====]"),
         ("\x1b[2J\x1b[Hgotcha", "gotcha"),
         ("\x1b]0;title\x07text", "text"),
-        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m\x1b[0m"),
+        ("\x1b[31mred\x1b[0m", f"{ESC}[31mred{ESC}[0m{ESC}[0m"),
         ("bell\x07", "bell"),
         ("10/10\r\x1b[K", "10/10"),
-        ("a\x1cb\x9bc", "abc"),
+        ("a\x1cb\x9b2Jc", "abc"),
+        ("\x1b]52;c;cHduCg==\x1b\\text", "text"),
+        ("\x1bP1$r\x1b\\te\x9dtitle\x9cxt", "text"),
+        ("\x1b]2;never ends", "]2;never ends"),
+        ("\x1b(B\x1b7text\x1b[38:5:1m", "text"),
+        ("\x1b[3\x071m\x1b\x1b[2J[31m", "[31m[31m"),
     ],
 )
 def test_what_a_program_prints_cannot_move_the_cursor(line: str, seen: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tarragon.base.escaping import ESC
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
 from tarragon.cli.jobs import known
 from tarragon.cli.style import colorful, plain, without_colors
@@ -169,7 +170,7 @@ def test_the_keys_of_other_panels_do_not_light_the_job() -> None:
     shown = view([job("a")], replicas=[replica(0)])
     place = Place(job=shown.entries[0].key, panel=Panel.REPLICAS)
 
-    lit = [row for row in page(shown, place, SMALL, colorful) if "\x1b[7m" in row]
+    lit = [row for row in page(shown, place, SMALL, colorful) if f"{ESC}[7m" in row]
 
     assert len(lit) == 1
     assert "worker-0" in lit[0]
@@ -204,14 +205,14 @@ def test_memory_is_told_in_few_characters(bytes_: int, text: str) -> None:
 
 
 def test_long_lines_break_between_words_and_go_on_in_their_colour() -> None:
-    line = "\x1b[31mone two three\x1b[0m four"
+    line = "one two three four"
 
-    assert list(wrapped(line, 10, colors=False)) == ["one two", "    three", "    four"]
-    assert list(wrapped(line, 10, colors=True))[1].startswith("    \x1b[31m")
+    assert list(wrapped(line, 10)) == ["one two", "    three", "    four"]
+    assert list(wrapped(colorful(line, "red"), 10))[1].startswith(f"    {ESC}[31m")
 
 
-def test_what_a_program_prints_can_not_move_the_cursor() -> None:
-    assert list(wrapped("a\x1b[2Jb\x07", 10, colors=True)) == ["ab"]
+def test_a_row_has_room_for_the_escapes_in_it() -> None:
+    assert list(wrapped("ab\x1b[2Jc\u202e", 10)) == ["ab\\u001b[2", "    Jc\\u20", "    2e"]
 
 
 def test_a_small_page_still_says_which_key_helps_and_which_ends_it() -> None:

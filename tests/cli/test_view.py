@@ -115,7 +115,7 @@ def test_a_window_that_became_narrow_is_cleaned_up_too(emulate: Callable[[int, i
     terminal.rows()
     # A real terminal wraps the row into two now; the emulator cuts it, so the wrapped half is written here.
     terminal.resize(20, 24)
-    terminal.stream.write("\r\n" + "x" * 10)
+    terminal.stream.write("\n" + "x" * 10)
     screen.clear()
 
     assert terminal.rows() == [""]

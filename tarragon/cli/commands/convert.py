@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from tarragon.base.errors import Problem
+from tarragon.base.escaping import escaped_line
 from tarragon.cli.arguments import complete_generation, generation
 from tarragon.cli.completing import complete_file
 from tarragon.cli.filecommand import one_file
@@ -59,10 +60,10 @@ def command(*, file: str | None, option: str | None, target: str, form: str) -> 
 
 
 def _tell(job: Document, conversion: Conversion, target: str) -> None:
-    click.echo(f"{job.name}: {conversion.source} to {target}", err=True)
+    click.echo(escaped_line(f"{job.name}: {conversion.source} to {target}"), err=True)
     for word, told in (("warning", conversion.warnings), ("lost", conversion.losses)):
         for problem in told:
-            click.echo(f"{word}: {job.placed(problem)}", err=True)
+            click.echo(escaped_line(f"{word}: {job.placed(problem)}"), err=True)
 
 
 def _objects(documents: Documents, made: Mapping[int, JsonObject]) -> Sequence[JsonObject]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from tarragon.base.errors import Problem, TarragonError
+from tarragon.base.escaping import escaped_line
 from tarragon.cli.completing import complete_file
 from tarragon.cli.files import named
 from tarragon.cli.loading import Refused, parse, refused
@@ -131,14 +132,14 @@ def _problems(settings: Settings, documents: Documents, judged: Judged) -> Seque
 
 def _tell(judged: Judged, *, digests: bool) -> None:
     for warning in judged.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(escaped_line(f"warning: {warning}"), err=True)
     if judged.error is not None:
         click.echo(words(judged.error), err=True)
     elif digests:
         for name, _, found in judged.jobs:
-            click.echo(f"{found}  {name}")
+            click.echo(escaped_line(f"{found}  {name}"))
     elif judged.jobs:
         names = [f"{name} ({generation})" for name, generation, _ in judged.jobs]
-        click.echo(f"{judged.name}: {listed(names)} {'is' if len(names) == 1 else 'are'} fine")
+        click.echo(escaped_line(f"{judged.name}: {listed(names)} {'is' if len(names) == 1 else 'are'} fine"))
     else:
-        click.echo(f"{judged.name}: {count(0, 'job')}", err=True)
+        click.echo(escaped_line(f"{judged.name}: {count(0, 'job')}"), err=True)

@@ -6,17 +6,23 @@ import datetime as dt
 import re
 from collections.abc import Sequence
 
+from tarragon.base.escaping import ESC
+from tarragon.cli.style import RESET
+
 _LIMIT = 1 << 20
 """A line that never ends is cut here: memory is finite."""
 
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00) ?")
 _NOT_COLORS = re.compile(
-    r"\x1b\[[0-9;?]*[@-ln-~]"  # cursor movements and the like: all that end otherwise than in m
-    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # window titles
+    r"\x1b\[(?![0-9;]*m)[0-?]*[ -/]*[@-~]|\x9b[0-?]*[ -/]*[@-~]"  # CSI: cursor movements and the like
+    # OSC and DCS: titles, the clipboard
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f]*(?:\x07|\x1b\\|\x9c)"
+    r"|\x1b(?:[ -/]+[0-~]|[0-OQ-WYZ\\`-~])"  # character sets, saved cursors
     r"|\x1b(?!\[[0-9;]*m)"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"
 )
-_COLORS = re.compile(r"\x1b\[[0-9;]*m")
+"""Each alternative ends at the next control character: a line of a mebibyte is read once."""
+_COLORS = re.compile(r"\x1b(\[[0-9;]*m)")
 
 Stamp = tuple[str, str]
 """Whole seconds and nine digits of nanoseconds: compares as time does, which the text itself does not."""
@@ -86,12 +92,12 @@ def moment(stamp: Stamp) -> dt.datetime | None:
 
 
 def shown(line: str, *, colors: bool) -> str:
-    """Safe to print between rows that are drawn over: the last state of a progress bar, no cursor movement."""
+    """What a program has printed, for a row of a terminal: of progress bars the last state, of escapes the colours."""
     parts = _NOT_COLORS.sub("", line).split("\r")
     harmless = next((part for part in reversed(parts) if _COLORS.sub("", part).strip()), "")
     if not colors:
         return _COLORS.sub("", harmless)
-    return harmless + "\x1b[0m" if _COLORS.search(harmless) else harmless
+    return _COLORS.sub(rf"{ESC}\1", harmless) + RESET if _COLORS.search(harmless) else harmless
 
 
 def last(lines: Sequence[str], number: int) -> list[str]:

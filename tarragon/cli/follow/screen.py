@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TextIO
 
+from tarragon.base.escaping import ESC
 from tarragon.cli.style import without_colors
 from tarragon.cli.terminal import size
 
@@ -46,4 +47,4 @@ class Screen:
             return ""
         width = size(self._err).columns
         lines = sum(max(1, -(-len(without_colors(row)) // width)) for row in self._rows)
-        return "\r" + (f"\x1b[{lines - 1}A" if lines > 1 else "") + "\x1b[J"
+        return f"{ESC}[G" + (f"{ESC}[{lines - 1}A" if lines > 1 else "") + f"{ESC}[J"

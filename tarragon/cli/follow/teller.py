@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TextIO
 
+from tarragon.base.escaping import write_verbatim
 from tarragon.cli.follow.changes import changes, is_displaced, standstill
 from tarragon.cli.follow.lines import shown
 from tarragon.cli.follow.progress import PLACED_AGAIN, RUNNING, Progress
@@ -29,6 +30,13 @@ class Stage:
     err: TextIO
     terminal: Terminal
     now: Callable[[], dt.datetime]
+
+    def said(self, text: str) -> None:
+        """Logs, on stdout."""
+        if self.terminal.shows_logs:
+            self.out.write(text)
+        else:
+            write_verbatim(self.out, text)
 
 
 class Teller(Protocol):
@@ -67,7 +75,7 @@ class Plain:
         self._before = progress
 
     def said(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None:
-        self._stage.out.write(prefixed(replica, [text for _, text in lines], self._stage.terminal))
+        self._stage.said(prefixed(replica, [text for _, text in lines], self._stage.terminal))
         self._stage.out.flush()
 
     def note(self, text: str) -> None:
@@ -108,7 +116,7 @@ class Moving:
         if self._stage.terminal.shows_logs:
             self._unshown.append(prefixed(replica, texts, self._stage.terminal))
             return
-        self._stage.out.write(prefixed(replica, texts, self._stage.terminal))
+        self._stage.said(prefixed(replica, texts, self._stage.terminal))
         self._tail.extend(f"[{replica}] {shown(text, colors=False)}" for text in texts[-_TAIL:])
 
     def note(self, text: str) -> None:
@@ -139,7 +147,7 @@ def _lasting(progress: Progress) -> str:
 
 
 def prefixed(replica: Replica, texts: Sequence[str], terminal: Terminal) -> str:
-    """Whole lines, each with its replica in front. On a terminal they can't move the cursor."""
+    """Whole lines, each with its replica in front. For a terminal without all that could change it."""
     paint = painter(colors=terminal.colors_out)
     prefix = paint(f"[{replica}]", REPLICA_TYPES.get(replica.type.word, ""))
     if terminal.shows_logs:

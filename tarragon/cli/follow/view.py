@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tarragon.base.escaping import escaped_line
 from tarragon.cli.follow.changes import described, standstill
 from tarragon.cli.follow.progress import FAILED, RESTARTING, Member, Progress
 from tarragon.cli.style import REPLICA_TYPES, STATES, Paint
@@ -83,7 +84,8 @@ def _painted(row: Row, width: int, paint: Paint) -> str:
 
     result: list[str] = []
     left = width
-    for text, color in row:
+    for said, color in row:
+        text = escaped_line(said)
         needed = cell_len(text)
         result.append(paint(text if needed <= left else set_cell_size(text, left), color))
         left -= needed

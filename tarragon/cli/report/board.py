@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from tarragon.cli.follow.lines import last, shown
 from tarragon.cli.jobs import Known
 from tarragon.cli.report.causes import End, causes
 from tarragon.job.tensorboard import IMAGE
@@ -32,8 +33,8 @@ def troubles(job: Known, pods: Iterable[Pod], install: str) -> Iterator[str]:
         return
     end = _last_end(main)
     yield f"does not serve: pod {name} is {_state(pod, main)}{_exit(end)}"
-    lines = end.message.strip().splitlines()[-_LAST_LINES:] if end is not None else []
-    yield from (f"  │ {line}" for line in lines)
+    lines = last(end.message.split("\n"), _LAST_LINES) if end is not None else []
+    yield from (f"  │ {shown(line, colors=False)}" for line in lines)
     yield from _remedies(lines, job.job.tensorboard.image, install)
 
 

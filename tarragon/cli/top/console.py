@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
-_LEAVE = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
+from tarragon.base.escaping import ESC
+
+_ENTER = f"{ESC}[?1049h{ESC}[?25l{ESC}[?7l{ESC}[2J"
+_LEAVE = f"{ESC}[0m{ESC}[?7h{ESC}[?25h{ESC}[?1049l"
 
 Attributes = list[Any]  # type: ignore[explicit-any] # as termios has it: numbers, and a list of characters
 
@@ -68,11 +70,11 @@ class Console:
     def show(self, rows: Sequence[str]) -> None:
         """Each row is cut to the width already."""
         if not self._shown:
-            self._write("\x1b[2J")
+            self._write(f"{ESC}[2J")
         before = [*self._shown, *[""] * (len(rows) - len(self._shown))]
         changed = [
             # Erased first: behind a full row the cursor stands on its last character, which would go, too.
-            f"\x1b[{place};1H\x1b[2K{row}\x1b[0m"
+            f"{ESC}[{place};1H{ESC}[2K{row}{ESC}[0m"
             for place, (row, old) in enumerate(zip(rows, before, strict=False), start=1)
             if row != old
         ]

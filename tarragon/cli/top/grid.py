@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tarragon.base.escaping import escaped_line
 from tarragon.cli.style import Paint
 from tarragon.cli.wrapping import cell_width
 
@@ -86,7 +87,7 @@ def _fitted(cells: Sequence[str], room: Sequence[int]) -> list[str]:
 
 def fitted(text: str, width: int) -> str:
     """Exactly so many columns; what does not fit ends in `…`."""
-    text = text.translate(_CONTROLS)
+    text = escaped_line(text)
     needed = cell_width(text)
     if needed <= width:
         return text + " " * (width - needed)
@@ -97,6 +98,3 @@ def _cut(text: str, width: int) -> str:
     from rich.cells import set_cell_size
 
     return text[:width] if text.isascii() else set_cell_size(text, width)
-
-
-_CONTROLS = dict.fromkeys((*range(32), 127), " ")

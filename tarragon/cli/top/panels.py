@@ -33,7 +33,7 @@ def jobs(view: View, place: Place, frame: Frame, paint: Paint, room: int) -> lis
 def _nothing(view: View, place: Place, frame: Frame) -> Iterator[str]:
     if view.trouble:
         # Above, its end may be cut off; there is room for all of it here.
-        yield from (f"  {row}" for row in wrapped(view.trouble, frame.width - 2, colors=False))
+        yield from (f"  {row}" for row in wrapped(view.trouble, frame.width - 2))
         return
     if not view.is_complete or view.unread:
         return

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from tarragon.cli.follow.lines import shown
 from tarragon.cli.style import Paint
 from tarragon.cli.top.grid import fitted
 from tarragon.cli.top.page import keys_row
@@ -91,4 +92,4 @@ class Sheet:
 
     def _wrap(self, line: str) -> None:
         if self._width:
-            self._rows.extend(wrapped(line, self._width, colors=self._colors))
+            self._rows.extend(wrapped(shown(line, colors=self._colors), self._width))
