@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from tarragon.localcluster.home import Home
 
 T = TypeVar("T")
+
+_WORD = re.compile(r"[A-Za-z0-9_./:@][A-Za-z0-9_./:@%+=,-]*")
 
 PATIENCE = 1.5
 """Seconds that somebody who has pressed Tab will wait for a cluster elsewhere."""
@@ -91,7 +94,8 @@ def _settings(ctx: click.Context) -> Settings:
 
 
 def _beginning(names: Sequence[str], incomplete: str) -> list[str]:
-    return [name for name in names if name.startswith(incomplete)]
+    """Shells insert a name as it is: one that they would not read as a word of its own is not offered."""
+    return [name for name in names if name.startswith(incomplete) and _WORD.fullmatch(name)]
 
 
 def _jobs(settings: Settings) -> Sequence[str]:
