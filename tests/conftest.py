@@ -29,7 +29,14 @@ NEWEST_KUBECTL = ROOT / ".tools" / "bin" / "kubectl-1.36"
 REAL = ("cluster", "real")
 API_TESTS = frozenset({"access", "cluster", "contract", "controllers", "helm"})
 SHARED_CLUSTERS = frozenset(
-    {"streams", "test_rules_of_looking.py", "test_rules_of_output.py", "test_stranger.py", "test_top.py"}
+    {
+        "streams",
+        "test_hostile_text.py",
+        "test_rules_of_looking.py",
+        "test_rules_of_output.py",
+        "test_stranger.py",
+        "test_top.py",
+    }
 )
 """Folders and files whose tests share an embedded cluster that takes some seconds to start."""
 

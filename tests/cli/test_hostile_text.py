@@ -288,6 +288,24 @@ def test_top_shows_it_as_text(attacked: Shell) -> None:
     assert f"\x1b[{FOREIGN}" not in text
 
 
+def test_a_question_names_a_cluster_as_text(attacked: Shell) -> None:
+    config = yaml.safe_load(Home(attacked.home).kubeconfig.read_text())
+    config["contexts"][0]["name"] = EVIL
+    attacked.file("config", json.dumps(config))
+    file = attacked.file(
+        "large.yaml", job("large", Worker=group(python("", resources={"limits": {"nvidia.com/gpu": 9}})))
+    )
+    words = ("--kubeconfig", "config", "--context", EVIL, "submit", file)
+    with Tty(attacked.command(*words), attacked.folder, attacked.environment(), columns=200) as tty:
+        tty.until("[y/N]")
+        tty.type("n\n")
+        assert tty.ended() == 130
+
+    text = tty.raw.decode()
+    assert "Submit this to" in text
+    assert UNSEEN.findall(OURS.sub("", text).replace("\r", "")) == []
+
+
 def test_logs_are_shown_with_their_colours_alone_and_stay_as_they_are_for_programs(shell: Shell) -> None:
     said = f"\x1b[32mgreen\x1b[0m {EVIL}"
     file = shell.file("job.yaml", job("digits", Worker=group(python(f"print({said!a})"))))

@@ -4,11 +4,14 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from tarragon.cli.follow.screen import Screen
 from tarragon.cli.follow.teller import Moving, Plain, Stage
 from tarragon.cli.follow.view import Frame, view
-from tarragon.cli.style import colorful, plain
+from tarragon.cli.style import colorful, plain, without_colors
 from tarragon.cli.terminal import Terminal
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
@@ -208,3 +211,16 @@ def test_that_its_places_are_lost_and_that_there_are_new_ones_stays_above_the_ro
         "Running: its places went to another job (TFJob n/high is more urgent); it queues for new ones",
         "Running: it has places again",
     ]
+
+
+@given(st.text(st.characters(codec=None)), st.integers(20, 200))
+def test_a_row_is_one_row_whatever_is_in_it(message: str, width: int) -> None:
+    status = JobStatus(
+        admission=Admission(queued=BEGIN, admitted=BEGIN),
+        obstacle=Obstacle(since=BEGIN, reason="PodNotPrepared", message=message),
+    )
+    rows = view(progress(status=status), Frame(width=width, height=24, now=at(1), tail=[message]), colorful)
+
+    for row in map(without_colors, rows):
+        assert len(row.splitlines()) <= 1
+        assert cell_len(row) < width

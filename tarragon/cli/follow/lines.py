@@ -93,6 +93,8 @@ def moment(stamp: Stamp) -> dt.datetime | None:
 
 def shown(line: str, *, colors: bool) -> str:
     """What a program has printed, for a row of a terminal: of progress bars the last state, of escapes the colours."""
+    if line.isprintable() and line.strip():
+        return line
     parts = _NOT_COLORS.sub("", line).split("\r")
     harmless = next((part for part in reversed(parts) if _COLORS.sub("", part).strip()), "")
     if not colors:
