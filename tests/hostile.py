@@ -9,7 +9,7 @@ from typing import Any
 
 Json = dict[str, Any]
 
-DEPTHS = (90, 110, 130, 500, 985, 1_500, 9_000)
+DEPTHS = (90, 110, 130, 130, 500, 500, 985, 985, 1_500, 1_500, 3_000)
 """Below and above what we read, what Python recurses to, and what kube-apiserver stores."""
 ODD_TEXTS = (
     "",
