@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import convert
+
 from tarragon import __version__
 from tarragon.cli.jobs import Known
 from tarragon.cli.kept import as_written, runs_of_job
@@ -19,7 +21,7 @@ from tarragon.cli.target import Looker, Target
 from tarragon.cluster.errors import ApiError
 from tarragon.cluster.port import LogOptions, Selection
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICES
-from tarragon.kube.meta import Json, JsonObject, Key, Resource
+from tarragon.kube.meta import Json, JsonObject, Key, OwnerReference, Resource
 
 TAIL = 1000
 """Lines of each log."""
@@ -94,11 +96,11 @@ async def _all(
 
 def _is_about(body: JsonObject, job: Known) -> bool:
     metadata = body["metadata"]
-    owners: Sequence[JsonObject] = metadata.get("ownerReferences") or ()
+    owners = convert(metadata.get("ownerReferences") or [], list[OwnerReference])
     about: Json = body.get("involvedObject") or body.get("regarding") or {}
     uses = {name for _, name in used({"spec": job.object.spec})}
     return (
-        any(owner.get("uid") == job.uid for owner in owners)
+        any(owner.identity(metadata.get("namespace", "")) == job.as_owner for owner in owners)
         or about.get("uid") == job.uid
         or str(about.get("name", "")).startswith(f"{job.key.name}-")
         or (body.get("involvedObject") is None and metadata["name"] in uses)

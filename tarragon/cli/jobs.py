@@ -22,7 +22,7 @@ from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType, TrainingJ
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import Pod
-from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
+from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerIdentity, Resource
 from tarragon.plan.intake import intake
 
 T = TypeVar("T")
@@ -80,6 +80,11 @@ class Known:
     @property
     def uid(self) -> str:
         return self.object.metadata.uid
+
+    @property
+    def as_owner(self) -> OwnerIdentity:
+        """The identity by which its pods name it as their controller."""
+        return self.object.as_owner
 
     @property
     def born(self) -> dt.datetime | None:
@@ -234,10 +239,10 @@ def pods_of(job: Known, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod]]:
     """Those of the pods that are this job's own, with the replica that each is. Another job's of that name are not."""
     if job.job is None or job.dialect is None:
         return
+    owner = job.as_owner
     for pod in pods:
-        owner = pod.metadata.controller
         replica = job.dialect.names.replica(job.job, pod.metadata.name)
-        if replica is not None and owner is not None and owner.uid == job.uid:
+        if replica is not None and pod.metadata.controlled_by == owner:
             yield replica, pod
 
 

@@ -61,8 +61,8 @@ def pods_of_job(nodes: Path | None, job: Known) -> Sequence[KeptPod]:
     """Oldest first, those that are gone among them."""
     if job.job is None or job.dialect is None:
         return ()
-    born = job.born.timestamp() if job.born is not None else 0.0
-    return [pod for pod in _pods(nodes, job.dialect, job.job) if _is_of(pod, job.uid, born)]
+    owner = job.as_owner
+    return [pod for pod in _pods(nodes, job.dialect, job.job) if pod.is_of(owner)]
 
 
 def log_folders(nodes: Path | None, job: Known) -> Mapping[Replica, Path]:
@@ -81,6 +81,8 @@ def runs_of_name(nodes: Path | None, wanted: JobName, namespace: str) -> Sequenc
         for dialect in framework.dialects:
             job = _named(framework, dialect, Key(namespace, wanted.name))
             for pod in _pods(nodes, dialect, job):
+                if not pod.is_of(replace(job, uid=pod.facts.owner).as_owner):
+                    continue
                 if readers.setdefault(pod.facts.owner, (dialect, job))[0] is dialect:
                     pods.setdefault(pod.facts.owner, []).append(pod)
     return [
@@ -147,10 +149,6 @@ def _pods(nodes: Path | None, dialect: Dialect, job: TrainingJob) -> Sequence[Ke
         return ()
     labels = ",".join(f"{name}={value}" for name, value in dialect.selector(job).items())
     return kept_logs(nodes, job.key.namespace, labels)
-
-
-def _is_of(pod: KeptPod, uid: str, born: float) -> bool:
-    return pod.facts.owner == uid if pod.facts.owner else pod.facts.created >= born
 
 
 def _runs(pods: Sequence[KeptPod], dialect: Dialect, job: TrainingJob) -> Sequence[Run]:

@@ -135,11 +135,10 @@ def _none() -> Listing[T]:
 
 
 def _others(world: World) -> Mapping[str, Sequence[tuple[str, Resources]]]:
-    jobs = {found.metadata.uid for _, found in world.all_jobs()}
+    jobs = {found.as_owner for _, found in world.all_jobs()}
     found: dict[str, list[tuple[str, Resources]]] = {}
     for key, pod in sorted(world.pods.objects.items()):
-        owner = pod.metadata.controller
-        if holds(pod) and (owner is None or owner.uid not in jobs):
+        if holds(pod) and pod.metadata.controlled_by not in jobs:
             found.setdefault(pod.spec.node_name, []).append((f"pod {key}", pod_request(pod.spec)))
     return found
 

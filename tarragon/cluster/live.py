@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -10,6 +10,7 @@ from tarragon.cluster.errors import ApiError
 from tarragon.kube.meta import Key, Resource
 
 T = TypeVar("T")
+V = TypeVar("V", bound=Hashable)
 
 Handler = Callable[[Key, T | None, T | None], None]
 
@@ -82,22 +83,22 @@ class Live(Protocol[T]):
     async def run(self) -> None: ...
 
 
-class Index(Generic[T]):
-    """The keys of a cache's objects by what a function says of each: `Index(pods, owner_uids).keys("uid-1")`.
+class Index(Generic[T, V]):
+    """The keys of a cache's objects by what a function says of each: `Index(pods, controllers).keys(job.as_owner)`.
 
     Make it before subscribing handlers that read it: subscribers are called in order.
     """
 
-    def __init__(self, cache: Live[T], values_of: Callable[[T], Iterable[str]]) -> None:
+    def __init__(self, cache: Live[T], values_of: Callable[[T], Iterable[V]]) -> None:
         self._values_of = values_of
-        self._keys: dict[str, set[Key]] = {}
+        self._keys: dict[V, set[Key]] = {}
         cache.subscribe(self._follow)
 
-    def keys(self, value: str) -> Collection[Key]:
+    def keys(self, value: V) -> Collection[Key]:
         """In no order. A copy: it stays as it is when the cache moves on."""
         return frozenset(self._keys.get(value, ()))
 
-    def count(self, value: str) -> int:
+    def count(self, value: V) -> int:
         """How many `keys` there would be, without copying them."""
         return len(self._keys.get(value, ()))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tarragon.kube.meta import JsonObject, Key
+from tarragon.kube.meta import JsonObject, Key, OwnerIdentity, group_of
 
 ADOPT_ANNOTATION = "tarragon.dev/adopt"
 """`true` on a job gives it to us, whoever else keeps its kind or has begun it."""
@@ -168,6 +168,17 @@ class TrainingJob:
     tensorboard: TensorBoard | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def as_owner(self) -> OwnerIdentity:
+        """The identity by which the job's pods, services and others name it as their controller."""
+        return OwnerIdentity(
+            namespace=self.key.namespace,
+            group=group_of(self.api_version),
+            kind=self.kind,
+            name=self.key.name,
+            uid=self.uid,
+        )
 
     def group(self, kind: ReplicaType) -> ReplicaGroup | None:
         for group in self.groups:  # a loop, not a generator: this is asked for more often than anything else

@@ -68,6 +68,12 @@ class Resource(Generic[T]):
         """The same kind, decoded into another type."""
         return replace(self, model=model)  # type: ignore[return-value, arg-type]
 
+    def as_owner(self, metadata: ObjectMeta) -> OwnerIdentity:
+        """The identity by which others name an object of this kind as their owner."""
+        return OwnerIdentity(
+            namespace=metadata.namespace, group=self.group, kind=self.kind, name=metadata.name, uid=metadata.uid
+        )
+
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The URL path. An empty namespace addresses all of them (or a kind that has none)."""
         parts = ["/api" if not self.group else "/apis", *([self.group] if self.group else []), self.version]
@@ -85,6 +91,31 @@ class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """
 
 
+def group_of(api_version: str) -> str:
+    """The API group of an apiVersion: `kubeflow.org` of `kubeflow.org/v1`, empty for the core group's `v1`."""
+    return api_version.rpartition("/")[0]
+
+
+class OwnerIdentity(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The identity of an object that owns others. An object is owned only if its reference gives exactly this identity.
+
+    A uid alone proves nothing: the API server checks no ownerReference, so a user can write the uid of a job in a
+    namespace that this user may not even read. The version of the group does not count: a job has the same identity in
+    all versions of its API.
+    """
+
+    namespace: str
+    """An owner and what it owns are in the same namespace; empty for an owner that has none."""
+    group: str
+    kind: str
+    name: str
+    uid: str
+
+    @property
+    def key(self) -> Key:
+        return Key(self.namespace, self.name)
+
+
 class OwnerReference(Struct, frozen=True):
     api_version: str = ""
     kind: str = ""
@@ -92,6 +123,12 @@ class OwnerReference(Struct, frozen=True):
     uid: str = ""
     controller: bool = False
     block_owner_deletion: bool = False
+
+    def identity(self, namespace: str) -> OwnerIdentity:
+        """The identity of the owner, if it is in this namespace: that of the object that has the reference."""
+        return OwnerIdentity(
+            namespace=namespace, group=group_of(self.api_version), kind=self.kind, name=self.name, uid=self.uid
+        )
 
 
 class ManagedField(Struct, frozen=True):
@@ -131,6 +168,14 @@ class ObjectMeta(Struct, frozen=True):
     def controller(self) -> OwnerReference | None:
         """The one owner that manages it, if any."""
         return next((owner for owner in self.owner_references if owner.controller), None)
+
+    @property
+    def controlled_by(self) -> OwnerIdentity | None:
+        """The identity of the controller, if any. A job owns an object if this equals the job's `as_owner`."""
+        for owner in self.owner_references:  # a loop, not a generator: this is asked for each of 40,000 pods
+            if owner.controller:
+                return owner.identity(self.namespace)
+        return None
 
 
 class AnyObject(Struct, frozen=True):
@@ -173,6 +218,17 @@ class CustomObject(Struct, frozen=True):
         # A part that was decoded as Raw is a view of the text that it stood in, and would hold on to all of it.
         for part in ("raw_spec", "raw_status"):
             force_setattr(self, part, getattr(self, part).copy())
+
+    @property
+    def as_owner(self) -> OwnerIdentity:
+        """The identity by which pods, services and others name this object as their controller."""
+        return OwnerIdentity(
+            namespace=self.metadata.namespace,
+            group=group_of(self.api_version),
+            kind=self.kind,
+            name=self.metadata.name,
+            uid=self.metadata.uid,
+        )
 
     @property
     def spec(self) -> Json:

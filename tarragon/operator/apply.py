@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequen
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
+from msgspec import convert
+
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import (
     AlreadyExists,
@@ -18,7 +20,7 @@ from tarragon.cluster.errors import (
 from tarragon.cluster.port import Cluster, DeleteOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.event import Event, ObjectReference
-from tarragon.kube.meta import AnyObject, CustomObject, Json, JsonObject, Key, Resource
+from tarragon.kube.meta import AnyObject, CustomObject, Json, JsonObject, Key, OwnerReference, Resource
 from tarragon.operator.recorder import Doing, Recorder, summary
 from tarragon.operator.refusals import is_refusal
 from tarragon.operator.writes import all_of
@@ -223,12 +225,10 @@ async def _make(cluster: Cluster, create: Create, done: _Done) -> None:
         if create.is_surely_ours:
             return
         metadata: JsonObject = create.body["metadata"]
-        found = await cluster.get(
-            create.resource.reading(AnyObject), Key(metadata.get("namespace", ""), metadata["name"])
-        )
-        owner = found.metadata.controller
-        wanted = create.body["metadata"]["ownerReferences"][0]["uid"]
-        if owner is None or owner.uid != wanted:
+        key = Key(metadata.get("namespace", ""), metadata["name"])
+        found = await cluster.get(create.resource.reading(AnyObject), key)
+        owner = convert(metadata["ownerReferences"][0], OwnerReference).identity(key.namespace)
+        if found.metadata.controlled_by != owner:
             raise Refused(create, name_is_taken(create, error), NAME_TAKEN) from error
         if found.metadata.is_ending:
             # Ours, and on its way out: its name is free in a moment.

@@ -68,7 +68,7 @@ class Companies:
         members = self._members(candidate)
         self._remember(candidate.id, members)
         others, sites = self._neighbours(), self._current()
-        ties = Gang(members, candidate.job.uid).ties(eligible, sites, others)
+        ties = Gang(members, candidate.job.as_owner).ties(eligible, sites, others)
         return {
             member.type: Company(ties[member.type], of_pods(member, sites, others) if member.bonds else {})
             for member in members
@@ -236,7 +236,7 @@ def _as_neighbour(pod: Pod | None) -> object:
 
 def _promised(candidate: Candidate, replica: Replica, member: Member, node: str) -> Pod:
     job: TrainingJob = candidate.job
-    owner = OwnerReference(kind=job.kind, name=job.key.name, uid=job.uid, controller=True)
+    owner = OwnerReference(api_version=job.api_version, kind=job.kind, name=job.key.name, uid=job.uid, controller=True)
     metadata = ObjectMeta(
         name=candidate.dialect.names.pod(job, replica),
         namespace=job.key.namespace,

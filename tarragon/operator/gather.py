@@ -33,11 +33,11 @@ from tarragon.kube.core import (
     Service,
     StorageClass,
 )
-from tarragon.kube.meta import CustomObject, Json, Key, Resource
+from tarragon.kube.meta import CustomObject, Json, Key, ObjectMeta, OwnerIdentity, Resource
 from tarragon.operator.kept import KeptJob, KeptPod, KeptService
 from tarragon.operator.readings import Readings
 from tarragon.operator.refusals import Refusals
-from tarragon.operator.unmade import Unmade
+from tarragon.operator.unmade import JobId, Unmade
 from tarragon.operator.usage import cleared_nodes
 from tarragon.plan.groupkinds import KINDS, PodGroup
 from tarragon.plan.step import Observed, Settings
@@ -93,8 +93,8 @@ class World:
         self.services: Live[Service] = copy(SERVICES.reading(KeptService))
         self.nodes: Live[Node] = copy(NODES)
         self._clock = clock
-        self._pods_of = Index(self.pods, owner_uids)
-        self._services_of = Index(self.services, owner_uids)
+        self._pods_of = Index(self.pods, controllers)
+        self._services_of = Index(self.services, controllers)
         self._cleared_for = Index(self.pods, cleared_nodes)
         self._claims: Live[PersistentVolumeClaim] = copy(PERSISTENT_VOLUME_CLAIMS.reading(PersistentVolumeClaim))
         self._volumes: Live[PersistentVolume] = copy(PERSISTENT_VOLUMES)
@@ -206,7 +206,7 @@ class World:
             object=job,
             taken=self.readings.of(kind, job),
             pods=self.pods_of(job),
-            services=[self.services.objects[name] for name in sorted(self._services_of.keys(job.metadata.uid))],
+            services=[self.services.objects[name] for name in sorted(self._services_of.keys(job.as_owner))],
             pods_there=self.pods.objects,
             services_there=self.services.objects,
             nodes=self.nodes.objects if self.places_gangs else None,
@@ -233,7 +233,15 @@ class World:
 
     def pods_of(self, job: CustomObject) -> Sequence[Pod]:
         """Its pods by name, ending ones included."""
-        return [self.pods.objects[name] for name in sorted(self._pods_of.keys(job.metadata.uid))]
+        return [self.pods.objects[name] for name in sorted(self._pods_of.keys(job.as_owner))]
+
+    def job_of(self, owned: ObjectMeta) -> JobId | None:
+        """The job that an object names as its controller: there may be none, or another one that has its name now."""
+        owner = owned.controlled_by
+        framework = None if owner is None else self.frameworks.get(owner.kind)
+        if owner is None or framework is None or framework.resource.group != owner.group:
+            return None
+        return owner.kind, owner.key
 
     def all_jobs(self) -> Iterator[tuple[Framework, CustomObject]]:
         for kind, cache in self.jobs.items():
@@ -241,11 +249,11 @@ class World:
                 yield self.frameworks[kind], job
 
 
-def owner_uids(owned: Pod | Service) -> Iterator[str]:
-    """By the controller only: a second owner does not manage it."""
-    owner = owned.metadata.controller
+def controllers(owned: Pod | Service) -> Iterator[OwnerIdentity]:
+    """The controller only: a second owner does not manage the object."""
+    owner = owned.metadata.controlled_by
     if owner is not None:
-        yield owner.uid
+        yield owner
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -99,16 +99,17 @@ class Reservations:
         ours = [pod for pod in unmade if _is_of(candidate, pod)]
         return list(replicas_of(candidate, [*self._world.pods_of(candidate.object), *ours]))
 
-    def _pod_changed(self, key: Key, old: Pod | None, new: Pod | None) -> None:
+    def _pod_changed(self, _: Key, old: Pod | None, new: Pod | None) -> None:
         """Whose name a pod bears is found out by its owner: a stranger of that name is told in the job's status."""
         for pod in (old, new):
-            owner = None if pod is None else pod.metadata.controller
-            if owner is not None and self._is_there(owner.kind, Key(key.namespace, owner.name)):
-                self._changed.add((owner.kind, Key(key.namespace, owner.name)))
+            job = None if pod is None else self._world.job_of(pod.metadata)
+            if job is not None and self._is_there(job):
+                self._changed.add(job)
 
-    def _is_there(self, kind: str, job: Key) -> bool:
+    def _is_there(self, job: JobId) -> bool:
         """One that comes later, or has gone, is told by `job_changed`."""
-        return kind in self._jobs and job in self._jobs[kind].objects
+        kind, key = job
+        return key in self._jobs[kind].objects
 
 
 def _exchange(known: dict[JobId, list[Amounts]], sums: Sums, job: JobId, found: list[Amounts]) -> None:
@@ -129,8 +130,7 @@ def _amounts(pod: Pod) -> Amounts:
 
 def _is_of(candidate: Candidate | None, pod: Pod) -> bool:
     """Not if it was asked for by an earlier job of the same name."""
-    owner = pod.metadata.controller
-    return candidate is not None and owner is not None and owner.uid == candidate.object.metadata.uid
+    return candidate is not None and pod.metadata.controlled_by == candidate.object.as_owner
 
 
 def _nodes(candidate: Candidate) -> Mapping[Replica, str]:

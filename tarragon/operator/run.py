@@ -93,7 +93,6 @@ class Operator:
         self._round_watch = Watchdog(clock)
         self._meter = options.meter
         self._meter.attach(self._world, self._worker.queue)
-        self._owners = {(framework.resource.group, framework.kind) for framework in options.frameworks}
         self._subscribe()
 
     async def run(self) -> None:
@@ -186,11 +185,11 @@ class Operator:
 
         return changed
 
-    def _owned_changed(self, key: Key, old: Owned | None, new: Owned | None) -> None:
+    def _owned_changed(self, _: Key, old: Owned | None, new: Owned | None) -> None:
         seen = new if new is not None else old
-        owner = seen.metadata.controller if seen is not None else None
-        if owner is not None and (owner.api_version.partition("/")[0], owner.kind) in self._owners:
-            self._enqueue((owner.kind, Key(key.namespace, owner.name)), OWNED_PAUSE)
+        job = self._world.job_of(seen.metadata) if seen is not None else None
+        if job is not None:
+            self._enqueue(job, OWNED_PAUSE)
         if isinstance(seen, Pod):
             # Any pod that comes or goes changes what is free, whoever made it.
             self._round.ring()

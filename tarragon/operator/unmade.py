@@ -118,7 +118,7 @@ class Unmade:
         if job is None or new is None:
             return
         for asked in list(self._asked.get(job, {}).values()):
-            if asked.pod.metadata.key == key and asked.before != new.metadata.uid:
+            if asked.pod.metadata.key == key and asked.before != new.metadata.uid and _have_one_owner(asked.pod, new):
                 self._drop(job, asked)
 
     def _tell(self, job: JobId, asked: _Asked) -> None:
@@ -160,5 +160,9 @@ def _words(job: JobId, asked: _Asked) -> Mapping[str, str]:
 
 
 def _job_of(pod: Pod) -> JobId | None:
-    owner = pod.metadata.controller
-    return None if owner is None else (owner.kind, Key(pod.metadata.namespace, owner.name))
+    owner = pod.metadata.controlled_by
+    return None if owner is None else (owner.kind, owner.key)
+
+
+def _have_one_owner(pod: Pod, other: Pod) -> bool:
+    return pod.metadata.controlled_by == other.metadata.controlled_by

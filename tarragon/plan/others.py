@@ -10,7 +10,7 @@ from tarragon.job.encoding import read_status
 from tarragon.job.model import ADOPT_ANNOTATION, GENERATION_ANNOTATION
 from tarragon.kube.core import Pod
 from tarragon.kube.event import Event, ObjectReference
-from tarragon.kube.meta import CustomObject, Json, Resource
+from tarragon.kube.meta import CustomObject, Json, OwnerIdentity, Resource
 from tarragon.plan.desired import OWN_NAMES
 from tarragon.plan.scene import is_of
 from tarragon.plan.step import Observed
@@ -62,7 +62,7 @@ def is_begun(observed: Observed) -> bool:
     found = observed.object
     if GENERATION_ANNOTATION in found.metadata.annotations or "tarragon" in status_of(found):
         return False
-    return has_foreign_status(found) or any(is_of(pod, found.metadata.uid) for pod in observed.pods)
+    return has_foreign_status(found) or any(is_of(pod, found.as_owner) for pod in observed.pods)
 
 
 def has_foreign_status(found: CustomObject) -> bool:
@@ -83,7 +83,7 @@ def _is_run_by_batch_jobs(observed: Observed) -> bool:
     found, taken = observed.object, observed.taken
     if taken.dialect is None or taken.dialect.has_conditions or not has_foreign_status(found):
         return False
-    if read_status(found.status).phase.is_final or any(_lives(pod, found.metadata.uid) for pod in observed.pods):
+    if read_status(found.status).phase.is_final or any(_lives(pod, found.as_owner) for pod in observed.pods):
         return False
     if is_for_batch_jobs(found, taken.dialect):
         return True
@@ -95,13 +95,13 @@ def _is_run_by_batch_jobs(observed: Observed) -> bool:
     )
 
 
-def _lives(pod: Pod, uid: str) -> bool:
-    return is_of(pod, uid) and not pod.is_finished
+def _lives(pod: Pod, owner: OwnerIdentity) -> bool:
+    return is_of(pod, owner) and not pod.is_finished
 
 
 def _is_of_a_batch_job(pod: Pod) -> bool:
-    owner = pod.metadata.controller
-    return owner is not None and (owner.api_version.partition("/")[0], owner.kind) == ("batch", "Job")
+    owner = pod.metadata.controlled_by
+    return owner is not None and (owner.group, owner.kind) == ("batch", "Job")
 
 
 def is_to_be_asked_for(found: CustomObject) -> bool:

@@ -10,7 +10,7 @@ from tarragon.kube.meta import JsonObject
 from tarragon.kube.patch import difference
 from tarragon.plan.desired import Blueprint, metadata
 from tarragon.plan.groupkinds import Kind, PodGroup, kind_for, least
-from tarragon.plan.scene import Scene
+from tarragon.plan.scene import Scene, is_of
 from tarragon.plan.step import Create, Delete, Patch, Step
 
 DOES_NOT_RUN = "the job does not run"
@@ -40,7 +40,7 @@ def grouped(scene: Scene, step: Step) -> Step:
     if kind is None or step.mark is not None or scene.is_refused:
         return step
     found = scene.observed.pod_groups.get(kind.resource.full_name)
-    there = found if found is not None and _is_of(found, scene.job) and not found.metadata.is_ending else None
+    there = found if found is not None and is_of(found, scene.job.as_owner) and not found.metadata.is_ending else None
     if scene.before.phase.is_final or scene.job.run_policy.suspend:
         gone = [] if there is None else [_delete(kind, there)]
         return replace(step, deletes=[*step.deletes, *gone])
@@ -52,11 +52,6 @@ def grouped(scene: Scene, step: Step) -> Step:
         return replace(step, creates=[group, *step.creates]) if makes_pods else step
     wanted = _wanted(kind, scene.job, there)
     return replace(step, patches=[*step.patches, _patch(kind, there, wanted)]) if wanted else step
-
-
-def _is_of(group: PodGroup, job: TrainingJob) -> bool:
-    owner = group.metadata.controller
-    return owner is not None and owner.uid == job.uid
 
 
 def _wanted(kind: Kind, job: TrainingJob, there: PodGroup) -> JsonObject:

@@ -41,9 +41,10 @@ def remains(dialect: Dialect, job: TrainingJob, status: JobStatus, pods: Iterabl
     """`pods` are those whose controller the job is, of whatever age. What was there before a suspension is to go."""
     living: dict[Replica, str] = {}
     done: dict[Replica, str] = {}
+    owner = job.as_owner
     for pod in pods:
         replica = dialect.names.replica(job, pod.metadata.name)
-        if replica is None or not is_of(pod, job.uid) or _is_of_an_earlier_life(pod, status):
+        if replica is None or not is_of(pod, owner) or _is_of_an_earlier_life(pod, status):
             continue
         if pod.status.phase == "Succeeded":
             done[replica] = node_of(pod.spec)

@@ -35,8 +35,8 @@ def refused(framework: Framework, observed: Observed, taken: Intake, now: dt.dat
     before = recall(observed.object.status).status
     if before.phase.is_final:
         return _kept_until_it_expires(framework, observed, before, now)
-    uid = observed.object.metadata.uid
-    has_started = before.started is not None or any(is_of(pod, uid) for pod in observed.pods)
+    owner = observed.object.as_owner
+    has_started = before.started is not None or any(is_of(pod, owner) for pod in observed.pods)
     dialect = taken.dialect or framework.dialects[-1]
     kind = conditions.SPEC_REFUSED if has_started or taken.dialect is None else conditions.FAILED
     said = Said(kind, True, dialect.condition_reason(conditions.INVALID), words(taken.problems))
@@ -47,7 +47,7 @@ def refused(framework: Framework, observed: Observed, taken: Intake, now: dt.dat
         api_version=framework.resource.api_version,
         kind=framework.kind,
         key=observed.object.metadata.key,
-        uid=uid,
+        uid=owner.uid,
     )
     patch = conditional(observed.object, _fields(observed, status, dialect))
     return Step(status=patch, events=list(changes(about, before, status)) if patch is not None else ())

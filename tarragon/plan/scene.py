@@ -15,8 +15,9 @@ from tarragon.job.model import Replica, SuccessPolicy, TrainingJob
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import Pod, Service
 from tarragon.kube.event import ObjectReference
-from tarragon.kube.meta import Key
+from tarragon.kube.meta import Key, OwnerIdentity
 from tarragon.plan.desired import Blueprint, is_placed_by
+from tarragon.plan.groupkinds import PodGroup
 from tarragon.plan.intake import Intake
 from tarragon.plan.rounds import is_outdated
 from tarragon.plan.stalls import Stall, stall
@@ -67,13 +68,14 @@ class Scene:
     def own_services(self) -> Sequence[Service]:
         """But for its TensorBoard's."""
         beside = self.dialect.names.tensorboard(self.job)
-        owned = (service for service in self.observed.services if is_of(service, self.job.uid))
+        owner = self.job.as_owner
+        owned = (service for service in self.observed.services if is_of(service, owner))
         return [service for service in owned if service.metadata.name != beside]
 
     def is_anothers(self, name: str, there: Mapping[Key, Pod] | Mapping[Key, Service]) -> bool:
         """Whether somebody else has something of this name in the job's namespace."""
         found = there.get(Key(self.job.key.namespace, name))
-        return found is not None and not is_of(found, self.job.uid)
+        return found is not None and not is_of(found, self.job.as_owner)
 
     @property
     def blueprint(self) -> Blueprint:
@@ -110,7 +112,8 @@ def scene(framework: Framework, observed: Observed, taken: Intake, now: dt.datet
     size = size_of(job, before, needs_admission=needs_admission)
     replicas = _replicas(job, before, size) if needs_admission else tuple(job.replicas(size))
     beside = taken.dialect.names.tensorboard(job)
-    own = [pod for pod in observed.pods if is_of(pod, job.uid) and pod.metadata.name != beside]
+    owner = job.as_owner
+    own = [pod for pod in observed.pods if is_of(pod, owner) and pod.metadata.name != beside]
     chosen = _chosen(job, taken.dialect, frozenset(replicas), own)
     codes = replace(taken.dialect.exit_codes, wished=retryable_codes(job))
     members = {
@@ -164,9 +167,9 @@ def may_grow(job: TrainingJob, status: JobStatus) -> bool:
     return job.elastic is not None or (resizes_by_restart(job) and status.gang is not None and bool(status.gang.size))
 
 
-def is_of(owned: Pod | Service, uid: str) -> bool:
-    controller = owned.metadata.controller
-    return controller is not None and controller.uid == uid
+def is_of(owned: Pod | Service | PodGroup, owner: OwnerIdentity) -> bool:
+    """Whether the job of this identity (`as_owner`) controls the object."""
+    return owned.metadata.controlled_by == owner
 
 
 def _replicas(job: TrainingJob, status: JobStatus, size: Size) -> Sequence[Replica]:

@@ -125,13 +125,13 @@ def _name(plan: Scene | Blueprint) -> str:
 
 
 def _pod_there(scene: Scene) -> Pod | None:
-    name = _name(scene)
-    return next((pod for pod in scene.observed.pods if pod.metadata.name == name and is_of(pod, scene.job.uid)), None)
+    name, owner = _name(scene), scene.job.as_owner
+    return next((pod for pod in scene.observed.pods if pod.metadata.name == name and is_of(pod, owner)), None)
 
 
 def _service_there(scene: Scene) -> Service | None:
-    name = _name(scene)
-    owned = (service for service in scene.observed.services if is_of(service, scene.job.uid))
+    name, owner = _name(scene), scene.job.as_owner
+    owned = (service for service in scene.observed.services if is_of(service, owner))
     return next((service for service in owned if service.metadata.name == name), None)
 
 

@@ -11,6 +11,7 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.kube.affinity import SpreadConstraint
 from tarragon.kube.codec import encode
 from tarragon.kube.core import Node, Pod, PodSpec
+from tarragon.kube.meta import OwnerIdentity
 from tarragon.plan.neighbours import Neighbours
 from tarragon.plan.predicates import is_tolerated, is_wanted, required_of_nodes
 from tarragon.plan.terms import Bonds, Labels, Spreading, Term, bonds
@@ -105,11 +106,11 @@ class Ties:
 
 
 class Gang:
-    """The members of one job. `uid` tells their own pods, which a policy counts by itself, from all others."""
+    """The members of one job. `owner` tells their own pods, which a policy counts by itself, from all others."""
 
-    def __init__(self, members: Sequence[Member], uid: str) -> None:
+    def __init__(self, members: Sequence[Member], owner: OwnerIdentity) -> None:
         self.members = members
-        self._uid = uid
+        self._owner = owner
 
     def ties(self, eligible: Mapping[ReplicaType, frozenset[str]], sites: Sites, others: Neighbours) -> _TiesByType:
         """`eligible`: by what their templates ask of nodes alone."""
@@ -218,8 +219,7 @@ class Gang:
         )
 
     def _is_own(self, pod: Pod) -> bool:
-        owner = pod.metadata.controller
-        return owner is not None and owner.uid == self._uid
+        return pod.metadata.controlled_by == self._owner
 
 
 _TiesByType = dict[ReplicaType, Ties]

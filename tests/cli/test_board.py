@@ -14,11 +14,12 @@ from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, Terminated
-from tarragon.kube.meta import CustomMeta, CustomObject, ObjectMeta
+from tarragon.kube.meta import CustomMeta, CustomObject, ObjectMeta, OwnerReference
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, python, worker
 from tests.cli.scenes import BEGIN, running, waiting
 
+OWNER = OwnerReference(api_version="kubeflow.org/v1", kind="TFJob", name="digits", uid="u", controller=True)
 PIPX = "pipx runpip tarragon install"
 MISSING = (
     "/opt/bin/python: Error while finding module specification for 'tensorboard.main'\nNo module named 'tensorboard'"
@@ -37,7 +38,7 @@ def a_job(phase: Phase = Phase.RUNNING, **annotations: str) -> Known:
 def a_board(state: ContainerState, before: ContainerState | None = None) -> Pod:
     status = ContainerStatus(name="tensorboard", state=state, last_state=before or ContainerState())
     return Pod(
-        metadata=ObjectMeta(name="digits-tensorboard", namespace="n1", uid="b"),
+        metadata=ObjectMeta(name="digits-tensorboard", namespace="n1", uid="b", owner_references=[OWNER]),
         spec=PodSpec(node_name="here", containers=[Container(name="tensorboard")]),
         status=PodStatus(phase="Pending" if state.waiting else "Running", container_statuses=[status]),
     )
@@ -45,6 +46,14 @@ def a_board(state: ContainerState, before: ContainerState | None = None) -> Pod:
 
 def test_of_one_that_runs_nothing_is_said() -> None:
     assert list(troubles(a_job(), [a_board(running())], PIPX)) == []
+
+
+def test_a_pod_of_its_name_that_another_object_controls_is_not_the_jobs() -> None:
+    board = a_board(running())
+    other = msgspec.structs.replace(OWNER, api_version="nowhere.example/v1")
+    board = msgspec.structs.replace(board, metadata=msgspec.structs.replace(board.metadata, owner_references=[other]))
+
+    assert list(troubles(a_job(), [board], PIPX)) == ["does not serve yet: its pod has not been made"]
 
 
 def test_one_that_crashes_shows_its_state_its_last_words_and_what_to_do() -> None:

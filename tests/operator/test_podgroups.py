@@ -19,6 +19,7 @@ from tests.plan.world import World, manifest
 
 Json = dict[str, Any]
 NATIVE = {"default-scheduler": "native"}
+OWNER = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "dist", "controller": True}
 
 
 def definition(kind: Kind) -> JsonObject:
@@ -210,16 +211,44 @@ def test_no_pod_is_made_beside_a_group_that_is_on_its_way_out() -> None:
     while not any(create.resource == PODS for create in world.decide().creates):
         world.step()
     seen = world.observed()
-    groups, owner = KINDS["native"].resource, {"uid": world.job["metadata"]["uid"], "controller": True}
-    body = {
-        "metadata": {"name": "dist", "ownerReferences": [owner], "deletionTimestamp": "2026-11-21T10:00:00Z"},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}},
-    }
-    ending = msgspec.convert(body, PodGroup)
+    groups = KINDS["native"].resource
+    ending = a_group(world, deletionTimestamp="2026-11-21T10:00:00Z")
     step = decide(world.framework, replace(seen, pod_groups={groups.full_name: ending}), world.now)
 
     # The server says that its name is taken still, and the step ends there.
     assert [create.resource for create in step.creates][:1] == [groups]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "deleted"),
+    [
+        ({}, ["dist"]),
+        ({"apiVersion": "nowhere.example/v1"}, []),
+        ({"kind": "PyTorchJob"}, []),
+        ({"name": "other"}, []),
+        ({"uid": "u-0"}, []),
+        ({"controller": False}, []),
+    ],
+)
+def test_only_a_group_that_the_job_controls_goes_when_the_job_is_suspended(wrong: Json, deleted: list[str]) -> None:
+    world = World(placed_by_default({"Worker": 1}), Settings(pod_groups=NATIVE))
+    world.settle()
+    world.edit({"runPolicy": {"suspend": True}})
+    groups = KINDS["native"].resource
+    seen = replace(world.observed(), pod_groups={groups.full_name: a_group(world, **wrong)})
+
+    step = decide(world.framework, seen, world.now)
+
+    assert [delete.key.name for delete in step.deletes if delete.resource == groups] == deleted
+
+
+def a_group(world: World, deletionTimestamp: str | None = None, **reference: Any) -> PodGroup:  # noqa: N803 - as in JSON
+    """One of the job's name, whose owner is the job but for what `reference` says."""
+    owner = {**OWNER, "uid": world.job["metadata"]["uid"], **reference}
+    metadata = {"name": "dist", "namespace": "n1", "uid": "g", "ownerReferences": [owner]}
+    if deletionTimestamp is not None:
+        metadata["deletionTimestamp"] = deletionTimestamp
+    return msgspec.convert({"metadata": metadata, "spec": {"schedulingPolicy": {"gang": {"minCount": 1}}}}, PodGroup)
 
 
 @pytest.mark.parametrize("scheduler", ["volcano", "scheduler-plugins-scheduler"])

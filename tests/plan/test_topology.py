@@ -6,6 +6,7 @@ import msgspec
 
 from tarragon.job.model import ReplicaType
 from tarragon.kube.core import Node, Pod
+from tarragon.kube.meta import OwnerIdentity
 from tarragon.plan.capacity import eligible_nodes, pod_spec
 from tarragon.plan.neighbours import Neighbours
 from tarragon.plan.topology import NOBODY_NEAR, Gang, Member, Sites, Ties
@@ -29,12 +30,18 @@ FOUR = [node("a1", zone="a"), node("a2", zone="a"), node("b1", zone="b"), node("
 def pod(on: str, *, owner: str = "", ending: bool = False, phase: str = "Running", **labels: str) -> Pod:
     metadata: Json = {"name": f"p-{on}-{owner}-{'-'.join(labels.values())}", "namespace": "n", "labels": labels}
     if owner:
-        metadata["ownerReferences"] = [{"uid": owner, "controller": True}]
+        metadata["ownerReferences"] = [
+            {"apiVersion": "v1", "kind": "Job", "name": "j", "uid": owner, "controller": True}
+        ]
     if ending:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return msgspec.convert(
         {"metadata": metadata, "spec": {"nodeName": on}, "status": {"phase": phase}}, Pod, strict=False
     )
+
+
+def gang_owner(uid: str) -> OwnerIdentity:
+    return OwnerIdentity(namespace="n", group="", kind="Job", name="j", uid=uid)
 
 
 def with_affinity(found: Pod, affinity: Json) -> Pod:
@@ -70,7 +77,7 @@ def ties(*members: Member, nodes: list[Node] | None = None, pods: list[Pod] | No
     eligible = {
         one.type: eligible_nodes(msgspec.to_builtins({"spec": one.spec}), sites.nodes.values()) for one in members
     }
-    return Gang(members, "mine").ties(eligible, sites, Neighbours(pods or []))
+    return Gang(members, gang_owner("mine")).ties(eligible, sites, Neighbours(pods or []))
 
 
 def only(*members: Member, nodes: list[Node] | None = None, pods: list[Pod] | None = None) -> Ties:
@@ -172,7 +179,7 @@ def test_jobs_whose_rules_amount_to_the_same_share_one_spread() -> None:
     found = []
     for name in ("one", "two"):
         spec = pod_spec({"spec": {"affinity": apart(term(job=name))}})
-        gang = Gang([Member.of(WORKER, "n", {"job": name}, spec)], name)
+        gang = Gang([Member.of(WORKER, "n", {"job": name}, spec)], gang_owner(name))
         found.append(gang.ties({WORKER: frozenset(sites.nodes)}, sites, others)[WORKER])
 
     assert single(found[0]) is single(found[1])

@@ -26,7 +26,7 @@ from tarragon.cluster.http import Http
 from tarragon.cluster.port import DeleteOptions
 from tarragon.job.model import ReplicaType
 from tarragon.kube.core import NAMESPACES, NODES, PODS, Node, Pod
-from tarragon.kube.meta import AnyObject, Key, Resource
+from tarragon.kube.meta import AnyObject, Key, OwnerIdentity, Resource
 from tarragon.plan.capacity import HOST_PORT, ONE_PORT, node_capacity, pod_request
 from tarragon.plan.neighbours import Neighbours
 from tarragon.plan.predicates import refusal
@@ -59,7 +59,8 @@ def would_we(world: World) -> bool:
     asking = as_seen(world.asking, world)
     member = Member.of(WORKER, asking.metadata.namespace, asking.metadata.labels, asking.spec)
     eligible = frozenset(node.metadata.name for node in nodes if refusal(asking.spec, node) is None)
-    ties = Gang([member], "mine").ties({WORKER: eligible}, Sites(nodes), Neighbours(there))[WORKER]
+    owner = OwnerIdentity(namespace="n", group="kubeflow.org", kind="TFJob", name="j", uid="mine")
+    ties = Gang([member], owner).ties({WORKER: eligible}, Sites(nodes), Neighbours(there))[WORKER]
     demand = Demand(
         type=WORKER,
         each=pod_request(asking.spec),

@@ -17,14 +17,14 @@ _LAST_LINES = 3
 
 
 def troubles(job: Known, pods: Iterable[Pod], install: str) -> Iterator[str]:
-    """Nothing of one that runs. `pods` are all of the job's; `install` begins a command that installs where it runs."""
+    """Nothing of one that runs. `pods` may be anybody's; `install` begins a command that installs where it runs."""
     if job.job is None or job.dialect is None or job.job.tensorboard is None:
         return
     is_over = job.status.phase.is_final
     if is_over and job.job.tensorboard.ends_with_job:
         return
-    name = job.dialect.names.tensorboard(job.job)
-    pod = next((pod for pod in pods if pod.metadata.name == name), None)
+    name, owner = job.dialect.names.tensorboard(job.job), job.as_owner
+    pod = next((pod for pod in pods if pod.metadata.name == name and pod.metadata.controlled_by == owner), None)
     if pod is None:
         yield "does not serve: its pod is gone" if is_over else "does not serve yet: its pod has not been made"
         return

@@ -140,7 +140,7 @@ def leader(scene: Scene, each: Entry) -> tuple[Replica, Pod] | None:
 
 
 def _pods(scene: Scene, each: Entry) -> Mapping[Replica, Pod]:
-    pods: Mapping[Key, Pod] = scene.pods.get(each.job.uid, {})
+    pods: Mapping[Key, Pod] = scene.pods.get(each.job.as_owner, {})
     return newest(pods_of(each.job, pods.values()))
 
 

@@ -14,7 +14,7 @@ from tarragon.cli.top.entries import Entry, JobKey, entry
 from tarragon.cli.top.machines import Requests
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import Node, Pod
-from tarragon.kube.meta import CustomObject, Key
+from tarragon.kube.meta import CustomObject, Key, OwnerIdentity
 
 
 @dataclass(slots=True)
@@ -26,8 +26,8 @@ class Scene:
 
     jobs: dict[JobKey, Entry] = field(default_factory=dict)
     unread: dict[JobKey, tuple[Framework, CustomObject]] = field(default_factory=dict)
-    pods: dict[str, dict[Key, Pod]] = field(default_factory=dict)
-    """By the uid of the job that controls them."""
+    pods: dict[OwnerIdentity, dict[Key, Pod]] = field(default_factory=dict)
+    """By the job that controls them."""
     nodes: dict[Key, Node] = field(default_factory=dict)
     requests: Requests = field(default_factory=Requests)
     usage: Mapping[str, Resources] = field(default_factory=dict)
@@ -57,13 +57,13 @@ class Scene:
 
     def pod_changed(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         for pod in (old, new):
-            owner = pod.metadata.controller if pod is not None else None
+            owner = pod.metadata.controlled_by if pod is not None else None
             if owner is not None:
-                self.pods.setdefault(owner.uid, {}).pop(key, None)
+                self.pods.setdefault(owner, {}).pop(key, None)
                 if new is not None and pod is new:
-                    self.pods[owner.uid][key] = new
-                if not self.pods[owner.uid]:
-                    del self.pods[owner.uid]
+                    self.pods[owner][key] = new
+                if not self.pods[owner]:
+                    del self.pods[owner]
         self.version += 1
 
     def node_changed(self, key: Key, _: Node | None, new: Node | None) -> None:
@@ -74,7 +74,7 @@ class Scene:
 
     def progress(self, each: Entry) -> Progress:
         """Of its replicas, from the pods that are there."""
-        pods = self.pods.get(each.job.uid, {}).values()
+        pods = self.pods.get(each.job.as_owner, {}).values()
         return read(sighting(each.job, newest(pods_of(each.job, pods))))
 
     def counts(self) -> Counter[str]:

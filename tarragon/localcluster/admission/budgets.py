@@ -135,8 +135,11 @@ class Budgets:
         if kind is None:
             return None
         stored = newest(self._store, kind, namespace, changes).get((namespace, owner.name))
-        replicas = (decode(stored.body, dict).get("spec") or {}).get("replicas") if stored is not None else None
-        return replicas if isinstance(replicas, int) else None
+        if stored is None:
+            return None
+        controller = decode(stored.body, dict)
+        replicas = (controller.get("spec") or {}).get("replicas")
+        return replicas if controller["metadata"]["uid"] == owner.uid and isinstance(replicas, int) else None
 
     def _status(self, budget: Json, standing: Standing) -> Json:
         before = budget.get("status") or {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, auto
 from typing import Literal
@@ -17,7 +17,7 @@ from tarragon.cluster.errors import NotFound
 from tarragon.cluster.port import Cluster, DeleteOptions
 from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
-from tarragon.kube.meta import AnyObject, CustomObject, Key, OwnerReference, Resource
+from tarragon.kube.meta import AnyObject, CustomObject, Key, OwnerIdentity, OwnerReference, Resource, group_of
 from tarragon.localcluster.caches import logged_cache
 from tarragon.localcluster.controllers.kinds import kind_of
 from tarragon.localcluster.controllers.ownership import FOREGROUND, ORPHAN, Graph, Owned, Vertex
@@ -26,7 +26,7 @@ from tarragon.localcluster.controllers.worklist import Worklist
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
 _REMEMBERED = 10_000
-"""Uids of the vanished that are kept, for dependents whose owner's kind is gone, too."""
+"""Identities of the vanished that are kept, for dependents whose owner's kind is gone, too."""
 
 
 class _Owner(Enum):
@@ -37,10 +37,11 @@ class _Owner(Enum):
 
 
 class GarbageCollector:
-    """As the one of kube-controller-manager: an object goes when each of its owners is gone, judged by uid.
+    """As the one of kube-controller-manager: an object goes when each of its owners is gone.
 
-    An owner in another namespace is no owner: it counts as gone. An owner of a kind that is not served might come back
-    when its kind does: it counts as there.
+    An owner is what has the kind, the name and the uid of the reference, in the namespace of the object or in none: an
+    owner in another namespace counts as gone. An owner of a kind that is not served might come back when its kind does:
+    it counts as there.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class GarbageCollector:
         self._built_in = [kind.reading(Owned) for kind in kinds if kind.kind != "Event"]
         self._watches: dict[Resource[Owned], asyncio.Task[None]] = {}
         self._graph = Graph()
-        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._gone: OrderedDict[OwnerIdentity, None] = OrderedDict()
         self._worklist: Worklist[str] = Worklist(clock, jitter)
 
     async def run(self) -> None:
@@ -97,17 +98,17 @@ class GarbageCollector:
         before = self._graph.put(vertex)
         self._worklist.add(new.metadata.uid)
         if vertex.waits_for_dependents and not (before and before.waits_for_dependents):
-            self._look_at_all(self._graph.dependents(new.metadata.uid))
+            self._look_at_all(self._graph.naming(new.metadata.uid))
         self._look_at_waiting_owners(vertex if before is None else before)
 
     def _forget(self, uid: str) -> None:
         vertex = self._graph.remove(uid)
-        self._gone[uid] = None
-        if len(self._gone) > _REMEMBERED:
-            self._gone.popitem(last=False)
-        self._look_at_all(self._graph.dependents(uid))
         if vertex is not None:
+            self._gone[vertex.identity] = None
+            if len(self._gone) > _REMEMBERED:
+                self._gone.popitem(last=False)
             self._look_at_waiting_owners(vertex)
+        self._look_at_all(self._graph.naming(uid))
 
     def _look_at_all(self, vertices: Iterable[Vertex]) -> None:
         for vertex in vertices:
@@ -134,25 +135,26 @@ class GarbageCollector:
             return  # It went by itself; the watch will say so.
 
     async def _set_dependents_free(self, owner: Vertex) -> None:
-        for dependent in self._graph.dependents(owner.meta.uid):
+        for dependent in self._graph.dependents(owner):
+            stays = [each for each in dependent.meta.owner_references if not owner.is_named_by(each, dependent)]
             with suppress(NotFound):
-                await self._keep_owners(dependent, lambda reference: reference.uid != owner.meta.uid)
+                await self._write_owners(dependent, stays)
         await self._drop_finalizer(owner, ORPHAN)
 
     async def _let_go_when_unblocked(self, owner: Vertex) -> None:
-        dependents = self._graph.dependents(owner.meta.uid)
-        if any(dependent.blocks(owner.meta.uid) for dependent in dependents):
+        dependents = self._graph.dependents(owner)
+        if any(dependent.blocks(owner) for dependent in dependents):
             self._look_at_all(dependents)
         else:
             await self._drop_finalizer(owner, FOREGROUND)
 
     async def _keep_or_delete(self, vertex: Vertex) -> None:
-        states = {reference.uid: await self._state(reference, vertex) for reference in vertex.meta.owner_references}
+        states = {reference: await self._state(reference, vertex) for reference in vertex.meta.owner_references}
         if _Owner.SOLID in states.values():
             if set(states.values()) != {_Owner.SOLID}:
-                await self._keep_owners(vertex, lambda reference: states[reference.uid] is _Owner.SOLID)
+                await self._write_owners(vertex, [each for each, state in states.items() if state is _Owner.SOLID])
             return
-        dependents = self._graph.dependents(vertex.meta.uid)
+        dependents = self._graph.dependents(vertex)
         if _Owner.WAITING in states.values() and dependents:
             await self._break_circles(vertex, dependents)
             await self._delete(vertex, "Foreground")
@@ -161,19 +163,17 @@ class GarbageCollector:
 
     async def _state(self, reference: OwnerReference, dependent: Vertex) -> _Owner:
         owner = self._graph.get(reference.uid)
-        if owner is None:
+        if owner is None or not owner.is_named_by(reference, dependent):
             return await self._state_of_unseen(reference, dependent)
-        if not owner.may_own(dependent):
-            # An object outside of all namespaces can't say in which one its owner lives: nothing can be proved.
-            return _Owner.ABSENT if dependent.meta.namespace else _Owner.SOLID
         return _Owner.WAITING if owner.waits_for_dependents else _Owner.SOLID
 
     async def _state_of_unseen(self, reference: OwnerReference, dependent: Vertex) -> _Owner:
         """Watches of different kinds are not in step: only the server itself can say that something is not there."""
-        if reference.uid in self._gone:
+        if not self._gone.keys().isdisjoint(map(reference.identity, {dependent.meta.namespace, ""})):
             return _Owner.ABSENT
         kind = self._kind(reference)
         if kind is None or (kind.namespaced and not dependent.meta.namespace):
+            # An object outside of all namespaces can't say in which one its owner lives: nothing can be proved.
             return _Owner.SOLID
         namespace = dependent.meta.namespace if kind.namespaced else ""
         try:
@@ -183,8 +183,8 @@ class GarbageCollector:
         return _Owner.SOLID if owner.metadata.uid == reference.uid else _Owner.ABSENT
 
     def _kind(self, reference: OwnerReference) -> Resource[Owned] | None:
-        group = reference.api_version.rpartition("/")[0]
-        return next((kind for kind in self._watches if (kind.group, kind.kind) == (group, reference.kind)), None)
+        wanted = group_of(reference.api_version), reference.kind
+        return next((kind for kind in self._watches if (kind.group, kind.kind) == wanted), None)
 
     async def _break_circles(self, vertex: Vertex, dependents: Sequence[Vertex]) -> None:
         """Two that block each other would wait for ever."""
@@ -192,9 +192,6 @@ class GarbageCollector:
             return
         references = [structs.replace(owner, block_owner_deletion=False) for owner in vertex.meta.owner_references]
         await self._write_owners(vertex, references)
-
-    async def _keep_owners(self, vertex: Vertex, stays: Callable[[OwnerReference], bool]) -> None:
-        await self._write_owners(vertex, [owner for owner in vertex.meta.owner_references if stays(owner)])
 
     async def _write_owners(self, vertex: Vertex, owners: Sequence[OwnerReference]) -> None:
         await self._patch(vertex, {"ownerReferences": to_builtins(owners) or None})

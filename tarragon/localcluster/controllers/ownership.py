@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tarragon.kube.meta import Key, OwnerReference, Resource, Struct
+from tarragon.kube.meta import Key, OwnerIdentity, OwnerReference, Resource, Struct
 
 FOREGROUND = "foregroundDeletion"
 """The finalizer of an object that goes after its dependents."""
@@ -55,13 +55,25 @@ class Vertex:
         """It is deleted, and its dependents are to stay."""
         return self.is_ending and ORPHAN in self.meta.finalizers
 
-    def may_own(self, dependent: Vertex) -> bool:
-        """Owners live in the namespace of what they own, or outside of all."""
-        return self.meta.namespace in {"", dependent.meta.namespace}
+    @property
+    def identity(self) -> OwnerIdentity:
+        meta = self.meta
+        return OwnerIdentity(
+            namespace=meta.namespace, group=self.resource.group, kind=self.resource.kind, name=meta.name, uid=meta.uid
+        )
 
-    def blocks(self, owner_uid: str) -> bool:
+    def is_named_by(self, reference: OwnerReference, dependent: Vertex) -> bool:
+        """Whether the reference is to this object: owners are in the namespace of what they own, or in none."""
+        namespace = self.meta.namespace
+        return namespace in {"", dependent.meta.namespace} and reference.identity(namespace) == self.identity
+
+    def is_owned_by(self, owner: Vertex) -> bool:
+        return any(owner.is_named_by(reference, self) for reference in self.meta.owner_references)
+
+    def blocks(self, owner: Vertex) -> bool:
         """Whether the owner, deleted in the foreground, has to wait for this one."""
-        return any(owner.uid == owner_uid and owner.block_owner_deletion for owner in self.meta.owner_references)
+        references = (each for each in self.meta.owner_references if each.block_owner_deletion)
+        return any(owner.is_named_by(reference, self) for reference in references)
 
 
 class Graph:
@@ -74,9 +86,13 @@ class Graph:
     def get(self, uid: str) -> Vertex | None:
         return self._vertices.get(uid)
 
-    def dependents(self, uid: str) -> list[Vertex]:
-        """Those that name this uid as an owner, whether that object is here or not."""
+    def naming(self, uid: str) -> list[Vertex]:
+        """Those that name this uid as an owner, whether that object is here or not, and their owner or not."""
         return [self._vertices[dependent] for dependent in sorted(self._dependents.get(uid, ()))]
+
+    def dependents(self, owner: Vertex) -> list[Vertex]:
+        """Those that the object owns."""
+        return [dependent for dependent in self.naming(owner.meta.uid) if dependent.is_owned_by(owner)]
 
     def of_kind(self, resource: Resource[Owned]) -> Iterator[Vertex]:
         return iter([vertex for vertex in self._vertices.values() if vertex.resource == resource])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from tarragon.kube.meta import OwnerIdentity, OwnerReference
 from tarragon.kube.selectors import label_selector
 from tarragon.localcluster.kubelet.files import read_json
 from tarragon.localcluster.kubelet.layout import LogFolder
@@ -38,7 +39,9 @@ class PodFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str = ""
     labels: dict[str, str] = {}
     owner: str = ""
-    """The uid of the controller that made it: pods of two jobs of one name are told apart by it."""
+    """The uid of the controller: pods of two jobs of one name are told apart by it."""
+    controller: OwnerReference | None = None
+    """None also in records of before this was written down, which have `owner` alone."""
     created: float = 0.0
     removed: float = 0.0
     runs: list[RunFacts] = []
@@ -50,6 +53,15 @@ class KeptPod:
 
     facts: PodFacts
     folder: LogFolder
+
+    @property
+    def controlled_by(self) -> OwnerIdentity | None:
+        """None where only a uid was written down, and of a pod that had no controller."""
+        controller = self.facts.controller
+        return controller.identity(self.facts.namespace) if controller is not None else None
+
+    def is_of(self, owner: OwnerIdentity) -> bool:
+        return bool(owner.uid) and self.facts.owner == owner.uid and self.controlled_by in {None, owner}
 
     def log(self, run: RunFacts) -> Path:
         return self.folder.log(run.container, run.number)

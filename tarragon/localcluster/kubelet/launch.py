@@ -228,8 +228,8 @@ class Launcher:
 
 def refuse_for_real_nodes(pod: Pod) -> None:
     """A network plugin or a proxy tolerates every taint, wants to be root, and would be meant for the whole machine."""
-    owner = pod.metadata.controller
-    if owner is not None and owner.kind == "DaemonSet":
+    owner = pod.metadata.controlled_by
+    if owner is not None and (owner.group, owner.kind) == ("apps", "DaemonSet"):
         raise CannotStart(
             f"pods of a DaemonSet, such as {owner.name}, serve real nodes and are not started on one of processes; "
             f"to keep them off, exclude the label {KIND} in their node affinity"

@@ -232,6 +232,7 @@ class Track:
             node=self.pod.spec.node_name,
             labels=metadata.labels,
             owner=metadata.controller.uid if metadata.controller else "",
+            controller=metadata.controller,
             created=metadata.creation_timestamp.timestamp() if metadata.creation_timestamp else created,
             removed=removed,
             runs=[_facts(name, run) for name, runs in self._runs.items() for run in runs],

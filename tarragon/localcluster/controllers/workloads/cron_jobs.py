@@ -19,7 +19,7 @@ from tarragon.localcluster.controllers.workloads.ground import (
     Ground,
     Kept,
     Unseen,
-    owner_of,
+    owners,
 )
 from tarragon.localcluster.controllers.workloads.hands import Hands
 from tarragon.localcluster.controllers.workloads.model import CRON_JOBS, JOBS, CronJob, Job, Json
@@ -32,7 +32,7 @@ class CronJobController:
         self._cluster = ground.cluster
         self._clock = ground.clock
         self._jobs = jobs
-        self._owned = Index(jobs, lambda job: [owner_of(job)])
+        self._owned = Index(jobs, owners)
         self.kept: Kept[CronJob] = Kept(ground, CRON_JOBS)
         self.kept.follow(jobs)
         self._hands: Hands[CronJob] = Hands(ground, CRON_JOBS, "cronjob-controller")
@@ -48,7 +48,7 @@ class CronJobController:
         uid = cron_job.metadata.uid
         if not self._unseen.is_settled(uid):
             return LOOK_AGAIN_SECONDS
-        jobs = [self._jobs.objects[each] for each in sorted(self._owned.keys(uid))]
+        jobs = [self._jobs.objects[each] for each in sorted(self._owned.keys(self._hands.identity(cron_job)))]
         plan = cron_plan.plan(cron_job, jobs, self._clock.now())
         for job in plan.forget:
             await self._delete(cron_job, job)

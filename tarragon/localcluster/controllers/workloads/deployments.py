@@ -18,7 +18,7 @@ from tarragon.localcluster.controllers.workloads.ground import (
     Ground,
     Kept,
     Unseen,
-    owner_of,
+    owners,
     selects,
 )
 from tarragon.localcluster.controllers.workloads.hands import Hands
@@ -48,8 +48,8 @@ class DeploymentController:
         self._ground = ground
         self._cluster = ground.cluster
         self._replica_sets = replica_sets
-        self._owned = Index(replica_sets, lambda each: [owner_of(each)])
-        self._uids = Index(replica_sets, lambda each: [each.metadata.uid])
+        self._owned = Index(replica_sets, owners)
+        self._orphans = Index(replica_sets, lambda one: [] if one.metadata.controlled_by else [one.metadata.namespace])
         self.kept: Kept[Deployment] = Kept(ground, DEPLOYMENTS)
         self.kept.follow(replica_sets)
         self._hands: Hands[Deployment] = Hands(ground, DEPLOYMENTS, "deployment-controller")
@@ -62,10 +62,13 @@ class DeploymentController:
     def _follow_pod(self, _key: Key, old: Pod | None, new: Pod | None) -> None:
         """Only that one has gone: a deployment that recreates its pods waits for it."""
         if new is None and old is not None:
-            for key in self._uids.keys(old.owner):
-                owner = self.kept.by_uid(owner_of(self._replica_sets.objects[key]))
-                if owner is not None:
-                    self.kept.worklist.add(owner.metadata.key)
+            owner = old.metadata.controlled_by
+            replica_set = self._replica_sets.objects.get(owner.key) if owner is not None else None
+            if replica_set is None or REPLICA_SETS.as_owner(replica_set.metadata) != owner:
+                return
+            deployment = self.kept.controller_of(replica_set)
+            if deployment is not None:
+                self.kept.worklist.add(deployment.metadata.key)
 
     async def _look(self, key: Key) -> float | None:
         deployment = self.kept.get(key)
@@ -99,7 +102,7 @@ class DeploymentController:
         return await self._make(kin, step.make) if step.make is not None else ("", 0)
 
     def _old_pods_run(self, kin: Family) -> bool:
-        pods = (pod for each in kin.old for pod in self._ground.owned(each.metadata.uid))
+        pods = (pod for each in kin.old for pod in self._ground.owned(REPLICA_SETS.as_owner(each.metadata)))
         return any(not pod.is_finished for pod in pods)
 
     # ------------------------------------------------------------------------------------------------ replica sets
@@ -109,14 +112,13 @@ class DeploymentController:
         if not deployment.metadata.is_ending:
             for each in [each for each in self._mine(deployment) if not fits(each)]:
                 await self._reown(deployment, each, mine=False)
-            for each in self._at(self._owned.keys("")):
-                is_near = each.metadata.namespace == deployment.metadata.namespace
-                if is_near and fits(each) and not each.metadata.is_ending:
+            for each in self._at(self._orphans.keys(deployment.metadata.namespace)):
+                if fits(each) and not each.metadata.is_ending:
                     await self._reown(deployment, each, mine=True)
         return [each for each in self._mine(deployment) if not each.metadata.is_ending]
 
     def _mine(self, deployment: Deployment) -> list[ReplicaSet]:
-        return self._at(self._owned.keys(deployment.metadata.uid))
+        return self._at(self._owned.keys(self._hands.identity(deployment)))
 
     def _at(self, keys: Any) -> list[ReplicaSet]:
         return [self._replica_sets.objects[key] for key in sorted(keys)]
@@ -181,7 +183,7 @@ class DeploymentController:
             found = await self._cluster.get(REPLICA_SETS, key)
             self._unseen.wrote(deployment.metadata.uid, found.metadata.resource_version)
             is_same = is_same_template(found.spec.template, deployment.spec.template)
-            return owner_of(found) in {"", deployment.metadata.uid} and is_same
+            return found.metadata.controlled_by in {None, self._hands.identity(deployment)} and is_same
         return True
 
     def _replica_set(self, kin: Family, hashed: str, replicas: int) -> Json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 import structlog
@@ -13,7 +13,7 @@ from tarragon.cluster.errors import ApiError
 from tarragon.cluster.live import Index
 from tarragon.cluster.port import Cluster
 from tarragon.cluster.reflector import Cache
-from tarragon.kube.meta import Key, Resource
+from tarragon.kube.meta import Key, OwnerIdentity, Resource
 from tarragon.kube.selectors import from_match_labels
 from tarragon.localcluster.caches import logged_cache
 from tarragon.localcluster.controllers.worklist import Look, Worklist
@@ -40,15 +40,15 @@ class Ground:
         self.clock = clock
         self.jitter = jitter
         self.pods = self.cache(PODS)
-        self._by_owner = Index(self.pods, lambda pod: [pod.owner] if pod.owner else [])
-        self._orphans = Index(self.pods, lambda pod: [] if pod.owner else [pod.metadata.namespace])
+        self._by_owner = Index(self.pods, owners)
+        self._orphans = Index(self.pods, lambda pod: [] if pod.metadata.controlled_by else [pod.metadata.namespace])
 
     def cache(self, resource: Resource[U]) -> Cache[U]:
         return logged_cache(self.cluster, resource, self.clock, self.jitter)
 
-    def owned(self, uid: str) -> list[Pod]:
-        """Oldest names first."""
-        return self._pods_at(self._by_owner.keys(uid))
+    def owned(self, owner: OwnerIdentity) -> list[Pod]:
+        """By name."""
+        return self._pods_at(self._by_owner.keys(owner))
 
     def orphans(self, namespace: str) -> list[Pod]:
         """Pods that nobody manages."""
@@ -65,7 +65,6 @@ class Kept(Generic[T]):
         self.resource = resource
         self.cache: Cache[T] = ground.cache(resource)
         self.worklist: Worklist[Key] = Worklist(ground.clock, ground.jitter)
-        self._keys: dict[str, Key] = {}
         self.cache.subscribe(self._follow)
 
     async def run(self, look: Look[Key]) -> None:
@@ -89,22 +88,20 @@ class Kept(Generic[T]):
     def get(self, key: Key) -> T | None:
         return self.cache.objects.get(key)
 
-    def by_uid(self, uid: str) -> T | None:
-        key = self._keys.get(uid)
-        return self.cache.objects.get(key) if key is not None else None
+    def controller_of(self, part: Thing) -> T | None:
+        """The object of this kind that controls the part, if one does."""
+        owner = part.metadata.controlled_by
+        found = self.cache.objects.get(owner.key) if owner is not None else None
+        return found if found is not None and self.resource.as_owner(found.metadata) == owner else None
 
-    def _follow(self, key: Key, old: T | None, new: T | None) -> None:
-        if old is not None:
-            self._keys.pop(old.metadata.uid, None)
-        if new is not None:
-            self._keys[new.metadata.uid] = key
+    def _follow(self, key: Key, _old: T | None, _new: T | None) -> None:
         self.worklist.add(key)
 
     def _follow_part(self, key: Key, old: V | None, new: V | None) -> None:
         for part in (old, new):
-            if part is not None and (owner := self._keys.get(owner_of(part))) is not None:
-                self.worklist.add(owner)
-        if new is not None and not owner_of(new):
+            if part is not None and (owner := self.controller_of(part)) is not None:
+                self.worklist.add(owner.metadata.key)
+        if new is not None and new.metadata.controlled_by is None:
             for candidate in self._selecting(key.namespace, new):
                 self.worklist.add(candidate)
 
@@ -113,10 +110,11 @@ class Kept(Generic[T]):
         return [key for key, owner in items if key.namespace == namespace and selects(owner)(part)]
 
 
-def owner_of(thing: Thing) -> str:
-    """The uid of its controller, empty if nobody manages it."""
-    controller = thing.metadata.controller
-    return controller.uid if controller is not None else ""
+def owners(thing: Thing) -> Iterator[OwnerIdentity]:
+    """The object's controller, if it has one: for an index of what controllers own."""
+    owner = thing.metadata.controlled_by
+    if owner is not None:
+        yield owner
 
 
 def selects(owner: Owner) -> Callable[[Thing], bool]:

@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from tarragon.cluster.errors import ApiError, Conflict, NotFound
 from tarragon.cluster.port import DeleteOptions
 from tarragon.kube.event import Event, ObjectReference
-from tarragon.kube.meta import OwnerReference, Resource
+from tarragon.kube.meta import OwnerIdentity, OwnerReference, Resource
 from tarragon.kube.patch import merged
 from tarragon.localcluster.controllers.workloads.ground import Ground, Unseen, selects
 from tarragon.localcluster.controllers.workloads.model import Json, Owner
@@ -42,8 +42,8 @@ class Hands(Generic[T]):
         def stays(pod: Pod) -> bool:
             return fits(pod) or owner.metadata.is_ending or pod.metadata.is_ending
 
-        uid = owner.metadata.uid
-        for pod in [pod for pod in self._ground.owned(uid) if not stays(pod)]:
+        identity = self.identity(owner)
+        for pod in [pod for pod in self._ground.owned(identity) if not stays(pod)]:
             await self._reown(owner, pod, mine=False)
         if not owner.metadata.is_ending:
             orphans = self._ground.orphans(owner.metadata.namespace)
@@ -52,7 +52,7 @@ class Hands(Generic[T]):
                 for pod in adoptable:
                     await self._reown(owner, pod, mine=True)
         # Anew: what was written may have been seen meanwhile.
-        return [pod for pod in self._ground.owned(uid) if stays(pod)]
+        return [pod for pod in self._ground.owned(identity) if stays(pod)]
 
     async def _is_still_there(self, owner: T) -> bool:
         """Asked anew: one that was deleted a moment ago must not take in what it has just let go."""
@@ -72,6 +72,10 @@ class Hands(Generic[T]):
         with suppress(NotFound, Conflict):  # then the watch tells what has become of it
             changed = await self._cluster.patch(PODS, pod.metadata.key, {"metadata": metadata})
             self.unseen.wrote(owner.metadata.uid, changed.metadata.resource_version)
+
+    def identity(self, owner: T) -> OwnerIdentity:
+        """What `reference` names: the same in all versions of the API."""
+        return self._resource.as_owner(owner.metadata)
 
     def reference(self, owner: T) -> OwnerReference:
         return OwnerReference(

@@ -31,7 +31,7 @@ class JobController:
         self.kept: Kept[Job] = Kept(ground, JOBS)
         self.kept.follow(ground.pods)
         self._hands: Hands[Job] = Hands(ground, JOBS, "job-controller")
-        self._by_name = Index(ground.pods, lambda pod: [str(key)] if (key := _job_of(pod)) else [])
+        self._by_name = Index(ground.pods, lambda pod: [key] if (key := _job_of(pod)) else [])
         ground.pods.subscribe(self._follow_pod)
 
     async def run(self) -> None:
@@ -100,9 +100,9 @@ class JobController:
 
     async def _let_go_of_strays(self, key: Key, job: Job | None) -> None:
         """Pods of a job of this name that has gone."""
-        pods = (self._ground.pods.objects[each] for each in sorted(self._by_name.keys(str(key))))
-        uid = job.metadata.uid if job is not None else ""
-        await self._release([pod for pod in pods if pod.owner != uid and is_tracked(pod)])
+        pods = (self._ground.pods.objects[each] for each in sorted(self._by_name.keys(key)))
+        owner = JOBS.as_owner(job.metadata) if job is not None else None
+        await self._release([pod for pod in pods if pod.metadata.controlled_by != owner and is_tracked(pod)])
 
     async def _bury(self, job: Job) -> None:
         with suppress(NotFound, Conflict):
@@ -125,10 +125,8 @@ class JobController:
 
 
 def _job_of(pod: Pod) -> Key | None:
-    controller = pod.metadata.controller
-    if controller is None or controller.kind != "Job" or not controller.api_version.startswith("batch/"):
-        return None
-    return Key(pod.metadata.namespace, controller.name)
+    owner = pod.metadata.controlled_by
+    return owner.key if owner is not None and (owner.group, owner.kind) == (JOBS.group, JOBS.kind) else None
 
 
 def _with_index(spec: Json) -> Json:

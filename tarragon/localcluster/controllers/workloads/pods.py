@@ -6,7 +6,7 @@ import datetime as dt
 
 from msgspec.structs import force_setattr
 
-from tarragon.kube.meta import ObjectMeta, Resource, Struct
+from tarragon.kube.meta import ObjectMeta, Resource, Struct, group_of
 from tarragon.localcluster.controllers.workloads.model import Json
 
 
@@ -43,7 +43,11 @@ class PodStatus(Struct, frozen=True):
     init_container_statuses: list[ContainerStatus] = []
 
 
-_KINDS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job"})
+_KINDS = frozenset(
+    {("", "ReplicationController"), ("batch", "Job")}
+    | {("apps", kind) for kind in ("ReplicaSet", "StatefulSet", "DaemonSet")}
+)
+"""Of controllers, by group, that read their pods here."""
 _NO_SPEC, _NO_STATUS = PodSpec(), PodStatus()
 
 
@@ -56,7 +60,7 @@ class Pod(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         controller = self.metadata.controller
-        if controller is None or controller.kind in _KINDS:
+        if controller is None or (group_of(controller.api_version), controller.kind) in _KINDS:
             return
         meta = self.metadata
         slim = ObjectMeta(
@@ -73,12 +77,6 @@ class Pod(Struct, frozen=True):
     @property
     def uid(self) -> str:
         return self.metadata.uid
-
-    @property
-    def owner(self) -> str:
-        """The uid of its controller."""
-        controller = self.metadata.controller
-        return controller.uid if controller is not None else ""
 
     @property
     def is_finished(self) -> bool:

@@ -12,7 +12,7 @@ from tarragon.cluster.errors import Conflict, NotFound
 from tarragon.cluster.live import Index
 from tarragon.cluster.port import DeleteOptions
 from tarragon.cluster.reflector import Cache
-from tarragon.localcluster.controllers.workloads.ground import Ground, Unseen, owner_of
+from tarragon.localcluster.controllers.workloads.ground import Ground, Unseen, owners
 from tarragon.localcluster.controllers.workloads.hands import Hands
 from tarragon.localcluster.controllers.workloads.model import CONTROLLER_REVISIONS, ControllerRevision, Json, Owner
 from tarragon.localcluster.controllers.workloads.templates import is_same_template, template_hash
@@ -30,12 +30,12 @@ class Revisions(Generic[T]):
         self._cluster = ground.cluster
         self._cache = cache
         self._hands = hands
-        self._owned = Index(cache, lambda each: [owner_of(each)])
+        self._owned = Index(cache, owners)
         self._unseen = Unseen(cache)
 
     def of(self, owner: T) -> list[ControllerRevision]:
         """The oldest first."""
-        found = (self._cache.objects[key] for key in self._owned.keys(owner.metadata.uid))
+        found = (self._cache.objects[key] for key in self._owned.keys(self._hands.identity(owner)))
         return sorted(found, key=lambda each: (each.revision, each.metadata.name))
 
     async def current(self, owner: T, template: Json) -> ControllerRevision | None:
