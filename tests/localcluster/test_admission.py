@@ -306,6 +306,20 @@ async def test_a_share_is_of_what_the_controller_wants_not_of_what_is_there(aski
     assert await kept(asking) == (4, 2, 3, 1, "SufficientPods")
 
 
+async def test_a_share_is_not_of_what_a_controller_wants_that_only_has_the_name(asking: Asking) -> None:
+    metadata = {"labels": {"app": "x"}}
+    template = {"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "x"}}, "template": template}
+    await asking.create(REPLICA_SETS, {"metadata": {"name": "rs"}, "spec": spec})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "another", "controller": True}
+    await asking.create(BUDGETS, budget(maxUnavailable="50%"))
+
+    for name in ("a", "b"):
+        await running(asking, name, ownerReferences=[owner])
+
+    assert await kept(asking) == (2, 1, 2, 1, "SufficientPods")
+
+
 async def test_a_pod_that_is_not_ready_may_be_evicted_while_enough_others_are(asking: Asking) -> None:
     await running(asking, "a")
     await running(asking, "sick", ready="False")

@@ -151,6 +151,57 @@ async def test_an_owner_in_another_namespace_is_no_owner(scene: Scene) -> None:
     assert "configmaps/kube-system/root" in scene.objects
 
 
+@pytest.mark.parametrize("namespace", ["default", "kube-system"])
+async def test_an_owner_of_that_uid_whose_kind_nobody_serves_is_left_in_peace(scene: Scene, namespace: str) -> None:
+    """Nor is what is there by that uid looked at: the reference names something else."""
+    collect(scene)
+    root = await scene.create(CONFIG_MAPS, "root", namespace=namespace)
+    await scene.create(SECRETS, "child", owners=[owner("ConfigMap", root, apiVersion="nowhere.example/v1")])
+    await scene.there("secrets/default/child")
+    await everything_was_looked_at(scene)
+    assert "secrets/default/child" in scene.objects
+
+    await scene.delete(CONFIG_MAPS, "root", "Background", namespace=namespace)
+    await scene.gone(f"configmaps/{namespace}/root")
+    await everything_was_looked_at(scene)
+    assert "secrets/default/child" in scene.objects
+
+
+@pytest.mark.parametrize("wrong", [{"kind": "Service"}, {"name": "other"}], ids=lambda wrong: next(iter(wrong)))
+async def test_an_owner_with_the_right_uid_and_another_kind_or_name_is_dead(
+    scene: Scene, wrong: dict[str, str]
+) -> None:
+    collect(scene)
+    root = await scene.create(CONFIG_MAPS, "root")
+    await scene.create(SECRETS, "child", owners=[{**owner("ConfigMap", root), **wrong}])
+
+    await scene.gone("secrets/default/child")
+    assert "configmaps/default/root" in scene.objects
+
+
+async def test_one_of_two_references_of_one_uid_is_enough_to_stay(world: World) -> None:
+    collect(world)
+    root = await world.create(CONFIG_MAPS, "root")
+    true, false = owner("ConfigMap", root), {**owner("ConfigMap", root), "name": "other"}
+    await world.create(SECRETS, "child", owners=[true, false])
+
+    await world.until(lambda: world.objects["secrets/default/child"]["metadata"]["ownerReferences"] == [true])
+
+
+async def test_nothing_of_another_namespace_holds_up_a_foreground_deletion(world: World) -> None:
+    """As it does with kube-controller-manager, which asks for the uid alone here: the owner would wait for ever."""
+    collect(world)
+    root = await world.create(CONFIG_MAPS, "root")
+    false = owner("ConfigMap", root, apiVersion="nowhere.example/v1", blockOwnerDeletion=True)
+    await world.create(SECRETS, "child", namespace="kube-system", owners=[false])
+    await world.there("secrets/kube-system/child")
+    await everything_was_looked_at(world)
+
+    await world.delete(CONFIG_MAPS, "root", "Foreground")
+    await world.gone("configmaps/default/root")
+    assert "secrets/kube-system/child" in world.objects
+
+
 async def test_an_owner_outside_of_all_namespaces_is_one(scene: Scene) -> None:
     collect(scene)
     node = await scene.create(NODES, "here")

@@ -151,6 +151,38 @@ async def test_pods_that_nobody_owns_are_taken_in_and_those_that_do_not_fit_any_
     assert not owners
 
 
+@pytest.mark.parametrize(
+    ("namespace", "wrong"),
+    [
+        ("kube-system", {}),
+        ("default", {"name": "other"}),
+        ("default", {"kind": "Deployment"}),
+        ("default", {"uid": "u"}),
+    ],
+    ids=["namespace", "name", "kind", "uid"],
+)
+async def test_a_pod_that_is_not_a_replica_sets_is_neither_counted_nor_deleted(
+    stage: Stage, namespace: str, wrong: dict[str, str]
+) -> None:
+    spec = {"replicas": 0, "selector": SELECTOR, "template": template()}
+    made = await stage.world.create(REPLICA_SETS, "web", spec=spec)
+    # Of a group that is not served here: the garbage collector leaves it alone.
+    owner = {"apiVersion": "nowhere.example/v1", "kind": "ReplicaSet", "name": "web", "uid": made.metadata.uid}
+    owners = [{**owner, "controller": True, **wrong}]
+    what = f"pods/{namespace}/forged"
+    await stage.world.create(PODS, "forged", namespace=namespace, labels=LABELS, owners=owners, spec=template()["spec"])
+    await stage.until(lambda: stage.world.objects.get(what, {}).get("status", {}).get("phase") == "Running")
+
+    await stage.world.patch(REPLICA_SETS, "web", {"spec": {"replicas": 2}})
+    await stage.until(lambda: stage.status("replicasets", "web").get("readyReplicas") == 2)
+    assert stage.status("replicasets", "web")["replicas"] == 2
+    await stage.world.patch(REPLICA_SETS, "web", {"spec": {"replicas": 0}})
+    await stage.until(lambda: stage.status("replicasets", "web").get("replicas") == 0)
+
+    assert len(stage.pods()) == 1
+    assert "deletionTimestamp" not in stage.world.objects[what]["metadata"]
+
+
 async def test_a_stateful_set_is_made_from_the_first_and_renewed_from_the_last(stage: Stage) -> None:
     room = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claim = {"metadata": {"name": "data"}, "spec": room}
