@@ -39,7 +39,7 @@ async def describe(settings: Settings, name: str, form: str | None) -> None:
         job = await find(looker, name, where.namespace)
         listing = await looker.list(PODS, Selection(namespace=job.key.namespace, labels=job.selector))
         pods = newest(pods_of(job, listing.items))
-        events = await _events(looker, where, job, pods)
+        events = await _events(looker, where, job, listing.items)
     now = SystemClock().now()
     # Where no cluster runs, none of the pods does, whatever was stored of them.
     gone = frozenset(pod.metadata.uid for pod in pods.values()) if job.state == INTERRUPTED else frozenset()
@@ -144,11 +144,11 @@ def _still_running(where: Target, job: Known, pods: Mapping[Replica, Pod]) -> It
         yield f"    {spelled(where.prompt, job.address, 'delete')}"
 
 
-async def _events(looker: Looker, where: Target, job: Known, pods: Mapping[Replica, Pod]) -> Sequence[JsonObject]:
+async def _events(looker: Looker, where: Target, job: Known, pods: Sequence[Pod]) -> Sequence[JsonObject]:
     """About the job and its pods, the oldest first."""
-    uids = {pod.metadata.uid for pod in pods.values()} | {pod.facts.uid for pod in pods_of_job(where.nodes, job)}
+    kept = {pod.facts.uid for pod in pods_of_job(where.nodes, job)}
     listing = await looker.list(EVENTS.reading(dict), Selection(namespace=job.key.namespace))
-    return in_order(of_job(listing.items, job, uids))
+    return in_order(of_job(listing.items, job, pods, kept))
 
 
 def _told(events: Sequence[JsonObject], now: dt.datetime) -> Sequence[str]:

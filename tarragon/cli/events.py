@@ -5,18 +5,28 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from tarragon.cli.jobs import Known
+from tarragon.cli.jobs import Known, pods_of
 from tarragon.kube.codec import moment
+from tarragon.kube.core import Pod
 from tarragon.kube.meta import Json, JsonObject
 
 _NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
-def of_job(events: Iterable[JsonObject], job: Known, uids: Collection[str]) -> Iterator[JsonObject]:
-    """Those about it, about the pods of these uids, and about any pod named as its own since it was created."""
+def of_job(
+    events: Iterable[JsonObject], job: Known, pods: Collection[Pod], gone: Collection[str] = ()
+) -> Iterator[JsonObject]:
+    """The events about the job and its pods. `gone` has uids of pods of the job that do not exist any more.
+
+    `pods` are those that exist, whoever controls them. An event about a pod that is in neither is the job's if the pod
+    was named like one of its replicas after the job was created.
+    """
+    own = {job.uid, *gone, *(pod.metadata.uid for _, pod in pods_of(job, pods))}
+    others = {pod.metadata.uid for pod in pods} - own
     for event in events:
         about: Json = event.get("involvedObject") or {}
-        if about.get("uid") in {job.uid, *uids} or (about.get("kind") == "Pod" and _is_own(job, event, about)):
+        is_of_pod = about.get("kind") == "Pod" and about.get("uid") not in others
+        if about.get("uid") in own or (is_of_pod and _is_own(job, event, about)):
             yield event
 
 

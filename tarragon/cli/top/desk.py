@@ -131,7 +131,7 @@ class Desk:
                 add([watches.trouble or "The cluster does not answer."])
                 return
             try:
-                pods = list(watches.scene.pods.get(each.job.as_owner, {}).values())
+                pods = watches.scene.controlled_in(each.job.key.namespace)
                 add(await events(watches.cluster, each.job, pods, self._clock.now()))
             except ApiError as error:
                 add([f"The events can't be read: {error.what}"])

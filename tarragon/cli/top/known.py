@@ -66,6 +66,10 @@ class Scene:
                     del self.pods[owner]
         self.version += 1
 
+    def controlled_in(self, namespace: str) -> list[Pod]:
+        """The pods of a namespace that have a controller, a job or another."""
+        return [pod for owner, pods in self.pods.items() if owner.namespace == namespace for pod in pods.values()]
+
     def node_changed(self, key: Key, _: Node | None, new: Node | None) -> None:
         self.nodes.pop(key, None)
         if new is not None:

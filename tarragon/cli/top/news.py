@@ -14,10 +14,10 @@ from tarragon.kube.meta import Json
 
 
 async def events(cluster: Cluster, job: Known, pods: Sequence[Pod], now: dt.datetime) -> Sequence[str]:
-    """About the job and its pods, the oldest first."""
+    """About the job and its pods, the oldest first. `pods` are those of the namespace, whoever controls them."""
     listing = await cluster.list(EVENTS.reading(dict), Selection(namespace=job.key.namespace))
     rows = []
-    for event in in_order(of_job(listing.items, job, {pod.metadata.uid for pod in pods})):
+    for event in in_order(of_job(listing.items, job, pods)):
         about: Json = event.get("involvedObject") or {}
         times = int(event.get("count") or 1)
         rows.append(
