@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tarragon.cli.sight import sight
 from tarragon.kube.core import NAMESPACES, PODS, SERVICES
 from tarragon.kube.meta import Key
+from tarragon.scheduling.rules import Rules
 from tests.operator.stage import TFJOBS, Json, Stage, group, job
 
 FAILED: Json = {"phase": "Failed", "containerStatuses": [{"name": "tensorflow", "image": "i", "imageID": ""}]}
@@ -139,6 +141,17 @@ async def test_a_pod_whose_reference_names_another_object_is_not_the_jobs(stage:
     assert state(stage) == "Running"
     assert restarts(stage) == 0
     assert is_untouched(stage, "pods", Key("va", "victim-worker-1"))
+
+
+@API_VERSIONS
+async def test_what_a_foreign_pod_holds_is_shown_as_somebody_elses(stage: Stage, api_version: str) -> None:
+    """To whoever asks `why`, and sees who holds the nodes."""
+    await a_victim(stage)
+    await forge(stage, Key("vb", "victim-worker-0"), RUNNING, apiVersion=api_version)
+
+    seen = await sight(stage.world.client, "va", stage.world.clock, Rules())
+
+    assert [name for name, _ in seen.others["n"]] == ["pod vb/victim-worker-0"]
 
 
 async def test_a_pod_of_the_job_by_an_earlier_version_of_its_api_is_the_jobs(stage: Stage) -> None:
