@@ -38,6 +38,7 @@ class SlowToMake(Passing):
         """What they get instead of being let through."""
         self.asked = asyncio.Event()
         self.let_through = asyncio.Event()
+        self.failed = asyncio.Event()
 
     async def create(self, resource: Any, body: Any) -> Any:
         name = body["metadata"].get("name", "")
@@ -47,6 +48,7 @@ class SlowToMake(Passing):
             self._lost.append(lost)
             await self.let_through.wait()
             if self.error is not None:
+                self.failed.set()
                 raise self.error
             self._lost.remove(lost)
         return await super().create(resource, body)
@@ -121,6 +123,7 @@ async def test_a_pod_of_which_the_server_has_said_nothing_may_come_later(stage: 
     cluster.error = unavailable("the connection was lost")
     cluster.let_through.set()
     await stage.world.until(lambda: "a-worker-0" in stage.pods())
+    await cluster.failed.wait()
     await stage.world.clock.sleep(5 * ROUND_PAUSE)
     await cluster.carry_out()
     await stage.world.until(lambda: "deletionTimestamp" in stage.pods()["a-worker-1"]["metadata"])
@@ -238,6 +241,7 @@ async def test_a_pod_of_which_the_server_has_said_nothing_for_a_minute_does_not_
 
     cluster.error = unavailable("the connection was lost")
     cluster.let_through.set()
+    await cluster.failed.wait()
     await stage.world.clock.sleep(5 * ROUND_PAUSE)
     assert "b-worker-0" not in stage.pods()
     clock.jump(LATEST_SECONDS + 1)
@@ -253,6 +257,7 @@ async def test_nor_does_one_of_a_job_that_is_gone_though_nothing_else_happens(st
 
     cluster.error = unavailable("the connection was lost")
     cluster.let_through.set()
+    await cluster.failed.wait()
     await stage.world.clock.sleep(5 * ROUND_PAUSE)
     clock.jump(LATEST_SECONDS + 1)
     await stage.until_pods("b-worker-0")
