@@ -47,6 +47,7 @@ async def test_a_job_is_seen_in_every_version_and_scaled_as_users_of_kubectl_do(
 async def test_users_of_a_namespace_may_do_with_jobs_what_they_may_do_with_pods(stage: Stage) -> None:
     await stage.kubectl("create", "rolebinding", "her", "--clusterrole=edit", "--user=editor")
     await stage.kubectl("create", "rolebinding", "his", "--clusterrole=view", "--user=viewer")
+    await stage.kubectl("create", "rolebinding", "theirs", "--clusterrole=admin", "--user=keeper")
 
     async def may(user: str, *what: str) -> bool:
         _, said = await stage.kubectl.run("auth", "can-i", *what, "--as", user)
@@ -55,8 +56,10 @@ async def test_users_of_a_namespace_may_do_with_jobs_what_they_may_do_with_pods(
     # A controller makes what deploy/users.yaml has part of `edit` and of `view`.
     await stage.until_may("editor", "create", "tfjobs")
     await stage.until_may("viewer", "list", "tfjobs")
+    await stage.until_may("keeper", "create", "tfjobs")
     assert await may("editor", "patch", "tfjobs", "--subresource=scale")
-    assert not await may("editor", "patch", "tfjobs", "--subresource=status")
+    for user in ("editor", "keeper"):
+        assert not await may(user, "patch", "tfjobs", "--subresource=status")
     assert not await may("viewer", "delete", "tfjobs")
 
 

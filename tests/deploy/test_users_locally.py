@@ -110,19 +110,49 @@ async def test_who_views_sees_jobs_and_changes_none(kubectl: Kubectl) -> None:
         assert (code, "is forbidden" in words) == (1, True), words
 
 
-async def test_who_administers_mends_a_status_and_gives_no_more_than_they_have(kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", "-", stdin=JOB)
-    status = '{"status":{"startTime":"2026-01-01T00:00:00Z"}}'
+async def patch_status(kubectl: Kubectl, account: str) -> tuple[int, str]:
+    status = '{"status":{"tarragon":{"admission":{"queued":"2026-01-01T00:00:00Z"}}}}'
+    merge = ("--subresource=status", "--type=merge", "-p", status)
+    return await as_account(kubectl, account, "patch", "tfjob/mnist", "-n", "team", *merge)
 
-    mended = await as_account(
-        kubectl, "keeper", "patch", "tfjob/mnist", "-n", "team", "--subresource=status", "--type=merge", "-p", status
-    )
+
+async def test_who_administers_a_namespace_writes_no_status_and_gives_no_more_than_they_have(kubectl: Kubectl) -> None:
+    await kubectl("create", "-f", "-", stdin=JOB)
+
+    refused = await patch_status(kubectl, "keeper")
     given = await as_account(
         kubectl, "keeper", "create", "rolebinding", "more", "--clusterrole=edit", "--user=ann", "-n", "team"
     )
-    too_much = await as_account(
-        kubectl, "keeper", "create", "rolebinding", "all", "--clusterrole=cluster-admin", "--user=ann", "-n", "team"
-    )
+    too_much = [
+        await as_account(
+            kubectl, "keeper", "create", "rolebinding", role, f"--clusterrole={role}", "--user=ann", "-n", "team"
+        )
+        for role in ("cluster-admin", "tarragon-status-editor")
+    ]
 
-    assert mended[0] == given[0] == 0, (mended, given)
-    assert "is attempting to grant RBAC permissions not currently held" in too_much[1]
+    assert refused[0] == 1
+    assert 'cannot patch resource "tfjobs/status"' in refused[1]
+    assert given[0] == 0, given
+    for _, words in too_much:
+        assert "is attempting to grant RBAC permissions not currently held" in words
+
+
+async def test_who_is_a_status_editor_mends_a_status(kubectl: Kubectl) -> None:
+    await kubectl("create", "-f", "-", stdin=JOB)
+    subject = "--serviceaccount=team:looker"
+    await kubectl("create", "rolebinding", "mends", "--clusterrole=tarragon-status-editor", subject, "-n", "team")
+
+    mended = await patch_status(kubectl, "looker")
+
+    assert mended[0] == 0, mended
+
+
+async def test_the_former_role_of_administrators_gives_nothing_any_more(kubectl: Kubectl) -> None:
+    await kubectl("create", "-f", "-", stdin=JOB)
+    subject = "--serviceaccount=team:looker"
+    await kubectl("create", "rolebinding", "former", "--clusterrole=tarragon-admin", subject, "-n", "team")
+
+    refused = await patch_status(kubectl, "looker")
+
+    assert refused[0] == 1
+    assert 'cannot patch resource "tfjobs/status"' in refused[1]
