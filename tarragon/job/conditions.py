@@ -21,6 +21,8 @@ FAILED = "Failed"
 
 ADMITTED = "Admitted"
 """False with the code of the wait as its reason, True once the gang has its places."""
+ADMISSION_REFUSED = "AdmissionRefused"
+"""True once the job's status had an admission that the scheduler could not have decided: it counted for nothing."""
 BLOCKED = "Blocked"
 """True while something outside of the job keeps a replica from being made, bound or started."""
 EVICTED = "Evicted"

@@ -13,7 +13,17 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
 from tarragon.job.restarts import read_restarts, restart_fields
-from tarragon.job.status import Admission, FirstFailure, Gang, JobStatus, Obstacle, Provenance, Retry, Wait
+from tarragon.job.status import (
+    Admission,
+    FirstFailure,
+    Gang,
+    JobStatus,
+    Obstacle,
+    Provenance,
+    RefusedAdmission,
+    Retry,
+    Wait,
+)
 from tarragon.kube.codec import micro_timestamp, timestamp
 from tarragon.kube.meta import Json
 
@@ -127,6 +137,9 @@ def admission_fields(admission: Admission) -> dict[str, Json]:
         fields["wait"] = {"code": admission.wait.code, "message": admission.wait.message}
     if admission.retry is not None:
         fields["retry"] = {"count": admission.retry.count, "after": micro_timestamp(admission.retry.after)}
+    if admission.refused is not None:
+        message = admission.refused.message[:LONGEST_MESSAGE]
+        fields["refused"] = {"at": micro_timestamp(admission.refused.at), "message": message}
     return {**fields, **_resize_fields(admission)}
 
 
@@ -210,6 +223,7 @@ def _read_admission(found: Json) -> Admission:
     admitted = found.get("admitted")
     retry = found.get("retry")
     resized = found.get("resized")
+    refused = found.get("refused")
     return Admission(
         queued=_time(found["queued"]),
         admitted=None if admitted is None else _time(admitted),
@@ -226,7 +240,12 @@ def _read_admission(found: Json) -> Admission:
         reason=str(found.get("reason", "")),
         wish=_read_size(found.get("wish", {})),
         moves=tuple(_time(at) for at in found.get("moves", [])),
+        refused=None if refused is None else _read_refused(refused),
     )
+
+
+def _read_refused(found: Json) -> RefusedAdmission:
+    return RefusedAdmission(at=_time(found["at"]), message=str(found.get("message", "")))
 
 
 def _read_size(found: Json) -> dict[ReplicaType, int]:

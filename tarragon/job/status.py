@@ -29,6 +29,14 @@ class Retry:
     after: dt.datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedAdmission:
+    """An admission that somebody else wrote in the place of this one, and that counted for nothing: when, and why."""
+
+    at: dt.datetime
+    message: str
+
+
 NOWHERE = ""
 """In place of a node: of a replica whose gang runs already, and that is to get its place yet."""
 
@@ -52,6 +60,8 @@ class Admission:
     """How many replicas were wished when the size was decided; where it is missing, as many as there are."""
     moves: tuple[dt.datetime, ...] = ()
     """When replicas got another node because the one they had did not take them: the last few times."""
+    refused: RefusedAdmission | None = None
+    """The last one that stood here and that the scheduler could not have decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

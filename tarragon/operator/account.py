@@ -47,14 +47,18 @@ def account_of(before: Admission | None, after: Admission) -> Account | None:
 
 def tell(candidate: Candidate, after: Admission, meter: Meter) -> None:
     """To whoever reads logs, and to whoever counts."""
+    kind, key = candidate.id
+    about = {"kind": kind, "namespace": key.namespace, "job": key.name, "uid": candidate.object.metadata.uid}
+    before = None if candidate.admission is None else candidate.admission.refused
+    if after.refused is not None and after.refused != before:
+        meter.refused_admission()
+        log.warning("an admission was refused", **about, why=after.refused.message)
     account = account_of(candidate.admission, after)
     if account is None:
         return
     meter.told(account.decision, account.code)
     told = {"code": account.code, "reason": account.reason, "nodes": account.nodes}
     sizes = {"before": account.before, "after": account.after}
-    kind, key = candidate.id
-    about = {"kind": kind, "namespace": key.namespace, "job": key.name, "uid": candidate.object.metadata.uid}
     log.info("decided", **about, decision=account.decision, **told, **sizes)
 
 

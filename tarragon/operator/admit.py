@@ -22,6 +22,7 @@ from tarragon.kube.core import Node
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator import account
 from tarragon.operator.candidates import Candidate, Candidates, JobId, candidate_from, takes_part
+from tarragon.operator.claimants import Claimants
 from tarragon.operator.decided import admission_after
 from tarragon.operator.eligibility import traits
 from tarragon.operator.faults import TO_CARRY_OUT, TO_TELL, TO_WRITE, Faults
@@ -69,6 +70,7 @@ class Admitter:
         self._candidates = Candidates(world.nodes.objects)
         self._holders = Holders(world, clock, self._candidates, self._faults)
         self._picture = Picture(world, self._candidates, self._holders, self._faults, conduct.rules)
+        self._claimants = Claimants(world, self._candidates, self._picture, self._faults)
         self._telling = Telling(cluster, clock, world, self._candidates)
         self._changes: dict[JobId, None] = {}
         self._places_gangs = True
@@ -84,7 +86,9 @@ class Admitter:
     async def snapshot(self) -> Snapshot:
         """What a policy would be shown now."""
         await self._catch_up()
-        return self._picture.snapshot((), self._clock.now())
+        now = self._clock.now()
+        refused = self._claimants.refused(now) if self._world.places_gangs else []
+        return self._picture.snapshot(refused, now)
 
     async def round(self) -> float | None:
         """Decide once and write what has changed. Seconds until the next round even if nothing changes, or None."""
@@ -92,8 +96,10 @@ class Admitter:
         self._world.unmade.give_up()
         may_place = self._may_place()
         now = self._clock.now()
-        writes = self._holders.revised(now)
-        writes += self._holders.rebuilt(now) if may_place else []
+        writes = self._claimants.refused(now) if may_place else []
+        refused = {candidate.id for candidate, _ in writes}
+        writes += self._beside(refused, self._holders.revised(now))
+        writes += self._beside(refused, self._holders.rebuilt(now) if may_place else [])
         snapshot = self._picture.snapshot(writes, now) if may_place else None
         found = NOTHING if snapshot is None else self._judge.decide(snapshot)
         waits: list[Wait] = []
@@ -114,6 +120,10 @@ class Admitter:
         ]
         await all_of(self._write(*write) for write in due)
         return min(self._pauses(found.again), default=None)
+
+    def _beside(self, refused: AbstractSet[JobId], several: Iterable[Decided]) -> Iterator[Decided]:
+        """One write a job: what was refused is replaced first, and everything else is decided after that."""
+        return (each for each in several if each[0].id not in refused)
 
     def _decided(self, several: Iterable[AboutGang], now: dt.datetime, doing: str = TO_CARRY_OUT) -> Iterator[Decided]:
         for decided in several:
@@ -209,15 +219,21 @@ class Admitter:
             self._picture.job_changed(job)
             if candidate is None:
                 self._candidates.drop(job)
+                self._claimants.drop(job)
                 self._telling.forget(job)
                 self._faults.forget(job)
+                if new is None:
+                    self._world.verified.forget(job)
+                else:
+                    self._world.verified.pass_over(job, new)
             else:
-                self._candidates.put(candidate)
+                self._candidates.put(self._claimants.taken_in(candidate))
             is_read = True
         known = self._candidates.all.get(job)
         if not is_read and known is not None and new is not None and known.job.uid == new.metadata.uid:
             # What is written about it depends on the version that it has now.
             self._candidates.put(replace(known, object=new))
+            self._world.verified.pass_over(job, new)
 
     def _candidate(self, framework: Framework, found: CustomObject) -> Candidate | None:
         status = read_status(found.status)

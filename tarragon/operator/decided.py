@@ -42,9 +42,13 @@ def admission_after(candidate: Candidate, decided: decisions.AboutGang, now: dt.
 
 
 def queued_since(candidate: Candidate, now: dt.datetime) -> dt.datetime:
-    """Since it was created, even if nobody looked at it for a while; a job that was suspended queues anew."""
+    """Since it was created, even if nobody looked at it for a while; a job that was suspended queues anew.
+
+    No job has queued before it was there, whatever its status says.
+    """
     if candidate.admission is not None:
-        return candidate.admission.queued
+        created = candidate.object.metadata.creation_timestamp
+        return candidate.admission.queued if created is None else max(candidate.admission.queued, created)
     suspension = candidate.status.condition(SUSPENDED)
     if suspension is None:
         return candidate.job.created or now

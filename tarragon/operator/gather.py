@@ -39,6 +39,7 @@ from tarragon.operator.readings import Readings
 from tarragon.operator.refusals import Refusals
 from tarragon.operator.unmade import JobId, Unmade
 from tarragon.operator.usage import cleared_nodes
+from tarragon.operator.verified import Verified
 from tarragon.plan.groupkinds import KINDS, PodGroup
 from tarragon.plan.step import Observed, Settings
 from tarragon.plan.storage import Storage
@@ -110,6 +111,7 @@ class World:
         self.settings = settings
         self.unmade = Unmade(self.pods, clock)
         self.refusals = Refusals()
+        self.verified = Verified()
         self.readings = Readings(self.frameworks)
         for kind, cache in self.jobs.items():
             cache.subscribe(partial(self.readings.changed, kind))
@@ -220,6 +222,16 @@ class World:
             settings=self.settings,
         )
 
+    def may_act(self, kind: str, observed: Observed) -> bool:
+        """Whether the job's admission counts. Where the scheduler places nothing, it judges no admission either.
+
+        One that is seen for the first time is proved by any pod of the job: the scheduler would not say otherwise.
+        """
+        job = kind, observed.object.metadata.key
+        if not self.places_gangs or self.verified.counts(job, observed.object):
+            return True
+        return self.verified.known(job, observed.object.metadata.uid) is None and _has_replicas(observed)
+
     def is_placed_as(self, kind: str, seen: CustomObject) -> bool:
         """Whether the job is still there, and has the places that it had when it was seen."""
         now = self.jobs[kind].objects.get(seen.metadata.key)
@@ -247,6 +259,13 @@ class World:
         for kind, cache in self.jobs.items():
             for job in cache.objects.values():
                 yield self.frameworks[kind], job
+
+
+def _has_replicas(observed: Observed) -> bool:
+    job, dialect = observed.taken.job, observed.taken.dialect
+    if job is None or dialect is None:
+        return False
+    return any(dialect.names.replica(job, pod.metadata.name) is not None for pod in observed.pods)
 
 
 def controllers(owned: Pod | Service) -> Iterator[OwnerIdentity]:

@@ -100,6 +100,11 @@ REFUSED_DECISIONS = Definition(
     "Decisions that no policy may make; `policy`: rounds in which it failed altogether",
     ("decision",),
 )
+REFUSED_ADMISSIONS = Definition(
+    "tarragon_admissions_refused",
+    "counter",
+    "Admissions in a job's status that the scheduler could not have decided, and did not believe",
+)
 QUEUES_REFUSED = Definition(
     "tarragon_queues_file_refused", "gauge", "1 while the file of queues can't be meant, and what it said before counts"
 )
@@ -135,7 +140,7 @@ TF_TURNS = {
 DEFINITIONS = (
     *(JOBS, WAITING, QUEUE_TIME, START_TIME, *TURNS.values()),
     *(RECONCILES, ERRORS, DEPTH, OLDEST, RETRYING, ROUNDS, ROUND_ERRORS, DECIDED, REFUSED_DECISIONS),
-    QUEUES_REFUSED,
+    *(REFUSED_ADMISSIONS, QUEUES_REFUSED),
     *(CALLS, WATCHES, WATCH_ENDS, WATCH_EVENTS, HELD, TROUBLES),
     *(LEADER, BUILD, TF_LEADER, *TF_TURNS.values()),
 )

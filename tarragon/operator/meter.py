@@ -30,6 +30,10 @@ class Meter(Protocol):
         """A decision about a job that is on record now; the code is that of its wait, if it waits."""
         ...
 
+    def refused_admission(self) -> None:
+        """An admission on record that the scheduler could not have decided, and that counts for nothing now."""
+        ...
+
     def refused(self, decision: str) -> None:
         """A decision that a policy must not make, or `policy` where it made none because it failed."""
         ...
@@ -51,6 +55,9 @@ class Unmeasured:
         pass
 
     def told(self, decision: str, code: str) -> None:
+        pass
+
+    def refused_admission(self) -> None:
         pass
 
     def refused(self, decision: str) -> None:

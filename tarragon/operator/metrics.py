@@ -28,6 +28,7 @@ from tarragon.operator.measures import (
     OTHER,
     QUEUES_REFUSED,
     RECONCILES,
+    REFUSED_ADMISSIONS,
     REFUSED_DECISIONS,
     RETRYING,
     ROUND_ERRORS,
@@ -60,6 +61,7 @@ class Metrics:
         self._round_errors = counter(ROUND_ERRORS, registry)
         self._decided = counter(DECIDED, registry)
         self._refused = counter(REFUSED_DECISIONS, registry)
+        self._refused_admissions = counter(REFUSED_ADMISSIONS, registry)
         self._queues_refused = gauge(QUEUES_REFUSED, registry)
         self._calls = histogram(CALLS, registry)
         self._watches = counter(WATCHES, registry)
@@ -104,6 +106,9 @@ class Metrics:
 
     def told(self, decision: str, code: str) -> None:
         self._decided.labels(decision, code if not code or code in WAITS else OTHER).inc()
+
+    def refused_admission(self) -> None:
+        self._refused_admissions.inc()
 
     def refused(self, decision: str) -> None:
         self._refused.labels(decision).inc()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tarragon.job.status import Admission
 from tarragon.operator.candidates import Candidate, Candidates, JobId
-from tarragon.operator.demanded import Demanded
+from tarragon.operator.demanded import Demanded, Demands
 from tarragon.operator.faults import Faults
 from tarragon.operator.gangs import Gangs
 from tarragon.operator.gather import World
@@ -51,6 +51,10 @@ class Picture:
     def forget(self, job: JobId) -> None:
         """It is gone, and took no part."""
         self._reservations.forget(job)
+
+    def demands(self, candidate: Candidate) -> Demands:
+        """What the job asks for now."""
+        return self._demanded.by(candidate)
 
     def agrees(self, candidate: Candidate, admission: Admission) -> bool:
         """Whether its places are still right after what others have got since the snapshot."""

@@ -24,6 +24,8 @@ async def reconcile(means: Means, world: World, kind: str, key: Key) -> dt.datet
     if observed is None:
         world.refusals.gone(kind, key)
         return None
+    if not world.may_act(kind, observed):
+        return None  # It is looked at again as soon as the scheduler has looked at its admission.
     framework = world.frameworks[kind]
     step = decide(framework, observed, means.clock.now())
     try:

@@ -171,6 +171,7 @@ class Operator:
         self._world.services.subscribe(self._owned_changed)
         for groups in self._world.pod_groups:
             groups.subscribe(self._owned_changed)
+        self._world.verified.subscribe(lambda job: self._enqueue(job, 0.0))
         # One that does not come leaves its place to others.
         self._world.unmade.subscribe(lambda _job: self._round.ring())
         for cache in (self._world.nodes, *self._world.optional):

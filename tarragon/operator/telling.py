@@ -113,6 +113,7 @@ class Telling:
             "metadata": {"resourceVersion": metadata.resource_version},
             "status": {"tarragon": {"admission": difference(before, admission_fields(admission))}},
         }
+        self._world.verified.decided(candidate.id, metadata.uid, admission)
         try:
             kind = candidate.framework.resource.reading(KeptJob)
             written = await self._cluster.patch(kind, metadata.key, patch, subresource="status")

@@ -92,6 +92,15 @@ def admitted(scene: Scene, status: JobStatus) -> JobStatus:
     return replace(status, conditions=with_condition(status.conditions, said, scene.now))
 
 
+def refused_admission(scene: Scene, status: JobStatus) -> JobStatus:
+    """An admission that the scheduler found in the status and did not believe."""
+    refused = None if status.admission is None or not scene.needs_admission else status.admission.refused
+    if refused is None:
+        return replace(status, conditions=without_condition(status.conditions, conditions.ADMISSION_REFUSED))
+    said = Said(conditions.ADMISSION_REFUSED, True, conditions.ADMISSION_REFUSED, refused.message)
+    return replace(status, conditions=with_condition(status.conditions, said, scene.now))
+
+
 def _with(message: str, again: str) -> str:
     return message.removesuffix(".") + again if again else message
 
@@ -148,6 +157,7 @@ RULES: tuple[Rule, ...] = (
     understood,
     traced,
     admitted,
+    refused_admission,
     resized,
     started,
     restarts_recorded,

@@ -10,7 +10,14 @@ from tarragon.job.phase import Phase, Signal, after
 from tarragon.job.status import JobStatus, ReplicaCounts
 from tarragon.plan.leaving import delete_pod
 from tarragon.plan.obstacles import unobstructed
-from tarragon.plan.outcome import admitted, created, finishes_recorded, restarts_recorded, understood
+from tarragon.plan.outcome import (
+    admitted,
+    created,
+    finishes_recorded,
+    refused_admission,
+    restarts_recorded,
+    understood,
+)
 from tarragon.plan.scene import Scene
 from tarragon.plan.sizes import unsized
 from tarragon.plan.step import Step
@@ -58,7 +65,7 @@ def _suspended(scene: Scene) -> JobStatus:
     gang = scene.before.gang
     status = replace(scene.before, admission=None, gang=None if gang is None else dissolved(scene, gang))
     status = unsized(unobstructed(status))
-    for rule in (created, understood, admitted, restarts_recorded, finishes_recorded):
+    for rule in (created, understood, admitted, refused_admission, restarts_recorded, finishes_recorded):
         status = rule(scene, status)
     message = f"{scene.job.kind} {scene.job.key.name} is suspended"
     said = Said(conditions.SUSPENDED, True, scene.dialect.condition_reason(conditions.SUSPENDED), message)

@@ -18,6 +18,7 @@ from tarragon.plan.scene import Scene
 
 _WARNINGS = frozenset(
     {
+        conditions.ADMISSION_REFUSED,
         conditions.BLOCKED,
         conditions.EVICTED,
         conditions.FAILED,
@@ -29,6 +30,8 @@ _WARNINGS = frozenset(
 )
 # Of the others it is news only that they hold.
 _TOLD_WHEN_FALSE = frozenset({conditions.ADMITTED, conditions.SUSPENDED})
+# Of these, other words are news, too.
+_TOLD_EACH_TIME = frozenset({conditions.ADMISSION_REFUSED, conditions.RESIZED})
 
 OVERWRITTEN = "SettedPodTemplateRestartPolicy"
 QUESTIONABLE = "QuestionableSpec"
@@ -93,7 +96,7 @@ def changes(about: ObjectReference, before: JobStatus, status: JobStatus) -> Ite
     for condition in status.conditions:
         known = before.condition(condition.type)
         is_old = known is not None and (known.is_true, known.reason) == (condition.is_true, condition.reason)
-        is_old = is_old and not (condition.type == conditions.RESIZED and known != condition)
+        is_old = is_old and not (condition.type in _TOLD_EACH_TIME and known != condition)
         said = condition.reason, condition.message
         if not is_old and said not in told and (condition.is_true or condition.type in _TOLD_WHEN_FALSE):
             told.add(said)

@@ -96,7 +96,7 @@ class _Against:
         demands = {demand.type: demand for demand in gang.demands}
         for demand in gang.demands:
             number = numbers[demand.type]
-            if not demand.minimum <= number <= _most(demand):
+            if not demand.minimum <= number <= demand.most:
                 yield _out_of_bounds(demand, number)
             if any(Replica(demand.type, index) not in nodes for index in range(number)):
                 yield f"its {demand.type.word}s are not counted from 0 on"
@@ -112,7 +112,7 @@ class _Against:
         demands = {demand.type: demand for demand in gang.demands}
         for demand in gang.demands:
             was, number = before[demand.type], after[demand.type]
-            if not min(demand.minimum, was) <= number <= max(_most(demand), was):
+            if not min(demand.minimum, was) <= number <= max(demand.most, was):
                 yield _out_of_bounds(demand, number)
             first = Replica(demand.type, 0)
             if demand.minimum and first in gang.nodes and first not in nodes:
@@ -143,9 +143,5 @@ class _Against:
         return None if self._ledger.fits(node, demand.each) else f"{node} has no room for {replica}"
 
 
-def _most(demand: Demand) -> int:
-    return max(demand.maximum, demand.wish)
-
-
 def _out_of_bounds(demand: Demand, number: int) -> str:
-    return f"{number} {demand.type.word}s are not between {demand.minimum} and {_most(demand)}"
+    return f"{number} {demand.type.word}s are not between {demand.minimum} and {demand.most}"

@@ -67,6 +67,11 @@ class Demand:
     shape: Hashable = field(init=False, compare=False, repr=False)
     """Equal for demands that any nodes answer alike, in the same words."""
 
+    @property
+    def most(self) -> int:
+        """The gang may never have more of them."""
+        return max(self.maximum, self.wish)
+
     def __post_init__(self) -> None:
         each = frozenset(self.each.items())
         preference = frozenset(self.preference.items())

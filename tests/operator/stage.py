@@ -46,6 +46,10 @@ class Stage:
         """Of an operator that the test has made, until the end of the test."""
         self._operators.append(asyncio.create_task(work))
 
+    def keep(self, operator: asyncio.Task[None]) -> None:
+        """Until the end of the test, unless it is killed before."""
+        self._operators.append(operator)
+
     def operator(self) -> asyncio.Task[None]:
         """One that the test may kill."""
         return asyncio.create_task(Operator(self.world.client, self.world.clock, Options(seed=1)).run())

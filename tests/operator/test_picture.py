@@ -17,6 +17,7 @@ from tarragon.kube.core import PRIORITY_CLASSES
 from tarragon.kube.meta import Key
 from tarragon.kube.patch import merged
 from tarragon.operator.admit import Admitter
+from tarragon.operator.verified import Verified
 from tarragon.scheduling.inventory import Inventory
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.snapshot import NodeState, Snapshot
@@ -32,11 +33,15 @@ class Story:
         self.random = random.Random(seed)
         self.clock = ManualClock()
         self.shelves = Shelves(self.clock)
+        self.verified = Verified()
         self.admitter = self.newcomer()
 
     def newcomer(self) -> Admitter:
-        """An operator that begins now."""
+        """An operator that begins now. It knows which admissions are the first one's: a cluster may have changed so
+        that they could not be decided any more.
+        """
         world = self.shelves.world()
+        world.verified = self.verified
         return Admitter(self.shelves, self.clock, world, POLICIES["backfill"])  # type: ignore[arg-type]
 
     def named(self, resource: Any, name: str) -> Json | None:
