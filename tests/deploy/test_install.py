@@ -62,6 +62,15 @@ async def test_users_of_a_namespace_may_do_with_jobs_what_they_may_do_with_pods(
         assert not await may(user, "patch", "tfjobs", "--subresource=status")
     assert not await may("viewer", "delete", "tfjobs")
 
+    await stage.kubectl("create", "rolebinding", "former", "--clusterrole=tarragon-admin", "--user=former")
+    await stage.submit("a", Worker=group(1))
+    forged = json.dumps({"status": {"tarragon": {"admission": {"queued": "2026-01-01T00:00:00Z"}}}})
+    patch = ("patch", "tfjob/a", "--subresource=status", "--type=merge", "-p", forged)
+    await stage.until_may("former", "get", "tfjobs", "--subresource=status")
+    for user in ("keeper", "former"):
+        code, said = await stage.kubectl.run(*patch, "--as", user)
+        assert (code, "(Forbidden)" in said) == (1, True), said
+
 
 async def test_kinds_that_are_removed_and_installed_again_find_the_operator_ready(stage: Stage) -> None:
     operator = await stage.operator(await stage.token())

@@ -27,6 +27,7 @@ from tarragon.job.status import (
     FirstFailure,
     JobStatus,
     Obstacle,
+    RefusedAdmission,
     ReplicaCounts,
     RestartRecord,
     Retry,
@@ -66,6 +67,7 @@ FULL = JobStatus(
         nodes={Replica(PS, 0): "a", **dict(zip(workers(0, 1, 2), ["a", "b", "a"], strict=True))},
         wait=Wait(code="InsufficientResources", message="short of 2 nvidia.com/gpu"),
         retry=Retry(count=3, after=NOW + dt.timedelta(minutes=4)),
+        refused=RefusedAdmission(at=NOW, message="node a has no room for worker-0"),
     ),
     obstacle=Obstacle(since=NOW, reason="Refused", message="exceeded quota: q"),
     restarts={

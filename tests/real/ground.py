@@ -25,6 +25,7 @@ from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, P
 from tarragon.kube.meta import CustomObject, Key, Resource
 from tarragon.operator.run import Operator, Options
 from tarragon.plan.step import Settings
+from tarragon.scheduling.rules import Rules
 from tools.controlplane import ControlPlane
 
 Json = dict[str, Any]
@@ -32,6 +33,7 @@ TFJOBS = TENSORFLOW.resource
 PATIENCE = 100.0
 HEARTBEAT_SECONDS = 5.0
 HOST = "kubernetes.io/hostname"
+STANDARD = Rules()
 
 
 class Ground:
@@ -47,9 +49,9 @@ class Ground:
         self._pods: Cache[Json] = Cache(http, PODS.reading(dict), self._clock, here, jitter=random.Random(1))
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[Any]] = []
-        self._operators: list[asyncio.Task[Any]] = []
         self._cleaning: list[tuple[Resource[Any], str]] = []
         self._nodes: list[str] = []
+        self._operator: asyncio.Task[None] | None = None
         self.starts_pods = True
         for cache in (self._jobs, self._pods):
             cache.subscribe(lambda *_: self._changed.set())
@@ -120,22 +122,24 @@ class Ground:
     async def submit(self, name: str, **spec: Any) -> None:
         await self.http.create(TFJOBS, {**job(name, **spec), "metadata": {"name": name, "namespace": self.namespace}})
 
-    def start_operator(self, settings: Settings | None = None, *, config: Path | None = None) -> None:
-        """Until the end of the test."""
-        work = self._operate(settings or Settings(), config or self.plane.kubeconfig)
-        self._operators.append(asyncio.create_task(work))
-        self._tasks.append(self._operators[-1])
+    def start_operator(
+        self, settings: Settings | None = None, *, config: Path | None = None, rules: Rules = STANDARD
+    ) -> None:
+        """Until the end of the test, or until `stop_operator`."""
+        options = Options(settings=settings or Settings(), rules=lambda: rules, seed=1)
+        self._operator = asyncio.create_task(self._operate(options, config or self.plane.kubeconfig))
+        self._tasks.append(self._operator)
 
-    async def stop_operators(self) -> None:
-        for task in self._operators:
-            task.cancel()
-            self._tasks.remove(task)
-        await asyncio.gather(*self._operators, return_exceptions=True)
-        self._operators.clear()
+    async def stop_operator(self) -> None:
+        """The one that was started last."""
+        assert self._operator is not None
+        self._tasks.remove(self._operator)
+        self._operator.cancel()
+        await asyncio.wait([self._operator])
 
-    async def _operate(self, settings: Settings, config: Path) -> None:
+    async def _operate(self, options: Options, config: Path) -> None:
         async with connect(config) as http:
-            await Operator(http, self._clock, Options(settings=settings, seed=1)).run()
+            await Operator(http, self._clock, options).run()
 
     @property
     def pods(self) -> Mapping[str, Json]:

@@ -171,7 +171,7 @@ async def goes_on(control_plane: ControlPlane, raw: Raw, namespace: str, count: 
         running = [name for name in ground.names if name.startswith("honest") and ground.phase(name) != "Running"]
         assert running == []
 
-        await ground.stop_operators()
+        await ground.stop_operator()
         ground.start_operator()  # and one that finds them all there
         await runs_a_job(ground, "after")
 

@@ -146,6 +146,9 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
     {
         conditions.CREATED: "The operator has seen the job.",
         conditions.ADMITTED: "It has its places. While false, its reason is why it waits.",
+        conditions.ADMISSION_REFUSED: (
+            "Its status had an admission that the scheduler could not have decided, and that counted for nothing."
+        ),
         conditions.RUNNING: "Its deciding replica runs, or a worker.",
         conditions.RESTARTING: "Replicas are started again.",
         conditions.SUSPENDED: "Somebody wishes it to have no pods.",
