@@ -27,7 +27,8 @@ from tarragon.localcluster.openapi import Document, OpenApi
 from tarragon.localcluster.openapi_v2 import CONTENT_TYPE, OpenApiV2, wants_protobuf
 from tarragon.localcluster.web import answers, health, numbers
 from tarragon.localcluster.web.accept import Form, chosen
-from tarragon.localcluster.web.connection import Server
+from tarragon.localcluster.web.connection import DEFAULT_LIMITS, Limits, Server
+from tarragon.localcluster.web.listener import Listener
 from tarragon.localcluster.web.paths import ResourcePath, resource_path, segments
 from tarragon.localcluster.web.resources import Resources
 from tarragon.localcluster.web.streams import Streams
@@ -51,6 +52,7 @@ class Front:
     port: int = 0
     tls: ssl.SSLContext | None = None
     access: Access | None = None
+    limits: Limits = DEFAULT_LIMITS
 
 
 NOTHING_COMPUTED = ComputedKinds()
@@ -71,6 +73,7 @@ class ApiServer:
         self._resources = Resources(api, clock, self._streams, computed, self._entrance)
         self._started = clock.now()
         self._heard = clock.monotonic()
+        self._listener: Listener | None = None
         self._runner: web.ServerRunner | None = None
         self._url = ""
 
@@ -93,31 +96,31 @@ class ApiServer:
         """Raises a TarragonError that says what to do when it cannot listen."""
         server = Server(
             self._answer,
+            self._front.limits,
             access_log=None,
             keepalive_timeout=_KEEP_ALIVE_SECONDS,
             lingering_time=_LINGER_SECONDS,
         )
         runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
-        site = web.TCPSite(runner, self._front.host, self._front.port, ssl_context=self._front.tls)
+        listener = Listener(server, self._front.tls)
         try:
-            await site.start()
+            port = listener.start(self._front.host, self._front.port)
         except OSError as error:
             await runner.cleanup()
             raise _cannot_listen(self._front, error) from error
-        self._runner = runner
+        self._runner, self._listener = runner, listener
         scheme = "http" if self._front.tls is None else "https"
         host = f"[{self._front.host}]" if ":" in self._front.host else self._front.host
-        self._url = f"{scheme}://{host}:{runner.addresses[0][1]}"
+        self._url = f"{scheme}://{host}:{port}"
 
     async def stop(self) -> None:
         """Take no more connections, end all streams with a last bookmark, answer what has been asked."""
-        if self._runner is None:
+        if self._runner is None or self._listener is None:
             return
         runner, self._runner = self._runner, None
         server = cast("Server", runner.server)
-        for site in list(runner.sites):
-            await site.stop()
+        await self._listener.stop()
         self._streams.end_all()
         await runner.cleanup()
         await server.hang_up()

@@ -55,6 +55,10 @@ def method_not_allowed() -> ApiError:
     return failure(405, "MethodNotAllowed", message, {})
 
 
+def timed_out() -> ApiError:
+    return failure(504, "Timeout", "Timeout: request did not complete within the allotted timeout", {})
+
+
 def not_found(served: Served, name: str) -> ApiError:
     return failure(404, "NotFound", f'{served.full_name} "{name}" not found', _about(served, name))
 

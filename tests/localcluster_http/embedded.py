@@ -22,6 +22,7 @@ from tarragon.localcluster.apiserver import ApiServer, Front
 from tarragon.localcluster.certificates import certificates
 from tarragon.localcluster.home import Home
 from tarragon.localcluster.store import DEFAULT_WINDOW, Window
+from tarragon.localcluster.web.connection import DEFAULT_LIMITS, Limits
 
 TOKEN = "a-token-for-tests"
 
@@ -160,7 +161,7 @@ class Embedded:
 
 @asynccontextmanager
 async def embedded(
-    folder: Path, clock: Clock | None = None, window: Window = DEFAULT_WINDOW
+    folder: Path, clock: Clock | None = None, window: Window = DEFAULT_WINDOW, limits: Limits = DEFAULT_LIMITS
 ) -> AsyncIterator[Embedded]:
     clock = clock or SystemClock()
     home = Home(folder / "home")
@@ -169,7 +170,7 @@ async def embedded(
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(files.chain, files.key)
     api = await Api.open(home.store, clock, window)
-    server = ApiServer(api, clock, Front(token=TOKEN, tls=tls))
+    server = ApiServer(api, clock, Front(token=TOKEN, tls=tls, limits=limits))
     await server.start()
     try:
         yield Embedded(api, server, server.url, files.authority.read_bytes(), clock)

@@ -31,12 +31,14 @@ from tarragon.localcluster.web import answers, query
 from tarragon.localcluster.web.commands import Wanted
 from tarragon.localcluster.web.connection import Server
 from tarragon.localcluster.web.connects import Connects, ExecRequest
+from tarragon.localcluster.web.listener import Listener
 from tarragon.localcluster.web.paths import segments
 from tarragon.localcluster.web.streams import Streams
 
 ALLOWED_SECONDS, REFUSED_SECONDS = 300.0, 30.0
 """How long an answer about somebody's rights is good, as long as with a kubelet."""
 MOST_ANSWERS = 1000
+_KEEP_ALIVE_SECONDS = 120.0
 _SHUTDOWN_SECONDS = 1.0
 _AUTHENTICATED = "system:authenticated"
 _VERBS: Mapping[str, str] = MappingProxyType({"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update"})
@@ -89,16 +91,19 @@ class KubeletServer:
         self._clock = clock
         self._streams = Streams(clock)
         self._connects = Connects(self._streams)
+        self._listener: Listener | None = None
         self._runner: web.ServerRunner | None = None
         self._rights: dict[tuple[Caller, str], tuple[bool, float]] = {}
 
     async def start(self, address: Address, folder: Path) -> int:
         """The port. The certificate lies in `folder`. Raises TarragonError when it cannot listen there."""
         tls = _context(address, folder, self._node, self._clock)
-        runner = web.ServerRunner(Server(self._answer, access_log=None), shutdown_timeout=_SHUTDOWN_SECONDS)
+        server = Server(self._answer, access_log=None, keepalive_timeout=_KEEP_ALIVE_SECONDS)
+        runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
+        listener = Listener(server, tls)
         try:
-            await web.TCPSite(runner, address.host, address.port, ssl_context=tls).start()
+            port = listener.start(address.host, address.port)
         except OSError as error:
             await runner.cleanup()
             raise TarragonError(
@@ -106,15 +111,14 @@ class KubeletServer:
                 why=error.strerror or str(error),
                 remedy="choose another with --address and --port; port 0 is any free one",
             ) from error
-        self._runner = runner
-        return int(runner.addresses[0][1])
+        self._runner, self._listener = runner, listener
+        return port
 
     async def stop(self) -> None:
-        if self._runner is None:
+        if self._runner is None or self._listener is None:
             return
         runner, self._runner = self._runner, None
-        for site in list(runner.sites):
-            await site.stop()
+        await self._listener.stop()
         self._streams.end_all()
         await runner.cleanup()
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import yaml
@@ -17,6 +17,7 @@ from tarragon.kube.nesting import MANIFEST_DEPTH, is_within
 from tarragon.localcluster import refusals
 from tarragon.localcluster.requests import Json, Patch, PatchType
 from tarragon.localcluster.web import protobuf
+from tarragon.localcluster.web.connection import Connection
 
 T = TypeVar("T")
 
@@ -31,7 +32,16 @@ _ACCEPTED_PATCHES = tuple(each.value for each in PatchType)
 
 
 async def read(request: web.BaseRequest) -> bytes:
-    """The whole body. Raises 413 as soon as it is known to be too large."""
+    """The whole body. Raises 413 as soon as it is known to be too large, and 504 when it takes too long to come."""
+    limits = cast("Connection", request.protocol).limits
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            return await _whole(request)
+    except TimeoutError:
+        raise refusals.timed_out() from None
+
+
+async def _whole(request: web.BaseRequest) -> bytes:
     if (request.content_length or 0) > LIMIT:
         raise _too_large()
     if request.headers.get("Expect", "").lower() == "100-continue":
