@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -39,6 +40,27 @@ SHARED_CLUSTERS = frozenset(
     }
 )
 """Folders and files whose tests share an embedded cluster that takes some seconds to start."""
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """A process that hides nothing by itself: modes are what the program asks for."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def others_can_reach(folder: Path) -> list[str]:
+    """What is below a folder that everybody may enter, and can be read, written or entered by others than its owner."""
+    found: list[str] = []
+    for path in sorted(folder.iterdir()):
+        mode = path.lstat().st_mode
+        if path.is_symlink() or not mode & 0o077:
+            continue
+        found.append(f"{path} {stat.S_IMODE(mode):o}")
+        if path.is_dir() and mode & 0o011:
+            found += others_can_reach(path)
+    return found
 
 
 def lacks_tensorflow() -> str | None:

@@ -60,10 +60,11 @@ def _saved(text: str) -> Path:
 
     from tarragon.base.clock import SystemClock
     from tarragon.cli.settings import home
+    from tarragon.localcluster.home import make_private, write_private
 
     folder = home().folder / "crashes"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     path = folder / f"{SystemClock().now():%Y%m%d-%H%M%S}-{os.getpid()}.txt"
     facts = f"tarragon {__version__}, Python {platform.python_version()}, {platform.platform()}\n{sys.argv}\n\n"
-    path.write_text(escaped(facts + text))
+    write_private(path, escaped(facts + text).encode())
     return path

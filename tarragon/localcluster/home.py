@@ -130,6 +130,16 @@ class Home:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
 
 
+def make_private(folder: Path) -> None:
+    """Make the folder, and each folder above it that is missing, for its owner alone. Raises OSError.
+
+    Path.mkdir would make those above it with the mode of the umask: mostly for everybody to read.
+    """
+    for missing in reversed([above for above in folder.parents if not above.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def write_private(path: Path, data: bytes) -> None:
     """Whole or not at all, even if the machine stops, and never readable by others. Raises OSError."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")

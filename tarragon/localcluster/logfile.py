@@ -37,8 +37,16 @@ def _empty_large(log: Path) -> None:
         if log.stat().st_size > MOST_BYTES:
             # A disk without room for the copy has all the more reason to lose the original.
             with suppress(OSError):
-                shutil.copyfile(log, log.with_suffix(".log.1"))
+                _copy(log, log.with_suffix(".log.1"))
             os.truncate(log, 0)
+
+
+def _copy(log: Path, aside: Path) -> None:
+    """As private as the log. shutil.copyfile would make it with the mode of the umask."""
+    aside.unlink(missing_ok=True)
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with log.open("rb") as source, os.fdopen(descriptor, "wb") as target:
+        shutil.copyfileobj(source, target)
 
 
 def last_lines(log: Path, since: int) -> str:

@@ -13,6 +13,7 @@ from tarragon.cli.main import root
 from tarragon.cli.settings import Settings
 from tarragon.cli.tree import COMMANDS, first_page
 from tests.cli.conftest import Shell
+from tests.conftest import others_can_reach
 
 OF_JOBS = ("get", "describe", "logs", "wait", "why", "delete", "suspend", "resume", "scale")
 """Commands that complete the names of jobs."""
@@ -186,6 +187,16 @@ def test_what_nobody_foresaw_is_called_a_bug_and_its_trace_is_kept(shell: Shell)
     assert str(saved) in lines[1]
     assert "KeyError: 'no such thing'" in saved.read_text()
     assert len(lines) == 2
+
+
+def test_the_trace_of_a_bug_is_its_owners_alone(shell: Shell, open_umask: None) -> None:
+    shell.home.mkdir(mode=0o755)
+    program = "import sys\nfrom tarragon.cli.told import bug\nsys.excepthook = bug\nraise KeyError('my secret')"
+
+    subprocess.run([sys.executable, "-c", program], env=shell.environment(), capture_output=True, check=False)
+
+    assert "my secret" in next((shell.home / "crashes").iterdir()).read_text()
+    assert others_can_reach(shell.home) == []
 
 
 def test_a_reader_that_goes_away_is_no_error(shell: Shell) -> None:

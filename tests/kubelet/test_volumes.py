@@ -10,6 +10,7 @@ from tarragon.localcluster.kubelet.errors import CannotMount, CannotStart
 from tarragon.localcluster.kubelet.mounts import places, remove
 from tarragon.localcluster.kubelet.sources import Sources
 from tarragon.localcluster.kubelet.volumes import Surroundings
+from tests.conftest import others_can_reach
 from tests.kubelet.builders import container, pod
 from tests.kubelet.nobody import as_nobody, open_folder
 
@@ -113,6 +114,12 @@ def test_a_claim_is_a_folder_that_stays(folder: Path) -> None:
 
     assert make(folder, {"persistentVolumeClaim": {"claimName": "data"}}) == place
     assert place == folder / "claims/default/data"
+
+
+def test_a_claim_is_its_owners_alone(folder: Path, open_umask: None) -> None:
+    make(folder, {"persistentVolumeClaim": {"claimName": "data"}})
+
+    assert others_can_reach(folder) == []
 
 
 def test_a_claim_that_is_bound_to_a_volume_of_this_machine_is_that_folder(folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.errors import TarragonError
-from tarragon.localcluster.home import Home, write_private
+from tarragon.localcluster.home import Home, make_private, write_private
 
 
 def mode(path: Path) -> int:
@@ -29,6 +29,21 @@ def test_a_new_home_and_its_secrets_are_their_owners_alone(tmp_path: Path) -> No
 
     assert mode(home.folder) == 0o700
     assert mode(home.token) == 0o600
+
+
+def test_a_folder_in_the_home_is_private_with_all_that_leads_to_it(tmp_path: Path, open_umask: None) -> None:
+    tmp_path.chmod(0o755)
+    make_private(tmp_path / "clusters" / "there-443" / "node")
+
+    assert {mode(path) for path in tmp_path.rglob("*")} == {0o700}
+    assert mode(tmp_path) == 0o755, "what was there before is its owner's to decide on"
+
+
+def test_a_file_where_a_private_folder_should_be_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "crashes").write_text("")
+
+    with pytest.raises(FileExistsError):
+        make_private(tmp_path / "crashes")
 
 
 def test_a_home_without_trouble_keeps_nothing_of_the_trial(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 from tarragon.base.clock import ManualClock
 from tarragon.localcluster.logfile import MOST_BYTES, START_BYTES, keep_small, last_lines, put_aside
 from tests.cluster.scripted import settle
+from tests.conftest import others_can_reach
 
 
 async def test_a_log_that_has_grown_too_large_is_emptied_under_its_writers_hands(tmp_path: Path) -> None:
@@ -25,6 +27,21 @@ async def test_a_log_that_has_grown_too_large_is_emptied_under_its_writers_hands
 
     assert log.read_bytes() == b"new words\n"
     assert (tmp_path / "daemon.log.1").read_bytes().endswith(b"xy")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_is_put_aside_of_a_log_is_its_owners_alone(tmp_path: Path, open_umask: None) -> None:
+    log, clock = tmp_path / "daemon.log", ManualClock()
+    log.touch(0o600)
+    os.truncate(log, MOST_BYTES + 1)
+    task = asyncio.create_task(keep_small(log, clock))
+    await settle(clock)
+    clock.advance(61)
+    await settle(clock)
+
+    assert (tmp_path / "daemon.log.1").stat().st_size == MOST_BYTES + 1
+    assert others_can_reach(tmp_path) == []
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 

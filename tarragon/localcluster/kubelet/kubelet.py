@@ -20,6 +20,7 @@ from tarragon.cluster.port import Cluster, Selection
 from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import SERVICES, Service
 from tarragon.kube.meta import Key
+from tarragon.localcluster.home import write_private
 from tarragon.localcluster.kubelet import kept, mounts, records, shim, shims
 from tarragon.localcluster.kubelet.admission import Ledger
 from tarragon.localcluster.kubelet.devices import offered
@@ -326,7 +327,7 @@ def _identity(folder: NodeFolder) -> str:
     if folder.identity.exists() and (known := folder.identity.read_text().strip()):
         return known
     drawn = secrets.token_hex(8)
-    folder.identity.write_text(drawn)
+    write_private(folder.identity, drawn.encode())
     return drawn
 
 

@@ -16,6 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from tarragon.localcluster.home import make_private
+
 
 @dataclass(frozen=True, slots=True)
 class NodeFolder:
@@ -55,7 +57,7 @@ class NodeFolder:
     def prepare(self) -> None:
         """Readable by nobody else: secrets lie in here."""
         for folder in (self.path, self.pods, self.logs):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(folder)
 
 
 @dataclass(frozen=True, slots=True)

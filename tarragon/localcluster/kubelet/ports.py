@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
+from tarragon.localcluster.home import make_private
 from tarragon.localcluster.kubelet.claims import Claims, candidates, is_free
 from tarragon.localcluster.kubelet.files import read_json, unlock, write_json
 from tarragon.localcluster.kubelet.translate import Address
@@ -65,7 +66,7 @@ class PortBook:
     """The allotments of one home, in `folder`. All kubelets of the home share it, also from several processes."""
 
     def __init__(self, folder: Path, registry: Path, clock: Clock) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
         self._folder = folder.resolve()
         self._clock = clock
         self._claims = Claims(registry, self._folder, _holds)

@@ -9,6 +9,7 @@ import msgspec
 
 from tarragon.base.resources import NVIDIA_GPU
 from tarragon.kube.codec import decode, encode
+from tarragon.localcluster.home import make_private
 from tarragon.localcluster.kubelet.files import read_json, write_bytes, write_json
 from tarragon.localcluster.kubelet.layout import PodFolder
 from tarragon.localcluster.kubelet.life import Backoff, Fitness, Outcome, Run
@@ -91,7 +92,7 @@ def _manifest(folder: PodFolder) -> Path:
 
 def save_manifest(folder: PodFolder, pod: Pod) -> None:
     """The pod as it was last seen: needed when it is deleted while no kubelet is there."""
-    folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder.path)
     write_bytes(_manifest(folder), encode(pod))
 
 
@@ -103,7 +104,7 @@ def load_manifest(folder: PodFolder) -> Pod | None:
 
 
 def save(folder: PodFolder, record: PodRecord) -> None:
-    folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder.path)
     write_json(folder.record, record)
 
 

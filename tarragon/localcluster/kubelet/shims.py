@@ -24,6 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tarragon.base.clock import Clock
+from tarragon.localcluster.home import make_private
 from tarragon.localcluster.kubelet import crilog, execution, guests, processes, shim
 from tarragon.localcluster.kubelet.files import read_json, try_lock, unlock, write_json
 
@@ -148,8 +149,8 @@ class Shims:
 
     def start(self, folder: Path, launch: Launch) -> None:
         """Returns at once. Raises OSError when no process can be started or nothing be written."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        launch.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
+        make_private(launch.log.parent)
         spec = {
             "id": launch.identity,
             "argv": launch.argv,

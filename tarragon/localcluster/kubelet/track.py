@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from tarragon.base.clock import Clock
 from tarragon.kube.codec import moment
+from tarragon.localcluster.home import make_private
 from tarragon.localcluster.kubelet import mounts, records
 from tarragon.localcluster.kubelet.files import read_json, write_json
 from tarragon.localcluster.kubelet.kept import PodFacts, RunFacts
@@ -237,7 +238,7 @@ class Track:
             removed=removed,
             runs=[_facts(name, run) for name, runs in self._runs.items() for run in runs],
         )
-        self._logs.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._logs.path)
         write_json(self._logs.facts, facts)
 
     def _remember(self) -> None:
@@ -247,7 +248,8 @@ class Track:
             identity = str(status.get("containerID") or "").removeprefix("tarragon://")
             if identity:
                 folder = self.folder.run(status["name"], int(status.get("restartCount") or 0))
-                folder.mkdir(mode=0o700, parents=True)
+                make_private(folder.parent)
+                folder.mkdir(mode=0o700)
                 write_json(folder / "state.json", _remembered(identity, status, self._clock))
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from tarragon.base.resources import Resources
 from tarragon.kube.codec import decode, encode
+from tarragon.localcluster.home import make_private
 from tarragon.localcluster.kubelet import downward, payload
 from tarragon.localcluster.kubelet.errors import CannotMount, CannotStart
 from tarragon.localcluster.kubelet.mounts import OutOfBounds
@@ -121,7 +122,7 @@ def _claim(source: Source, place: Path, around: Surroundings) -> Path:
             f"give a folder with --volume {name}=FOLDER"
         )
     folder = around.claims / around.pod.metadata.namespace / name
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     return folder
 
 

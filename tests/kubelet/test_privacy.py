@@ -1,0 +1,23 @@
+"""What other users of the machine can see of a node in a home that they may enter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.conftest import others_can_reach
+from tests.kubelet.world import World
+
+
+async def test_a_node_and_its_pods_are_their_owners_alone(tmp_path: Path, open_umask: None) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o755)
+    world = await World.make(home)
+    world.start_kubelet(registry=tmp_path / "registry")
+    await world.config_map("settings", color="blue")
+    mounted = [{"name": "settings", "configMap": {"name": "settings"}}, {"name": "scratch", "emptyDir": {}}]
+    await world.run("echo said; touch made", volumes=mounted, restartPolicy="Never")
+    await world.phase("Succeeded")
+    await world.close()
+
+    assert (home / "node/n/identity").exists()
+    assert others_can_reach(home) == []
