@@ -133,8 +133,10 @@ def client(place: Home, url: str) -> Http:
     """Of the embedded cluster that serves at that URL."""
     from tarragon.cluster.http import Http
     from tarragon.cluster.transport import Server
+    from tarragon.cluster.user_agent import user_agent
 
-    return Http(Server(url=url, ca_data=place.ca.read_bytes(), token=place.read_token()), random.Random())
+    server = Server(url=url, ca_data=place.ca.read_bytes(), token=place.read_token(), user_agent=user_agent("cli"))
+    return Http(server, random.Random())
 
 
 def ended(follower: Follower) -> TarragonError:

@@ -6,6 +6,7 @@ import random
 import shlex
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from tarragon.cli.target import Looker, Note, Prompt
 from tarragon.cluster.access import Access
 from tarragon.cluster.errors import ApiError, NotFound, Unavailable
 from tarragon.cluster.http import Http
+from tarragon.cluster.user_agent import user_agent
 
 if TYPE_CHECKING:
     from tarragon.cli.follow.follower import Follower
@@ -96,7 +98,7 @@ class Foreign:
                 return
 
     def client(self) -> Http:
-        return Http(self.access.server, random.Random())
+        return Http(replace(self.access.server, user_agent=user_agent("cli")), random.Random())
 
     def words(self, error: TarragonError) -> TarragonError:
         """What it means at a prompt."""

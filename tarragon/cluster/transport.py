@@ -48,7 +48,8 @@ class Server:
 
     Certificates and the key are PEM. Without `ca_data` the system's authorities decide. `credentials`, where they are
     given, decide instead of token and client certificate: for whoever's identity changes. `headers` go with each
-    request. `proxy_url` is of an HTTP proxy, with its user and password if it wants them.
+    request. `proxy_url` is of an HTTP proxy, with its user and password if it wants them. `user_agent` names us in the
+    server's audit log; the function of that name writes it.
     """
 
     url: str
@@ -61,6 +62,7 @@ class Server:
     proxy_url: str = field(default="", repr=False)
     headers: tuple[tuple[str, str], ...] = ()
     credentials: Credentials | None = field(default=None, repr=False)
+    user_agent: str = "tarragon"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +273,7 @@ def _headers(server: Server) -> CIMultiDict[str]:
     return CIMultiDict(
         [
             ("Accept", "application/json"),
-            ("User-Agent", "tarragon"),
+            ("User-Agent", server.user_agent),
             ("Accept-Encoding", "identity"),
             *server.headers,
         ]

@@ -223,6 +223,7 @@ def _folder(access: Access, name: str) -> Path:
 
 async def _serve(access: Access, node: NodeSettings, place: Place) -> None:
     from tarragon.cluster.http import Http
+    from tarragon.cluster.user_agent import user_agent
     from tarragon.localcluster.kubelet.remote import RemoteNode
 
     def ready(port: int) -> None:
@@ -230,7 +231,7 @@ async def _serve(access: Access, node: NodeSettings, place: Place) -> None:
         click.echo(f"ready  node {node.name}  {access.server.url}{logs}")
         sys.stdout.flush()
 
-    async with Http(access.server, random.Random()) as cluster:
+    async with Http(replace(access.server, user_agent=user_agent("node", node.name)), random.Random()) as cluster:
         remote = RemoteNode(cluster, node, place, SystemClock())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, remote.stop)
@@ -256,12 +257,14 @@ def _told(group: BaseExceptionGroup) -> TarragonError | None:
 
 async def _pretend(access: Access, names: Sequence[str], amounts: Mapping[str, int], seconds: float | None) -> None:
     from tarragon.cluster.http import Http
+    from tarragon.cluster.user_agent import user_agent
     from tarragon.localcluster.kubelet.hollow import Hollow, HollowSettings
 
     settings = HollowSettings(names=names, seconds=seconds)
     if amounts:
         settings = replace(settings, capacity={**settings.capacity, **amounts})
-    async with Http(access.server, random.Random()) as cluster:
+    server = replace(access.server, user_agent=user_agent("hollow-nodes", names[0]))
+    async with Http(server, random.Random()) as cluster:
         hollow = Hollow(cluster, settings, SystemClock())
         work = asyncio.create_task(hollow.run())
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,6 +124,7 @@ def command(
     Any number of operators may run for one cluster: one acts, the others stand by and take over. One that loses the
     Lease ends with exit code 1. Runs in a pod, or anywhere else with a kubeconfig.
     """
+    from tarragon.cluster.user_agent import user_agent
     from tarragon.operator.process import serve
     from tarragon.operator.settings import ProcessSettings
 
@@ -141,7 +142,8 @@ def command(
         adopt=plan.adopts,
     )
     operating.log(settings, log_format)
-    if not asyncio.run(serve(where.server, SystemClock(), wanted)):
+    server = replace(where.server, user_agent=user_agent("operator", claim.identity))
+    if not asyncio.run(serve(server, SystemClock(), wanted)):
         raise click.exceptions.Exit(LOST)
 
 
