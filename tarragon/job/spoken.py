@@ -16,7 +16,8 @@ def spoken(line: str) -> str:
     """May be several lines: a traceback is one message. Warnings and errors say that they are; a traceback need not."""
     try:
         found = _read(line)
-        return line if found is None else _said(found)
+        # JSON may escape half a surrogate pair, which no status and no terminal takes.
+        return line if found is None else _said(found).encode(errors="replace").decode()
     except (ValueError, RecursionError):  # A program may write anything, brackets without end too.
         return line
 

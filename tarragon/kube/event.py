@@ -39,7 +39,7 @@ class Event:
     def name(self) -> str:
         """The same for the same words about the same object: a repetition meets the first one and is counted."""
         said = f"{self.about.uid}/{self.type}/{self.reason}/{self.message}"
-        return f"{self.about.key.name[:200]}.{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+        return f"{self.about.key.name[:200]}.{hashlib.sha256(said.encode(errors='surrogatepass')).hexdigest()[:16]}"
 
 
 def body(event: Event, now: dt.datetime, component: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def body(event: Event, now: dt.datetime, component: str) -> dict[str, Any]:
         },
         "type": event.type,
         "reason": event.reason,
-        "message": event.message.encode()[:MESSAGE_LIMIT].decode(errors="ignore"),
+        "message": event.message.encode(errors="replace")[:MESSAGE_LIMIT].decode(errors="ignore"),
         "source": {"component": component},
         "reportingComponent": component,
         "firstTimestamp": timestamp(now),

@@ -12,6 +12,7 @@ from tarragon.job.model import GENERATION_ANNOTATION, TrainingJob
 from tarragon.job.tensorboard import with_tensorboard
 from tarragon.kube.codec import timestamp
 from tarragon.kube.meta import CustomObject, Json, ManagedField
+from tarragon.kube.reader import joined
 
 MOST_PROBLEMS = 8
 LONGEST_PROBLEM = 300
@@ -55,6 +56,8 @@ def intake(framework: Framework, found: Manifest | CustomObject) -> Intake:
         return Intake(job=None, dialect=None, problems=(dialect,))
     if isinstance(found, CustomObject) and (fault := found.spec_fault):
         return Intake(job=None, dialect=dialect, problems=(Problem("spec", fault),))
+    if manifest is found and (problems := list(_half_pairs("", found))):
+        return Intake(job=None, dialect=dialect, problems=tuple(problems))
     reading = dialect.read(manifest)
     guess = with_tensorboard(reading.job, framework.main_container) if reading.job is not None else None
     problems = list(_outermost(reading.problems))
@@ -113,6 +116,25 @@ def _managed(entry: ManagedField) -> dict[str, Json]:
         "fieldsV1": entry.fields_v1,
     }
     return fields if entry.time is None else {**fields, "time": timestamp(entry.time)}
+
+
+def _half_pairs(path: str, value: Json) -> Iterator[Problem]:
+    """Text that is no Unicode. YAML and JSON can escape it, and no API server takes it, nor gives it back."""
+    match value:
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                yield Problem(path, f"{value!r} has half a surrogate pair", "write the character itself")
+        case dict():
+            for name, child in value.items():
+                faults = list(_half_pairs(path, name))
+                yield from faults or _half_pairs(joined(path, str(name)), child)
+        case list():
+            for index, child in enumerate(value):
+                yield from _half_pairs(f"{path}[{index}]", child)
+        case _:
+            return
 
 
 def _asked(rules: Iterable[Rule], job: TrainingJob) -> Iterator[Problem]:

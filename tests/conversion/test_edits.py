@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tarragon.frameworks.tensorflow.conversion.converting import convert
+from tarragon.kube.codec import encode
 from tests.conversion.richest import POLICIES
 from tests.frameworks.jobs import template
 
@@ -98,6 +99,14 @@ def test_an_annotation_that_we_did_not_write_is_left_alone(note: str) -> None:
     made = convert(job, V1, V1BETA2).manifest
 
     assert made["metadata"]["annotations"]["tarragon.dev/v1alpha1-extra"] == note
+
+
+def test_an_annotation_with_half_a_surrogate_pair_is_not_ours() -> None:
+    job = there()
+    notes = job["metadata"]["annotations"]
+    notes["tarragon.dev/v1alpha1-extra"] = notes["tarragon.dev/v1alpha1-extra"].replace("ab12", r"\ud800")
+
+    assert encode(convert(job, V1, V1ALPHA1).manifest)
 
 
 def test_of_policies_in_two_places_those_that_count_are_taken_along() -> None:

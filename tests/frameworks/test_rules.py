@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tarragon.frameworks.tensorflow.wiring import LONGEST, tf_config_length
+from tarragon.kube.codec import encode
+from tarragon.kube.meta import Key
 from tests.frameworks.jobs import CONTAINER, elastic, job_of, problems, template, tfjob, warnings, worker
 
 WORKER = "spec.tfReplicaSpecs.Worker"
@@ -155,6 +159,40 @@ def test_the_longest_name_of_an_elastic_job_is_that_of_the_last_worker_that_may_
 
     assert problems(tfjob({"Worker": 10}, name=name)) == []
     assert len(problems(tfjob({"Worker": 10}, name=name, **elastic(None, 11)))) == 1
+
+
+def test_half_a_surrogate_pair_in_a_name_does_not_stop_the_measuring_of_tf_config() -> None:
+    job = replace(job_of(tfjob({"Worker": 6000}, enableDynamicWorker=True)), sparse_cluster=False)
+
+    assert tf_config_length(replace(job, key=Key("default", "\ud800"))) > LONGEST
+    assert tf_config_length(replace(job, key=Key("\ud800", "a"))) > LONGEST
+
+
+@pytest.mark.parametrize("where", ["name", "value", "key", "deep"])
+def test_half_a_surrogate_pair_is_a_problem_of_its_field(where: str) -> None:
+    job = tfjob({"Worker": 6000})
+    container = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    match where:
+        case "name":
+            job["metadata"]["name"] = "a\ud800"
+        case "value":
+            container["image"] = "\udfff"
+        case "key":
+            job["metadata"]["labels"] = {"\ud800": "a"}
+        case _:
+            container["args"] = ["a", "\ud83d\ud83d\ude00"]
+
+    (told,) = problems(job)
+    assert "half a surrogate pair" in told
+    assert encode(told)
+    assert told.startswith(
+        {
+            "name": "metadata.name: ",
+            "value": "spec.tfReplicaSpecs.Worker.template.spec.containers[0].image: ",
+            "key": "metadata.labels: ",
+            "deep": "spec.tfReplicaSpecs.Worker.template.spec.containers[0].args[1]: ",
+        }[where]
+    )
 
 
 def test_a_tf_config_that_linux_would_refuse_is_told_before_anything_starts() -> None:

@@ -15,6 +15,11 @@ def test_a_line_of_ours_says_its_message() -> None:
     assert spoken(line(message="two\nlines")) == "two\nlines"
 
 
+def test_half_a_surrogate_pair_in_a_message_can_be_written_into_a_status() -> None:
+    assert spoken(line(message="\ud800 boom")) == "? boom"
+    assert spoken(line(message=7, other="\ud800")).encode()
+
+
 @pytest.mark.parametrize("severity", ["WARNING", "ERROR", "CRITICAL"])
 def test_what_is_grave_says_so(severity: str) -> None:
     assert spoken(line(severity=severity)) == f"{severity}: said"

@@ -340,6 +340,16 @@ async def test_a_body_nested_without_end_is_refused_and_the_server_lives(wire: W
     assert (await wire("GET", PODS))[0] == 200
 
 
+@pytest.mark.parametrize("text", [r'{a: "\ud800"}', r'"\udc00": 1', r'a: ["\ud800\ud800"]'])
+async def test_half_a_surrogate_pair_in_yaml_is_a_bad_request(wire: Wire, text: str) -> None:
+    for method, kind in (("POST", "application/yaml"), ("PATCH", "application/apply-patch+yaml")):
+        path = PODS if method == "POST" else f"{PODS}/p?fieldManager=me"
+        code, value = await wire(method, path, text.encode(), Content_Type=kind)
+
+        assert (code, value["reason"]) == (400, "BadRequest")
+        assert "surrogate" in value["message"]
+
+
 async def test_yaml_is_read_as_json_would_be(wire: Wire) -> None:
     described = pod("p")
     described["metadata"]["annotations"] = {"when": "2026-11-21"}

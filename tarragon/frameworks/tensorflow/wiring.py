@@ -85,7 +85,9 @@ def tf_config_length(job: TrainingJob, habits: Habits = WIDEST) -> int:
     tell = wire(habits)(job, job.wished(), "")
     last = [Replica(group.type, group.wish - 1) for group in job.groups if group.wish]
     told = (tell(replica) for replica in last)
-    return max((len(wiring.env[VARIABLE].encode()) for wiring in told if wiring is not None), default=0)
+    return max(
+        (len(wiring.env[VARIABLE].encode(errors="surrogatepass")) for wiring in told if wiring is not None), default=0
+    )
 
 
 Hosts = Mapping[ReplicaType, list[str]]

@@ -200,6 +200,8 @@ def _with_text_keys(value: Any) -> Any:
             return {_key(name): _with_text_keys(child) for name, child in value.items()}
         case list():
             return [_with_text_keys(child) for child in value]
+        case str():
+            return _text(value)
         case bytes() | set():
             raise yaml.YAMLError(f"{type(value).__name__} has no place in JSON")
         case _:
@@ -209,4 +211,13 @@ def _with_text_keys(value: Any) -> Any:
 def _key(name: Any) -> str:
     if isinstance(name, bool):
         return "true" if name else "false"
-    return name if isinstance(name, str) else str(name)
+    return _text(name) if isinstance(name, str) else str(name)
+
+
+def _text(value: str) -> str:
+    """YAML may escape half a surrogate pair, which JSON in UTF-8 can't have."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise yaml.YAMLError(f"{value!r} has half a surrogate pair") from None
+    return value

@@ -21,6 +21,7 @@ from tarragon.frameworks.tensorflow.conversion.writing import written
 from tarragon.frameworks.tensorflow.fields import MAIN_CONTAINER
 from tarragon.job.model import TrainingJob
 from tarragon.job.tensorboard import with_tensorboard
+from tarragon.kube.codec import decode
 from tarragon.kube.meta import Json
 
 DIALECTS = {dialect.name: dialect for framework in FRAMEWORKS for dialect in framework.dialects}
@@ -125,9 +126,9 @@ def _extra(own: Manifest, source: str) -> _Extra | None:
     said = annotations_of(own)
     for generation in GENERATIONS.values():
         try:
-            kept: Json = json.loads(said.get(generation.extra, "null"))
+            kept: Json = decode(said.get(generation.extra, "null"), object)
             if kept is not None and kept["in"] == source:
                 return _Extra(generation, source, from_json(kept["changes"]))
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError):
             continue
     return None
