@@ -56,7 +56,7 @@ def instant(text: str) -> dt.datetime:
     """`2026-11-21T12:00:00Z`; without a zone it is this machine's time."""
     try:
         return dt.datetime.fromisoformat(text.strip()).astimezone(dt.UTC)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise click.BadParameter(f"{text!r} is no time; write for example 2026-11-21T12:00:00Z") from None
 
 

@@ -9,6 +9,7 @@ from enum import Enum
 
 from msgspec import structs
 
+from tarragon.base.times import later
 from tarragon.job.exitcode import ExitClass, ExitCodeTable
 from tarragon.job.leaving import leaves_at, left_by_itself
 from tarragon.job.model import RestartPolicy
@@ -218,7 +219,7 @@ def _ended_before_deletion(pod: Pod, terminated: Terminated | None) -> bool:
     finished = _finished(terminated)
     if deadline is None or finished is None:
         return False
-    return finished < deadline - dt.timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+    return finished < later(deadline, -(pod.metadata.deletion_grace_period_seconds or 0))
 
 
 def _is_clean_for_good(pod: Pod, terminated: Terminated | None) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tarragon.base.times import FIRST, LAST
 from tarragon.kube.nesting import MAX_DEPTH, limited, within_limit
 
 T = TypeVar("T")
@@ -68,12 +69,13 @@ def encode(value: Any) -> bytes:
 
 def timestamp(moment: dt.datetime) -> str:
     """metav1.Time: whole seconds, `2026-11-21T10:00:00Z`."""
-    return f"{moment.astimezone(dt.UTC).isoformat()[:19]}Z"  # half a microsecond; strftime takes four
+    return f"{_in_utc(moment).isoformat()[:19]}Z"  # half a microsecond; strftime takes four
 
 
 def micro_timestamp(moment: dt.datetime) -> str:
     """metav1.MicroTime, as leases and events have it."""
-    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # Not strftime: it writes the year 1 with one digit, which API servers refuse.
+    return f"{_in_utc(moment).isoformat(timespec='microseconds')[:26]}Z"
 
 
 def moment(text: str) -> dt.datetime:
@@ -81,4 +83,15 @@ def moment(text: str) -> dt.datetime:
     parsed = dt.datetime.fromisoformat(text)
     if parsed.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; write it as 2026-11-21T10:00:00Z")
-    return parsed.astimezone(dt.UTC)
+    try:
+        return parsed.astimezone(dt.UTC)
+    except OverflowError:
+        raise ValueError(f"{text!r} is before the year 1 or after the year 9999 in UTC") from None
+
+
+def _in_utc(moment: dt.datetime) -> dt.datetime:
+    """The first or last moment of the calendar for a time of which UTC is beyond it: an object may hold such a one."""
+    try:
+        return moment.astimezone(dt.UTC)
+    except OverflowError:
+        return FIRST if moment.year == dt.MINYEAR else LAST

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from tarragon.base.times import later
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.job.status import NOWHERE, Admission, JobStatus, RestartRecord
 from tarragon.kube.core import Node, Pod, PodSpec, Toleration
@@ -149,4 +150,4 @@ def _given_up_at(house: Household, doors: Doors, replica: Replica, node: str) ->
     if found is None or found.is_ready:
         return None
     since, stay = found.ready_since, doors.stay(replica.type)
-    return None if since is None or stay is None else since + dt.timedelta(seconds=stay)
+    return None if since is None or stay is None else later(since, stay)

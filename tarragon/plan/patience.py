@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from tarragon.base.times import later
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, Obstacle, RestartRecord, Retry, Wait
 from tarragon.plan.homes import is_refused
@@ -39,7 +40,7 @@ def ends_at(admission: Admission, obstacle: Obstacle | None, patience: float) ->
     """When a gang that meets an obstacle loses what it holds; None while it meets none."""
     if obstacle is None or admission.admitted is None or obstacle.since < admission.admitted:
         return None
-    return obstacle.since + dt.timedelta(seconds=patience)
+    return later(obstacle.since, patience)
 
 
 def forgotten_at(admission: Admission) -> dt.datetime | None:
@@ -49,7 +50,7 @@ def forgotten_at(admission: Admission) -> dt.datetime | None:
     """
     if admission.retry is None or admission.wait is None:
         return None
-    return admission.retry.after + dt.timedelta(seconds=LONGEST_PAUSE)
+    return later(admission.retry.after, LONGEST_PAUSE)
 
 
 def revised(hold: Hold, now: dt.datetime, patience: float) -> Admission:

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tarragon.base.times import later
 from tarragon.job.annotations import restarts_together
 from tarragon.job.leaving import leaves_at
 from tarragon.job.member import End, Fate, Member, is_refusal
@@ -60,7 +61,7 @@ def may_start_at(record: RestartRecord | None) -> dt.datetime | None:
     """
     if record is None or record.at is None or (record.count <= 1 and not record.refused_by):
         return None
-    return record.at + dt.timedelta(seconds=min(2 ** min(max(record.count - 2, 0), 10), LONGEST_PAUSE))
+    return later(record.at, min(2 ** min(max(record.count - 2, 0), 10), LONGEST_PAUSE))
 
 
 def _after(record: RestartRecord, member: Member, now: dt.datetime) -> RestartRecord:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import click
 import pytest
 
+from tarragon.cli.arguments import instant
 from tarragon.cli.main import root
 from tarragon.cli.settings import Settings
 from tarragon.cli.tree import COMMANDS, first_page
@@ -197,6 +198,12 @@ def test_the_trace_of_a_bug_is_its_owners_alone(shell: Shell, open_umask: None) 
 
     assert "my secret" in next((shell.home / "crashes").iterdir()).read_text()
     assert others_can_reach(shell.home) == []
+
+
+@pytest.mark.parametrize("text", ["yesterday", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+def test_what_is_no_time_is_a_bad_parameter(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is no time"):
+        instant(text)
 
 
 def test_a_reader_that_goes_away_is_no_error(shell: Shell) -> None:

@@ -127,6 +127,12 @@ def test_ending_badly_because_one_was_told_to_end_is_no_failure() -> None:
     assert end_of(pod("Failed", 143, **deleted(NOW - dt.timedelta(seconds=5)))) is End.DISRUPTED
 
 
+def test_a_grace_period_longer_than_the_calendar_says_nothing_of_when_the_deletion_was_asked_for() -> None:
+    forever = {**deleted(NOW), "deletionGracePeriodSeconds": 2**63 - 1}
+
+    assert end_of(pod("Succeeded", 0, **forever)) is End.DISRUPTED
+
+
 def test_what_ended_before_it_was_deleted_ended_by_itself() -> None:
     later = NOW + dt.timedelta(seconds=5)
 

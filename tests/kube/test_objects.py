@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tarragon.kube.codec import decode, encode, micro_timestamp, moment, timestamp
 from tarragon.kube.core import PODS, Pod
@@ -35,6 +40,47 @@ def test_paths_are_those_of_the_api() -> None:
 def test_times_read_back_as_they_were_written() -> None:
     assert moment(timestamp(NOON)) == NOON
     assert micro_timestamp(NOON) == "2026-01-01T12:00:00.000000Z"
+
+
+def test_years_have_four_digits() -> None:
+    assert timestamp(dt.datetime.min.replace(tzinfo=dt.UTC)) == "0001-01-01T00:00:00Z"
+    assert micro_timestamp(dt.datetime.min.replace(tzinfo=dt.UTC)) == "0001-01-01T00:00:00.000000Z"
+    assert micro_timestamp(NOON.replace(microsecond=45)) == "2026-01-01T12:00:00.000045Z"
+
+
+BEYOND = [
+    ("0001-01-01T00:00:00+23:59", "0001-01-01T00:00:00Z"),
+    ("0001-01-01T00:00:00.5+00:01", "0001-01-01T00:00:00Z"),
+    ("9999-12-31T23:59:59-23:59", "9999-12-31T23:59:59Z"),
+]
+
+
+@pytest.mark.parametrize(("text", "written"), BEYOND)
+def test_a_time_that_utc_puts_beyond_the_calendar_is_written_as_its_end(text: str, written: str) -> None:
+    found = decode(f'"{text}"', dt.datetime)
+
+    assert timestamp(found) == written
+    assert timestamp(moment(micro_timestamp(found))) == written
+
+
+@pytest.mark.parametrize("text", [text for text, _ in BEYOND])
+def test_a_time_that_utc_puts_beyond_the_calendar_can_t_be_read(text: str) -> None:
+    with pytest.raises(ValueError, match="year"):
+        moment(text)
+
+
+@given(st.datetimes(), st.integers(-1439, 1439))
+def test_every_time_can_be_written_and_read_again(naive: dt.datetime, minutes: int) -> None:
+    at = naive.replace(tzinfo=dt.timezone(dt.timedelta(minutes=minutes)))
+
+    for text in (timestamp(at), micro_timestamp(at)):
+        assert abs(moment(text) - at) <= dt.timedelta(days=1)
+
+
+@given(st.text() | st.from_regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{8,15}([-+][0-9]{2}:[0-9]{2}|Z)"))
+def test_what_is_no_time_is_a_value_error(text: str) -> None:
+    with suppress(ValueError):
+        moment(text)
 
 
 def test_the_same_words_about_the_same_object_are_one_event() -> None:

@@ -194,6 +194,15 @@ async def test_an_object_goes_through_its_whole_life(wire: Wire) -> None:
     assert (code, gone["reason"], gone["message"]) == (404, "NotFound", 'pods "p" not found')
 
 
+async def test_a_grace_longer_than_the_calendar_ends_with_it(wire: Wire) -> None:
+    await wire("POST", PODS, pod("p", nodeName="one"))
+
+    code, value = await wire("DELETE", f"{PODS}/p", {"kind": "DeleteOptions", "gracePeriodSeconds": 2**62})
+    assert (code, value["metadata"]["deletionTimestamp"]) == (200, "9999-12-31T23:59:59Z")
+    code, value = await wire("DELETE", f"{PODS}/p", {"kind": "DeleteOptions", "gracePeriodSeconds": 30})
+    assert (code, value["metadata"]["deletionGracePeriodSeconds"]) == (200, 30)
+
+
 async def test_lists_come_in_pages_with_their_kind(wire: Wire) -> None:
     for name in "abc":
         await wire("POST", WIDGETS, widget(name))

@@ -63,6 +63,13 @@ def test_the_lock_of_the_first_operators_is_an_annotation_of_endpoints() -> None
     assert kinds(Found(endpoints=[endpoints("tf-operator", said)])) == ["TFJob"]
 
 
+@pytest.mark.parametrize("renewed", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "9999-12-31T23:59:59Z"])
+def test_a_lock_of_a_time_beyond_the_calendar_is_nobodys(renewed: str) -> None:
+    said = json.dumps({"holderIdentity": "pod-1", "renewTime": renewed, "leaseDurationSeconds": 15})
+
+    assert kinds(Found(endpoints=[endpoints("tf-operator", said)])) == []
+
+
 @pytest.mark.parametrize("said", ["", "not json", "[]", '{"renewTime": 5, "holderIdentity": "a"}', "{}", "[" * 5000])
 def test_a_lock_that_says_nothing_sensible_is_nobodys(said: str) -> None:
     assert kinds(Found(endpoints=[endpoints("tf-operator", said)])) == []

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tarragon.base.times import LAST
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.job.status import Admission, JobStatus, RestartRecord
@@ -93,6 +94,14 @@ def test_pods_that_say_themselves_how_long_they_stay_are_taken_at_their_word() -
     assert given_up_at(house(*nodes, tolerations=[{**kept, "tolerationSeconds": 3600}]), START) == after(3660)
     assert given_up_at(house(*nodes, tolerations=[kept]), START) is None
     assert not homeless(house(*nodes, tolerations=[kept]), after(10**6))
+
+
+def test_pods_that_stay_longer_than_the_calendar_goes_stay_for_good() -> None:
+    kept = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+    found = house(node("a", ready="Unknown"), node("b"), tolerations=[{**kept, "tolerationSeconds": 2**63 - 1}])
+
+    assert not homeless(found, after(10**6))
+    assert given_up_at(found, START) == LAST
 
 
 def test_a_node_that_has_sent_a_pod_back_is_left_and_shunned_for_five_minutes() -> None:

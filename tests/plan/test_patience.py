@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from tarragon.base.times import LAST
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, Obstacle, Retry, Wait
 from tarragon.plan.patience import LONGEST_PAUSE, Hold, forgotten_at, is_resting, revised
@@ -36,6 +37,14 @@ def hold(
     held: Admission, there: Iterable[Replica], *, least: int, obstacle: Obstacle | None = REFUSED, runs: bool = False
 ) -> Hold:
     return Hold(admission=held, obstacle=obstacle, least={PS: 1, WORKER: least}, there=set(there), runs=runs)
+
+
+def test_a_status_with_times_at_the_end_of_the_calendar_ends_nothing() -> None:
+    far = Obstacle(since=LAST, reason="Refused", message="exceeded quota: q")
+    held = admission(0, 1, 2, retry=Retry(count=1, after=LAST), wait=WAIT)
+
+    assert revised(hold(held, workers(0), least=3, obstacle=far), after(60), 60) is held
+    assert forgotten_at(held) == LAST
 
 
 def test_a_gang_keeps_its_places_for_a_minute() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tarragon.kube.codec import moment
+from tarragon.kube.codec import moment, timestamp
 from tarragon.localcluster.faults import Fault, invalid_value
 from tarragon.localcluster.fields.labels import BadLabelError, canonical
 from tarragon.localcluster.fields.sets import MEMBER, SELF, Fields, union
@@ -125,7 +125,7 @@ def _seconds(entry: Entry) -> str | float:
     time = entry.get("time") or ""
     if not time or time.endswith("Z"):
         return str(time)[:19]
-    return moment(time).strftime("%Y-%m-%dT%H:%M:%S")
+    return timestamp(moment(time))[:19]
 
 
 def _timeless(entry: Entry) -> Entry:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tarragon.base.clock import Clock
+from tarragon.base.times import later
 from tarragon.cluster.errors import ApiError, from_status
 from tarragon.cluster.port import LogOptions
 from tarragon.localcluster.containers import container_asked
@@ -45,7 +46,7 @@ class NodeLogs:
     def _since(self, options: LogOptions) -> dt.datetime | None:
         if options.since_seconds is None:
             return None
-        return self._clock.now() - dt.timedelta(seconds=options.since_seconds)
+        return later(self._clock.now(), -options.since_seconds)
 
 
 def _has_ended(run: Path) -> bool:

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
+from tarragon.base.times import later
 from tarragon.cluster.port import DeleteOptions
 from tarragon.kube.codec import moment, timestamp
 from tarragon.localcluster import refusals
@@ -102,14 +103,14 @@ def _pod_grace(pod: Mapping[str, Any], options: DeleteOptions) -> int:
 def _set_grace(metadata: Json, grace: int, now: dt.datetime) -> None:
     """Grace may be shortened by a second delete, never lengthened."""
     if not metadata.get("deletionTimestamp"):
-        metadata["deletionTimestamp"] = timestamp(now + dt.timedelta(seconds=grace))
+        metadata["deletionTimestamp"] = timestamp(later(now, grace))
         metadata["deletionGracePeriodSeconds"] = grace
         _raise_generation(metadata)
         return
     before = int(metadata.get("deletionGracePeriodSeconds") or 0)
     if grace < before:
-        begun = moment(metadata["deletionTimestamp"]) - dt.timedelta(seconds=before)
-        metadata["deletionTimestamp"] = timestamp(max(now, begun + dt.timedelta(seconds=grace)))
+        begun = later(moment(metadata["deletionTimestamp"]), -before)
+        metadata["deletionTimestamp"] = timestamp(max(now, later(begun, grace)))
         metadata["deletionGracePeriodSeconds"] = grace
 
 

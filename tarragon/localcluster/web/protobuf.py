@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from tarragon.kube.codec import decode, timestamp
+from tarragon.kube.codec import decode, micro_timestamp, timestamp
 from tarragon.kube.nesting import MANIFEST_DEPTH, is_within
 from tarragon.localcluster.web.messages import Field, Message, message, message_of
 
@@ -201,7 +201,7 @@ def _time(raw: Raw) -> str | None:
 
 def _micro_time(raw: Raw) -> str | None:
     instant = _instant(raw)
-    return f"{instant:%Y-%m-%dT%H:%M:%S.%f}Z" if instant is not None else None
+    return micro_timestamp(instant) if instant is not None else None
 
 
 def _duration(raw: Raw) -> str:

@@ -7,6 +7,7 @@ import zoneinfo
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tarragon.base.times import later
 from tarragon.kube.codec import moment, timestamp
 from tarragon.localcluster.controllers.workloads.model import CronJob, Job, Json
 from tarragon.localcluster.schedule import Schedule
@@ -50,7 +51,7 @@ def plan(cron_job: CronJob, jobs: Sequence[Job], now: dt.datetime) -> Plan:
     if due is None:
         return Plan(forget=forget, again=again)
     deadline = cron_job.spec.starting_deadline_seconds
-    if deadline is not None and due + dt.timedelta(seconds=deadline) < now:
+    if deadline is not None and later(due, deadline) < now:
         late = f"Missed scheduled time to start a job: {due.strftime('%a, %d %b %Y %H:%M:%S +0000')}"
         return Plan(forget=forget, late=late, again=again)
     running = [job for job in jobs if not job.is_finished]
@@ -65,7 +66,7 @@ def _last(cron_job: CronJob, now: dt.datetime) -> dt.datetime:
     last = cron_job.status.get("lastScheduleTime")
     since = moment(last) if last else cron_job.metadata.creation_timestamp or now
     deadline = cron_job.spec.starting_deadline_seconds
-    return since if deadline is None else max(since, now - dt.timedelta(seconds=deadline))
+    return since if deadline is None else max(since, later(now, -deadline))
 
 
 def _missed(schedule: Schedule, zone: dt.tzinfo, since: dt.datetime, now: dt.datetime) -> Missed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+from tarragon.base.times import later
 from tarragon.kube.codec import moment
 from tarragon.localcluster.controllers.workloads.conditions import found, with_condition, without
 from tarragon.localcluster.controllers.workloads.model import Deployment, Json
@@ -40,7 +41,7 @@ def next_look(deployment: Deployment, status: Json, now: dt.datetime) -> float |
     progressing = found(status["conditions"], "Progressing")
     if progressing is None or progressing["reason"] in {"NewReplicaSetAvailable", "ProgressDeadlineExceeded"}:
         return None
-    due = moment(progressing[_STAMP]) + dt.timedelta(seconds=deployment.spec.progress_deadline_seconds)
+    due = later(moment(progressing[_STAMP]), deployment.spec.progress_deadline_seconds)
     return max(1.0, (due - now).total_seconds() + 1)
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tarragon.base.times import later
 from tarragon.kube.codec import moment, timestamp
 from tarragon.localcluster.controllers.workloads import indexes
 from tarragon.localcluster.controllers.workloads.conditions import found, with_condition
@@ -80,7 +81,7 @@ def seconds_left(job: Job, now: dt.datetime) -> float | None:
     began = job.status.get("startTime")
     if job.spec.active_deadline_seconds is None or not began or job.spec.suspend:
         return None
-    return (moment(began) + dt.timedelta(seconds=job.spec.active_deadline_seconds) - now).total_seconds()
+    return (later(moment(began), job.spec.active_deadline_seconds) - now).total_seconds()
 
 
 def _success(job: Job, pods: Sequence[Pod], count: Count) -> Verdict | None:
@@ -252,4 +253,4 @@ def seconds_to_live(job: Job, now: dt.datetime) -> float | None:
     if over is None or job.spec.ttl_seconds_after_finished is None:
         return None
     ended = moment(over["lastTransitionTime"])
-    return (ended + dt.timedelta(seconds=job.spec.ttl_seconds_after_finished) - now).total_seconds()
+    return (later(ended, job.spec.ttl_seconds_after_finished) - now).total_seconds()
