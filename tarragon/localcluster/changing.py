@@ -12,7 +12,7 @@ from tarragon.localcluster.creating import Creates, may_be_made_by_update
 from tarragon.localcluster.custom_kinds import DEFINITIONS, CustomKinds
 from tarragon.localcluster.deleting import Deletes
 from tarragon.localcluster.history import Change, Stored
-from tarragon.localcluster.objects import has_kept_its_shape, in_version, is_same
+from tarragon.localcluster.objects import has_kept_its_shape, in_version, is_same, version_of
 from tarragon.localcluster.patching import patched, touched
 from tarragon.localcluster.requests import Json, Patch, PatchType, Target, WriteOptions, Written
 from tarragon.localcluster.rules.deleting import is_gone
@@ -176,9 +176,10 @@ def _refuse_other_version(served: Served, wanted: Json, stored: Stored) -> None:
     given = wanted["metadata"].get("resourceVersion")
     if not given:
         return
-    if not (given.isascii() and given.isdigit()):
+    version = version_of(given)
+    if version is None:
         words = f'metadata.resourceVersion: Invalid value: "{given}": strconv.ParseUint: invalid syntax'
         raise refusals.bad_request(words)
-    if int(given) != stored.revision:
+    if version != stored.revision:
         raise refusals.modified(served, stored.key[1])
     wanted["metadata"]["resourceVersion"] = str(stored.revision)

@@ -11,7 +11,7 @@ from tarragon.localcluster.addresses import Addresses
 from tarragon.localcluster.admission.limits import Limits
 from tarragon.localcluster.custom_kinds import DEFINITIONS, CustomKinds
 from tarragon.localcluster.fields.admitted import as_sent, filled_in
-from tarragon.localcluster.objects import in_version
+from tarragon.localcluster.objects import in_version, version_of
 from tarragon.localcluster.requests import Json, Target, WriteOptions, Written
 from tarragon.localcluster.rules.kinds import rules_of
 from tarragon.localcluster.rules.writing import Author, decoded, prepare_create
@@ -51,8 +51,7 @@ class Creates:
         thing, unknown = decoded(served, body)
         warnings = warnings_for(served, unknown, options)
         metadata = thing["metadata"]
-        if metadata.pop("resourceVersion", None):
-            raise refusals.failure(500, "", "resourceVersion should not be set on objects to be created")
+        version = metadata.pop("resourceVersion", None)
         self._settle_namespace(target, metadata)
         self._settle_name(served, metadata)
         self._custom_kinds.refuse_creation(served)
@@ -71,6 +70,9 @@ class Creates:
         self._limits.refuse(served, thing, target.namespace)
         if options.check is not None:
             options.check(served, thing, None)
+        if version_of(version or "") and not options.dry_run:
+            # As a real server's storage has it: after all else, a 500, and not in a dry run, which does not get there.
+            raise refusals.failure(500, "", "resourceVersion should not be set on objects to be created")
         if self._store.latest(served.shelf, (metadata.get("namespace", ""), metadata["name"])) is not None:
             taken = refusals.no_free_name if metadata.get("generateName") else refusals.already_exists
             raise taken(served, metadata["name"])

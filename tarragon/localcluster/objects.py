@@ -17,6 +17,7 @@ Json = dict[str, Any]
 _OPENING = b'{"apiVersion":"'
 _VERSION = b'"resourceVersion":"'
 _AFTER_KIND = b',"metadata":'
+_MOST_VERSION = str(2**64 - 1)
 _FIRST = ("name", "generateName", "namespace", "uid", "resourceVersion")
 
 
@@ -80,6 +81,15 @@ def in_list(body: bytes, served: Served) -> bytes:
     """The bytes as an item of a list. Of built-in kinds an item does not say what it is, the list does: as in Go."""
     whole = in_version(body, served)
     return whole if served.is_custom else b"{" + whole[whole.index(_AFTER_KIND) + 1 :]
+
+
+def version_of(text: str) -> int | None:
+    """The number of a resourceVersion, None of what Go's strconv.ParseUint refuses."""
+    if not (text.isascii() and text.isdigit()):
+        return None
+    digits = text.lstrip("0") or "0"
+    # Python reads no number of more than 4,300 digits.
+    return int(digits) if len(digits) <= len(_MOST_VERSION) and int(digits) <= int(_MOST_VERSION) else None
 
 
 def moved(body: bytes, old: int, new: int) -> bytes:

@@ -16,7 +16,7 @@ from tarragon.kube.codec import decode, encode
 from tarragon.localcluster import refusals
 from tarragon.localcluster.faults import Fault, forbidden_value, unsupported
 from tarragon.localcluster.history import ObjectKey, Shelf, Stored
-from tarragon.localcluster.objects import in_list
+from tarragon.localcluster.objects import in_list, version_of
 from tarragon.localcluster.requests import ListOptions, Page, Target, WatchOptions
 from tarragon.localcluster.selection import Matcher, matcher
 from tarragon.localcluster.served import Served
@@ -207,10 +207,11 @@ def _revision(text: str) -> int:
     """0 for none. Raises BadRequest."""
     if not text:
         return 0
-    if not (text.isascii() and text.isdigit()):
+    version = version_of(text)
+    if version is None:
         words = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
         raise refusals.bad_request(words)
-    return int(text)
+    return version
 
 
 def _refuse_match(version: str, match: str) -> None:

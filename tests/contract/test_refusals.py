@@ -75,8 +75,37 @@ async def test_a_new_object_has_no_version_yet(cluster: Cluster, namespace: str)
     body = config_map(namespace, "a")
     body["metadata"]["resourceVersion"] = "7"
 
-    with pytest.raises(ApiError, match="resourceVersion should not be set on objects to be created"):
+    with pytest.raises(ApiError, match="resourceVersion should not be set on objects to be created") as caught:
         await cluster.create(CONFIG_MAPS, body)
+    assert (caught.value.code, caught.value.reason) == (500, "")
+    assert "details" not in caught.value.status
+
+
+async def test_the_version_of_a_new_object_is_refused_after_all_else_but_before_a_namesake(
+    cluster: Cluster, namespace: str
+) -> None:
+    await cluster.create(CONFIG_MAPS, config_map(namespace, "there"))
+    for name, expected in (("Z_Z", 422), ("there", 500)):
+        body = config_map(namespace, name)
+        body["metadata"]["resourceVersion"] = "7"
+
+        with pytest.raises(ApiError) as caught:
+            await cluster.create(CONFIG_MAPS, body)
+        assert caught.value.code == expected
+
+
+@pytest.mark.parametrize(
+    "version", ["", "0", "00", "abc", "-1", "+1", " 1", "1_0", "18446744073709551616", "9" * 5000, "\u0661"]
+)
+async def test_what_is_no_version_does_not_keep_a_new_object_away(
+    cluster: Cluster, namespace: str, gadgets: Gadgets, version: str
+) -> None:
+    plain, custom = config_map(namespace, "a"), gadget(gadgets, namespace, "a", replicas=1)
+    for body in (plain, custom):
+        body["metadata"]["resourceVersion"] = version
+
+    assert (await cluster.create(CONFIG_MAPS, plain)).metadata.resource_version.isdigit()
+    assert (await cluster.create(gadgets, custom))["metadata"]["resourceVersion"] not in {"", version}
 
 
 async def test_marks_of_a_life_are_not_taken_from_a_new_objects_body(cluster: Cluster, namespace: str) -> None:

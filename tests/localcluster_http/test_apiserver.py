@@ -194,6 +194,29 @@ async def test_an_object_goes_through_its_whole_life(wire: Wire) -> None:
     assert (code, gone["reason"], gone["message"]) == (404, "NotFound", 'pods "p" not found')
 
 
+async def test_a_dry_run_of_a_new_object_does_not_look_at_its_version(wire: Wire) -> None:
+    body = {**pod("p"), "metadata": {"name": "p", "resourceVersion": "7"}}
+
+    assert (await wire("POST", f"{PODS}?dryRun=All", body))[0] == 201
+    assert (await wire("POST", PODS, body))[0] == 500
+
+
+@pytest.mark.parametrize("version", ["9" * 25, "9" * 5000])
+async def test_a_version_beyond_64_bits_is_a_bad_request(wire: Wire, version: str) -> None:
+    _, made = await wire("POST", PODS, pod("p"))
+    made["metadata"]["resourceVersion"] = version
+
+    for method, path, body in (("PUT", f"{PODS}/p", made), ("GET", f"{PODS}?resourceVersion={version}", None)):
+        code, value = await wire(method, path, body)
+        assert (code, value["reason"]) == (400, "BadRequest")
+
+
+async def test_a_version_that_is_a_number_is_a_bad_request(wire: Wire) -> None:
+    code, value = await wire("POST", PODS, {**pod("p"), "metadata": {"name": "p", "resourceVersion": 5}})
+
+    assert (code, value["reason"]) == (400, "BadRequest")
+
+
 async def test_a_grace_longer_than_the_calendar_ends_with_it(wire: Wire) -> None:
     await wire("POST", PODS, pod("p", nodeName="one"))
 
