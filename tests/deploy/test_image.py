@@ -1,0 +1,79 @@
+"""What the image is built on. No container engine is needed: the check in the Dockerfile is a line of a shell."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from tests.deploy.test_files import DEPLOY
+
+TEXT = (DEPLOY / "Dockerfile").read_text()
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+
+def build_with(base: str) -> subprocess.CompletedProcess[str]:
+    """What the first command of the build says when PYTHON_IMAGE is that."""
+    joined = TEXT.replace("\\\n", " ")
+    first = next(line.removeprefix("RUN ") for line in joined.splitlines() if line.startswith("RUN "))
+    return subprocess.run(
+        ["sh", "-c", first],
+        env={"PYTHON_IMAGE": base, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_no_stage_of_the_image_has_a_base_that_is_written_down_here() -> None:
+    bases = re.findall(r"^FROM (\S+)", TEXT, re.MULTILINE)
+
+    assert set(bases) == {"${PYTHON_IMAGE}"}
+    assert re.search(r"^ARG PYTHON_IMAGE$", TEXT[: TEXT.index("FROM ")], re.MULTILINE), "without a default"
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "python:3.13-slim",
+        "python:latest",
+        "registry.example.com:5000/python:3.13",
+        "python:3.13-slim@",
+        "python:3.13-slim@sha256:abc",
+        f"python:3.13-slim@sha512:{DIGEST[7:]}",
+        f"python:3.13-slim@{DIGEST}0",
+        f"python:3.13-slim@{DIGEST.upper()}",
+        f"@{DIGEST}",
+        "",
+    ],
+)
+def test_a_base_without_a_digest_is_refused(base: str) -> None:
+    ended = build_with(base)
+
+    assert ended.returncode != 0
+    assert "PYTHON_IMAGE" in ended.stderr
+    assert "docs/install.md" in ended.stderr
+
+
+@pytest.mark.parametrize("name", ["python:3.13-slim", "python", "registry.example.com:5000/mirror/python:3.13-slim"])
+def test_a_base_with_a_digest_is_taken(name: str) -> None:
+    ended = build_with(f"{name}@{DIGEST}")
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_nobody_has_invented_a_digest() -> None:
+    page = (DEPLOY.parent / "docs" / "install.md").read_text()
+
+    assert not re.search(r"sha256:[0-9a-f]{16}", TEXT + page)
+    assert "--build-arg PYTHON_IMAGE=" in TEXT
+    assert "--build-arg PYTHON_IMAGE=" in page
+
+
+def test_the_image_says_what_it_was_built_on() -> None:
+    last = TEXT[TEXT.rindex("FROM ") :]
+
+    assert "ARG PYTHON_IMAGE\n" in last
+    assert "LABEL org.opencontainers.image.base.name=${PYTHON_IMAGE}\n" in last
