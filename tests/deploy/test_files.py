@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import ipaddress
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ from tarragon import __version__
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
+PAGE = ROOT / "docs" / "install.md"
 NEWEST = "1.37"
 CLUSTER_WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
 INSTALLATIONS = ["deploy", "deploy/namespaced"]
@@ -31,6 +34,14 @@ def rendered(folder: Path) -> list[Json]:
     """As `kubectl apply -k` would send it."""
     done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=True, timeout=60)
     return list(yaml.safe_load_all(done.stdout))
+
+
+def copy_deploy(folder: Path) -> None:
+    for path in DEPLOY.rglob("*"):
+        if path.is_file():
+            copy = folder / path.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(path.read_text())
 
 
 def operator_of(objects: list[Json]) -> Json:
@@ -131,13 +142,38 @@ def test_an_installation_for_a_namespace_has_nothing_outside_of_it(tmp_path: Pat
     assert operator_of(objects)["containers"][0]["args"] == ["operator", "--namespace=$(MY_POD_NAMESPACE)"]
 
 
+NOBODYS = ipaddress.IPv4Network("192.0.2.0/24")
+"""Kept for documentation (RFC 5737): no machine has such an address."""
+
+
+def test_the_operator_may_speak_to_nobody_but_an_api_server_that_the_installer_names() -> None:
+    (policy,) = [each for each in written("deploy/components/network-policy") if each["kind"] == "NetworkPolicy"]
+
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    for rule in policy["spec"]["egress"]:
+        assert {(port["protocol"], port["port"]) for port in rule["ports"]} == {("TCP", 443), ("TCP", 6443)}
+        (network,) = [ipaddress.IPv4Network(peer["ipBlock"]["cidr"]) for peer in rule["to"]]
+        assert network.num_addresses == 1
+        assert network.subnet_of(NOBODYS)
+
+
+@pytest.mark.kubectl
+def test_the_kustomization_of_the_page_on_installing_opens_the_way_to_that_api_server_alone(tmp_path: Path) -> None:
+    copy_deploy(tmp_path / "tarragon")
+    blocks = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (mine,) = [block for block in blocks if "components/network-policy" in block]
+    (tmp_path / "kustomization.yaml").write_text(mine)
+
+    (policy,) = [each for each in rendered(tmp_path) if each["kind"] == "NetworkPolicy"]
+    (rule,) = policy["spec"]["egress"]
+    assert rule["to"] == [{"ipBlock": {"cidr": "10.96.0.1/32"}}, {"ipBlock": {"cidr": "172.18.0.2/32"}}]
+    assert {port["port"] for port in rule["ports"]} == {443, 6443}
+    assert policy["spec"]["ingress"]
+
+
 @pytest.mark.kubectl
 def test_the_components_fit_onto_the_installation(tmp_path: Path) -> None:
-    for path in DEPLOY.rglob("*"):
-        if path.is_file():
-            copy = tmp_path / path.relative_to(ROOT)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_text(path.read_text())
+    copy_deploy(tmp_path)
     (tmp_path / "mine").mkdir()
     names = sorted(path.name for path in (DEPLOY / "components").iterdir())
     mine = {"resources": ["../deploy"], "components": [f"../deploy/components/{name}" for name in names]}
