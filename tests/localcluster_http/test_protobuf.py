@@ -131,7 +131,7 @@ def test_messages_within_messages_are_not_copied_once_for_each_level() -> None:
         return bytes([(number << 3 | 2) & 127 | 128, number >> 4]) + size + content
 
     schema = field(2, b"\0" * 300_000)
-    for _ in range(100):
+    for _ in range(40):
         schema = field(28, schema)  # `not`, of a JSONSchemaProps
     kind = field(1, b"apiextensions.k8s.io/v1") + field(2, b"CustomResourceDefinition")
     versions = field(1, b"v1") + field(4, field(1, schema))
