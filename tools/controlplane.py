@@ -57,6 +57,8 @@ _PATIENCE = 90.0
 _PORTS = range(12_000, 20_000)
 """Those that nobody gets who asks for any, nor a pod of the process kubelet: a stopped server finds its own free."""
 _NO_SERVER_PORT_SINCE = 24
+_NO_LOOPBACK_SINCE = 21
+"""1.20 takes 127.0.0.1 for the endpoint of its Service, 1.37 does not start with it; between them nothing was run."""
 _NO_SECRET_OF_TOKENS_SINCE = 24
 _SERVICES = "10.96.0.0/16"
 _SERVICE_ADDRESS = "10.96.0.1"
@@ -316,6 +318,7 @@ class ControlPlane:
             "--allow-privileged=true",
             f"--audit-policy-file={self._file('policy.yaml')}",
             f"--audit-log-path={self.folder / 'audit.log'}",
+            *([] if self.minor < _NO_LOOPBACK_SINCE else ["--endpoint-reconciler-type=none"]),
             *without,
             *self._arguments,
         ]

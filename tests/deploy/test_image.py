@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.deploy.test_files import DEPLOY
 
 TEXT = (DEPLOY / "Dockerfile").read_text()
@@ -77,3 +78,10 @@ def test_the_image_says_what_it_was_built_on() -> None:
 
     assert "ARG PYTHON_IMAGE\n" in last
     assert "LABEL org.opencontainers.image.base.name=${PYTHON_IMAGE}\n" in last
+
+
+def test_the_image_is_built_with_the_uv_that_builds_everything_else() -> None:
+    pinned = re.search(r"^UV_VERSION=(\S+)$", (ROOT / "tools" / "bootstrap.sh").read_text(), re.MULTILINE)
+
+    assert pinned is not None
+    assert f"uv=={pinned[1]}" in TEXT
