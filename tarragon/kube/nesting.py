@@ -36,7 +36,7 @@ def is_within(data: bytes, levels: int) -> bool:
         rest = rest.replace(b"{}", b"").replace(b"[]", b"")
         if not rest:
             return True
-    return max(accumulate(map(_STEPS.__getitem__, brackets))) <= levels
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) <= levels
 
 
 def _brackets(data: bytes) -> bytes:

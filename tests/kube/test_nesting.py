@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tarragon.kube.codec import decode, encode
@@ -45,7 +45,8 @@ def nested(levels: int) -> bytes:
     return b'{"a":' * levels + b"1" + b"}" * levels
 
 
-@given(VALUES, st.integers(0, 8), st.booleans())
+@example(value="{", levels=0, is_ascii=True)
+@given(value=VALUES, levels=st.integers(0, 8), is_ascii=st.booleans())
 def test_a_text_is_within_as_many_levels_as_its_value_has(value: Json, levels: int, is_ascii: bool) -> None:  # noqa: FBT001 - drawn
     text = json.dumps(value, ensure_ascii=is_ascii).encode()
 
