@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from tarragon.kube.codec import decode
 from tarragon.localcluster.requests import WriteOptions
 from tarragon.localcluster.web.doubles import with_doubles
-from tests.localcluster_http.embedded import TOKEN, Embedded, embedded, pod, widget
-from tests.localcluster_http.test_apiserver import Wire, trusting
+from tests.localcluster_http.embedded import pod, widget
+from tests.localcluster_http.test_apiserver import Wire
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
 WIDGETS = "/apis/example.dev/v1/namespaces/default/widgets"
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Embedded]:
-    async with embedded(tmp_path) as running:
-        await running.add_widgets()
-        yield running
-
-
-@pytest.fixture
-async def ask(server: Embedded) -> AsyncIterator[Wire]:
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    connector = aiohttp.TCPConnector(ssl=trusting(server))
-    async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
-        yield Wire(server, session)
 
 
 def named(name: str, **metadata: str) -> dict[str, Any]:

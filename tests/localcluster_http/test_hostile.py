@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
 from tests.hostile import LISTS, OBJECTS, Form, nested
-from tests.localcluster_http.embedded import TOKEN, Embedded, embedded
+from tests.localcluster_http.embedded import Embedded
 from tests.localcluster_http.test_apiserver import Wire, trusting
 
 WIDGETS = "/apis/example.dev/v1/namespaces/default/widgets"
 TOO_DEEP = "the object provided is nested deeper than 100 levels"
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Embedded]:
-    async with embedded(tmp_path) as running:
-        await running.add_widgets()
-        yield running
-
-
-@pytest.fixture
-async def ask(server: Embedded) -> AsyncIterator[Wire]:
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    connector = aiohttp.TCPConnector(ssl=trusting(server))
-    async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
-        yield Wire(server, session)
 
 
 def widget(name: str, deep: str) -> bytes:
