@@ -160,7 +160,7 @@ async def storm(ground: Ground, raw: Raw, count: int) -> Counter[str]:
 
 async def goes_on(control_plane: ControlPlane, raw: Raw, namespace: str, count: int) -> None:
     async with a_ground(control_plane, namespace) as ground:
-        await ground.node("a", cpu="64")
+        await ground.node("a", cpu="64", pods="30000")
         ground.start_operator()
 
         answers = await storm(ground, raw, count)
