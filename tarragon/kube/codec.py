@@ -17,7 +17,8 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 _WITHOUT_SCHEMA = frozenset({dict, list, object, Any})
 """Types that take a text as it is: their readers walk through the value, and recurse."""
 _SLACK = 16
-"""Levels beyond the limit that a text keeps which is decoded in parts: each part then has the limit to itself."""
+"""A page of a list holds its objects, and an object its spec, as raw text that is decoded later. Each of these parts
+may have MAX_DEPTH levels of its own, so the text around it is cut that much deeper."""
 
 
 def decode(data: bytes | str, model: type[T]) -> T:
@@ -51,7 +52,7 @@ def _decoded(data: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def _decoded_in_limits(data: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
-    """How deep a text has to be to get here depends on the version of Python, and on the calls that lead here."""
+    """The decoder met Python's recursion limit, which depends on its version and on the calls before this one."""
     try:
         return _decoded(limited(_as_bytes(data), MAX_DEPTH + _SLACK), decoder)
     except RecursionError as error:

@@ -97,6 +97,13 @@ class ScriptedCluster:
         self._objects[key] = encode({"metadata": metadata, "value": value})
         self._tell(_Change(self._version, "ADDED" if before is None else "MODIFIED", self._objects[key]))
 
+    def put_without_name(self, name: str) -> None:
+        """An object whose metadata nobody can read, kept under that name."""
+        self._version += 1
+        metadata = {"name": 5, "namespace": [], "resourceVersion": str(self._version)}
+        self._objects[Key(self._namespace, name)] = body = encode({"metadata": metadata, "value": 1})
+        self._tell(_Change(self._version, "ADDED", body))
+
     def remove(self, name: str) -> None:
         body = self._objects.pop(Key(self._namespace, name), None)
         if body is not None:

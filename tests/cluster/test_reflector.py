@@ -507,3 +507,16 @@ async def test_what_a_server_does_not_know_any_more_after_its_storage_was_put_ba
 
     assert scene.told == [("a", None, 1), ("a", 1, None)]
     assert [call for call, _ in scene.server.calls] == ["list", "watch", "watch", "list", "watch"]
+
+
+async def test_an_object_without_a_readable_name_is_reported_and_hides_no_other() -> None:
+    scene = Scene()
+    scene.server.put_without_name("in the list")
+    scene.server.put("a", 1)
+    async with scene.running():
+        scene.server.put_without_name("in the watch")
+        scene.server.put("b", 2)
+        await settle(scene.clock)
+
+        assert scene.told == [("a", None, 1), ("b", None, 2)]
+        assert ["can't be read and is left out" in str(trouble) for trouble in scene.troubles] == [True, True]
