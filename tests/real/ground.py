@@ -13,7 +13,7 @@ from typing import Any
 
 from tarragon.base.clock import SystemClock
 from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from tarragon.cluster.errors import AlreadyExists, ApiError, NotFound
 from tarragon.cluster.http import Http
 from tarragon.cluster.port import DeleteOptions, Selection
 from tarragon.cluster.reflector import Cache
@@ -98,17 +98,6 @@ class Ground:
             self._cleaning.append((resource, name))
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **body}
         await self.http.create(resource.reading(dict), whole)
-
-    async def create_once_allowed(self, resource: Resource[Any], name: str, **body: Any) -> None:
-        """Of what names something new: a server's admission hears of it by a watch of its own."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                try:
-                    await self.create(resource, name, **body)
-                except Forbidden:
-                    await self._clock.sleep(0.05)
-                else:
-                    return
 
     async def patch(self, resource: Resource[Any], name: str, patch: Json, **how: Any) -> None:
         await self.http.patch(resource.reading(dict), self._key(resource, name), patch, **how)
