@@ -82,7 +82,7 @@ async def test_what_is_forged_while_no_operator_runs_is_refused_by_the_next_one(
         ground.start_operator()
         await ground.submit("honest", Worker=worker(ground, 2, "1"))
 
-        await ground.until_phase("honest", "Running")
+        await ground.until(lambda: ground.status("honest").ready == 2)
         await ground.until(lambda: is_refused(ground, "zulu"))
         assert ground.made() == {"honest-worker-0": 1, "honest-worker-1": 1}
 
@@ -94,7 +94,7 @@ async def test_a_job_that_runs_keeps_its_places_over_a_restart_on_a_node_that_ha
         node = await ground.node("x", cpu="4")
         ground.start_operator()
         await ground.submit("runs", Worker=worker(ground, 3, "1"))
-        await ground.until_phase("runs", "Running")
+        await ground.until(lambda: ground.status("runs").ready == 3)
         before = ground.status("runs").admission
         await ground.stop_operator()
         await ground.patch(NODES, node, {"status": {"allocatable": {"cpu": "1"}}}, subresource="status")

@@ -93,7 +93,7 @@ async def test_who_runs_out_of_memory_again_and_again_is_told_and_keeps_its_plac
         await ground.node("n")
         ground.start_operator(SHORT)
         await ground.submit("a", Worker=group(2, policy="OnFailure"))
-        await ground.until_phase("a", "Running")
+        await ground.until(lambda: ground.status("a").ready == 2)
         last = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "step 41\nstep 42\n"}}
         waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}}
         container = {"name": "tensorflow", "image": "i", "imageID": "", "ready": False, "restartCount": 3}

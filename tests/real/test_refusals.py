@@ -146,7 +146,7 @@ async def test_permissions_that_are_withdrawn_stop_new_pods_only_and_given_back_
         await grant(ground, "making", user, [making])
         ground.start_operator(SHORT, config=control_plane.user(user))
         await ground.submit("before", Worker=group(2, nodeSelector={"ground": ground.namespace}))
-        await ground.until_phase("before", "Running")
+        await ground.until(lambda: ground.status("before").ready == 2)
 
         await ground.delete(BINDINGS, ground.name("making"))
         await until_denied(ground, user)
