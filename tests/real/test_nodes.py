@@ -140,7 +140,7 @@ async def hollow(ground: Ground, count: int, cpus: int) -> AsyncIterator[None]:
 
 
 def urgent_pod_on(ground: Ground, node: str) -> Mapping[str, Any]:
-    """The spec of a Deployment of one pod of the ground's class, which no other node takes."""
+    """The spec of a Deployment: its one pod has the priority class `urgent` and may run on this node only."""
     labels = {"app": "urgent"}
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
     urgent = {"priorityClassName": ground.name("urgent"), "nodeSelector": {HOST: node}, "containers": [container]}
@@ -153,9 +153,9 @@ def on_each_node(ground: Ground) -> Mapping[str, int]:
 
 
 async def test_who_gives_way_to_a_more_urgent_pod_goes_to_another_node(control_plane: ControlPlane) -> None:
-    """1.20 deletes a victim before it nominates the node: the job's next pod may be there first, if rarely.
+    """kube-scheduler 1.20 deletes a victim before it nominates the node, so the job's next pod may get there first.
 
-    The urgent pod is then refused by the kubelet, so it belongs to a Deployment, as it would on a real cluster.
+    The kubelet then refuses the urgent pod. It belongs to a Deployment, which makes it again, as on a real cluster.
     """
     async with a_ground(control_plane, "preempted") as ground, hollow(ground, 3, cpus=1):
         ground.start_operator()
