@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -65,7 +64,7 @@ class App:
                 while not self._is_over:
                     await self._turn()
             finally:
-                loop.remove_reader(sys.stdin.fileno())
+                self._console.ignore()
                 for number in _SIGNALS:
                     loop.remove_signal_handler(number)
                 await self._desk.close()
@@ -80,7 +79,7 @@ class App:
         self._composer = Composer(self._where, scope.namespace, self._voices, self._clock)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        loop.add_reader(sys.stdin.fileno(), self._read)
+        self._console.listen(self._read)
         handlers: dict[int, Callable[[], None]] = {
             signal.SIGINT: self._end,
             signal.SIGTERM: self._end,
@@ -174,8 +173,7 @@ class App:
         self._scope(named if self._here == everywhere else everywhere)
         self._watching = asyncio.create_task(self._watches.run())
 
-    def _read(self) -> None:
-        data = os.read(sys.stdin.fileno(), 1024)
+    def _read(self, data: bytes) -> None:
         if not data:
             # The terminal has gone.
             self._end()

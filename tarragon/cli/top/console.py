@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import termios
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO
 
@@ -17,14 +18,22 @@ _LEAVE = f"{ESC}[0m{ESC}[?7h{ESC}[?25h{ESC}[?1049l"
 Attributes = list[Any]  # type: ignore[explicit-any] # as termios has it: numbers, and a list of characters
 
 
+def _suspend() -> None:
+    """Stop this process as Ctrl-Z does by default, and return when it is continued."""
+    signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGTSTP)
+
+
 class Console:
     """Draws rows, and only those that have changed. The other page has no history: what was there comes back."""
 
-    def __init__(self, keyboard: TextIO, screen: TextIO) -> None:
+    def __init__(self, keyboard: TextIO, screen: TextIO, suspend: Callable[[], None] = _suspend) -> None:
         self._keyboard = keyboard
         self._screen = screen
+        self._suspend = suspend
         self._shown: list[str] = []
         self._before: Attributes | None = None
+        self._pressed: Callable[[bytes], None] = lambda _: None
 
     def __enter__(self) -> Self:
         self.enter()
@@ -56,12 +65,24 @@ class Console:
             termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, self._before)
             self._before = None
 
+    def listen(self, pressed: Callable[[bytes], None]) -> None:
+        """Call `pressed` in the running event loop with all keys as they come; with none when the terminal has gone."""
+        fd = self._keyboard.fileno()
+        self._pressed = pressed
+        asyncio.get_running_loop().add_reader(fd, lambda: pressed(os.read(fd, 1024)))
+
+    def ignore(self) -> None:
+        """Leave all keys to others, those too that the event loop has seen and not read yet."""
+        asyncio.get_running_loop().remove_reader(self._keyboard.fileno())
+
     def stop(self) -> None:
         """Ctrl-Z: give the terminal back, stop, and take it again when somebody says `fg`."""
+        # The shell reads what is typed meanwhile. A read that is already due would wait for keys that have gone.
+        self.ignore()
         self.leave()
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTSTP)
+        self._suspend()
         self.enter()
+        self.listen(self._pressed)
 
     def forget(self) -> None:
         """What is on the screen is not known any more: the next rows are all drawn."""
