@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -29,6 +31,21 @@ from tests.operator.stage import TFJOBS, Stage, group
 KEY = Key("default", "tarragon")
 TERMS = Terms(duration=9.0, deadline=6.0, retry=0.2)
 OTHERS = "1ca428e5.training-operator.kubeflow.org"
+
+
+STUCK = """
+import asyncio, time
+from tarragon.operator.process import asked_to_end
+
+async def main():
+    with asked_to_end():
+        print("begun", flush=True)
+        while True:
+            time.sleep(60)
+
+asyncio.run(main())
+"""
+"""Its event loop hears nothing any more, so whatever the first signal begins has not ended when the second comes."""
 
 
 class JumpingClock(SystemClock):
@@ -288,3 +305,13 @@ async def test_it_answers_over_http_where_it_was_told_to(stage: Stage) -> None:
         with pytest.raises(TarragonError, match=f"cannot listen on {address}"):
             async with serving(address, routes):
                 raise AssertionError
+
+
+async def test_a_second_signal_ends_it_at_once_even_where_the_loop_is_stuck() -> None:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", STUCK, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"begun\n"
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
+
+    assert await process.wait() in {128 + signal.SIGTERM, 128 + signal.SIGINT}

@@ -197,18 +197,6 @@ async def test_a_standby_that_is_told_to_end_does_so_and_the_leader_does_not_not
     assert writes_of(stage, "second", began) == []
 
 
-async def test_a_second_signal_ends_it_at_once(stage: Stage) -> None:
-    first = await operator(stage, "first", "--grace", "60")
-    await stage.until(lambda: first.is_leading)
-    first.is_stopped = True
-    first.process.send_signal(signal.SIGSTOP)  # So that both are there when it looks.
-    first.process.send_signal(signal.SIGTERM)
-    first.process.send_signal(signal.SIGINT)
-    first.process.send_signal(signal.SIGCONT)
-
-    assert await asyncio.wait_for(first.process.wait(), PATIENCE) in {128 + signal.SIGTERM, 128 + signal.SIGINT}
-
-
 async def test_one_that_may_do_nothing_and_finds_nothing_installed_waits_and_says_so(
     own_control_plane: ControlPlane,
 ) -> None:
