@@ -91,7 +91,7 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_comes_back_to_the_page(trainer: U
         tty.until("LAST LINE")
         tty.type("\x1a")
         # The shell's own word and prompt: a replica of the page can be "Stopped", too.
-        tty.until(lambda text: bool(re.search(r"\[1\]\+ +Stopped.*\n.*prompt>$", text.rstrip())))
+        tty.until(lambda text: bool(re.search(r"\[1\]\+ +Stopped.*prompt>$", text.rstrip(), re.DOTALL)))
         tty.type("fg\r")
         tty.until(lambda text: "quit" in text.split("\n")[-1])
         tty.resize(120, 30)

@@ -309,9 +309,13 @@ async def test_it_answers_over_http_where_it_was_told_to(stage: Stage) -> None:
 
 async def test_a_second_signal_ends_it_at_once_even_where_the_loop_is_stuck() -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", STUCK, stdout=asyncio.subprocess.PIPE)
-    assert process.stdout is not None
-    assert await process.stdout.readline() == b"begun\n"
-    process.send_signal(signal.SIGTERM)
-    process.send_signal(signal.SIGINT)
+    try:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"begun\n"
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
 
-    assert await process.wait() in {128 + signal.SIGTERM, 128 + signal.SIGINT}
+        assert await process.wait() in {128 + signal.SIGTERM, 128 + signal.SIGINT}
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
