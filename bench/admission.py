@@ -32,9 +32,9 @@ from tarragon.base import logs  # noqa: E402
 from tarragon.base.clock import ManualClock  # noqa: E402
 from tarragon.kube.meta import Key  # noqa: E402
 from tarragon.operator.admit import Admitter  # noqa: E402
-from tarragon.scheduling.decision import Decision  # noqa: E402
+from tarragon.scheduling.api.decision import Decision  # noqa: E402
+from tarragon.scheduling.api.snapshot import Snapshot  # noqa: E402
 from tarragon.scheduling.policies import POLICIES, Policy  # noqa: E402
-from tarragon.scheduling.snapshot import Snapshot  # noqa: E402
 
 GOAL = 100.0
 SIZES = (2, 4, 8, 16)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench.support.replay import PHILLY, Asked, Job, Replay, coverage, philly, synthetic  # noqa: E402
-from tarragon.scheduling.forecast import Forecast  # noqa: E402
+from tarragon.scheduling.explain.forecast import Forecast  # noqa: E402
 
 
 def main() -> None:

@@ -31,9 +31,9 @@ sys.path.insert(0, str(ROOT))
 from bench.support.plane import load  # noqa: E402
 from tarragon.base.resources import NVIDIA_GPU  # noqa: E402
 from tarragon.job.model import Replica, ReplicaType  # noqa: E402
-from tarragon.scheduling.decision import Place  # noqa: E402
+from tarragon.scheduling.api.decision import Place  # noqa: E402
+from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, Snapshot  # noqa: E402
 from tarragon.scheduling.policies import POLICIES  # noqa: E402
-from tarragon.scheduling.snapshot import Demand, Gang, NodeState, Snapshot  # noqa: E402
 
 GPUS = 4
 FILLS = (0.5, 0.8, 1.0)

@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 from bench.support.crowd import Crowd  # noqa: E402
 from bench.support.plane import load  # noqa: E402
-from tarragon.scheduling.decision import Place, Resize, Wait  # noqa: E402
+from tarragon.scheduling.api.decision import Place, Resize, Wait  # noqa: E402
 from tarragon.scheduling.policies import POLICIES  # noqa: E402
 
 GOAL = 100.0

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS, Resources, minus, total
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.decision import Decision, Evict, Place, Resize
-from tarragon.scheduling.fit import place
-from tarragon.scheduling.inventory import Inventory
-from tarragon.scheduling.ledger import Ledger
-from tarragon.scheduling.rules import Rules
-from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
+from tarragon.scheduling.api.decision import Decision, Evict, Place, Resize
+from tarragon.scheduling.api.rules import Rules
+from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
+from tarragon.scheduling.placement.fit import place
+from tarragon.scheduling.state.inventory import Inventory
+from tarragon.scheduling.state.ledger import Ledger
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 GIBI = 2**30 * 1000

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from tarragon.base.resources import NVIDIA_GPU
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.decision import Place
-from tarragon.scheduling.forecast import Forecast, Outlook, Unknown, forecast
-from tarragon.scheduling.lengths import Lengths, Life
+from tarragon.scheduling.api.decision import Place
+from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
+from tarragon.scheduling.explain.forecast import Forecast, Outlook, Unknown, forecast
+from tarragon.scheduling.explain.runtime_estimates import Lengths, Life
 from tarragon.scheduling.policies.fifo import fifo
-from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
 
 BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 GPUS_A_NODE = 8

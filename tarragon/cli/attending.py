@@ -22,7 +22,7 @@ from tarragon.cli.target import Target
 from tarragon.cli.terminal import Terminal
 from tarragon.cluster.errors import ApiError
 from tarragon.job.model import Replica
-from tarragon.scheduling.decision import NEVER_FITS
+from tarragon.scheduling.api.decision import NEVER_FITS
 
 TICK = 0.1
 """Seconds between two drawings: fast enough to look alive, slow enough to cost nothing."""

@@ -27,7 +27,7 @@ from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
 from tarragon.job.status import FirstFailure, JobStatus
 from tarragon.kube.codec import timestamp
-from tarragon.scheduling.decision import NEVER_FITS, NEVER_WITHIN_QUOTA, NO_NODE_MAY
+from tarragon.scheduling.api.decision import NEVER_FITS, NEVER_WITHIN_QUOTA, NO_NODE_MAY
 
 LAST_LINES = 20
 _NOTHING = MappingProxyType(

@@ -12,12 +12,12 @@ import click
 
 from tarragon.cli.durations import seconds_option
 from tarragon.cli.gathering import gathered
-from tarragon.scheduling.names import DEFAULT, NAMES
+from tarragon.scheduling.policies.names import DEFAULT, NAMES
 
 if TYPE_CHECKING:
     from tarragon.operator.run import Options
     from tarragon.plan.step import Settings
-    from tarragon.scheduling.rules import Rules
+    from tarragon.scheduling.api.rules import Rules
 
 P = ParamSpec("P")
 
@@ -43,7 +43,7 @@ class Ordering:
     def rules(self) -> Callable[[], Rules]:
         """What says, whenever it is asked, by which rules to decide. Raises BadQueues."""
         from tarragon.operator.ruled import RulesInFile
-        from tarragon.scheduling.rules import Rules
+        from tarragon.scheduling.api.rules import Rules
 
         base = Rules(aged=self.aged, idle=self.idle, cool_down=self.cool_down)
         # A cluster in this process leaves the folder that the name was meant in.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tarragon.cli.jobs import Known
 from tarragon.kube.meta import Key
-from tarragon.scheduling.decision import NEVER_FITS, NEVER_WITHIN_QUOTA
+from tarragon.scheduling.api.decision import NEVER_FITS, NEVER_WITHIN_QUOTA
 
 JobKey = tuple[str, Key]
 """The kind, the namespace and the name."""

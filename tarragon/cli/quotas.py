@@ -10,8 +10,8 @@ from tarragon.cli.jobs import Known
 from tarragon.cli.queueing import key
 from tarragon.cli.rows import size
 from tarragon.plan.capacity import template_request
-from tarragon.scheduling.decision import QUOTA_EXCEEDED
-from tarragon.scheduling.rules import Queue, Rules
+from tarragon.scheduling.api.decision import QUOTA_EXCEEDED
+from tarragon.scheduling.api.rules import Queue, Rules
 
 Holding = tuple[str, Resources]
 

@@ -23,11 +23,11 @@ from tarragon.operator.gather import World
 from tarragon.operator.usage import holds
 from tarragon.plan.capacity import pod_request
 from tarragon.plan.step import Settings
-from tarragon.scheduling.decision import Decision
-from tarragon.scheduling.forecast import Outlook
-from tarragon.scheduling.lengths import Lengths, Life
-from tarragon.scheduling.rules import Rules
-from tarragon.scheduling.snapshot import Snapshot
+from tarragon.scheduling.api.decision import Decision
+from tarragon.scheduling.api.rules import Rules
+from tarragon.scheduling.api.snapshot import Snapshot
+from tarragon.scheduling.explain.forecast import Outlook
+from tarragon.scheduling.explain.runtime_estimates import Lengths, Life
 
 if TYPE_CHECKING:
     from tarragon.cluster.port import Cluster

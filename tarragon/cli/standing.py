@@ -34,13 +34,13 @@ from tarragon.cluster.port import Selection
 from tarragon.kube.codec import timestamp
 from tarragon.kube.meta import Json
 from tarragon.plan.capacity import why_nowhere
-from tarragon.scheduling.explain import explained
-from tarragon.scheduling.forecast import Forecast, Unknown, forecast, held_by
-from tarragon.scheduling.order import in_order
+from tarragon.scheduling.actions.order import in_order
+from tarragon.scheduling.api.snapshot import Snapshot
+from tarragon.scheduling.cycle.scheduling_cycle import Round
+from tarragon.scheduling.explain.forecast import Forecast, Unknown, forecast, held_by
+from tarragon.scheduling.explain.reasons import explained
+from tarragon.scheduling.explain.wait_messages import words
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.round import Round
-from tarragon.scheduling.snapshot import Snapshot
-from tarragon.scheduling.waits import words
 
 MOST_AHEAD = 5
 SHARES = "shares"

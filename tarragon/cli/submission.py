@@ -24,7 +24,7 @@ from tarragon.job.annotations import IDEMPOTENCY_KEY
 from tarragon.job.phase import Phase
 from tarragon.kube.core import NAMESPACES
 from tarragon.kube.meta import CustomObject, JsonObject, Key, Resource
-from tarragon.scheduling.decision import NEVER_FITS
+from tarragon.scheduling.api.decision import NEVER_FITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ from tarragon.operator.picture import Picture
 from tarragon.operator.quotas import HeldBack, held_back
 from tarragon.operator.telling import Telling
 from tarragon.operator.writes import all_of
-from tarragon.scheduling.decision import SCHEDULER_ERROR, AboutGang, Wait
+from tarragon.scheduling.api.decision import SCHEDULER_ERROR, AboutGang, Wait
+from tarragon.scheduling.api.rules import Rules
+from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies import Policy
-from tarragon.scheduling.rules import Rules
-from tarragon.scheduling.snapshot import Snapshot
 
 TO_TELL_OF_QUOTAS = "tell whom a quota keeps small"
 BREATH = 20

@@ -25,8 +25,8 @@ from tarragon.operator.gather import World
 from tarragon.operator.holders import Decided
 from tarragon.operator.picture import Picture
 from tarragon.operator.verified import Known
-from tarragon.scheduling.claims import Claim, Claims
-from tarragon.scheduling.snapshot import RunningGang
+from tarragon.scheduling.api.snapshot import RunningGang
+from tarragon.scheduling.cycle.admission_claims import Claim, Claims
 
 NOT_UNDERSTOOD = "its spec is not valid, so no new places can be decided for it"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from tarragon.scheduling.checked import Checked
-from tarragon.scheduling.snapshot import Gang, Snapshot
+from tarragon.scheduling.api.snapshot import Gang, Snapshot
+from tarragon.scheduling.cycle.decision_validation import Checked
 
 Ask = Callable[[Snapshot], Checked]
 """The policy; raises whatever a bug in it raises."""

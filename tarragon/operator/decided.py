@@ -15,7 +15,7 @@ from tarragon.operator.candidates import Candidate, least_and_wish
 from tarragon.plan.patience import moved
 from tarragon.plan.scene import may_grow
 from tarragon.plan.sizes import without_gaps
-from tarragon.scheduling import decision as decisions
+from tarragon.scheduling.api import decision as decisions
 
 
 def admission_after(candidate: Candidate, decided: decisions.AboutGang, now: dt.datetime) -> Admission:

@@ -16,7 +16,7 @@ from tarragon.operator.gather import World
 from tarragon.plan.capacity import HOST_PORT, group_request
 from tarragon.plan.preferences import summed
 from tarragon.plan.storage import claim_names
-from tarragon.scheduling.snapshot import Demand
+from tarragon.scheduling.api.snapshot import Demand
 
 Demands = Sequence[Demand]
 MOST_ALIKE = 4096

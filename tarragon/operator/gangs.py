@@ -22,7 +22,7 @@ from tarragon.plan.homes import shunned
 from tarragon.plan.patience import is_resting
 from tarragon.plan.scene import may_grow
 from tarragon.plan.unplaced import is_left
-from tarragon.scheduling.snapshot import Demand, Gang, RunningGang
+from tarragon.scheduling.api.snapshot import Demand, Gang, RunningGang
 
 G = TypeVar("G", Gang, RunningGang)
 Order = tuple[object, ...]

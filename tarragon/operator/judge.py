@@ -10,10 +10,10 @@ import structlog
 
 from tarragon.operator.culprit import culprit, without
 from tarragon.operator.meter import Meter
-from tarragon.scheduling.checked import Checked, checked
-from tarragon.scheduling.decision import SCHEDULER_ERROR, Wait
+from tarragon.scheduling.api.decision import SCHEDULER_ERROR, Wait
+from tarragon.scheduling.api.snapshot import Gang, Snapshot
+from tarragon.scheduling.cycle.decision_validation import Checked, checked
 from tarragon.scheduling.policies import Policy
-from tarragon.scheduling.snapshot import Gang, Snapshot
 
 POLICY = "policy"
 """What a round is counted as in which the policy failed altogether."""

@@ -12,7 +12,7 @@ from tarragon.job.phase import Phase
 from tarragon.plan.obstacles import NODE_AWAY, NODE_FULL, UNSCHEDULABLE
 from tarragon.plan.patience import MOVED_TOO_OFTEN
 from tarragon.plan.step import NAME_TAKEN, REFUSED
-from tarragon.scheduling.decision import (
+from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
     NEVER_FITS,

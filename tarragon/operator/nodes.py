@@ -13,8 +13,8 @@ from tarragon.operator.reservations import Reservations
 from tarragon.operator.usage import Sums, Usage
 from tarragon.plan.capacity import ONE_PORT, node_capacity
 from tarragon.plan.predicates import away
-from tarragon.scheduling.inventory import Inventory
-from tarragon.scheduling.snapshot import NodeState
+from tarragon.scheduling.api.snapshot import NodeState
+from tarragon.scheduling.state.inventory import Inventory
 
 OVERCOMMIT_ANNOTATION = "tarragon.dev/overcommit"
 """On a node: the resources (`cpu`) whose requests are shares there, not amounts."""

@@ -15,8 +15,8 @@ from tarragon.operator.holders import Holders
 from tarragon.operator.nodes import NodeStates
 from tarragon.operator.reservations import Reservations
 from tarragon.operator.usage import Usage
-from tarragon.scheduling.rules import Rules
-from tarragon.scheduling.snapshot import Snapshot
+from tarragon.scheduling.api.rules import Rules
+from tarragon.scheduling.api.snapshot import Snapshot
 
 
 class Picture:

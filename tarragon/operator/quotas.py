@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from tarragon.job.status import Admission
 from tarragon.operator.candidates import Candidates, JobId
 from tarragon.operator.holders import Decided
-from tarragon.scheduling.decision import QUOTA_EXCEEDED, Wait
-from tarragon.scheduling.keptsmall import kept_small
-from tarragon.scheduling.snapshot import Snapshot
+from tarragon.scheduling.actions.quota_limited import kept_small
+from tarragon.scheduling.api.decision import QUOTA_EXCEEDED, Wait
+from tarragon.scheduling.api.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import yaml
 
 from tarragon.base.errors import TarragonError
 from tarragon.plan.queues import read
-from tarragon.scheduling.rules import Rules
+from tarragon.scheduling.api.rules import Rules
 
 log = structlog.get_logger(__name__)
 

@@ -32,9 +32,9 @@ from tarragon.operator.worker import BUG, JobId, Worker
 from tarragon.plan.groupkinds import PodGroup
 from tarragon.plan.published import Ways
 from tarragon.plan.step import Settings
-from tarragon.scheduling.names import DEFAULT
+from tarragon.scheduling.api.rules import Rules
 from tarragon.scheduling.policies import POLICIES, Policy, name_of
-from tarragon.scheduling.rules import Rules
+from tarragon.scheduling.policies.names import DEFAULT
 
 RULES_SECONDS = 5.0
 """How often it is looked whether the rules of scheduling have changed, where nothing else happens."""

@@ -16,7 +16,7 @@ from tarragon.operator.candidates import Candidate, Candidates, JobId
 from tarragon.operator.gather import World
 from tarragon.operator.holders import Decided
 from tarragon.operator.kept import KeptJob
-from tarragon.scheduling.decision import BEHIND_OTHERS, INSUFFICIENT_RESOURCES, Wait
+from tarragon.scheduling.api.decision import BEHIND_OTHERS, INSUFFICIENT_RESOURCES, Wait
 
 RETELL_SECONDS = 10.0
 """A wait whose code stays is not told anew more often than this, however its amounts change."""

@@ -16,8 +16,8 @@ import msgspec
 from tarragon.base import quantity
 from tarragon.kube.meta import Struct
 from tarragon.plan.queues import NAMESPACES, QUOTA, WEIGHT, read
-from tarragon.scheduling.names import DEFAULT, NAMES
-from tarragon.scheduling.rules import Queue, Rules
+from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.scheduling.policies.names import DEFAULT, NAMES
 
 RULES, SHARES = "tarragon-rules", "tarragon-shares"
 """How the two are called, in the namespace of the operator's Lease."""

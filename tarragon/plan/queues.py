@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from tarragon.base import quantity
 from tarragon.base.errors import Problem
 from tarragon.kube.meta import Json
-from tarragon.scheduling.rules import Queue, Rules
+from tarragon.scheduling.api.rules import Queue, Rules
 
 FAIR, PREEMPT, NAMESPACES = "fair", "preempt", "namespaces"
 WEIGHT, QUOTA = "weight", "quota"

@@ -16,7 +16,7 @@ from tarragon.job.conditions import Said, with_condition, without_condition
 from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.job.status import JobStatus
 from tarragon.plan.scene import Scene
-from tarragon.scheduling.decision import PREEMPTED
+from tarragon.scheduling.api.decision import PREEMPTED
 
 SCALED_UP = "ScaledUp"
 SCALED_DOWN = "ScaledDown"

@@ -27,7 +27,7 @@ from tarragon.job.status import Gang, JobStatus
 from tarragon.kube.core import Pod
 from tarragon.plan.rounds import current, following, is_outdated, round_of
 from tarragon.plan.scene import Scene, may_grow
-from tarragon.scheduling.decision import QUOTA_EXCEEDED
+from tarragon.scheduling.api.decision import QUOTA_EXCEEDED
 
 NEEDS_RESTART = "NeedsRestart"
 WAITS_FOR_ROOM = "WaitsForRoom"

@@ -15,7 +15,7 @@ from tarragon.kube.meta import OwnerIdentity
 from tarragon.plan.neighbours import Neighbours
 from tarragon.plan.predicates import is_tolerated, is_wanted, required_of_nodes
 from tarragon.plan.terms import Bonds, Labels, Spreading, Term, bonds
-from tarragon.scheduling.snapshot import Spread
+from tarragon.scheduling.api.snapshot import Spread
 
 MOST_KNOWN = 4096
 """Spreads that are kept in mind: how many pods lie where is one thing now and another a moment later."""

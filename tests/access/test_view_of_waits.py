@@ -21,7 +21,7 @@ from tarragon.kube.meta import Key
 from tarragon.localcluster.access.authorizers import Authorization
 from tarragon.operator.publishing import Publishing
 from tarragon.plan.published import LOCAL, Ways
-from tarragon.scheduling.rules import Queue, Rules
+from tarragon.scheduling.api.rules import Queue, Rules
 from tests.access.both import BINDINGS, CLUSTER_ROLES, binding
 from tests.access.test_entrance import opened
 from tests.operator.stage import TFJOBS, group, job

@@ -15,7 +15,7 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, JobStatus
 from tarragon.kube.meta import CustomMeta, CustomObject
-from tarragon.scheduling.rules import Queue, Rules
+from tarragon.scheduling.api.rules import Queue, Rules
 from tests.cli.scenes import BEGIN
 from tests.operator.stage import group
 

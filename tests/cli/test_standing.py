@@ -23,9 +23,9 @@ from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, NODES, PODS, PRIORITY_CL
 from tarragon.kube.meta import Key, Resource
 from tarragon.operator.run import Operator, Options
 from tarragon.plan.published import RULES, SHARES
-from tarragon.scheduling.forecast import Forecast, Unknown
+from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.scheduling.explain.forecast import Forecast, Unknown
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.rules import Queue, Rules
 from tests.operator.stage import TFJOBS, Stage, a_stage, group, job
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)

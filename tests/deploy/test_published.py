@@ -13,7 +13,7 @@ import pytest
 from tarragon.cli.ways import Published, ways_of
 from tarragon.cluster.access import kubeconfig
 from tarragon.cluster.http import Http
-from tarragon.scheduling.rules import Queue
+from tarragon.scheduling.api.rules import Queue
 from tests.deploy.stage import Stage
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]

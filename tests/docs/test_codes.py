@@ -6,7 +6,7 @@ import re
 
 from tarragon.cli.report.waits import DOCS
 from tarragon.plan import obstacles, patience, step, together, unplaced
-from tarragon.scheduling import decision
+from tarragon.scheduling.api import decision
 from tests.docs.markdown import ROOT
 
 TEXT = (ROOT / "docs" / "scheduling.md").read_text()

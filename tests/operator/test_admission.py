@@ -23,9 +23,9 @@ from tarragon.operator.admit import Admitter
 from tarragon.operator.gather import World
 from tarragon.operator.telling import LONGEST_LAG_SECONDS
 from tarragon.plan.step import Settings
-from tarragon.scheduling.decision import Decision
+from tarragon.scheduling.api.decision import Decision
+from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.snapshot import Snapshot
 from tests.operator.stage import TFJOBS, Json, Stage, group, job
 
 

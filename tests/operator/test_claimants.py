@@ -15,8 +15,8 @@ from tarragon.kube.meta import Key
 from tarragon.kube.patch import merged
 from tarragon.operator.admit import Admitter, Conduct
 from tarragon.operator.gather import World
+from tarragon.scheduling.api.rules import Queue, Rules
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.rules import Queue, Rules
 
 LONG_AGO = "2026-01-01T00:00:00Z"
 

@@ -14,9 +14,9 @@ from tarragon.kube.core import NODES, PRIORITY_CLASSES
 from tarragon.kube.meta import Key
 from tarragon.operator.run import Operator, Options
 from tarragon.plan.capacity import group_request
-from tarragon.scheduling import decision
+from tarragon.scheduling.api import decision
+from tarragon.scheduling.api.rules import Queue, Rules
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.rules import Queue, Rules
 from tests.operator.stage import Stage, a_stage, group
 
 GPU = "nvidia.com/gpu"

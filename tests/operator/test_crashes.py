@@ -18,7 +18,7 @@ from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import NODES, PODS, PRIORITY_CLASSES
 from tarragon.operator.kept import KeptJob, KeptPod
 from tarragon.operator.run import Operator, Options
-from tarragon.scheduling.rules import Rules
+from tarragon.scheduling.api.rules import Rules
 from tests.operator.stage import TFJOBS, Json, Stage, group
 from tests.recording.gangs import Record, recorded
 

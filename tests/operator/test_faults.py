@@ -17,7 +17,7 @@ from tarragon.job.model import TrainingJob
 from tarragon.kube.meta import Key
 from tarragon.operator.admit import Admitter
 from tarragon.operator.run import Operator, Options
-from tarragon.scheduling.decision import NEVER_FITS, SCHEDULER_ERROR
+from tarragon.scheduling.api.decision import NEVER_FITS, SCHEDULER_ERROR
 from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import Stage, group
 

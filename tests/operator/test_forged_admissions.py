@@ -14,7 +14,7 @@ from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.meter import Unmeasured
 from tarragon.operator.run import Operator, Options
-from tarragon.scheduling.rules import Queue, Rules
+from tarragon.scheduling.api.rules import Queue, Rules
 from tests.operator.stage import TFJOBS, Json, Stage, group, job
 
 LONG_AGO = "2026-01-01T00:00:00Z"

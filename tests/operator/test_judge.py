@@ -16,9 +16,9 @@ from tarragon.operator.admit import FAILED_PAUSE, Admitter, Conduct
 from tarragon.operator.judge import ASIDE, MOST_ASIDE
 from tarragon.operator.meter import Unmeasured
 from tarragon.operator.run import Operator, Options
-from tarragon.scheduling.decision import SCHEDULER_ERROR, Decision
+from tarragon.scheduling.api.decision import SCHEDULER_ERROR, Decision
+from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies.fifo import fifo
-from tarragon.scheduling.snapshot import Snapshot
 from tests.kubelet.waiting import eventually
 from tests.operator.stage import Stage, group
 from tests.operator.test_dragon import Jumping

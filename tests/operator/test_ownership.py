@@ -7,7 +7,7 @@ import pytest
 from tarragon.cli.sight import sight
 from tarragon.kube.core import NAMESPACES, PODS, SERVICES
 from tarragon.kube.meta import Key
-from tarragon.scheduling.rules import Rules
+from tarragon.scheduling.api.rules import Rules
 from tests.operator.stage import TFJOBS, Json, Stage, group, job
 
 FAILED: Json = {"phase": "Failed", "containerStatuses": [{"name": "tensorflow", "image": "i", "imageID": ""}]}

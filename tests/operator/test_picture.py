@@ -18,9 +18,9 @@ from tarragon.kube.meta import Key
 from tarragon.kube.patch import merged
 from tarragon.operator.admit import Admitter
 from tarragon.operator.verified import Verified
-from tarragon.scheduling.inventory import Inventory
+from tarragon.scheduling.api.snapshot import NodeState, Snapshot
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.snapshot import NodeState, Snapshot
+from tarragon.scheduling.state.inventory import Inventory
 
 NAMES = ("a", "b", "c", "d")
 WORKER = ReplicaType.WORKER

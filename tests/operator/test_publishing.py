@@ -19,8 +19,8 @@ from tarragon.operator.publishing import AGAIN_SECONDS, LOOKS_SECONDS, Publishin
 from tarragon.operator.ruled import RulesInFile
 from tarragon.operator.run import Operator, Options
 from tarragon.plan.published import RULES, SHARES, Ways
+from tarragon.scheduling.api.rules import Rules
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.rules import Rules
 from tests.operator.stage import Stage
 from tests.operator.test_process import a_process, holder
 

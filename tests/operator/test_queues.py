@@ -13,8 +13,8 @@ from tarragon.kube.core import PRIORITY_CLASSES
 from tarragon.kube.meta import Key
 from tarragon.operator.ruled import RulesInFile
 from tarragon.operator.run import Operator, Options
+from tarragon.scheduling.api.rules import Queue, Rules
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.rules import Queue, Rules
 from tests.operator.stage import TFJOBS, Stage, group
 
 CODE = "QueueQuotaExceeded"

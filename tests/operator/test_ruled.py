@@ -11,7 +11,7 @@ import structlog.testing
 from tarragon.cli.main import call
 from tarragon.cli.ordering import Ordering
 from tarragon.operator.ruled import BadQueues, RulesInFile
-from tarragon.scheduling.rules import Queue, Rules
+from tarragon.scheduling.api.rules import Queue, Rules
 
 BASE = Rules(aged=7, idle=8, cool_down=9)
 

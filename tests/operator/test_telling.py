@@ -14,7 +14,7 @@ from tarragon.kube.meta import Key
 from tarragon.operator.admit import Admitter, Conduct
 from tarragon.operator.meter import Unmeasured
 from tarragon.operator.telling import CODES_AT_ONCE, RETELL_SECONDS, RETOLD_AT_ONCE
-from tarragon.scheduling.decision import (
+from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
     NEVER_FITS,
@@ -24,7 +24,7 @@ from tarragon.scheduling.decision import (
     Decision,
     Wait,
 )
-from tarragon.scheduling.snapshot import Gang, Snapshot
+from tarragon.scheduling.api.snapshot import Gang, Snapshot
 
 
 class Counting(Unmeasured):

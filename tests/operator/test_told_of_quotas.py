@@ -13,8 +13,8 @@ from tarragon.base.resources import CPU, NVIDIA_GPU
 from tarragon.kube.meta import Key
 from tarragon.operator.admit import Admitter, Conduct
 from tarragon.operator.telling import CODES_AT_ONCE, RETELL_SECONDS, RETOLD_AT_ONCE
+from tarragon.scheduling.api.rules import Queue, Rules
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.rules import Queue, Rules
 
 BOUNDS: dict[str, Any] = {"min-instances": 1, "max-instances": 4}
 
@@ -61,7 +61,7 @@ async def test_a_bug_in_the_words_is_told_once_and_all_others_start(monkeypatch:
 
     team = Team(2)
     await team.all_run()
-    monkeypatch.setattr("tarragon.scheduling.keptsmall._over", broken)
+    monkeypatch.setattr("tarragon.scheduling.actions.quota_limited._over", broken)
     team.shelves.put(TFJOBS, a_job("other", workers=1, namespace="elsewhere"))
     with capture_logs() as lines:
         for _ in range(3):

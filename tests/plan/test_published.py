@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.plan.published import RULES, SHARES, Ways, understood, with_shares, written
-from tarragon.scheduling.names import NAMES
-from tarragon.scheduling.rules import Queue, Rules
+from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.scheduling.policies.names import NAMES
 
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.integers(0, 2**60))
 QUEUES = st.builds(Queue, weight=st.floats(1e-6, 1e6), quota=AMOUNTS)

@@ -6,7 +6,7 @@ import yaml
 
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU
 from tarragon.plan.queues import read
-from tarragon.scheduling.rules import Queue, Rules
+from tarragon.scheduling.api.rules import Queue, Rules
 
 FILE = """
 fair: true

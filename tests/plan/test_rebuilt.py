@@ -19,8 +19,8 @@ from tarragon.kube.core import Pod
 from tarragon.plan.intake import intake
 from tarragon.plan.rebuilt import Remains, housed, is_nowhere, rebuilt, remains
 from tarragon.plan.step import Settings, Step
+from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot
 from tarragon.scheduling.policies.fifo import fifo
-from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang, Snapshot
 from tests.plan.world import START, World, manifest
 
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER

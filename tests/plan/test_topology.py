@@ -10,7 +10,7 @@ from tarragon.kube.meta import OwnerIdentity
 from tarragon.plan.capacity import eligible_nodes, pod_spec
 from tarragon.plan.neighbours import Neighbours
 from tarragon.plan.topology import NOBODY_NEAR, Gang, Member, Sites, Ties
-from tarragon.scheduling.snapshot import Spread
+from tarragon.scheduling.api.snapshot import Spread
 
 Json = dict[str, Any]
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER

@@ -25,7 +25,7 @@ from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, P
 from tarragon.kube.meta import CustomObject, Key, Resource
 from tarragon.operator.run import Operator, Options
 from tarragon.plan.step import Settings
-from tarragon.scheduling.rules import Rules
+from tarragon.scheduling.api.rules import Rules
 from tools.controlplane import ControlPlane
 
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ from tarragon.base.resources import CPU
 from tarragon.cluster.port import Selection
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import EVENTS, NODES
-from tarragon.scheduling.rules import Queue, Rules
+from tarragon.scheduling.api.rules import Queue, Rules
 from tests.real.ground import Ground, Json, a_ground, group
 from tools.controlplane import ControlPlane
 

@@ -31,9 +31,9 @@ from tarragon.plan.capacity import HOST_PORT, ONE_PORT, node_capacity, pod_reque
 from tarragon.plan.neighbours import Neighbours
 from tarragon.plan.predicates import refusal
 from tarragon.plan.topology import Gang, Member, Sites
-from tarragon.scheduling.fit import place
-from tarragon.scheduling.ledger import Ledger
-from tarragon.scheduling.snapshot import Demand, NodeState
+from tarragon.scheduling.api.snapshot import Demand, NodeState
+from tarragon.scheduling.placement.fit import place
+from tarragon.scheduling.state.ledger import Ledger
 from tests.real.scene import connect
 from tests.real.worlds import OVERHEAD, RUNTIME, World, worlds
 from tools.controlplane import CONTROLLERS, ControlPlane

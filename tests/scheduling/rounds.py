@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from tarragon.base.resources import NVIDIA_GPU, Resources, fits, minus, total
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.checked import checked
-from tarragon.scheduling.decision import AboutGang, Again, Evict, Place, Resize, Wait
+from tarragon.scheduling.api.decision import AboutGang, Again, Evict, Place, Resize, Wait
+from tarragon.scheduling.api.rules import Rules
+from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
+from tarragon.scheduling.cycle.decision_validation import checked
 from tarragon.scheduling.policies import Policy
-from tarragon.scheduling.rules import Rules
-from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tarragon.base.resources import CPU
+from tarragon.scheduling.api.rules import Rules
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.rules import Rules
 from tests.scheduling.rounds import Rounds, gpus
 
 STANDARD = Rules()

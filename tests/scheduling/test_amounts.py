@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tarragon.base.resources import MEMORY
-from tarragon.scheduling.decision import INSUFFICIENT_RESOURCES, NEVER_FITS, Place, Wait
-from tarragon.scheduling.inventory import Inventory
+from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, NEVER_FITS, Place, Wait
+from tarragon.scheduling.api.snapshot import NodeState
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.snapshot import NodeState
+from tarragon.scheduling.state.inventory import Inventory
 from tests.scheduling.rounds import PS, Job, Rounds, gpus
 from tests.scheduling.scenes import every_policy, scene
 

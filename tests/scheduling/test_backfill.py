@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tarragon.base.resources import CPU
-from tarragon.scheduling.decision import (
+from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
 )

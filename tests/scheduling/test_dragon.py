@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU, Resources
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.decision import (
+from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
     RESOURCES_RELEASING,
@@ -28,9 +28,9 @@ from tarragon.scheduling.decision import (
     Resize,
     Wait,
 )
+from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
 from tarragon.scheduling.policies.dragon import dragon
-from tarragon.scheduling.rules import Queue, Rules
-from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
 from tests.scheduling.rounds import NOON, PS, WORKER, Job, Rounds, gpus
 
 STANDARD = Rules()

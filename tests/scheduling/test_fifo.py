@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tarragon.base.resources import NVIDIA_GPU, total
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.decision import (
+from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
     NEVER_FITS,
@@ -21,9 +21,9 @@ from tarragon.scheduling.decision import (
     Resize,
     Wait,
 )
+from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.policies.fifo import fifo
-from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER

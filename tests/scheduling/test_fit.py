@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU, NVIDIA_GPU, Resources
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.fit import Placement, could_fit, extend, place
-from tarragon.scheduling.inventory import Inventory
-from tarragon.scheduling.ledger import Ledger
-from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang, Spread
+from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Spread
+from tarragon.scheduling.placement.fit import Placement, could_fit, extend, place
+from tarragon.scheduling.state.inventory import Inventory
+from tarragon.scheduling.state.ledger import Ledger
 
 PS, WORKER, CHIEF = ReplicaType.PS, ReplicaType.WORKER, ReplicaType.CHIEF
 

@@ -13,11 +13,11 @@ import pytest
 from bench.support.replay import PHILLY, Asked, Replay, coverage, philly, synthetic
 from tarragon.base.resources import NVIDIA_GPU
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.decision import Decision, Wait
-from tarragon.scheduling.forecast import MOST_AHEAD, Forecast, Outlook, Unknown, forecast
-from tarragon.scheduling.lengths import Lengths, Life
+from tarragon.scheduling.api.decision import Decision, Wait
+from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
+from tarragon.scheduling.explain.forecast import MOST_AHEAD, Forecast, Outlook, Unknown, forecast
+from tarragon.scheduling.explain.runtime_estimates import Lengths, Life
 from tarragon.scheduling.policies.fifo import fifo
-from tarragon.scheduling.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 TOLERANCE = 0.08

@@ -6,9 +6,9 @@ import datetime as dt
 
 from tarragon.base.resources import NVIDIA_GPU
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.decision import Resize
+from tarragon.scheduling.api.decision import Resize
+from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot
 from tarragon.scheduling.policies.fifo import fifo
-from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang, Snapshot
 
 WORKER = ReplicaType.WORKER
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.scheduling.decision import Wait
-from tarragon.scheduling.inventory import Inventory
-from tarragon.scheduling.order import in_order
+from tarragon.scheduling.actions.order import in_order
+from tarragon.scheduling.api.decision import Wait
+from tarragon.scheduling.api.snapshot import Gang
+from tarragon.scheduling.cycle.scheduling_cycle import Round
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.round import Round
-from tarragon.scheduling.snapshot import Gang
+from tarragon.scheduling.state.inventory import Inventory
 from tests.scheduling.rounds import NOON, Job
 from tests.scheduling.scenes import every_policy, scene
 

@@ -9,12 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU
-from tarragon.scheduling.decision import (
+from tarragon.scheduling.api.decision import (
     QUOTA_EXCEEDED,
 )
-from tarragon.scheduling.names import DEFAULT, NAMES
+from tarragon.scheduling.api.rules import Queue, Rules
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.rules import Queue, Rules
+from tarragon.scheduling.policies.names import DEFAULT, NAMES
 from tests.scheduling.rounds import PS, Job, Rounds, gpus
 from tests.scheduling.scenes import STANDARD, every_policy, scene
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tarragon.scheduling.decision import (
+from tarragon.scheduling.api.decision import (
     QUOTA_EXCEEDED,
 )
-from tarragon.scheduling.rules import Queue, Rules
+from tarragon.scheduling.api.rules import Queue, Rules
 from tests.scheduling.rounds import Job, gpus
 from tests.scheduling.scenes import every_policy, scene
 

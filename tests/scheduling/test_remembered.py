@@ -9,11 +9,11 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.scheduling.decision import NEVER_FITS, NODES_AWAY, Decision, Place, Wait
-from tarragon.scheduling.inventory import Inventory
+from tarragon.scheduling.api.decision import NEVER_FITS, NODES_AWAY, Decision, Place, Wait
+from tarragon.scheduling.api.rules import Rules
+from tarragon.scheduling.api.snapshot import Gang, NodeState, RunningGang, Snapshot
 from tarragon.scheduling.policies import POLICIES, Policy
-from tarragon.scheduling.rules import Rules
-from tarragon.scheduling.snapshot import Gang, NodeState, RunningGang, Snapshot
+from tarragon.scheduling.state.inventory import Inventory
 from tests.scheduling.rounds import Job, gpus
 from tests.scheduling.scenes import STANDARD, every_policy, scene
 from tests.scheduling.test_policies import JOBS, NODES, RULES, job_of

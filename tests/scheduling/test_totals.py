@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU, NVIDIA_GPU
 from tarragon.job.model import Replica
-from tarragon.scheduling.elastic import Spares
-from tarragon.scheduling.inventory import Inventory
-from tarragon.scheduling.ledger import Ledger
-from tarragon.scheduling.needed import holders
-from tarragon.scheduling.snapshot import Demand, NodeState, RunningGang
-from tarragon.scheduling.trial import Holdings, Trial
+from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang
+from tarragon.scheduling.cycle.preemption_simulation import Holdings, Trial
+from tarragon.scheduling.cycle.shrink import Spares
+from tarragon.scheduling.cycle.victims import holders
+from tarragon.scheduling.state.inventory import Inventory
+from tarragon.scheduling.state.ledger import Ledger
 from tests.scheduling.rounds import WORKER
 from tests.scheduling.test_fit import SCENES
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tarragon.cli.follow.progress import FAILED, RESTARTING, Member, Progress
 from tarragon.cli.words import count
-from tarragon.scheduling.decision import PREEMPTED
+from tarragon.scheduling.api.decision import PREEMPTED
 
 _MOST_TOGETHER = 8
 """More replicas than this that do the same at once share one line."""

@@ -15,9 +15,9 @@ from tarragon.job.phase import Phase
 from tarragon.kube.codec import timestamp
 from tarragon.kube.meta import Json
 from tarragon.plan.step import Settings
-from tarragon.scheduling.explain import Explanation, NodeAccount
-from tarragon.scheduling.forecast import Forecast, Unknown
-from tarragon.scheduling.waits import words
+from tarragon.scheduling.explain.forecast import Forecast, Unknown
+from tarragon.scheduling.explain.reasons import Explanation, NodeAccount
+from tarragon.scheduling.explain.wait_messages import words
 
 OURS = Settings().scheduler
 DOCS = "docs/scheduling.md#why-a-job-waits"

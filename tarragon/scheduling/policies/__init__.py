@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tarragon.scheduling.decision import Decision
+from tarragon.scheduling.api.decision import Decision
+from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies.backfill import backfill
 from tarragon.scheduling.policies.dragon import dragon
 from tarragon.scheduling.policies.fifo import fifo
-from tarragon.scheduling.snapshot import Snapshot
 
 Policy = Callable[[Snapshot], Sequence[Decision]]
 

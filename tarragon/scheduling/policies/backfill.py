@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tarragon.scheduling.decision import AboutGang, Decision
-from tarragon.scheduling.order import in_order
-from tarragon.scheduling.preemption import Preemption
-from tarragon.scheduling.reservations import Reservations
-from tarragon.scheduling.round import Round
-from tarragon.scheduling.running import grow_to_wish, settle
-from tarragon.scheduling.snapshot import Snapshot
+from tarragon.scheduling.actions.order import in_order
+from tarragon.scheduling.actions.preempt import Preemption
+from tarragon.scheduling.actions.reservations import Reservations
+from tarragon.scheduling.actions.running import grow_to_wish, settle
+from tarragon.scheduling.api.decision import AboutGang, Decision
+from tarragon.scheduling.api.snapshot import Snapshot
+from tarragon.scheduling.cycle.scheduling_cycle import Round
 
 
 def backfill(snapshot: Snapshot) -> Sequence[Decision]:

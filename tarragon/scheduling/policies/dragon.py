@@ -12,16 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tarragon.job.model import Replica
-from tarragon.scheduling.decision import AboutGang, Again, Decision, Resize, Wait
-from tarragon.scheduling.elastic import Spares
-from tarragon.scheduling.fit import could_fit
-from tarragon.scheduling.growth import grow
-from tarragon.scheduling.order import in_order
-from tarragon.scheduling.preemption import Preemption
-from tarragon.scheduling.reservations import Reservations
-from tarragon.scheduling.round import Kind, Round, lacks
-from tarragon.scheduling.running import settle
-from tarragon.scheduling.snapshot import Gang, RunningGang, Snapshot
+from tarragon.scheduling.actions.grow import grow
+from tarragon.scheduling.actions.order import in_order
+from tarragon.scheduling.actions.preempt import Preemption
+from tarragon.scheduling.actions.reservations import Reservations
+from tarragon.scheduling.actions.running import settle
+from tarragon.scheduling.api.decision import AboutGang, Again, Decision, Resize, Wait
+from tarragon.scheduling.api.snapshot import Gang, RunningGang, Snapshot
+from tarragon.scheduling.cycle.scheduling_cycle import Kind, Round, lacks
+from tarragon.scheduling.cycle.shrink import Spares
+from tarragon.scheduling.placement.fit import could_fit
 
 GANGS_A_ROUND = 4
 """For so many gangs others shrink in one round; for the next ones in the rounds that follow at once."""

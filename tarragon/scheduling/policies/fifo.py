@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tarragon.scheduling import waits
-from tarragon.scheduling.decision import BEHIND_OTHERS, Decision
-from tarragon.scheduling.order import in_order
-from tarragon.scheduling.preemption import Preemption
-from tarragon.scheduling.round import Round
-from tarragon.scheduling.running import grow_to_wish, settle
-from tarragon.scheduling.snapshot import Snapshot
+from tarragon.scheduling.actions.order import in_order
+from tarragon.scheduling.actions.preempt import Preemption
+from tarragon.scheduling.actions.running import grow_to_wish, settle
+from tarragon.scheduling.api.decision import BEHIND_OTHERS, Decision
+from tarragon.scheduling.api.snapshot import Snapshot
+from tarragon.scheduling.cycle.scheduling_cycle import Round
+from tarragon.scheduling.explain import wait_messages
 
 
 def fifo(snapshot: Snapshot) -> Sequence[Decision]:
@@ -29,7 +29,7 @@ def fifo(snapshot: Snapshot) -> Sequence[Decision]:
         if hopeless is not None:
             made.add(hopeless)
         elif not is_open:
-            made.add(standing.told((BEHIND_OTHERS, waits.BEHIND)))
+            made.add(standing.told((BEHIND_OTHERS, wait_messages.BEHIND)))
         elif (place := made.started(gang, kind)) is not None:
             made.add(place)
         else:

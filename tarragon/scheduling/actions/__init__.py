@@ -1,0 +1,1 @@
+"""The steps that policies are composed of: order the queue, restore, reserve, preempt, grow."""

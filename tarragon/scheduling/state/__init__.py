@@ -1,0 +1,1 @@
+"""What is free: the capacity of nodes, what is allocated on them, and indexes over both."""

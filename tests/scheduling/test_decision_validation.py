@@ -1,0 +1,109 @@
+"""What no policy may do is refused, and the rest of what it has decided goes on."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from tarragon.base.resources import NVIDIA_GPU
+from tarragon.job.model import Replica, ReplicaType
+from tarragon.scheduling.api.decision import INSUFFICIENT_RESOURCES, Again, Decision, Evict, Place, Resize, Wait
+from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
+from tarragon.scheduling.cycle.decision_validation import checked
+
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
+NODES = [NodeState(name=name, capacity={NVIDIA_GPU: 4}, free={NVIDIA_GPU: 2}) for name in ("a", "b")]
+
+
+def workers(*nodes: str) -> Mapping[Replica, str]:
+    return {Replica(WORKER, index): node for index, node in enumerate(nodes)}
+
+
+def demand(least: int = 1, wish: int = 2, most: int = 3) -> Demand:
+    each = {NVIDIA_GPU: 1}
+    return Demand(type=WORKER, each=each, minimum=least, wish=wish, maximum=most, eligible=frozenset({"a", "b"}))
+
+
+def waits(name: str, demands: Sequence[Demand] = (demand(),)) -> Gang:
+    return Gang(name=name, queued=NOON, demands=demands)
+
+
+def runs(name: str, *nodes: str, demands: Sequence[Demand] = (demand(),)) -> RunningGang:
+    return RunningGang(name=name, demands=demands, nodes=workers(*nodes), elastic=True)
+
+
+SCENE = Snapshot(
+    now=NOON,
+    nodes=NODES,
+    away=[NodeState(name="c", capacity={NVIDIA_GPU: 4}, free={NVIDIA_GPU: 4}, away="is not ready")],
+    waiting=[waits("w"), waits("v")],
+    running=[runs("r", "a", "a"), runs("s", "b")],
+)
+
+
+def why(*decisions: Decision, snapshot: Snapshot = SCENE) -> Sequence[str]:
+    return [violation.why for violation in checked(snapshot, decisions).violations]
+
+
+def test_what_every_policy_may_do_goes_through() -> None:
+    decisions: list[Decision] = [
+        Place("w", workers("a", "b")),
+        Resize("r", workers("a")),
+        Evict("s", "Preempted", "for v"),
+        Wait("v", INSUFFICIENT_RESOURCES, "full"),
+        Again(NOON),
+    ]
+    found = checked(SCENE, decisions)
+    assert [*found.sound, Again(NOON)] == decisions
+    assert found.again == NOON
+
+
+@pytest.mark.parametrize(
+    ("decision", "said"),
+    [
+        (Place("w", workers("a", "a", "a")), "a has no room for worker-2"),
+        (Place("w", workers("c")), "worker-0 would be on c, which takes nobody"),
+        (Place("w", workers("nowhere")), "worker-0 would be on nowhere, which takes nobody"),
+        (Place("w", {}), "0 workers are not between 1 and 3"),
+        (Place("w", workers("a", "a", "b", "b")), "4 workers are not between 1 and 3"),
+        (Place("w", {Replica(WORKER, 1): "a"}), "its workers are not counted from 0 on"),
+        (Place("w", {**workers("a"), Replica(PS, 0): "a"}), "nobody has asked for a ps"),
+        (Place("r", workers("a")), "it does not wait"),
+        (Place("nobody", workers("a")), "it does not wait"),
+        (Resize("r", {}), "0 workers are not between 1 and 3"),
+        (Resize("r", {Replica(WORKER, 1): "a"}), "worker-0 is the last of its kind to go"),
+        (Resize("r", workers("a", "a", "b", "b")), "4 workers are not between 1 and 3"),
+        (Resize("r", workers("b", "c")), "worker-1 would be on c, which takes nobody"),
+        (Resize("w", workers("a")), "it does not run"),
+        (Evict("w", "Preempted", "for v"), "it does not run"),
+        (Wait("nobody", INSUFFICIENT_RESOURCES, "full"), "there is no such gang"),
+    ],
+)
+def test_what_no_policy_may_do_is_refused(decision: Decision, said: str) -> None:
+    assert why(decision) == [said]
+
+
+def test_a_gang_is_decided_about_once() -> None:
+    assert why(Place("w", workers("a")), Place("w", workers("b"))) == ["it is decided about already"]
+
+
+def test_what_a_refused_gang_would_have_taken_is_there_for_the_next() -> None:
+    decisions = [Place("w", workers("a", "a", "c")), Place("v", workers("a", "a"))]
+    assert [violation.decision for violation in checked(SCENE, decisions).violations] == decisions[:1]
+
+
+def test_a_node_is_not_sold_twice_to_two_gangs() -> None:
+    assert why(Place("w", workers("a", "a")), Place("v", workers("a", "b"))) == ["a has no room for worker-0"]
+
+
+def test_what_a_gang_gives_back_is_not_there_before_its_pods_have_ended() -> None:
+    assert why(Resize("r", workers("a")), Place("w", workers("a", "a", "a"))) == ["a has no room for worker-2"]
+
+
+def test_a_gang_whose_bounds_were_edited_may_stay_outside_of_them_but_not_go_further() -> None:
+    grown = Snapshot(now=NOON, nodes=NODES, running=[runs("r", "a", "a", demands=[demand(least=3, wish=3)])])
+    assert not why(Resize("r", workers("b", "a")), snapshot=grown)
+    assert why(Resize("r", workers("a")), snapshot=grown) == ["1 workers are not between 3 and 3"]
