@@ -31,7 +31,7 @@ from bench.support.shelves import NODES, PODS, TFJOBS, Shelves, a_job, a_node, a
 from tarragon.base import logs  # noqa: E402
 from tarragon.base.clock import ManualClock  # noqa: E402
 from tarragon.kube.meta import Key  # noqa: E402
-from tarragon.operator.admit import Admitter  # noqa: E402
+from tarragon.operator.scheduler.cycle import Admitter  # noqa: E402
 from tarragon.scheduling.api.decision import Decision  # noqa: E402
 from tarragon.scheduling.api.snapshot import Snapshot  # noqa: E402
 from tarragon.scheduling.policies import POLICIES, Policy  # noqa: E402
@@ -153,7 +153,7 @@ class Fleet:
 
 async def measure(size: Size, rounds: int, policy: str) -> Mapping[str, Sequence[float]]:
     fleet = Fleet(size, policy)
-    # As `operator/process.py` does.
+    # As `operator/manager/process.py` does.
     gc.set_threshold(50_000, 20, 50)
     gc.collect()
     gc.freeze()

@@ -34,7 +34,7 @@ from bench.support.plane import TFJOBS, Plane, a_plane, an_operator, cpu_of, eac
 from tarragon.base.clock import SystemClock  # noqa: E402
 from tarragon.cluster.port import Selection  # noqa: E402
 from tarragon.kube.core import PODS  # noqa: E402
-from tarragon.operator.run import Operator, Options  # noqa: E402
+from tarragon.operator.manager.operator import Operator, Options  # noqa: E402
 
 WORKERS = 4
 REPLICAS = WORKERS + 1

@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--no-growth", action="store_true", help="measure the one scene only")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    gc.set_threshold(50_000, 20, 50)  # as in operator/process.py
+    gc.set_threshold(50_000, 20, 50)  # as in operator/manager/process.py
     policies = options.policy or list(POLICIES)
     scene = Scene(options.nodes, options.waiting, options.running)
     rows = [(policy, scene, measured(policy, scene, options.rounds, options.seed)) for policy in policies]

@@ -16,7 +16,7 @@ import yaml
 
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow.fields import Spec
-from tarragon.operator.permissions import FOR_EVERYBODY, Permission, Scope, permissions
+from tarragon.operator.rbac import FOR_EVERYBODY, Permission, Scope, permissions
 from tools.written import write_or_check
 
 DEPLOY = Path(__file__).parent.parent / "deploy"

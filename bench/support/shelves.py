@@ -22,7 +22,7 @@ from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key, Resource
 from tarragon.kube.patch import merged
-from tarragon.operator.gather import World
+from tarragon.operator.informers.informers import World
 from tarragon.plan.step import Settings
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.settings import Settings
 
 if TYPE_CHECKING:
-    from tarragon.operator.health import Address
+    from tarragon.operator.manager.health import Address
     from tarragon.plan.accelerators import Accelerator
 
 P = ParamSpec("P")
@@ -101,7 +101,7 @@ def is_pod(environment: Environment) -> bool:
 
 def listening(text: str | None, environment: Environment) -> Address | None:
     """Raises BadParameter. Outside of a pod, nobody but this machine is answered unless that was asked for."""
-    from tarragon.operator.health import Address
+    from tarragon.operator.manager.health import Address
 
     if text == OFF:
         return None

@@ -15,7 +15,7 @@ from tarragon.cli.gathering import gathered
 from tarragon.scheduling.policies.names import DEFAULT, NAMES
 
 if TYPE_CHECKING:
-    from tarragon.operator.run import Options
+    from tarragon.operator.manager.operator import Options
     from tarragon.plan.step import Settings
     from tarragon.scheduling.api.rules import Rules
 
@@ -34,7 +34,7 @@ class Ordering:
 
     def options(self, settings: Settings, published_in: str) -> Options:
         """Of an operator that decides like this, and tells it there. Raises BadQueues."""
-        from tarragon.operator.run import Options
+        from tarragon.operator.manager.operator import Options
         from tarragon.scheduling.policies import POLICIES
 
         policy = POLICIES[self.policy]
@@ -42,7 +42,7 @@ class Ordering:
 
     def rules(self) -> Callable[[], Rules]:
         """What says, whenever it is asked, by which rules to decide. Raises BadQueues."""
-        from tarragon.operator.ruled import RulesInFile
+        from tarragon.operator.scheduler.config.reload import RulesInFile
         from tarragon.scheduling.api.rules import Rules
 
         base = Rules(aged=self.aged, idle=self.idle, cool_down=self.cool_down)

@@ -18,9 +18,9 @@ from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.encoding import read_status
 from tarragon.kube.core import SERVICES, Node
 from tarragon.kube.meta import CustomObject, Key, Resource
-from tarragon.operator.admit import Admitter, Conduct
-from tarragon.operator.gather import World
-from tarragon.operator.usage import holds
+from tarragon.operator.informers.informers import World
+from tarragon.operator.informers.usage import holds
+from tarragon.operator.scheduler.cycle import Admitter, Conduct
 from tarragon.plan.capacity import pod_request
 from tarragon.plan.step import Settings
 from tarragon.scheduling.api.decision import Decision

@@ -20,7 +20,7 @@ from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.codec import micro_timestamp
 from tarragon.kube.core import Node, NodeSpec, NodeStatus, PodCondition
 from tarragon.kube.meta import ObjectMeta
-from tarragon.operator.rivals import Found, Lock, LockSpec
+from tarragon.operator.coexistence.rivals import Found, Lock, LockSpec
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 KUBEFLOWS = {

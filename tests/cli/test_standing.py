@@ -21,7 +21,7 @@ from tarragon.cluster.port import EVERYTHING, Listing, Selection
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from tarragon.kube.meta import Key, Resource
-from tarragon.operator.run import Operator, Options
+from tarragon.operator.manager.operator import Operator, Options
 from tarragon.plan.published import RULES, SHARES
 from tarragon.scheduling.api.rules import Queue, Rules
 from tarragon.scheduling.explain.forecast import Forecast, Unknown

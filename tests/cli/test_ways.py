@@ -13,7 +13,7 @@ from tarragon.cluster.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import Key
 from tarragon.localcluster.daemon import Launch, ensure_running, stop
-from tarragon.operator.publishing import Publishing
+from tarragon.operator.scheduler.config.published import Publishing
 from tarragon.plan.published import LOCAL, SHARES, SYSTEM, Ways
 from tarragon.scheduling.api.rules import Queue, Rules
 from tests.lifecycle.background import CLOCK, a_home, client

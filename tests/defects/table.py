@@ -334,8 +334,8 @@ DEFECTS = (
         "metrics: trainer#988, #1407, #2408",
         "counted anew after a restart; none of phases",
         (
-            "tests/operator/test_metrics.py::test_a_job_is_counted_in_every_phase_that_it_goes_through",
-            "tests/operator/test_metrics.py::test_a_standby_counts_no_jobs_and_the_leader_counts_them_once",
+            "tests/operator/test_registry.py::test_a_job_is_counted_in_every_phase_that_it_goes_through",
+            "tests/operator/test_registry.py::test_a_standby_counts_no_jobs_and_the_leader_counts_them_once",
         ),
     ),
     # Installation, versions, scheduling.

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tarragon.kube.core import ENDPOINTS, LEASES
-from tarragon.operator.rivals import DEPLOYMENTS
+from tarragon.operator.coexistence.rivals import DEPLOYMENTS
 from tarragon.plan.unplaced import LEFT
 from tests.deploy.stage import Stage, group, verbs_of
 

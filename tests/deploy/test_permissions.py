@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tarragon.operator.permissions import FOR_EVERYBODY, LEASE_NAME, Scope, permissions, questions
+from tarragon.operator.rbac import FOR_EVERYBODY, LEASE_NAME, Scope, permissions, questions
 from tarragon.plan.published import RULES, SHARES
 
 

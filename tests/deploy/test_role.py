@@ -16,8 +16,8 @@ from tarragon.cluster.port import EVERYTHING, DeleteOptions, Listing, Selection,
 from tarragon.job.annotations import CHECKPOINT_SECONDS
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource
-from tarragon.operator.permissions import permissions
-from tarragon.operator.run import Operator, Options
+from tarragon.operator.manager.operator import Operator, Options
+from tarragon.operator.rbac import permissions
 from tarragon.plan.groupkinds import BY_SCHEDULER, KINDS, PodGroup
 from tests.deploy.stage import TFJOBS, Stage, group, verbs_of
 from tests.operator.test_podgroups import definition

@@ -14,7 +14,7 @@ from tarragon.cluster.port import DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.run import Operator, Options
+from tarragon.operator.manager.operator import Operator, Options
 from tests.localcluster.controllers.world import Happened, World, a_world
 
 Json = dict[str, Any]

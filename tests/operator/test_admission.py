@@ -19,9 +19,9 @@ from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.admit import Admitter
-from tarragon.operator.gather import World
-from tarragon.operator.telling import LONGEST_LAG_SECONDS
+from tarragon.operator.informers.informers import World
+from tarragon.operator.scheduler.admission.writer import LONGEST_LAG_SECONDS
+from tarragon.operator.scheduler.cycle import Admitter
 from tarragon.plan.step import Settings
 from tarragon.scheduling.api.decision import Decision
 from tarragon.scheduling.api.snapshot import Snapshot

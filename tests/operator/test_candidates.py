@@ -9,8 +9,8 @@ from tarragon.job.encoding import read_status
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Node, NodeStatus, PodCondition
 from tarragon.kube.meta import Key
-from tarragon.operator.candidates import Candidate, Candidates, candidate_from
-from tarragon.operator.kept import KeptJob
+from tarragon.operator.informers.cache_transforms import KeptJob
+from tarragon.operator.informers.candidates import Candidate, Candidates, candidate_from
 from tarragon.plan.intake import intake
 from tarragon.plan.step import Settings
 from tests.operator.stage import group, job

@@ -12,7 +12,7 @@ import pytest
 from tarragon.job.model import ReplicaGroup
 from tarragon.kube.core import NODES, PRIORITY_CLASSES
 from tarragon.kube.meta import Key
-from tarragon.operator.run import Operator, Options
+from tarragon.operator.manager.operator import Operator, Options
 from tarragon.plan.capacity import group_request
 from tarragon.scheduling.api import decision
 from tarragon.scheduling.api.rules import Queue, Rules
@@ -121,7 +121,7 @@ async def test_scheduler_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             raise KeyError("a bug")
         return group_request(group)
 
-    monkeypatch.setattr("tarragon.operator.demanded.group_request", broken)
+    monkeypatch.setattr("tarragon.operator.scheduler.snapshot.demand_cache.group_request", broken)
     async with four_gpus(tmp_path) as stage:
         operates(stage)
         await stage.submit("job", Worker=workers(3))

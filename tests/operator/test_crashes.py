@@ -16,8 +16,8 @@ from tarragon.cluster.port import Cluster
 from tarragon.cluster.reflector import Cache
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import NODES, PODS, PRIORITY_CLASSES
-from tarragon.operator.kept import KeptJob, KeptPod
-from tarragon.operator.run import Operator, Options
+from tarragon.operator.informers.cache_transforms import KeptJob, KeptPod
+from tarragon.operator.manager.operator import Operator, Options
 from tarragon.scheduling.api.rules import Rules
 from tests.operator.stage import TFJOBS, Json, Stage, group
 from tests.recording.gangs import Record, recorded

@@ -13,7 +13,7 @@ import yaml
 
 from tarragon.base.clock import SystemClock
 from tarragon.kube.meta import Key
-from tarragon.operator.run import Operator, Options
+from tarragon.operator.manager.operator import Operator, Options
 from tests.operator.stage import TFJOBS, Stage
 
 MANIFESTS = Path(__file__).parents[1] / "data" / "manifests"

@@ -5,8 +5,8 @@ from typing import Any
 
 from tarragon.base.clock import ManualClock
 from tarragon.frameworks.catalog import FRAMEWORKS
-from tarragon.operator.eligibility import MOST_KNOWN, Eligibility
-from tarragon.operator.gather import World
+from tarragon.operator.informers.informers import World
+from tarragon.operator.scheduler.snapshot.eligibility import MOST_KNOWN, Eligibility
 from tarragon.plan.step import Settings
 from tests.localcluster.controllers.world import World as Embedded
 from tests.operator.stage import Stage

@@ -15,18 +15,18 @@ from tarragon.base.errors import Problem
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import TrainingJob
 from tarragon.kube.meta import Key
-from tarragon.operator.admit import Admitter
-from tarragon.operator.run import Operator, Options
+from tarragon.operator.manager.operator import Operator, Options
+from tarragon.operator.scheduler.cycle import Admitter
 from tarragon.scheduling.api.decision import NEVER_FITS, SCHEDULER_ERROR
 from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import Stage, group
 
 GPU = "nvidia.com/gpu"
 STEPS = {
-    "reckon its demands": "tarragon.operator.demanded.group_request",
-    "look up its priority": "tarragon.operator.gangs.urgency",
-    "see since when it waits": "tarragon.operator.gangs.queued_since",
-    "carry out its start": "tarragon.operator.decided.size_of",
+    "reckon its demands": "tarragon.operator.scheduler.snapshot.demand_cache.group_request",
+    "look up its priority": "tarragon.operator.scheduler.snapshot.gangs.urgency",
+    "see since when it waits": "tarragon.operator.scheduler.snapshot.gangs.queued_since",
+    "carry out its start": "tarragon.operator.scheduler.admission.update.size_of",
 }
 
 
@@ -87,7 +87,7 @@ async def test_a_bug_in_one_step_for_one_job_stops_no_other_and_is_told_once(
 
 async def test_a_bug_in_writing_of_one_job_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     two = Two()
-    breaks_for_three(monkeypatch, "tarragon.operator.telling.admission_fields")
+    breaks_for_three(monkeypatch, "tarragon.operator.scheduler.admission.writer.admission_fields")
     with capture_logs() as lines:
         for _ in range(3):
             await two.admitter.round()
@@ -108,7 +108,7 @@ async def test_what_could_not_be_reckoned_of_a_job_is_tried_again_though_nothing
         for index in range(workers):
             two.shelves.put(PODS, a_pod(two.job(name), f"worker-{index}", "n"))
     await two.admitter.round()
-    monkeypatch.setattr("tarragon.operator.reservations.replicas_of", raising)
+    monkeypatch.setattr("tarragon.operator.scheduler.snapshot.reservations.replicas_of", raising)
     for index in range(3):
         two.shelves.remove(PODS, Key("default", f"bad-worker-{index}"))
     two.shelves.put(TFJOBS, a_job("next", workers=4))

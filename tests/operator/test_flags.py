@@ -7,7 +7,7 @@ import pytest
 
 from tarragon.cli import operating
 from tarragon.cli.main import call
-from tarragon.operator.health import Address
+from tarragon.operator.manager.health import Address
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 

@@ -12,8 +12,8 @@ from tarragon.base.resources import CPU
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.meter import Unmeasured
-from tarragon.operator.run import Operator, Options
+from tarragon.operator.manager.operator import Operator, Options
+from tarragon.operator.metrics.meter import Unmeasured
 from tarragon.scheduling.api.rules import Queue, Rules
 from tests.operator.stage import TFJOBS, Json, Stage, group, job
 

@@ -15,8 +15,8 @@ from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import Key
-from tarragon.operator.gather import World
-from tarragon.operator.run import Operator, Options
+from tarragon.operator.informers.informers import World
+from tarragon.operator.manager.operator import Operator, Options
 from tarragon.plan.step import Settings
 from tests.operator.stage import Stage, group
 

@@ -15,8 +15,8 @@ from tarragon.kube.core import NAMESPACES, NODES, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.client import InProcess
-from tarragon.operator.gather import FORBIDDEN_SECONDS, World
-from tarragon.operator.run import Operator, Options
+from tarragon.operator.informers.informers import FORBIDDEN_SECONDS, World
+from tarragon.operator.manager.operator import Operator, Options
 from tarragon.plan.step import Settings
 from tarragon.plan.unplaced import LEFT
 from tests.localcluster.controllers.world import PATIENCE

@@ -14,7 +14,7 @@ from tarragon.cluster.errors import ApiError
 from tarragon.cluster.port import DeleteOptions
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.run import Operator, Options
+from tarragon.operator.manager.operator import Operator, Options
 from tarragon.plan.step import Settings
 from tests.operator.stage import TFJOBS, Stage, group, job
 

@@ -15,7 +15,7 @@ from tarragon.cluster.port import Cluster
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.run import Operator, Options
+from tarragon.operator.manager.operator import Operator, Options
 from tests.operator.stage import TFJOBS, Stage, group, job
 
 GANG = ("a-ps-0", "a-worker-0", "a-worker-1")

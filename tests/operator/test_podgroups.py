@@ -10,7 +10,7 @@ import pytest
 
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from tarragon.kube.meta import JsonObject, Key
-from tarragon.operator.run import Operator, Options
+from tarragon.operator.manager.operator import Operator, Options
 from tarragon.plan.decide import decide
 from tarragon.plan.groupkinds import KINDS, Kind, PodGroup
 from tarragon.plan.step import Settings

@@ -21,11 +21,11 @@ from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import micro_timestamp
 from tarragon.kube.core import LEASES, PODS
 from tarragon.kube.meta import Key
-from tarragon.operator.health import Address, Answer, serving, verdict
-from tarragon.operator.process import Doors, Process
-from tarragon.operator.run import Operator, Options
-from tarragon.operator.settings import ProcessSettings
-from tarragon.operator.watchdog import LONGEST_WORK, Watchdog
+from tarragon.operator.manager.health import Address, Answer, serving, verdict
+from tarragon.operator.manager.operator import Operator, Options
+from tarragon.operator.manager.process import Doors, Process
+from tarragon.operator.manager.settings import ProcessSettings
+from tarragon.operator.reconciler.watchdog import LONGEST_WORK, Watchdog
 from tests.operator.stage import TFJOBS, Stage, group
 
 KEY = Key("default", "tarragon")

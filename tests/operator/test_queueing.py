@@ -7,8 +7,8 @@ from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.encoding import read_status
 from tarragon.kube.codec import decode, encode, timestamp
 from tarragon.kube.meta import CustomObject
-from tarragon.operator.candidates import Candidate, candidate_from, takes_part
-from tarragon.operator.decided import queued_since
+from tarragon.operator.informers.candidates import Candidate, candidate_from, takes_part
+from tarragon.operator.scheduler.admission.update import queued_since
 from tarragon.plan.intake import intake
 from tarragon.plan.step import Settings
 from tests.operator.stage import group, job

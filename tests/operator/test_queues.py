@@ -11,8 +11,8 @@ import structlog.testing
 from tarragon.base.resources import CPU
 from tarragon.kube.core import PRIORITY_CLASSES
 from tarragon.kube.meta import Key
-from tarragon.operator.ruled import RulesInFile
-from tarragon.operator.run import Operator, Options
+from tarragon.operator.manager.operator import Operator, Options
+from tarragon.operator.scheduler.config.reload import RulesInFile
 from tarragon.scheduling.api.rules import Queue, Rules
 from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import TFJOBS, Stage, group

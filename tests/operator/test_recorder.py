@@ -10,7 +10,7 @@ from tarragon.cluster.counted import Call, Counted
 from tarragon.kube.core import EVENTS
 from tarragon.kube.event import MESSAGE_LIMIT, Event, ObjectReference
 from tarragon.kube.meta import Key
-from tarragon.operator.recorder import Recorder, summary
+from tarragon.operator.reconciler.recorder import Recorder, summary
 from tests.localcluster.controllers.world import World, a_world
 from tests.operator.stage import Stage, group
 

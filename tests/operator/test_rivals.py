@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tarragon.kube.codec import micro_timestamp, timestamp
-from tarragon.operator.rivals import Deployment, Found, Lock, left_to, rivals
+from tarragon.operator.coexistence.rivals import Deployment, Found, Lock, left_to, rivals
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 TRAINING_LEASE = "1ca428e5.training-operator.kubeflow.org"

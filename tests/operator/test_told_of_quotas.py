@@ -11,8 +11,8 @@ from bench.support.shelves import NODES, TFJOBS, Shelves, a_job, a_node
 from tarragon.base.clock import ManualClock
 from tarragon.base.resources import CPU, NVIDIA_GPU
 from tarragon.kube.meta import Key
-from tarragon.operator.admit import Admitter, Conduct
-from tarragon.operator.telling import CODES_AT_ONCE, RETELL_SECONDS, RETOLD_AT_ONCE
+from tarragon.operator.scheduler.admission.writer import CODES_AT_ONCE, RETELL_SECONDS, RETOLD_AT_ONCE
+from tarragon.operator.scheduler.cycle import Admitter, Conduct
 from tarragon.scheduling.api.rules import Queue, Rules
 from tarragon.scheduling.policies import POLICIES
 

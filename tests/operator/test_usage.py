@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tarragon.operator.usage import Sums
+from tarragon.operator.informers.usage import Sums
 
 
 def test_what_was_given_and_taken_again_leaves_nothing_behind() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.operator.workqueue import FIRST_DELAY, LONGEST_DELAY, SOON, WorkQueue
+from tarragon.operator.queue.workqueue import FIRST_DELAY, LONGEST_DELAY, SOON, WorkQueue
 
 
 def test_a_key_that_is_added_twice_is_worked_on_once() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tarragon.job.status import Obstacle
 from tarragon.kube.codec import decode, encode, timestamp
 from tarragon.kube.core import Pod
-from tarragon.operator.kept import KeptPod
+from tarragon.operator.informers.cache_transforms import KeptPod
 from tarragon.plan.obstacles import patience_for
 from tarragon.plan.stalls import hinders, stall
 from tarragon.plan.step import Settings

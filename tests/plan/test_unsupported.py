@@ -9,8 +9,8 @@ import pytest
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.annotations import RESTART
 from tarragon.kube.codec import decode, encode
-from tarragon.operator.candidates import candidate_from
-from tarragon.operator.kept import KeptJob
+from tarragon.operator.informers.cache_transforms import KeptJob
+from tarragon.operator.informers.candidates import candidate_from
 from tarragon.plan.intake import intake
 from tarragon.plan.step import Settings
 from tests.plan.world import World, is_idle, manifest

@@ -25,7 +25,7 @@ from tarragon.kube.core import CONFIG_MAPS, SERVICES, Node
 from tarragon.kube.event import Event
 from tarragon.kube.meta import Key
 from tarragon.kube.patch import difference, merged
-from tarragon.operator.kept import KeptJob, KeptPod, KeptService
+from tarragon.operator.informers.cache_transforms import KeptJob, KeptPod, KeptService
 from tarragon.plan.decide import decide
 from tarragon.plan.intake import intake
 from tarragon.plan.step import Create, Delete, Notice, Observed, Refusal, Settings, Step

@@ -19,8 +19,8 @@ from tarragon.job.encoding import read_status
 from tarragon.job.model import Replica
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import CustomObject, Key
-from tarragon.operator.candidates import least_and_wish
-from tarragon.operator.readings import Readings
+from tarragon.operator.informers.candidates import least_and_wish
+from tarragon.operator.informers.decode_cache import Readings
 from tarragon.plan.capacity import node_capacity, pod_request
 
 

@@ -27,8 +27,8 @@ from tarragon.frameworks.plugin import Framework
 from tarragon.kube.codec import decode
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, STORAGE_CLASSES
 from tarragon.kube.meta import Json, Key, Resource
-from tarragon.operator.permissions import LEASE_NAME, Question
-from tarragon.operator.rivals import DEPLOYMENTS, ENDPOINTS_LOCKS, LEASE_LOCKS, LOCKS, Found
+from tarragon.operator.coexistence.rivals import DEPLOYMENTS, ENDPOINTS_LOCKS, LEASE_LOCKS, LOCKS, Found
+from tarragon.operator.rbac import LEASE_NAME, Question
 
 if TYPE_CHECKING:
     from tarragon.cli.foreign import Foreign

@@ -10,7 +10,7 @@ from tarragon.cli.checks.finding import Finding
 from tarragon.cli.words import elapsed, listed
 from tarragon.cluster.lease import Held
 from tarragon.kube.codec import moment
-from tarragon.operator.rivals import FRESH_SECONDS, Found, rivals
+from tarragon.operator.coexistence.rivals import FRESH_SECONDS, Found, rivals
 
 _INSTALL = "kubectl apply -k deploy installs one; `tarragon operator` runs one from here"
 _TWO = "if they keep the same namespaces, both lead: end one, or name one Lease with --lease-namespace"

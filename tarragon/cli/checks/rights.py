@@ -9,7 +9,7 @@ from tarragon.cli.checks.finding import Finding
 from tarragon.cli.words import listed
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.core import EVENTS, PODS
-from tarragon.operator.permissions import Permission, Question, Scope, questions
+from tarragon.operator.rbac import Permission, Question, Scope, questions
 
 _BIND = "the ClusterRole `edit` allows it (deploy/users.yaml): ask whoever runs the cluster for it"
 

@@ -125,8 +125,8 @@ def command(
     Lease ends with exit code 1. Runs in a pod, or anywhere else with a kubeconfig.
     """
     from tarragon.cluster.user_agent import user_agent
-    from tarragon.operator.process import serve
-    from tarragon.operator.settings import ProcessSettings
+    from tarragon.operator.manager.process import serve
+    from tarragon.operator.manager.settings import ProcessSettings
 
     # `tarragon -n ml operator` means it, too.
     namespaces = _lawful(duties.namespaces or tuple(filter(None, [settings.given_namespace])))

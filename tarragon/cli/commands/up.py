@@ -73,7 +73,7 @@ def command(
     from tarragon.localcluster.access.authorizers import Authorization
     from tarragon.localcluster.cluster import Settings as ClusterSettings
     from tarragon.localcluster.serving import serve
-    from tarragon.operator.run import run
+    from tarragon.operator.manager.operator import run
     from tarragon.plan.logs import Form
     from tarragon.plan.published import LOCAL
     from tarragon.plan.step import Settings as PlanSettings

@@ -1,0 +1,134 @@
+"""Jobs in numbers: how many there are and of what phase, what becomes of them, how long they wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.live import Live
+from tarragon.job.encoding import read_status
+from tarragon.job.phase import Phase
+from tarragon.job.status import JobStatus
+from tarragon.kube.meta import CustomObject, JsonObject, Key
+from tarragon.operator.metrics.definitions import (
+    GONE,
+    JOBS,
+    NEW,
+    OTHER,
+    PHASES,
+    QUEUE_TIME,
+    START_TIME,
+    TF_TURNS,
+    TURNS,
+    WAITING,
+    WAITS,
+)
+from tarragon.operator.metrics.instruments import counter, family, histogram
+from tarragon.plan.written import status_of, tarragon_of
+
+
+class Census:
+    """Jobs are counted by the operator that acts: a standby sees them, too, and sums would be doubled."""
+
+    def __init__(self, clock: Clock, registry: CollectorRegistry) -> None:
+        self._clock = clock
+        self._leads = False
+        self._kinds: Collection[str] = ()
+        self._phases: Counter[tuple[str, str]] = Counter()
+        self._waits: Counter[tuple[str, str]] = Counter()
+        self._queue_time = histogram(QUEUE_TIME, registry)
+        self._start_time = histogram(START_TIME, registry)
+        self._turns = {turn: counter(definition, registry) for turn, definition in TURNS.items()}
+        self._tf_turns = {turn: counter(definition, registry) for turn, definition in TF_TURNS.items()}
+
+    def attach(self, jobs: Mapping[str, Live[CustomObject]]) -> None:
+        """By kind, before the caches run."""
+        self._kinds = jobs.keys()
+        for kind, cache in jobs.items():
+            cache.subscribe(partial(self._changed, kind))
+
+    def leads(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted
+        self._leads = acts
+
+    def collect(self) -> Iterator[Metric]:
+        """How many there are at the moment."""
+        jobs, waiting = family(JOBS), family(WAITING)
+        for kind in self._kinds if self._leads else ():
+            for phase in PHASES:
+                jobs.add_metric((kind, phase), self._phases[kind, phase])
+            for code in WAITS:
+                waiting.add_metric((kind, code), self._waits[kind, code])
+        yield from (jobs, waiting)
+
+    def _changed(self, kind: str, _: Key, old: CustomObject | None, new: CustomObject | None) -> None:
+        before, after = _told(old), _told(new)
+        if before == after:
+            return
+        self._phases[kind, before.phase] -= 1
+        self._phases[kind, after.phase] += 1
+        self._waits[kind, before.wait] -= 1
+        self._waits[kind, after.wait] += 1
+        if self._leads:
+            self._turn(kind, before.phase, after.phase)
+            if old is not None and new is not None:
+                self._times(kind, read_status(old.status), read_status(new.status))
+
+    def _turn(self, kind: str, before: str, after: str) -> None:
+        turns = {
+            "created": before == NEW and after not in {NEW, GONE},
+            "deleted": after == GONE,
+            "succeeded": before not in {GONE, after} and after == Phase.SUCCEEDED,
+            "failed": before not in {GONE, after} and after == Phase.FAILED,
+            "restarted": before not in {GONE, after} and after == Phase.RESTARTING,
+        }
+        for turn, happened in turns.items():
+            if happened:
+                self._turns[turn].labels(kind).inc()
+                if kind == "TFJob":
+                    self._tf_turns[turn].inc()
+
+    def _times(self, kind: str, before: JobStatus, after: JobStatus) -> None:
+        """Of jobs that wait for us. After a restart or a resumption a job may start once more: that counts anew."""
+        admission = after.admission
+        if admission is None or admission.admitted is None:
+            return
+        if not before.is_admitted:
+            self._queue_time.labels(kind).observe((admission.admitted - admission.queued).total_seconds())
+        if before.phase is Phase.CREATED and after.phase is Phase.RUNNING:
+            self._start_time.labels(kind).observe((self._clock.now() - admission.admitted).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What of a job its status tells in words; reading all of it at each change would be dear."""
+
+    phase: str = GONE
+    wait: str = ""
+    admitted: str = ""
+
+
+def _told(job: CustomObject | None) -> _Told:
+    """Users can edit a status: a word that is not among our labels does not become one."""
+    if job is None:
+        return _Told()
+    ours = tarragon_of(status_of(job))
+    state = ours.get("state")
+    admission = _part(ours, "admission")
+    # An admitted gang's wait says why it does not grow.
+    code = None if "admitted" in admission else _part(admission, "wait").get("code")
+    return _Told(
+        phase=state if state in PHASES else NEW,
+        wait="" if code is None else code if code in WAITS else OTHER,
+        admitted=str(admission.get("admitted", "")),
+    )
+
+
+def _part(fields: JsonObject, name: str) -> JsonObject:
+    found = fields.get(name)
+    return found if isinstance(found, Mapping) else {}

@@ -1,0 +1,1 @@
+"""The work queue of jobs, and what wakes the scheduler: retries with backoff, refused writes, bounded concurrency."""

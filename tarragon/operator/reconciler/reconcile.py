@@ -1,0 +1,52 @@
+"""One job, once: look, decide, do."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from functools import partial
+
+import structlog
+
+from tarragon.kube.meta import Key
+from tarragon.operator.informers.informers import World
+from tarragon.operator.reconciler.apply import Means, Refused, apply
+from tarragon.operator.reconciler.superseded_guard import WhileItStands
+from tarragon.plan.decide import decide
+from tarragon.plan.step import Step
+
+log = structlog.get_logger(__name__)
+
+
+async def reconcile(means: Means, world: World, kind: str, key: Key) -> dt.datetime | None:
+    """When to look again even if nothing changes. Raises ApiError when a write was refused."""
+    observed = world.observe(kind, key)
+    if observed is None:
+        world.refusals.gone(kind, key)
+        return None
+    if not world.may_act(kind, observed):
+        return None  # It is looked at again as soon as the scheduler has looked at its admission.
+    framework = world.frameworks[kind]
+    step = decide(framework, observed, means.clock.now())
+    try:
+        cluster = WhileItStands(means.cluster, partial(world.is_placed_as, kind, observed.object))
+        done_without = await apply(replace(means, cluster=cluster), framework.resource, observed.object, step)
+    except Refused as refused:
+        log.info("refused", error=str(refused))
+        world.refusals.note(kind, key, (refused.reason, str(refused)), means.clock.now())
+        return means.clock.now()  # The next step puts it on record.
+    _say(step)
+    if any(not create.may_be_refused for create in step.creates):
+        world.refusals.forget(kind, key)
+    again = [world.refusals.note_done_without(kind, key, name, means.clock.now()) for name in done_without]
+    return min((at for at in (step.wake_at, *again) if at is not None), default=None)
+
+
+def _say(step: Step) -> None:
+    if step.creates or step.deletes or step.events:
+        log.info(
+            "step",
+            creates=len(step.creates),
+            deletes=len(step.deletes),
+            news=[f"{event.reason}: {event.message}" for event in step.events],
+        )

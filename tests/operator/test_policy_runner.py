@@ -1,0 +1,187 @@
+"""A policy with a bug: it stops one gang if one gang is the cause, and else nothing for longer than it must."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from bench.support.shelves import NODES, TFJOBS, Shelves, a_job, a_node
+from tarragon.base.clock import ManualClock
+from tarragon.kube.meta import Key
+from tarragon.operator.manager.operator import Operator, Options
+from tarragon.operator.metrics.meter import Unmeasured
+from tarragon.operator.scheduler.cycle import FAILED_PAUSE, Admitter, Conduct
+from tarragon.operator.scheduler.policy_runner import ASIDE, MOST_ASIDE
+from tarragon.scheduling.api.decision import SCHEDULER_ERROR, Decision
+from tarragon.scheduling.api.snapshot import Snapshot
+from tarragon.scheduling.policies.fifo import fifo
+from tests.kubelet.waiting import eventually
+from tests.operator.stage import Stage, group
+from tests.operator.test_dragon import Jumping
+
+
+class Counting(Unmeasured):
+    def __init__(self) -> None:
+        self.counted: list[str] = []
+
+    def refused(self, decision: str) -> None:
+        self.counted.append(decision)
+
+
+class Bug:
+    """In a policy: it raises when it is shown one of these, or, where `always`, whatever it is shown."""
+
+    def __init__(self, *bad: str, always: bool = False) -> None:
+        self.bad: Collection[str] = bad
+        self.always = always
+        self.asked = 0
+        self.shown = asyncio.Event()
+        """Set once it has seen a gang that waits."""
+
+    def __call__(self, snapshot: Snapshot) -> Sequence[Decision]:
+        self.asked += 1
+        if snapshot.waiting:
+            self.shown.set()
+        seen = [gang.name for gang in snapshot.waiting if gang.name.rpartition("/")[2] in self.bad]
+        if seen or self.always:
+            raise ZeroDivisionError(f"a bug about {seen}")
+        return fifo(snapshot)
+
+
+class Crowd:
+    def __init__(self, bug: Bug, jobs: int = 64) -> None:
+        self.clock = ManualClock()
+        self.shelves = Shelves(self.clock)
+        self.bug = bug
+        self.meter = Counting()
+        self.names = [f"job-{number:02}" for number in range(jobs)]
+        for number in range(jobs // 8):
+            self.shelves.put(NODES, a_node(f"n-{number}"))
+        for name in self.names:
+            self.shelves.put(TFJOBS, a_job(name, workers=1))
+        conduct = Conduct(meter=self.meter)
+        self.admitter = Admitter(self.shelves, self.clock, self.shelves.world(), bug, conduct)  # type: ignore[arg-type]
+
+    async def round(self) -> float | None:
+        """What it logs is in `lines`."""
+        with capture_logs() as self.lines:
+            return await self.admitter.round()
+
+    def told(self) -> list[str]:
+        return [line["event"] for line in self.lines if line["log_level"] == "error"]
+
+    def admission(self, name: str) -> Any:
+        job = self.shelves.objects[TFJOBS.plural, Key("default", name)]
+        return ((job.get("status") or {}).get("tarragon") or {}).get("admission") or {}
+
+    def those(self, claim: Callable[[Any], bool]) -> list[str]:
+        return [name for name in self.names if claim(self.admission(name))]
+
+
+def is_admitted(admission: Any) -> bool:
+    return "admitted" in admission
+
+
+def is_put_aside(admission: Any) -> bool:
+    return (admission.get("wait") or {}).get("code") == SCHEDULER_ERROR
+
+
+async def test_a_gang_that_a_policy_stumbles_over_is_found_and_all_others_go_on() -> None:
+    crowd = Crowd(Bug("job-41"))
+    await crowd.round()
+    assert crowd.those(is_put_aside) == ["job-41"]
+    assert crowd.those(is_admitted) == [name for name in crowd.names if name != "job-41"]
+    assert crowd.told() == ["the policy met a bug with one gang, and goes on without it"]
+    assert "ZeroDivisionError: a bug about ['TFJob default/job-41']" in crowd.admission("job-41")["wait"]["message"]
+    assert crowd.meter.counted == []
+    assert crowd.bug.asked <= 3 + math.log2(len(crowd.names))
+
+
+async def test_it_is_left_out_from_then_on_and_tried_again_after_a_minute() -> None:
+    crowd = Crowd(Bug("job-41"))
+    await crowd.round()
+    crowd.bug.asked = 0
+    crowd.clock.advance(1)
+    pause = await crowd.round()
+    assert (crowd.bug.asked, crowd.told()) == (1, [])
+    assert pause == ASIDE.total_seconds() - 1
+    crowd.clock.advance(pause)
+    await crowd.round()
+    assert (crowd.bug.asked, crowd.told()) == (3, [])  # With it, which fails, and without.
+    crowd.bug.bad = ()
+    crowd.clock.advance(ASIDE.total_seconds())
+    await crowd.round()
+    assert crowd.those(is_admitted) == crowd.names
+
+
+async def test_it_is_tried_again_at_once_when_it_asks_for_something_else() -> None:
+    crowd = Crowd(Bug("job-41"))
+    await crowd.round()
+    crowd.bug.bad = ()
+    job = crowd.shelves.objects[TFJOBS.plural, Key("default", "job-41")]
+    crowd.shelves.put(TFJOBS, {**a_job("job-41", workers=1, gpus=0), "status": job["status"]})
+    await crowd.round()
+    assert crowd.those(is_admitted) == crowd.names
+
+
+async def test_several_are_found_one_a_round_and_the_rounds_follow_at_once() -> None:
+    bad = ["job-03", "job-04", "job-60"]
+    crowd = Crowd(Bug(*bad))
+    pauses = [await crowd.round() for _ in bad]
+    assert pauses == [0.0, 0.0, ASIDE.total_seconds()]
+    assert crowd.those(is_put_aside) == bad
+    assert crowd.those(is_admitted) == [name for name in crowd.names if name not in bad]
+    assert crowd.meter.counted == []
+
+
+async def test_where_it_stumbles_over_too_many_it_is_the_policy_and_others_are_not_looked_for() -> None:
+    crowd = Crowd(Bug())
+    crowd.bug.bad = crowd.names
+    for _ in range(MOST_ASIDE):
+        await crowd.round()
+    crowd.bug.asked = 0
+    assert await crowd.round() == FAILED_PAUSE
+    assert crowd.bug.asked == 1
+    assert crowd.meter.counted == ["policy"]
+
+
+async def test_a_policy_that_fails_altogether_is_told_with_sizes_and_counted_and_asked_again_and_nothing_is_lost() -> (
+    None
+):
+    crowd = Crowd(Bug(), jobs=8)
+    await crowd.round()
+    crowd.bug.always = True
+    crowd.shelves.put(TFJOBS, a_job("late", workers=1))
+    crowd.shelves.put(NODES, a_node("another"))
+    before = len(crowd.shelves.patched)
+    assert await crowd.round() == FAILED_PAUSE
+    assert len(crowd.shelves.patched) == before
+    (line,) = crowd.lines
+    assert line["event"] == "the policy met a bug; nothing was decided, and it is asked again"
+    assert (line["nodes"], line["waiting"], line["running"]) == (2, 1, 8)
+    assert isinstance(line["exc_info"], ZeroDivisionError)
+    assert crowd.meter.counted == ["policy"]
+    crowd.bug.always = False
+    assert await crowd.round() is None
+    assert is_admitted(crowd.admission("late"))
+
+
+async def test_an_operator_asks_a_policy_again_that_failed_though_nothing_happens(stage: Stage) -> None:
+    bug, clock = Bug(always=True), Jumping()
+    await stage.node("n")
+    with capture_logs():
+        stage.start(Operator(stage.world.client, clock, Options(seed=1, policy=bug)).run())
+        await stage.submit("job", Worker=group(1))
+        async with asyncio.timeout(60):
+            await bug.shown.wait()
+        bug.always = False
+
+        def has_come_after_a_while() -> bool:
+            clock.jump(FAILED_PAUSE)
+            return "job-worker-0" in stage.pods()
+
+        await eventually(has_come_after_a_while)

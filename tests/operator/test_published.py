@@ -1,0 +1,158 @@
+"""By which policy and rules an operator decides is there to be read, and stays true."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog.testing
+
+from tarragon.base.clock import ManualClock
+from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.passing import Passing
+from tarragon.cluster.port import Cluster
+from tarragon.kube.core import CONFIG_MAPS, LEASES
+from tarragon.kube.meta import Key
+from tarragon.operator.manager.operator import Operator, Options
+from tarragon.operator.scheduler.config.published import AGAIN_SECONDS, LOOKS_SECONDS, Publishing
+from tarragon.operator.scheduler.config.reload import RulesInFile
+from tarragon.plan.published import RULES, SHARES, Ways
+from tarragon.scheduling.api.rules import Rules
+from tarragon.scheduling.policies import POLICIES
+from tests.operator.stage import Stage
+from tests.operator.test_process import a_process, holder
+
+Json = dict[str, Any]
+
+
+def said(stage: Stage, name: str) -> Mapping[str, str]:
+    return stage.world.objects.get(f"configmaps/default/{name}", {}).get("data") or {}
+
+
+class WithoutConfigMaps(Passing):
+    """An API that lets nobody read them."""
+
+    def __init__(self, client: Cluster) -> None:
+        super().__init__(client)
+        self.asked = 0
+
+    async def get(self, resource: Any, key: Key) -> Any:
+        if resource.plural == CONFIG_MAPS.plural:
+            self.asked += 1
+            raise Forbidden({"code": 403, "reason": "Forbidden", "message": "configmaps are forbidden"})
+        return await super().get(resource, key)
+
+
+async def test_an_edit_of_the_file_of_queues_is_published(stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("fair: true")
+    rules = RulesInFile(file, Rules(aged=120))
+    options = Options(seed=1, policy=POLICIES["fifo"], rules=rules, published_in="default")
+    stage.start(Operator(stage.world.client, stage.world.clock, options).run())
+    await stage.world.until(lambda: bool(said(stage, RULES)))
+    first = said(stage, RULES)
+
+    file.write_text("namespaces: {a: {weight: 3, quota: {cpu: 2}}}")
+    await stage.world.until(lambda: said(stage, RULES).get("fair") == "false")
+
+    times = {"aged": "120", "idle": "60", "coolDown": "60"}
+    assert first == {"policy": "fifo", **times, "fair": "true", "preempt": "true", "shares": "0"}
+    assert said(stage, SHARES) == {"namespaces": '{"a": {"weight": 3.0, "quota": {"cpu": "2"}}}'}
+    assert said(stage, RULES) == {"policy": "fifo", **times, "fair": "false", "preempt": "true", "shares": "1"}
+
+
+async def test_only_who_leads_says_it_and_the_next_one_says_its_own(stage: Stage) -> None:
+    def options(policy: str) -> Options:
+        return Options(seed=1, policy=POLICIES[policy], published_in="default")
+
+    await stage.world.follow(LEASES)
+    async with a_process(stage, "a", options=options("fifo")) as a:
+        await stage.world.until(lambda: holder(stage) == "a")
+        async with a_process(stage, "b", options=options("backfill")):
+            await stage.world.until(lambda: bool(said(stage, RULES)))
+            assert said(stage, RULES)["policy"] == "fifo"
+
+            await a.ends()
+
+            await stage.world.until(lambda: said(stage, RULES)["policy"] == "backfill")
+
+
+async def test_what_somebody_has_edited_or_deleted_is_put_right(stage: Stage) -> None:
+    clock, client = ManualClock(), stage.world.client
+    publishing = Publishing(client, clock, "default")
+    await publishing.tell(Ways())
+    await stage.world.until(lambda: bool(said(stage, RULES)))
+    right = said(stage, RULES)
+
+    await client.patch(CONFIG_MAPS, Key("default", RULES), {"data": {"policy": "lottery", "more": "x"}})
+    await client.delete(CONFIG_MAPS, Key("default", SHARES))
+    await stage.world.until(lambda: not said(stage, SHARES))
+    await publishing.tell(Ways())
+    assert said(stage, RULES)["policy"] == "lottery", "it does not ask each time"
+    clock.advance(LOOKS_SECONDS)
+    await publishing.tell(Ways())
+
+    await stage.world.until(lambda: said(stage, RULES) == right and bool(said(stage, SHARES)))
+
+
+async def test_who_may_not_publish_says_so_once_and_goes_on(stage: Stage) -> None:
+    clock, client = ManualClock(), WithoutConfigMaps(stage.world.client)
+    publishing = Publishing(client, clock, "default")
+
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            await publishing.tell(Ways())
+            await publishing.tell(Ways())
+            clock.advance(AGAIN_SECONDS)
+
+    assert client.asked == 3
+    assert [line["log_level"] for line in lines] == ["warning"]
+    assert "configmaps are forbidden" in lines[0]["error"]
+
+
+class Late(Passing):
+    """An API on which another leader is quicker each time: between our look and our write."""
+
+    def __init__(self, client: Cluster, first: Publishing) -> None:
+        super().__init__(client)
+        self._first = first
+
+    async def get(self, resource: Any, key: Key) -> Any:
+        try:
+            return await super().get(resource, key)
+        finally:
+            if key.name == RULES:
+                await self._first.tell(Ways(policy="backfill"))
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+async def test_who_comes_too_late_warns_of_nothing_and_puts_it_right_a_minute_later(
+    stage: Stage, *, is_there: bool
+) -> None:
+    clock, client = ManualClock(), stage.world.client
+    if is_there:
+        await Publishing(client, clock, "default").tell(Ways())
+    publishing = Publishing(Late(client, Publishing(client, clock, "default")), clock, "default")
+    with structlog.testing.capture_logs() as lines:
+        await publishing.tell(Ways(policy="fifo"))
+        found = await client.get(CONFIG_MAPS.reading(dict), Key("default", RULES))
+        clock.advance(AGAIN_SECONDS)
+        await publishing.tell(Ways(policy="fifo"))
+
+    assert not lines
+    assert found["data"]["policy"] == "backfill"
+    await stage.world.until(lambda: said(stage, RULES).get("policy") == "fifo")
+
+
+async def test_whoever_reads_what_all_may_read_finds_the_shares_that_it_speaks_of(stage: Stage) -> None:
+    class Noting(Passing):
+        async def create(self, resource: Any, body: Any) -> Any:
+            made.append(body["metadata"]["name"])
+            return await super().create(resource, body)
+
+    made: list[str] = []
+    await Publishing(Noting(stage.world.client), ManualClock(), "default").tell(Ways())
+
+    assert made == [SHARES, RULES]

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from structlog.testing import capture_logs
+
+from tarragon.base.clock import ManualClock
+from tarragon.cluster.errors import from_status
+from tarragon.cluster.live import Recovery, Trouble
+from tarragon.cluster.pauses import FIRST_PAUSE
+from tarragon.operator.informers.watch_errors import AGAIN_SECONDS, Troubles
+
+FORBIDDEN = from_status({"code": 403, "reason": "Forbidden", "message": "nodes is forbidden"})
+BUSY = from_status({"code": 503, "reason": "ServiceUnavailable", "message": "busy"})
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self._troubles = Troubles(self.clock)
+
+    def tells(self, error: Exception, *, pause: float, resource: str = "nodes") -> bool:
+        """Whether a reader of the log at its usual level hears of it."""
+        with capture_logs() as logs:
+            self._troubles.tell(Trouble(resource=resource, error=error, pause=pause))
+        return any(line["log_level"] == "warning" for line in logs)
+
+    def ends(self, *, resource: str = "nodes") -> list[str]:
+        """What a reader of the log hears of its end."""
+        with capture_logs() as logs:
+            self._troubles.tell_end(Recovery(resource, 12.3))
+        return [line["over"] for line in logs if line["log_level"] == "info"]
+
+
+def test_what_goes_on_is_told_when_it_begins_and_every_ten_minutes() -> None:
+    scene = Scene()
+
+    assert scene.tells(FORBIDDEN, pause=FIRST_PAUSE / 2)
+    assert not scene.tells(FORBIDDEN, pause=30)
+    scene.clock.advance(AGAIN_SECONDS)
+    assert scene.tells(FORBIDDEN, pause=30)
+    assert not scene.tells(FORBIDDEN, pause=30)
+
+
+def test_another_trouble_and_another_kind_are_news() -> None:
+    scene = Scene()
+    scene.tells(FORBIDDEN, pause=FIRST_PAUSE)
+
+    assert scene.tells(BUSY, pause=30)
+    assert scene.tells(FORBIDDEN, pause=30, resource="persistentvolumes")
+
+
+def test_what_comes_again_after_a_time_of_quiet_is_told_again() -> None:
+    scene = Scene()
+    scene.tells(BUSY, pause=FIRST_PAUSE)
+    scene.clock.advance(200)
+
+    assert scene.tells(BUSY, pause=FIRST_PAUSE)
+
+
+def test_the_end_of_what_was_told_is_told_once() -> None:
+    scene = Scene()
+    scene.tells(BUSY, pause=FIRST_PAUSE)
+
+    assert scene.ends(resource="pods") == []
+    assert scene.ends() == ["nodes: the server answers again after 12.3 s"]
+    assert scene.ends() == []
