@@ -23,7 +23,7 @@ from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key, Resource
 from tarragon.kube.patch import merged
 from tarragon.operator.informers.informers import World
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.settings import Settings
 
 T = TypeVar("T")
 Json = dict[str, Any]

@@ -16,7 +16,7 @@ from tarragon.cluster.errors import NotFound
 from tarragon.frameworks.recognition import LAST_APPLIED
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
 from tarragon.kube.patch import merged
-from tarragon.plan.difference import Difference, difference
+from tarragon.plan.input.difference import Difference, difference
 
 OF_THIS_MACHINE = frozenset({WORKDIR, VOLUMES, ENVIRONMENTS})
 """Annotations that say from where a job was submitted."""

@@ -8,7 +8,7 @@ from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.frameworks.tensorflow.conversion.metadata import annotations_of, manifest, with_annotations
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.meta import JsonObject
-from tarragon.plan.intake import intake
+from tarragon.plan.input.decode_and_validate import intake
 
 _BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 _OF_BOUND_CLAIMS = ("pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/storage-provisioner")

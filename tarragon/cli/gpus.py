@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tarragon.cli.jobs import Known
 from tarragon.job.model import ReplicaType
-from tarragon.plan.capacity import template_request
+from tarragon.plan.nodes.capacity import template_request
 
 _WORDS = ("gpu", "tpu", "npu", "mig-", "accelerator")
 

@@ -25,7 +25,7 @@ def pod_groups_option(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def _read(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
-    from tarragon.plan.groupkinds import BY_SCHEDULER  # not for a help text: it takes its time
+    from tarragon.plan.objects.podgroup_kinds import BY_SCHEDULER  # not for a help text: it takes its time
 
     found = dict(BY_SCHEDULER)
     for each in given:

@@ -10,7 +10,7 @@ from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.core import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import Json, Key, Resource
 from tarragon.operator.rbac import FOR_EVERYBODY
-from tarragon.plan.published import LOCAL, RULES, SHARES
+from tarragon.plan.config.published import LOCAL, RULES, SHARES
 
 RBAC = "rbac.authorization.k8s.io"
 ROLES, BINDINGS = (

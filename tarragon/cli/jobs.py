@@ -23,7 +23,7 @@ from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerIdentity, Resource
-from tarragon.plan.intake import intake
+from tarragon.plan.input.decode_and_validate import intake
 
 T = TypeVar("T")
 

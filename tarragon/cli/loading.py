@@ -28,8 +28,8 @@ from tarragon.frameworks.recognition import LAST_APPLIED
 from tarragon.job.annotations import IDEMPOTENCY_KEY
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from tarragon.kube.meta import CustomObject, JsonObject, Resource
-from tarragon.plan.intake import Intake, intake
-from tarragon.plan.manifest import Document, Documents, only_job, read_manifest
+from tarragon.plan.input.decode_and_validate import Intake, intake
+from tarragon.plan.input.manifest import Document, Documents, only_job, read_manifest
 
 _COMPANIONS = {
     resource.kind: resource.reading(CustomObject)

@@ -16,7 +16,7 @@ from tarragon.cli.settings import Settings
 
 if TYPE_CHECKING:
     from tarragon.operator.manager.health import Address
-    from tarragon.plan.accelerators import Accelerator
+    from tarragon.plan.objects.accelerators import Accelerator
 
 P = ParamSpec("P")
 
@@ -78,7 +78,7 @@ def accelerators(file: Path | None) -> Mapping[str, Accelerator]:
     """Of a controller config file, as the first operator of kubeflow.org had it. Raises BadConfig."""
     import yaml
 
-    from tarragon.plan.accelerators import read
+    from tarragon.plan.objects.accelerators import read
 
     if file is None:
         return {}

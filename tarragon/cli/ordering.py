@@ -16,7 +16,7 @@ from tarragon.scheduling.policies.names import DEFAULT, NAMES
 
 if TYPE_CHECKING:
     from tarragon.operator.manager.operator import Options
-    from tarragon.plan.step import Settings
+    from tarragon.plan.objects.settings import Settings
     from tarragon.scheduling.api.rules import Rules
 
 P = ParamSpec("P")

@@ -14,7 +14,7 @@ from tarragon.kube.core import Pod
 from tarragon.localcluster.kubelet.layout import NodeFolder
 from tarragon.localcluster.kubelet.ports import allotted
 from tarragon.localcluster.kubelet.translate import Address
-from tarragon.plan.tensorboard import SERVICE_PORT
+from tarragon.plan.reconcile.tensorboard import SERVICE_PORT
 
 
 def addresses(nodes: Path | None, job: Known, replica: Replica) -> tuple[str, str]:

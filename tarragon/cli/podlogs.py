@@ -21,7 +21,7 @@ from tarragon.cluster.port import Cluster, LogOptions, Selection
 from tarragon.job.model import CleanPodPolicy, Replica
 from tarragon.job.spoken import spoken
 from tarragon.kube.core import PODS, Pod
-from tarragon.plan.capacity import pod_spec
+from tarragon.plan.nodes.capacity import pod_spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from tarragon.base.resources import PODS, Resources, total
 from tarragon.cli.jobs import Known
 from tarragon.cli.queueing import key
 from tarragon.cli.rows import size
-from tarragon.plan.capacity import template_request
+from tarragon.plan.nodes.capacity import template_request
 from tarragon.scheduling.api.decision import QUOTA_EXCEEDED
 from tarragon.scheduling.api.rules import Queue, Rules
 

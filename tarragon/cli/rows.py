@@ -15,7 +15,7 @@ from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of
 from tarragon.job.status import NOWHERE, Condition
-from tarragon.plan.others import BATCH_JOBS, is_for_batch_jobs, is_to_be_asked_for
+from tarragon.plan.reconcile.managed_by import BATCH_JOBS, is_for_batch_jobs, is_to_be_asked_for
 
 HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "REASON")
 WIDE = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "KIND", "REPLICAS", "NODES", "REASON")

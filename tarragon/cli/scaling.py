@@ -24,7 +24,7 @@ from tarragon.job.model import ReplicaType, TrainingJob
 from tarragon.job.phase import Phase
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import JsonObject
-from tarragon.plan.intake import intake
+from tarragon.plan.input.decode_and_validate import intake
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,8 @@ from tarragon.kube.meta import CustomObject, Key, Resource
 from tarragon.operator.informers.informers import World
 from tarragon.operator.informers.usage import holds
 from tarragon.operator.scheduler.cycle import Admitter, Conduct
-from tarragon.plan.capacity import pod_request
-from tarragon.plan.step import Settings
+from tarragon.plan.nodes.capacity import pod_request
+from tarragon.plan.objects.settings import Settings
 from tarragon.scheduling.api.decision import Decision
 from tarragon.scheduling.api.rules import Rules
 from tarragon.scheduling.api.snapshot import Snapshot

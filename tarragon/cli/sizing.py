@@ -10,8 +10,8 @@ from tarragon.cli.gpus import accelerators
 from tarragon.cli.loading import Loaded
 from tarragon.cli.words import count, table
 from tarragon.job.model import ReplicaGroup, TrainingJob
-from tarragon.plan.capacity import group_request
-from tarragon.plan.intake import intake
+from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.nodes.capacity import group_request
 
 _GIB = 2**30
 _HOUR = 3600

@@ -33,7 +33,7 @@ from tarragon.cluster.errors import Forbidden
 from tarragon.cluster.port import Selection
 from tarragon.kube.codec import timestamp
 from tarragon.kube.meta import Json
-from tarragon.plan.capacity import why_nowhere
+from tarragon.plan.nodes.capacity import why_nowhere
 from tarragon.scheduling.actions.order import in_order
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.cycle.scheduling_cycle import Round

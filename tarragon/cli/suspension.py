@@ -11,8 +11,8 @@ from tarragon.frameworks.tensorflow.fields import Policy, Spec
 from tarragon.job.phase import Phase
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import JsonObject
-from tarragon.plan.desired import is_ours
-from tarragon.plan.intake import intake
+from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.objects.desired import is_ours
 
 _FIELD = f"spec.{Spec.RUN_POLICY}.{Policy.SUSPEND}"
 """Of v1, and heard in the lists of 2017 and 2018, too; the maps between them have no field for it."""

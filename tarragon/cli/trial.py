@@ -15,11 +15,12 @@ from tarragon.cluster.errors import AlreadyExists, ApiError, Forbidden
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES
 from tarragon.kube.meta import Json, JsonObject, Resource
-from tarragon.plan import desired, tensorboard
-from tarragon.plan.desired import Blueprint
-from tarragon.plan.intake import intake
-from tarragon.plan.logs import Form
-from tarragon.plan.step import Settings
+from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.objects import desired
+from tarragon.plan.objects.desired import Blueprint
+from tarragon.plan.objects.logs import Form
+from tarragon.plan.objects.settings import Settings
+from tarragon.plan.reconcile import tensorboard
 
 if TYPE_CHECKING:
     from tarragon.cluster.http import Http

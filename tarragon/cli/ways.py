@@ -12,7 +12,7 @@ from tarragon.cluster.errors import Forbidden, NotFound
 from tarragon.cluster.port import Selection
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Json, Key
-from tarragon.plan.published import LOCAL, RULES, SHARES, SYSTEM, Data, Ways, understood, with_shares
+from tarragon.plan.config.published import LOCAL, RULES, SHARES, SYSTEM, Data, Ways, understood, with_shares
 
 WHOLE = CONFIG_MAPS.reading(dict)
 ASSUMED = "assumed: the policy and the rules that an operator has by default"

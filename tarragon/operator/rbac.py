@@ -27,8 +27,8 @@ from tarragon.kube.core import (
 )
 from tarragon.kube.meta import Json, Resource
 from tarragon.operator.coexistence.rivals import DEPLOYMENTS, LOCKS
-from tarragon.plan.groupkinds import BY_SCHEDULER, KINDS
-from tarragon.plan.published import RULES, SHARES
+from tarragon.plan.config.published import RULES, SHARES
+from tarragon.plan.objects.podgroup_kinds import BY_SCHEDULER, KINDS
 
 LEASE_NAME = "tarragon"
 """Of the Lease that the leader holds, in the operator's own namespace."""

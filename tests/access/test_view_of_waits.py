@@ -20,7 +20,7 @@ from tarragon.kube.core import SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.access.authorizers import Authorization
 from tarragon.operator.scheduler.config.published import Publishing
-from tarragon.plan.published import LOCAL, Ways
+from tarragon.plan.config.published import LOCAL, Ways
 from tarragon.scheduling.api.rules import Queue, Rules
 from tests.access.both import BINDINGS, CLUSTER_ROLES, binding
 from tests.access.test_entrance import opened

@@ -10,7 +10,7 @@ import pytest
 from tarragon.cli.dumps import companion_anew, job_anew
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Dialect
-from tarragon.plan.intake import intake
+from tarragon.plan.input.decode_and_validate import intake
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, python, worker
 

@@ -18,7 +18,7 @@ from tarragon.frameworks.catalog import framework_of
 from tarragon.job.model import ReplicaType
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.meta import CustomObject
-from tarragon.plan.intake import intake
+from tarragon.plan.input.decode_and_validate import intake
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, job, python, worker
 

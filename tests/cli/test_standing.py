@@ -22,7 +22,7 @@ from tarragon.kube.codec import timestamp
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from tarragon.kube.meta import Key, Resource
 from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.published import RULES, SHARES
+from tarragon.plan.config.published import RULES, SHARES
 from tarragon.scheduling.api.rules import Queue, Rules
 from tarragon.scheduling.explain.forecast import Forecast, Unknown
 from tarragon.scheduling.policies import POLICIES

@@ -14,7 +14,7 @@ from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import Key
 from tarragon.localcluster.daemon import Launch, ensure_running, stop
 from tarragon.operator.scheduler.config.published import Publishing
-from tarragon.plan.published import LOCAL, SHARES, SYSTEM, Ways
+from tarragon.plan.config.published import LOCAL, SHARES, SYSTEM, Ways
 from tarragon.scheduling.api.rules import Queue, Rules
 from tests.lifecycle.background import CLOCK, a_home, client
 from tests.operator.stage import Stage, a_stage

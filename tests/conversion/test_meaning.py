@@ -17,9 +17,9 @@ from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.frameworks.tensorflow.conversion.losses import TOPICS
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy, SuccessPolicy, TrainingJob
 from tarragon.kube.meta import JsonObject
-from tarragon.plan.desired import Blueprint, pods
-from tarragon.plan.intake import intake
-from tarragon.plan.step import Settings
+from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.objects.desired import Blueprint, pods
+from tarragon.plan.objects.settings import Settings
 from tests.conversion.manifests import NAMES, Manifest, tfjobs
 from tests.frameworks.listed_jobs import cluster
 

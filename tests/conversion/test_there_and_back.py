@@ -13,8 +13,8 @@ from tarragon.frameworks.catalog import framework_of
 from tarragon.frameworks.tensorflow.conversion.converting import convert
 from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
 from tarragon.kube.meta import JsonObject
-from tarragon.plan.conversion import converted
-from tarragon.plan.intake import Intake, intake
+from tarragon.plan.input.conversion import converted
+from tarragon.plan.input.decode_and_validate import Intake, intake
 from tests.conversion.manifests import NAMES, Manifest, jobs_and_targets, tfjobs
 
 PAIRS = [(source, target) for source in NAMES for target in NAMES]

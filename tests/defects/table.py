@@ -11,7 +11,7 @@ from dataclasses import dataclass
 ENDS = "tests/defects/test_ends.py::"
 LIMITS = "tests/defects/test_limits.py::"
 CHILDREN = "tests/defects/test_children.py::"
-TOGETHER = "tests/plan/test_together.py::"
+TOGETHER = "tests/plan/test_gang_restart.py::"
 REFUSED = "tests/plan/test_refused_edits.py::"
 RUNNING = "tests/plan/test_running.py::"
 SUSPEND = "tests/plan/test_finish_and_suspend.py::"
@@ -326,7 +326,7 @@ DEFECTS = (
         "trainer#1131, #1136, #1282",
         "why a pod does not start",
         (
-            "tests/plan/test_obstacles.py::test_the_words_of_whoever_refuses_stand_in_the_condition_and_in_one_event",
+            "tests/plan/test_creation_failures.py::test_the_words_of_whoever_refuses_stand_in_the_condition_and_in_one_event",
             "tests/real/test_reasons.py::test_an_image_that_is_not_there_stands_in_the_columns_and_frees_the_places_for_those_behind",
         ),
     ),

@@ -10,7 +10,7 @@ import yaml
 
 from tarragon.kube.core import ENDPOINTS, LEASES
 from tarragon.operator.coexistence.rivals import DEPLOYMENTS
-from tarragon.plan.unplaced import LEFT
+from tarragon.plan.nodes.left_to_kube_scheduler import LEFT
 from tests.deploy.stage import Stage, group, verbs_of
 
 pytestmark = [pytest.mark.real, pytest.mark.kubectl, pytest.mark.timeout(300)]

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from tarragon.operator.rbac import FOR_EVERYBODY, LEASE_NAME, Scope, permissions, questions
-from tarragon.plan.published import RULES, SHARES
+from tarragon.plan.config.published import RULES, SHARES
 
 
 def test_nothing_is_asked_wholesale_and_nothing_that_is_secret() -> None:

@@ -18,7 +18,7 @@ from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource
 from tarragon.operator.manager.operator import Operator, Options
 from tarragon.operator.rbac import permissions
-from tarragon.plan.groupkinds import BY_SCHEDULER, KINDS, PodGroup
+from tarragon.plan.objects.podgroup_kinds import BY_SCHEDULER, KINDS, PodGroup
 from tests.deploy.stage import TFJOBS, Stage, group, verbs_of
 from tests.operator.test_podgroups import definition
 

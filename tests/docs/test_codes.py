@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 
 from tarragon.cli.report.waits import DOCS
-from tarragon.plan import obstacles, patience, step, together, unplaced
+from tarragon.plan.lifecycle import gang_restart, start_timeout
+from tarragon.plan.nodes import left_to_kube_scheduler
+from tarragon.plan.status import creation_failures
+from tarragon.plan.view import actions
 from tarragon.scheduling.api import decision
 from tests.docs.markdown import ROOT
 
 TEXT = (ROOT / "docs" / "scheduling.md").read_text()
 SECTION = TEXT.partition("## Why a job waits\n")[2].partition("\n## ")[0]
-OF_PLACES = {step.REFUSED, step.NAME_TAKEN, patience.MOVED_TOO_OFTEN, unplaced.LEFT}
-OF_SIZES = {together.NEEDS_RESTART, together.WAITS_FOR_ROOM, together.HAS_FINISHED, decision.QUOTA_EXCEEDED}
+OF_PLACES = {actions.REFUSED, actions.NAME_TAKEN, start_timeout.MOVED_TOO_OFTEN, left_to_kube_scheduler.LEFT}
+OF_SIZES = {gang_restart.NEEDS_RESTART, gang_restart.WAITS_FOR_ROOM, gang_restart.HAS_FINISHED, decision.QUOTA_EXCEEDED}
 
 
 def codes_of(module: object) -> set[str]:
@@ -33,7 +36,7 @@ def test_every_code_of_the_scheduler_has_its_row_and_every_row_its_code() -> Non
     of_scheduler, of_places, of_sizes = tables()
 
     assert set(of_scheduler) == codes_of(decision)
-    assert set(of_places) == OF_PLACES | codes_of(obstacles) - codes_of(decision)
+    assert set(of_places) == OF_PLACES | codes_of(creation_failures) - codes_of(decision)
     assert set(of_sizes) == OF_SIZES
 
 

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from tarragon.cli import operating
-from tarragon.plan import stalls
-from tarragon.plan.accelerators import read
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.accelerators import read
+from tarragon.plan.objects.settings import Settings
+from tarragon.plan.view import stalls
 from tests.docs.commands import commands_in
 from tests.docs.markdown import ROOT, lines
 

@@ -10,7 +10,7 @@ from tarragon.frameworks.catalog import framework_of
 from tarragon.frameworks.plugin import Dialect
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import TrainingJob
-from tarragon.plan.intake import Intake, intake
+from tarragon.plan.input.decode_and_validate import Intake, intake
 
 CONTAINER: Mapping[str, Any] = {"name": "tensorflow", "image": "train", "command": ["train"]}
 

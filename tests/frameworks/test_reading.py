@@ -17,7 +17,7 @@ from tarragon.job.model import (
     SchedulingPolicy,
     SuccessPolicy,
 )
-from tarragon.plan.intake import intake
+from tarragon.plan.input.decode_and_validate import intake
 from tests.frameworks.jobs import (
     dialect_of,
     elastic,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import CleanPodPolicy, Replica, ReplicaType, RestartPolicy, TrainingJob
 from tarragon.kube.patch import merged
-from tarragon.plan.intake import intake
+from tarragon.plan.input.decode_and_validate import intake
 from tests.frameworks.jobs import dialect_of, job_of, problems, taken, template, unknown, warnings
 from tests.frameworks.listed_jobs import UID, cluster, item, listed
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tarragon.plan.logs import scripts
+from tarragon.plan.objects.logs import scripts
 
 FIELDS: Mapping[str, Any] = {
     "job": "dist",

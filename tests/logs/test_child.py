@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.localcluster.kubelet.shim import MARK
-from tarragon.plan.logs import _RUN
+from tarragon.plan.objects.logs import _RUN
 from tests.logs.programs import Container, ended
 
 PRINT = "import sys; print(sys.argv[1:])"

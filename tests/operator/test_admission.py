@@ -22,7 +22,7 @@ from tarragon.kube.meta import Key
 from tarragon.operator.informers.informers import World
 from tarragon.operator.scheduler.admission.writer import LONGEST_LAG_SECONDS
 from tarragon.operator.scheduler.cycle import Admitter
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.settings import Settings
 from tarragon.scheduling.api.decision import Decision
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies import POLICIES

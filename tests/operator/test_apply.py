@@ -15,7 +15,7 @@ from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.reconciler.apply import Means, apply
 from tarragon.operator.reconciler.recorder import Recorder
-from tarragon.plan.step import Create, Delete, Notice, Step
+from tarragon.plan.view.actions import Create, Delete, Notice, Step
 from tests.localcluster.controllers.world import PATIENCE
 from tests.operator.stage import TFJOBS, Stage, group, job
 

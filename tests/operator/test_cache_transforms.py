@@ -10,7 +10,7 @@ from tarragon.job.member import End, ending_of
 from tarragon.kube.codec import decode, encode
 from tarragon.operator.informers.cache_transforms import KeptJob, KeptPod, KeptService
 from tarragon.operator.informers.decode_cache import Readings
-from tarragon.plan.capacity import pod_request
+from tarragon.plan.nodes.capacity import pod_request
 from tests.operator.stage import group, job
 
 OWNER = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "a", "uid": "u", "controller": True}

@@ -11,8 +11,8 @@ from tarragon.kube.core import Node, NodeStatus, PodCondition
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.cache_transforms import KeptJob
 from tarragon.operator.informers.candidates import Candidate, Candidates, candidate_from
-from tarragon.plan.intake import intake
-from tarragon.plan.step import Settings
+from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.objects.settings import Settings
 from tests.operator.stage import group, job
 
 ADMITTED = {

@@ -13,7 +13,7 @@ from tarragon.job.model import ReplicaGroup
 from tarragon.kube.core import NODES, PRIORITY_CLASSES
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.capacity import group_request
+from tarragon.plan.nodes.capacity import group_request
 from tarragon.scheduling.api import decision
 from tarragon.scheduling.api.rules import Queue, Rules
 from tarragon.scheduling.policies import POLICIES

@@ -7,7 +7,7 @@ from tarragon.base.clock import ManualClock
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.operator.informers.informers import World
 from tarragon.operator.scheduler.snapshot.eligibility import MOST_KNOWN, Eligibility
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.settings import Settings
 from tests.localcluster.controllers.world import World as Embedded
 from tests.operator.stage import Stage
 

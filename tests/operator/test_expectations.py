@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.operator.test_pod_affinity_index import nodes, rule, wait, workers
 
 from bench.support.shelves import Shelves, a_job, a_node, a_pod
 from tarragon.base.clock import Clock, ManualClock
@@ -25,6 +24,7 @@ from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import TFJOBS, Stage, group, job
 from tests.operator.test_dragon import Jumping
 from tests.operator.test_moves import refuse, restarts
+from tests.operator.test_pod_affinity_index import nodes, rule, wait, workers
 
 
 class SlowToMake(Passing):

@@ -17,7 +17,7 @@ from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.informers import World
 from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.settings import Settings
 from tests.operator.stage import Stage, group
 
 TFJOBS_OF_2017 = MLKUBE.resource

@@ -17,8 +17,8 @@ from tarragon.localcluster.api import Api
 from tarragon.localcluster.client import InProcess
 from tarragon.operator.informers.informers import FORBIDDEN_SECONDS, World
 from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.step import Settings
-from tarragon.plan.unplaced import LEFT
+from tarragon.plan.nodes.left_to_kube_scheduler import LEFT
+from tarragon.plan.objects.settings import Settings
 from tests.localcluster.controllers.world import PATIENCE
 from tests.operator.stage import TFJOBS, Stage, group, job
 

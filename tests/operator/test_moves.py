@@ -15,7 +15,7 @@ from tarragon.cluster.port import DeleteOptions
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.settings import Settings
 from tests.operator.stage import TFJOBS, Stage, group, job
 
 Json = dict[str, Any]

@@ -11,9 +11,9 @@ import pytest
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from tarragon.kube.meta import JsonObject, Key
 from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.decide import decide
-from tarragon.plan.groupkinds import KINDS, Kind, PodGroup
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.podgroup_kinds import KINDS, Kind, PodGroup
+from tarragon.plan.objects.settings import Settings
+from tarragon.plan.reconcile.decide import decide
 from tests.operator.stage import TFJOBS, Stage, group
 from tests.plan.world import World, manifest
 

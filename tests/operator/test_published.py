@@ -18,7 +18,7 @@ from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, Options
 from tarragon.operator.scheduler.config.published import AGAIN_SECONDS, LOOKS_SECONDS, Publishing
 from tarragon.operator.scheduler.config.reload import RulesInFile
-from tarragon.plan.published import RULES, SHARES, Ways
+from tarragon.plan.config.published import RULES, SHARES, Ways
 from tarragon.scheduling.api.rules import Rules
 from tarragon.scheduling.policies import POLICIES
 from tests.operator.stage import Stage

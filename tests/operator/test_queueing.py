@@ -9,8 +9,8 @@ from tarragon.kube.codec import decode, encode, timestamp
 from tarragon.kube.meta import CustomObject
 from tarragon.operator.informers.candidates import Candidate, candidate_from, takes_part
 from tarragon.operator.scheduler.admission.update import queued_since
-from tarragon.plan.intake import intake
-from tarragon.plan.step import Settings
+from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.objects.settings import Settings
 from tests.operator.stage import group, job
 
 NINE = dt.datetime(2026, 1, 1, 9, tzinfo=dt.UTC)

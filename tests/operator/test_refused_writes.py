@@ -17,7 +17,7 @@ from tarragon.kube.core import CONFIG_MAPS, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, Options
 from tarragon.operator.queue.refused_writes import is_refusal
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.settings import Settings
 from tests.operator.stage import TFJOBS, Stage, group, job
 
 GANG = {"a-ps-0", "a-worker-0", "a-worker-1"}

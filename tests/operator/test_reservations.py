@@ -10,8 +10,8 @@ import pytest
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.plan.placement import by_affinity
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.placement import by_affinity
+from tarragon.plan.objects.settings import Settings
 from tests.operator.stage import TFJOBS, Json, Stage, group
 from tests.operator.test_admission import Scheduler, a_scheduler
 

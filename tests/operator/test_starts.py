@@ -8,7 +8,7 @@ from typing import Any
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.settings import Settings
 from tests.operator.stage import Stage, group
 
 

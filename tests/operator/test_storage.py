@@ -16,7 +16,7 @@ from tarragon.kube.core import (
 )
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.placement import node_of
+from tarragon.plan.objects.placement import node_of
 from tests.operator.stage import Stage, group
 from tests.operator.test_left import Guarded
 

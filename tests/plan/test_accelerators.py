@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from tarragon.plan.accelerators import Accelerator, ControllerConfig, HostVolume, equipped, read
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.accelerators import Accelerator, ControllerConfig, HostVolume, equipped, read
+from tarragon.plan.objects.settings import Settings
 from tests.plan.world import World, manifest
 
 GPU = "alpha.kubernetes.io/nvidia-gpu"

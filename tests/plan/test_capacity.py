@@ -8,8 +8,8 @@ import pytest
 from tarragon.base.quantity import milli
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
 from tarragon.kube.core import Node
-from tarragon.plan.capacity import eligible_nodes, node_capacity, pod_spec, template_request
-from tarragon.plan.predicates import refusal
+from tarragon.plan.nodes.capacity import eligible_nodes, node_capacity, pod_spec, template_request
+from tarragon.plan.nodes.predicates import refusal
 
 
 def container(requests: dict[str, Any] | None = None, limits: dict[str, Any] | None = None, **fields: Any) -> Any:

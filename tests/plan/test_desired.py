@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.settings import Settings
 from tests.plan.world import World, manifest
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tarragon.kube.core import CONFIG_MAPS
-from tarragon.plan.logs import ENDING, FIELDS, FOLDER, SCRIPTS, VOLUME, Form
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.logs import ENDING, FIELDS, FOLDER, SCRIPTS, VOLUME, Form
+from tarragon.plan.objects.settings import Settings
 from tests.frameworks.jobs import problems, warnings
 from tests.frameworks.listed_jobs import cluster
 from tests.plan.world import World, manifest

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tarragon.base.errors import Problem
-from tarragon.plan.manifest import Document, only_job, read_manifest
+from tarragon.plan.input.manifest import Document, only_job, read_manifest
 
 JOB = "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: a}\nspec: {}\n"
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: scripts}\n"

@@ -9,7 +9,7 @@ import pytest
 
 from tarragon.job.model import ADOPT_ANNOTATION
 from tests.defects.scene import running
-from tests.plan.test_rebuilt import foreign
+from tests.plan.test_adoption import foreign
 from tests.plan.world import World, is_idle
 
 WRONG = pytest.mark.parametrize(

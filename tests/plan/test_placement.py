@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from tarragon.kube.core import Node, PodSpec
-from tarragon.plan.placement import REQUIRED, Placement, by_affinity, node_of
-from tarragon.plan.predicates import refusal
-from tarragon.plan.step import Settings
+from tarragon.plan.nodes.predicates import refusal
+from tarragon.plan.objects.placement import REQUIRED, Placement, by_affinity, node_of
+from tarragon.plan.objects.settings import Settings
 from tests.plan.world import World, manifest
 
 BY_AFFINITY = Settings(placement=Placement.AFFINITY)

@@ -3,10 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 from tarragon.job.model import ReplicaType
-from tarragon.plan.capacity import pod_spec
-from tarragon.plan.neighbours import Neighbours
-from tarragon.plan.preferences import of_nodes, of_pods, summed
-from tarragon.plan.topology import Member, Sites
+from tarragon.plan.nodes.capacity import pod_spec
+from tarragon.plan.nodes.neighbours import Neighbours
+from tarragon.plan.nodes.preferences import of_nodes, of_pods, summed
+from tarragon.plan.nodes.topology import Member, Sites
 from tests.plan.test_capacity import node
 from tests.plan.test_topology import FOUR, pod, spread, term
 

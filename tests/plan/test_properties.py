@@ -14,7 +14,7 @@ from tarragon.job.annotations import CHECKPOINT_SECONDS
 from tarragon.job.leaving import LEAVING
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy
 from tarragon.job.status import JobStatus
-from tarragon.plan.step import REFUSED, Refusal
+from tarragon.plan.view.actions import REFUSED, Refusal
 from tests.plan.world import World, is_idle, manifest
 
 NAMES = ("dist-ps-0", "dist-worker-0", "dist-worker-1", "dist-worker-2")

@@ -13,7 +13,7 @@ import pytest
 
 from tarragon import __version__
 from tarragon.job.model import MANIFEST_ANNOTATION
-from tarragon.plan.provenance import digest
+from tarragon.plan.status.provenance import digest
 from tests.plan.world import World, manifest
 
 LISTED: dict[str, Any] = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.plan.published import RULES, SHARES, Ways, understood, with_shares, written
+from tarragon.plan.config.published import RULES, SHARES, Ways, understood, with_shares, written
 from tarragon.scheduling.api.rules import Queue, Rules
 from tarragon.scheduling.policies.names import NAMES
 

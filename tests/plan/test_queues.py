@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU
-from tarragon.plan.queues import read
+from tarragon.plan.config.queues import read
 from tarragon.scheduling.api.rules import Queue, Rules
 
 FILE = """

@@ -11,7 +11,7 @@ from tarragon.job.accepted import Identity, accepted_fields, accepted_job
 from tarragon.job.annotations import RESTART
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.kube.meta import Key
-from tarragon.plan.intake import intake
+from tarragon.plan.input.decode_and_validate import intake
 from tests.plan.world import World, is_idle, manifest
 
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER

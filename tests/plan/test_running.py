@@ -9,7 +9,7 @@ import pytest
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import ReplicaCounts
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.settings import Settings
 from tests.plan.world import World, is_idle, manifest
 
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER

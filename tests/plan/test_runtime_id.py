@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tarragon.job.model import GENERATION_ANNOTATION, RUNTIME_ID_ANNOTATION
-from tarragon.plan.intake import intake
+from tarragon.plan.input.decode_and_validate import intake
 from tests.frameworks.listed_jobs import cluster
 from tests.plan.world import World, manifest
 

@@ -10,8 +10,8 @@ import pytest
 
 from tarragon.job.annotations import RESIZE, RESTART, is_elastic_by_restart
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.plan.intake import intake
-from tarragon.plan.sizes import without_gaps
+from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.status.sizes import without_gaps
 from tests.plan.world import World, manifest
 
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER

@@ -11,9 +11,9 @@ from tarragon.job.status import Obstacle
 from tarragon.kube.codec import decode, encode, timestamp
 from tarragon.kube.core import Pod
 from tarragon.operator.informers.cache_transforms import KeptPod
-from tarragon.plan.obstacles import patience_for
-from tarragon.plan.stalls import hinders, stall
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.settings import Settings
+from tarragon.plan.status.creation_failures import patience_for
+from tarragon.plan.view.stalls import hinders, stall
 from tests.plan.kubelets import MISSING, reports, started, told, unready, waits
 from tests.plan.world import START, World, manifest
 

@@ -9,8 +9,8 @@ import pytest
 
 from tarragon.kube.core import Node, PersistentVolume, PersistentVolumeClaim, StorageClass
 from tarragon.kube.meta import Key
-from tarragon.plan.capacity import eligible_nodes
-from tarragon.plan.storage import Storage, reaches, waits_for_a_scheduler
+from tarragon.plan.nodes.capacity import eligible_nodes
+from tarragon.plan.nodes.storage import Storage, reaches, waits_for_a_scheduler
 
 TEMPLATE = {
     "spec": {

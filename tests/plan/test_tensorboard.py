@@ -13,7 +13,7 @@ import yaml
 
 from tarragon.frameworks.plugin import tensorboard_name
 from tarragon.kube.core import PODS, SERVICES
-from tarragon.plan.decide import decide
+from tarragon.plan.reconcile.decide import decide
 from tests.frameworks.jobs import job_of, tfjob, warnings
 from tests.frameworks.test_mlkube import tfjob as of_2017
 from tests.plan.world import World, is_idle, manifest

@@ -7,9 +7,9 @@ import msgspec
 from tarragon.job.model import ReplicaType
 from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import OwnerIdentity
-from tarragon.plan.capacity import eligible_nodes, pod_spec
-from tarragon.plan.neighbours import Neighbours
-from tarragon.plan.topology import NOBODY_NEAR, Gang, Member, Sites, Ties
+from tarragon.plan.nodes.capacity import eligible_nodes, pod_spec
+from tarragon.plan.nodes.neighbours import Neighbours
+from tarragon.plan.nodes.topology import NOBODY_NEAR, Gang, Member, Sites, Ties
 from tarragon.scheduling.api.snapshot import Spread
 
 Json = dict[str, Any]

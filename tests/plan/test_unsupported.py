@@ -11,8 +11,8 @@ from tarragon.job.annotations import RESTART
 from tarragon.kube.codec import decode, encode
 from tarragon.operator.informers.cache_transforms import KeptJob
 from tarragon.operator.informers.candidates import candidate_from
-from tarragon.plan.intake import intake
-from tarragon.plan.step import Settings
+from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.objects.settings import Settings
 from tests.plan.world import World, is_idle, manifest
 
 MARKS = {"kubeshare/gpu_request": "0.5", "kubeshare/gpu_limit": "1.0"}

@@ -26,9 +26,10 @@ from tarragon.kube.event import Event
 from tarragon.kube.meta import Key
 from tarragon.kube.patch import difference, merged
 from tarragon.operator.informers.cache_transforms import KeptJob, KeptPod, KeptService
-from tarragon.plan.decide import decide
-from tarragon.plan.intake import intake
-from tarragon.plan.step import Create, Delete, Notice, Observed, Refusal, Settings, Step
+from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.objects.settings import Settings
+from tarragon.plan.reconcile.decide import decide
+from tarragon.plan.view.actions import Create, Delete, Notice, Observed, Refusal, Step
 
 START = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 NODES = ("node-a", "node-b")

@@ -24,7 +24,7 @@ from tarragon.kube.codec import timestamp
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, PODS
 from tarragon.kube.meta import CustomObject, Key, Resource
 from tarragon.operator.manager.operator import Operator, Options
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.settings import Settings
 from tarragon.scheduling.api.rules import Rules
 from tools.controlplane import ControlPlane
 

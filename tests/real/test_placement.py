@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tarragon.kube.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
-from tarragon.plan.placement import Placement
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.placement import Placement
+from tarragon.plan.objects.settings import Settings
 from tests.real.ground import HOST, Ground, a_ground, group
 from tools.controlplane import ControlPlane
 

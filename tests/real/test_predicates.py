@@ -27,10 +27,10 @@ from tarragon.cluster.port import DeleteOptions
 from tarragon.job.model import ReplicaType
 from tarragon.kube.core import NAMESPACES, NODES, PODS, Node, Pod
 from tarragon.kube.meta import AnyObject, Key, OwnerIdentity, Resource
-from tarragon.plan.capacity import HOST_PORT, ONE_PORT, node_capacity, pod_request
-from tarragon.plan.neighbours import Neighbours
-from tarragon.plan.predicates import refusal
-from tarragon.plan.topology import Gang, Member, Sites
+from tarragon.plan.nodes.capacity import HOST_PORT, ONE_PORT, node_capacity, pod_request
+from tarragon.plan.nodes.neighbours import Neighbours
+from tarragon.plan.nodes.predicates import refusal
+from tarragon.plan.nodes.topology import Gang, Member, Sites
 from tarragon.scheduling.api.snapshot import Demand, NodeState
 from tarragon.scheduling.placement.fit import place
 from tarragon.scheduling.state.ledger import Ledger

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tarragon.kube.core import PODS
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.settings import Settings
 from tests.real.ground import Ground, a_ground, group
 from tools.controlplane import ControlPlane
 

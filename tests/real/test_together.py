@@ -15,7 +15,7 @@ from tarragon.cluster.port import DeleteOptions
 from tarragon.job.annotations import RESIZE, RESTART
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
-from tarragon.plan.rounds import round_of
+from tarragon.plan.objects.generation_label import round_of
 from tests.real.scene import TFJOBS, Scene, a_scene, tfjob
 from tools.controlplane import ControlPlane
 

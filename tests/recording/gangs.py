@@ -21,7 +21,7 @@ from tarragon.kube.core import Node, Pod
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.operator.informers.candidates import least_and_wish
 from tarragon.operator.informers.decode_cache import Readings
-from tarragon.plan.capacity import node_capacity, pod_request
+from tarragon.plan.nodes.capacity import node_capacity, pod_request
 
 
 @dataclass

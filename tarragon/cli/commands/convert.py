@@ -16,8 +16,8 @@ from tarragon.cli.output import as_list, json_text, yaml_text
 from tarragon.cli.settings import Command
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.meta import Json, JsonObject
-from tarragon.plan.conversion import Conversion, converted
-from tarragon.plan.manifest import Document, Documents
+from tarragon.plan.input.conversion import Conversion, converted
+from tarragon.plan.input.manifest import Document, Documents
 
 
 @click.command("convert", cls=Command)

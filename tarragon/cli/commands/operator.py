@@ -22,7 +22,7 @@ from tarragon.cli.settings import Command, Settings, is_namespace, logs_option
 from tarragon.cli.whose import Named, access, cluster_options
 
 if TYPE_CHECKING:
-    from tarragon.plan.step import Settings as PlanSettings
+    from tarragon.plan.objects.settings import Settings as PlanSettings
 
 LOST = 1
 """The exit code of an operator that has lost its lease: whoever started it starts it again."""
@@ -45,9 +45,9 @@ class Duties:
 
     def plan(self, namespaces: tuple[str, ...]) -> PlanSettings:
         """For jobs of these namespaces. Raises BadConfig."""
-        from tarragon.plan.logs import Form
-        from tarragon.plan.placement import Placement
-        from tarragon.plan.step import Settings as PlanSettings
+        from tarragon.plan.objects.logs import Form
+        from tarragon.plan.objects.placement import Placement
+        from tarragon.plan.objects.settings import Settings as PlanSettings
 
         domain = operating.cluster_domain(os.environ) if self.cluster_domain is None else self.cluster_domain
         return PlanSettings(

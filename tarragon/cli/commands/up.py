@@ -74,9 +74,9 @@ def command(
     from tarragon.localcluster.cluster import Settings as ClusterSettings
     from tarragon.localcluster.serving import serve
     from tarragon.operator.manager.operator import run
-    from tarragon.plan.logs import Form
-    from tarragon.plan.published import LOCAL
-    from tarragon.plan.step import Settings as PlanSettings
+    from tarragon.plan.config.published import LOCAL
+    from tarragon.plan.objects.logs import Form
+    from tarragon.plan.objects.settings import Settings as PlanSettings
 
     require_local(settings, "up")
     wanted = ClusterSettings(

@@ -21,9 +21,9 @@ from tarragon.cli.told import words
 from tarragon.cli.words import count, listed
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.meta import Json
-from tarragon.plan.intake import intake
-from tarragon.plan.manifest import Documents
-from tarragon.plan.provenance import digest
+from tarragon.plan.input.decode_and_validate import intake
+from tarragon.plan.input.manifest import Documents
+from tarragon.plan.status.provenance import digest
 
 ENDINGS = frozenset({".yaml", ".yml", ".json"})
 """Of the files of a folder that kubectl reads, too."""

@@ -10,7 +10,7 @@ from tarragon.cli.jobs import Known
 from tarragon.cli.report.causes import End, causes
 from tarragon.job.tensorboard import IMAGE
 from tarragon.kube.core import ContainerStatus, Pod, Terminated
-from tarragon.plan.tensorboard import CONTAINER
+from tarragon.plan.reconcile.tensorboard import CONTAINER
 
 _NO_TENSORBOARD = re.compile(r"(?:No module named|module specification for) '?tensorboard")
 _LAST_LINES = 3

@@ -14,7 +14,7 @@ from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.phase import Phase
 from tarragon.kube.codec import timestamp
 from tarragon.kube.meta import Json
-from tarragon.plan.step import Settings
+from tarragon.plan.objects.settings import Settings
 from tarragon.scheduling.explain.forecast import Forecast, Unknown
 from tarragon.scheduling.explain.reasons import Explanation, NodeAccount
 from tarragon.scheduling.explain.wait_messages import words

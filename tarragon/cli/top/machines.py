@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tarragon.base.resources import CPU, MEMORY, PODS, Resources
 from tarragon.cli.gpus import accelerators
 from tarragon.kube.core import Node, Pod
-from tarragon.plan.capacity import node_capacity, pod_request
+from tarragon.plan.nodes.capacity import node_capacity, pod_request
 
 _GI = 2**30
 _MI = 2**20

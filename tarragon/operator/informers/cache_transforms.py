@@ -28,8 +28,8 @@ from tarragon.kube.core import (
     ServiceSpec,
 )
 from tarragon.kube.meta import NULL, CustomObject, Json, ObjectMeta, OwnerReference
-from tarragon.plan.placement import REQUIRED
-from tarragon.plan.rounds import ROUND_ANNOTATION
+from tarragon.plan.objects.generation_label import ROUND_ANNOTATION
+from tarragon.plan.objects.placement import REQUIRED
 
 _INDEX_LABELS = frozenset({"training.kubeflow.org/replica-index", "replica-index", "tf-replica-index", "task_index"})
 """Of our own pods, which have all other labels in common with those of their type."""

@@ -10,14 +10,14 @@ from tarragon.job.model import GENERATION_ANNOTATION, Replica, ReplicaGroup, Rep
 from tarragon.job.status import Admission, JobStatus, Wait
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import CustomObject, Key
-from tarragon.plan.desired import is_ours, is_placed_by
-from tarragon.plan.homes import Nodes, is_unsettled
-from tarragon.plan.intake import Intake
-from tarragon.plan.others import is_left_to_others
-from tarragon.plan.rebuilt import is_nowhere
-from tarragon.plan.refuse import last_good
-from tarragon.plan.step import Settings
-from tarragon.plan.unplaced import is_left
+from tarragon.plan.input.decode_and_validate import Intake
+from tarragon.plan.lifecycle.displacement import Nodes, is_unsettled
+from tarragon.plan.nodes.left_to_kube_scheduler import is_left
+from tarragon.plan.objects.desired import is_ours, is_placed_by
+from tarragon.plan.objects.settings import Settings
+from tarragon.plan.reconcile.adoption import is_nowhere
+from tarragon.plan.reconcile.invalid_spec import last_good
+from tarragon.plan.reconcile.managed_by import is_left_to_others
 
 JobId = tuple[str, Key]
 

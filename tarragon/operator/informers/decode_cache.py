@@ -11,7 +11,7 @@ from tarragon.frameworks.plugin import Framework
 from tarragon.job.phase import Phase
 from tarragon.kube.codec import decode
 from tarragon.kube.meta import CustomObject, Key, Struct
-from tarragon.plan.intake import Intake, intake
+from tarragon.plan.input.decode_and_validate import Intake, intake
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,10 @@ from tarragon.operator.informers.expectations import JobId, Unmade
 from tarragon.operator.informers.usage import cleared_nodes
 from tarragon.operator.informers.verified_admissions import Verified
 from tarragon.operator.queue.refused_writes import Refusals
-from tarragon.plan.groupkinds import KINDS, PodGroup
-from tarragon.plan.step import Observed, Settings
-from tarragon.plan.storage import Storage
+from tarragon.plan.nodes.storage import Storage
+from tarragon.plan.objects.podgroup_kinds import KINDS, PodGroup
+from tarragon.plan.objects.settings import Settings
+from tarragon.plan.view.actions import Observed
 
 FORBIDDEN_SECONDS = 60.0
 """Nodes that may suddenly not be read any more count as last seen for this long: a role may just be made anew."""

@@ -10,7 +10,7 @@ from tarragon.cluster.live import Live
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod, PodSpec
 from tarragon.kube.meta import Key
-from tarragon.plan.capacity import pod_request
+from tarragon.plan.nodes.capacity import pod_request
 
 
 class Sums:

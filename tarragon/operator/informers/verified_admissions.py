@@ -15,7 +15,7 @@ from tarragon.job.model import Replica
 from tarragon.job.status import Admission
 from tarragon.kube.meta import CustomObject, Json
 from tarragon.operator.informers.candidates import JobId, takes_part
-from tarragon.plan.unplaced import is_left
+from tarragon.plan.nodes.left_to_kube_scheduler import is_left
 
 COMPARED = ("admitted", "nodes", "size")
 """Fields of an admission that say who may run where."""

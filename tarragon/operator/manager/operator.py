@@ -29,9 +29,9 @@ from tarragon.operator.reconciler.watchdog import Watchdog
 from tarragon.operator.reconciler.worker import BUG, JobId, Worker
 from tarragon.operator.scheduler.config.published import Publishing
 from tarragon.operator.scheduler.cycle import Admitter, Conduct
-from tarragon.plan.groupkinds import PodGroup
-from tarragon.plan.published import Ways
-from tarragon.plan.step import Settings
+from tarragon.plan.config.published import Ways
+from tarragon.plan.objects.podgroup_kinds import PodGroup
+from tarragon.plan.objects.settings import Settings
 from tarragon.scheduling.api.rules import Rules
 from tarragon.scheduling.policies import POLICIES, Policy, name_of
 from tarragon.scheduling.policies.names import DEFAULT

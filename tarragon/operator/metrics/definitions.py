@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tarragon.job.phase import Phase
-from tarragon.plan.obstacles import NODE_AWAY, NODE_FULL, UNSCHEDULABLE
-from tarragon.plan.patience import MOVED_TOO_OFTEN
-from tarragon.plan.step import NAME_TAKEN, REFUSED
+from tarragon.plan.lifecycle.start_timeout import MOVED_TOO_OFTEN
+from tarragon.plan.status.creation_failures import NODE_AWAY, NODE_FULL, UNSCHEDULABLE
+from tarragon.plan.view.actions import NAME_TAKEN, REFUSED
 from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,

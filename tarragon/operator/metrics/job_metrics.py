@@ -30,7 +30,7 @@ from tarragon.operator.metrics.definitions import (
     WAITS,
 )
 from tarragon.operator.metrics.instruments import counter, family, histogram
-from tarragon.plan.written import status_of, tarragon_of
+from tarragon.plan.status.patch import status_of, tarragon_of
 
 
 class Census:

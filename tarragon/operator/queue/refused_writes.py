@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, Expired, TooManyRequests, Unauthorized
 from tarragon.kube.meta import Key
-from tarragon.plan.step import Refusal
+from tarragon.plan.view.actions import Refusal
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0

@@ -24,7 +24,7 @@ from tarragon.kube.meta import AnyObject, CustomObject, Json, JsonObject, Key, O
 from tarragon.operator.queue.concurrent_writes import all_of
 from tarragon.operator.queue.refused_writes import is_refusal
 from tarragon.operator.reconciler.recorder import Doing, Recorder, summary
-from tarragon.plan.step import NAME_TAKEN, REFUSED, Create, Delete, Notice, Patch, Step
+from tarragon.plan.view.actions import NAME_TAKEN, REFUSED, Create, Delete, Notice, Patch, Step
 
 FIRST_BATCH = 4
 LARGEST_BATCH = 64

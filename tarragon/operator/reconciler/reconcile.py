@@ -12,8 +12,8 @@ from tarragon.kube.meta import Key
 from tarragon.operator.informers.informers import World
 from tarragon.operator.reconciler.apply import Means, Refused, apply
 from tarragon.operator.reconciler.superseded_guard import WhileItStands
-from tarragon.plan.decide import decide
-from tarragon.plan.step import Step
+from tarragon.plan.reconcile.decide import decide
+from tarragon.plan.view.actions import Step
 
 log = structlog.get_logger(__name__)
 

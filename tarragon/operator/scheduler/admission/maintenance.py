@@ -18,12 +18,12 @@ from tarragon.operator.informers.candidates import Candidate, Candidates, JobId,
 from tarragon.operator.informers.informers import World
 from tarragon.operator.scheduler.admission.faults import Faults
 from tarragon.operator.scheduler.admission.update import bounds, queued_since, size_without_us
-from tarragon.plan.homes import Household, given_up_at, homeless
-from tarragon.plan.obstacles import patience_for, unschedulable
-from tarragon.plan.patience import Hold, ends_at, forgotten_at, revised
-from tarragon.plan.rebuilt import Remains, housed, is_nowhere, rebuilt, remains
-from tarragon.plan.stalls import hinders
-from tarragon.plan.unplaced import left
+from tarragon.plan.lifecycle.displacement import Household, given_up_at, homeless
+from tarragon.plan.lifecycle.start_timeout import Hold, ends_at, forgotten_at, revised
+from tarragon.plan.nodes.left_to_kube_scheduler import left
+from tarragon.plan.reconcile.adoption import Remains, housed, is_nowhere, rebuilt, remains
+from tarragon.plan.status.creation_failures import patience_for, unschedulable
+from tarragon.plan.view.stalls import hinders
 
 Decided = tuple[Candidate, Admission]
 """What is to stand in the status of the candidate, which is not what stands there."""

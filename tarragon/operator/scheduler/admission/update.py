@@ -12,9 +12,9 @@ from tarragon.job.conditions import SUSPENDED
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.status import Admission, Wait
 from tarragon.operator.informers.candidates import Candidate, least_and_wish
-from tarragon.plan.patience import moved
-from tarragon.plan.scene import may_grow
-from tarragon.plan.sizes import without_gaps
+from tarragon.plan.lifecycle.start_timeout import moved
+from tarragon.plan.status.sizes import without_gaps
+from tarragon.plan.view.job_view import may_grow
 from tarragon.scheduling.api import decision as decisions
 
 

@@ -11,7 +11,7 @@ from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound
 from tarragon.cluster.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Key
-from tarragon.plan.published import Data, Ways, written
+from tarragon.plan.config.published import Data, Ways, written
 
 LOOKS_SECONDS = 300.0
 """What somebody has deleted or edited is put right after so long at the latest."""

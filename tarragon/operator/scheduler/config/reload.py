@@ -10,7 +10,7 @@ import structlog
 import yaml
 
 from tarragon.base.errors import TarragonError
-from tarragon.plan.queues import read
+from tarragon.plan.config.queues import read
 from tarragon.scheduling.api.rules import Rules
 
 log = structlog.get_logger(__name__)

@@ -13,9 +13,9 @@ from tarragon.operator.informers.candidates import Candidate, JobId, least_and_w
 from tarragon.operator.informers.informers import World
 from tarragon.operator.scheduler.snapshot.eligibility import Eligibility, Question, traits
 from tarragon.operator.scheduler.snapshot.pod_affinity_index import Companies, Company, Eligible, Places
-from tarragon.plan.capacity import HOST_PORT, group_request
-from tarragon.plan.preferences import summed
-from tarragon.plan.storage import claim_names
+from tarragon.plan.nodes.capacity import HOST_PORT, group_request
+from tarragon.plan.nodes.preferences import summed
+from tarragon.plan.nodes.storage import claim_names
 from tarragon.scheduling.api.snapshot import Demand
 
 Demands = Sequence[Demand]

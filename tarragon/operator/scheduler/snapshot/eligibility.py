@@ -9,10 +9,10 @@ from tarragon.kube.codec import encode
 from tarragon.kube.core import Node, PodSpec
 from tarragon.kube.meta import Json, JsonObject, Key
 from tarragon.operator.informers.informers import World
-from tarragon.plan.capacity import eligible_nodes, pod_spec, why_nowhere
-from tarragon.plan.predicates import SOFT_EFFECT
-from tarragon.plan.preferences import Scores, of_nodes, prefers_nodes
-from tarragon.plan.storage import reaches
+from tarragon.plan.nodes.capacity import eligible_nodes, pod_spec, why_nowhere
+from tarragon.plan.nodes.predicates import SOFT_EFFECT
+from tarragon.plan.nodes.preferences import Scores, of_nodes, prefers_nodes
+from tarragon.plan.nodes.storage import reaches
 
 MOST_KNOWN = 512
 """Kinds of template whose nodes are kept in mind: each costs as much as there are nodes."""

@@ -18,10 +18,10 @@ from tarragon.operator.scheduler.admission.maintenance import Holders
 from tarragon.operator.scheduler.admission.update import queued_since
 from tarragon.operator.scheduler.snapshot.demand_cache import Demanded
 from tarragon.operator.scheduler.snapshot.priorities import urgency
-from tarragon.plan.homes import shunned
-from tarragon.plan.patience import is_resting
-from tarragon.plan.scene import may_grow
-from tarragon.plan.unplaced import is_left
+from tarragon.plan.lifecycle.displacement import shunned
+from tarragon.plan.lifecycle.start_timeout import is_resting
+from tarragon.plan.nodes.left_to_kube_scheduler import is_left
+from tarragon.plan.view.job_view import may_grow
 from tarragon.scheduling.api.snapshot import Demand, Gang, RunningGang
 
 G = TypeVar("G", Gang, RunningGang)

@@ -11,8 +11,8 @@ from tarragon.kube.meta import Key
 from tarragon.operator.informers.informers import World
 from tarragon.operator.informers.usage import Sums, Usage
 from tarragon.operator.scheduler.snapshot.reservations import Reservations
-from tarragon.plan.capacity import ONE_PORT, node_capacity
-from tarragon.plan.predicates import away
+from tarragon.plan.nodes.capacity import ONE_PORT, node_capacity
+from tarragon.plan.nodes.predicates import away
 from tarragon.scheduling.api.snapshot import NodeState
 from tarragon.scheduling.state.inventory import Inventory
 

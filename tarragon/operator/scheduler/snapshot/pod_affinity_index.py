@@ -13,12 +13,12 @@ from tarragon.kube.core import Pod, PodSpec
 from tarragon.kube.meta import Key, ObjectMeta, OwnerReference
 from tarragon.operator.informers.candidates import Candidate, JobId
 from tarragon.operator.informers.informers import World
-from tarragon.plan.capacity import pod_spec
-from tarragon.plan.desired import pod_labels
-from tarragon.plan.neighbours import ByLabel, Neighbours, is_neighbour, keeps_off
-from tarragon.plan.preferences import Scores, of_pods
-from tarragon.plan.terms import Labels, Pair, Term
-from tarragon.plan.topology import Gang, Member, Sites, Ties, keeps
+from tarragon.plan.nodes.affinity_terms import Labels, Pair, Term
+from tarragon.plan.nodes.capacity import pod_spec
+from tarragon.plan.nodes.neighbours import ByLabel, Neighbours, is_neighbour, keeps_off
+from tarragon.plan.nodes.preferences import Scores, of_pods
+from tarragon.plan.nodes.topology import Gang, Member, Sites, Ties, keeps
+from tarragon.plan.objects.desired import pod_labels
 
 Eligible = Mapping[ReplicaType, frozenset[str]]
 Places = Mapping[Replica, str]

@@ -19,9 +19,9 @@ from tarragon.operator.informers.informers import World
 from tarragon.operator.informers.usage import Sums, holds, request_of
 from tarragon.operator.scheduler.admission.faults import Faults
 from tarragon.operator.scheduler.snapshot.pod_affinity_index import Coming, Companies
-from tarragon.plan.capacity import group_request, pod_request
-from tarragon.plan.rebuilt import is_nowhere
-from tarragon.plan.unplaced import is_left
+from tarragon.plan.nodes.capacity import group_request, pod_request
+from tarragon.plan.nodes.left_to_kube_scheduler import is_left
+from tarragon.plan.reconcile.adoption import is_nowhere
 
 Pods = Collection[tuple[Replica, Pod]]
 Amounts = tuple[str, Resources]

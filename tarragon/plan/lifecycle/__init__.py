@@ -1,0 +1,1 @@
+"""How replicas go and come back: displacement, eviction, gang restarts, forced deletion, start timeouts."""

@@ -1,0 +1,1 @@
+"""What nodes offer and which pods may go there: capacity, predicates, affinity, topology, storage."""

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tarragon.frameworks.catalog import framework_of
+from tarragon.frameworks.plugin import Framework
+from tarragon.job.model import GENERATION_ANNOTATION
+from tarragon.plan.objects.settings import Settings
+from tarragon.plan.reconcile.managed_by import is_to_be_asked_for
+from tarragon.plan.view.actions import Step
+from tests.frameworks.listed_jobs import cluster, item, listed
+from tests.plan.world import World, manifest
+
+BESIDE_ANOTHER = Settings(left_to={"TFJob": "training-operator (Deployment kubeflow/training-operator)"})
+
+
+def job(annotations: Mapping[str, str], **run_policy: Any) -> dict[str, Any]:
+    body = manifest({"Worker": 1}, run_policy=run_policy)
+    body["metadata"]["annotations"] = dict(annotations)
+    return body
+
+
+@pytest.mark.parametrize("managed_by", [None, "kubeflow.org/training-operator"])
+def test_a_job_that_another_operator_keeps_is_not_even_marked_and_says_whose_it_is(managed_by: str | None) -> None:
+    world = World(job({}, **({"managedBy": managed_by} if managed_by else {})), BESIDE_ANOTHER)
+    step = world.decide()
+
+    (event,) = step.events
+    assert step == Step(events=[event])
+    assert (event.reason, event.type, event.once) == ("LeftToOtherOperator", "Normal", True)
+    assert event.message == (
+        "left to training-operator (Deployment kubeflow/training-operator); "
+        'the annotation tarragon.dev/adopt: "true" gives it to Tarragon'
+    )
+
+
+@pytest.mark.parametrize(
+    "ours",
+    [
+        job({"tarragon.dev/adopt": "true"}),
+        job({}, managedBy="tarragon.dev/tarragon"),
+    ],
+)
+def test_a_job_that_was_given_to_us_is_kept_beside_another_operator(ours: dict[str, Any]) -> None:
+    world = World(ours, BESIDE_ANOTHER)
+
+    assert world.decide().mark is not None
+
+
+def test_a_job_that_was_ours_before_another_operator_came_stays_ours() -> None:
+    world = World(job({}), Settings())
+    world.settle()
+    assert GENERATION_ANNOTATION in world.job["metadata"]["annotations"]
+    before = world.decide()
+    world.settings = BESIDE_ANOTHER
+
+    assert world.decide() == before
+
+
+def test_an_operator_of_other_kinds_is_nothing_to_us() -> None:
+    world = World(job({}), Settings(left_to={"MPIJob": "mpi-operator (Lease default/mpi-operator)"}))
+
+    assert world.decide().mark is not None
+
+
+def of_2018(**status: Any) -> dict[str, Any]:
+    """With a status as the operators before v1alpha2 wrote it."""
+    return {**cluster(ps=1, workers=1, RuntimeId="zz9z"), "status": {"reason": "", "controlPaused": False, **status}}
+
+
+@pytest.mark.parametrize("asked", ["all", "one by one"])
+@pytest.mark.parametrize("phase", ["CleanUp", "Done", "Failed"])
+@pytest.mark.parametrize("state", ["Succeeded", "Failed"])
+def test_a_job_that_an_operator_without_conditions_has_ended_is_not_run_again(
+    asked: str, phase: str, state: str
+) -> None:
+    master = {"tf_replica_type": "MASTER", "state": state, "ReplicasStates": {state: 1}}
+    body = of_2018(phase=phase, state=state, reason="as it was", replicaStatuses=[master])
+    if asked == "one by one":
+        body["metadata"]["annotations"] = {"tarragon.dev/adopt": "true"}
+    world = World(body, Settings(adopts=asked == "all"))
+    world.settle()
+    world.admit()
+    world.settle()
+
+    assert not world.created
+    assert world.tarragon["state"] == state
+    assert {name: value for name, value in world.job["status"].items() if name != "tarragon"} == body["status"]
+
+
+def test_of_a_job_that_an_operator_without_conditions_has_ended_nothing_is_said_and_nobody_is_asked() -> None:
+    world = World(of_2018(phase="Done", state="Succeeded"))
+
+    assert world.decide() == Step(events=[])
+    assert not is_to_be_asked_for(world.observed().object)
+    world = World(of_2018(phase="Running", state="Running"))
+    assert [event.reason for event in world.decide().events] == ["LeftToOtherOperator"]
+    assert is_to_be_asked_for(world.observed().object)
+
+
+def test_a_job_of_ours_without_conditions_whose_record_was_dropped_stays_ended() -> None:
+    world = World(cluster(ps=1, workers=1, runPolicy={"cleanPodPolicy": "All"}))
+    world.settle()
+    world.admit()
+    world.settle()
+    world.exit(next(name for name in world.pods if "-master-" in name), 0)
+    world.settle()
+    made = dict(world.created)
+
+    world.patch_job({"status": {"tarragon": None}})
+    world.settle()
+    world.admit()
+    world.settle()
+    assert (world.created, world.pods, world.tarragon["state"]) == (made, {}, "Succeeded")
+
+
+def test_a_job_without_conditions_that_made_no_sense_stays_failed_when_its_record_is_dropped() -> None:
+    world = World(listed(item("WORKER")))
+    world.settle()
+    assert (world.job["status"]["phase"], world.job["status"]["state"]) == ("Failed", "Failed")
+
+    world.patch_job({"status": {"tarragon": None}})
+    world.settle()
+    assert world.status.phase.is_final
+    assert not world.created
+
+
+def given(asked: str, body: dict[str, Any]) -> World:
+    """To us, in one of the ways there are."""
+    if asked == "one by one":
+        body["metadata"]["annotations"] = {"tarragon.dev/adopt": "true"}
+    if asked == "by name":
+        body["spec"]["runPolicy"] = {"managedBy": "tarragon.dev/tarragon"}
+    return World(body, Settings(adopts=asked == "all"))
+
+
+def pod_of(owner: dict[str, Any], name: str = "j-master-zz9z-0-q7k2p", phase: str = "Running") -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "n1", "ownerReferences": [{**owner, "controller": True}]}
+    stamps = {"uid": f"u-{name}", "resourceVersion": "1", "creationTimestamp": "2026-11-21T10:00:00Z"}
+    spec = {"containers": [{"name": "tensorflow", "image": "i"}], "nodeName": "node-a"}
+    return {"metadata": {**metadata, **stamps}, "spec": spec, "status": {"phase": phase}}
+
+
+BATCH_JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j-master-zz9z-0", "uid": "batch-1"}
+WAYS = pytest.mark.parametrize("asked", ["all", "one by one", "by name"])
+
+
+def assert_left_to_batch_jobs(world: World) -> None:
+    step = world.decide()
+    (event,) = step.events
+    assert step == Step(events=[event])
+    assert (event.reason, event.once) == ("LeftToOtherOperator", True)
+    assert event.message == (
+        "left to its batch Jobs, which would run every replica a second time beside Tarragon's pods; let them end, or "
+        "delete the job and them, and submit it anew"
+    )
+
+
+@WAYS
+def test_a_job_of_2018_whose_pods_belong_to_batch_jobs_is_not_taken_over_while_there_are_any(asked: str) -> None:
+    world = given(asked, of_2018(phase="Running", state="Running"))
+    world.pods["j-master-zz9z-0-q7k2p"] = pod_of(BATCH_JOB)
+    assert_left_to_batch_jobs(world)
+
+    world.pods = {}
+    assert world.decide().mark is not None
+
+
+@WAYS
+def test_a_job_of_2018_is_taken_over_when_the_pods_are_its_own_or_those_of_others(asked: str) -> None:
+    world = given(asked, of_2018(phase="Running", state="Running"))
+    world.pods["k-master-zz9z-0-q7k2p"] = pod_of(BATCH_JOB, "k-master-zz9z-0-q7k2p")
+    world.pods["j-master-zz9z-0-abcde"] = pod_of(
+        {"apiVersion": "kubeflow.org/v1alpha1", "kind": "TFJob", "name": "j", "uid": "job-1"}, "j-master-zz9z-0-abcde"
+    )
+
+    assert world.decide().mark is not None
+
+
+@WAYS
+@pytest.mark.parametrize("status", [{"phase": "Running", "state": "Running"}, {"phase": "Creating"}])
+def test_a_job_of_mlkube_that_was_begun_is_left_to_its_batch_jobs(asked: str, status: dict[str, str]) -> None:
+    world = given(asked, of_2017(**status))
+    world.framework = of_mlkube()
+    assert_left_to_batch_jobs(world)
+
+
+@WAYS
+@pytest.mark.parametrize("status", [{}, {"phase": "Done", "state": "Failed"}])
+def test_a_job_of_mlkube_that_nobody_has_begun_or_that_is_over_is_ours(asked: str, status: dict[str, str]) -> None:
+    world = given(asked, of_2017(**status))
+    world.framework = of_mlkube()
+
+    assert world.decide().mark is not None
+    world.settle()
+    assert not world.pods
+
+
+def of_2017(**status: str) -> dict[str, Any]:
+    body = {**listed(RuntimeId="zz9z"), "apiVersion": "mlkube.io/v1beta1", "kind": "TfJob"}
+    return {**body, "status": status} if status else body
+
+
+def of_mlkube() -> Framework:
+    found = framework_of("mlkube.io/v1beta1", "TfJob")
+    assert found is not None
+    return found
