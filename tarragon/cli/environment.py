@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tarragon.localcluster.kubelet.images import Environment, own_environment
+from tarragon.localcluster.kubelet.images.images import Environment, own_environment
 
 _PYTHON = re.compile(r"(?:^|[\s;|&/(])python(?:3(?:\.\d+)?)?(?:$|[\s;|&)])")
 

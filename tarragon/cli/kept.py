@@ -16,8 +16,8 @@ from tarragon.frameworks.plugin import Dialect, Framework
 from tarragon.job.model import CleanPodPolicy, Replica, RunPolicy, TrainingJob
 from tarragon.job.spoken import spoken
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet.kept import KeptPod, RunFacts, kept_logs
-from tarragon.localcluster.kubelet.logs import Wanted, read
+from tarragon.localcluster.kubelet.pod.logs import Wanted, read
+from tarragon.localcluster.kubelet.pod.stored_logs import KeptPod, RunFacts, kept_logs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

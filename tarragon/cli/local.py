@@ -15,14 +15,14 @@ from tarragon.cli.settings import home
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.localcluster.home import Home
-from tarragon.localcluster.kubelet.image_file import read_image_file
-from tarragon.localcluster.kubelet.images import Environment, ImageMap, lacks_command
+from tarragon.localcluster.kubelet.images.image_file import read_image_file
+from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, lacks_command
 
 IN_DOCKERFILE = "in the image's Dockerfile: pip install"
 WORKDIR = "tarragon.dev/workdir"
 VOLUMES = "tarragon.dev/volumes"
 ENVIRONMENTS = "tarragon.dev/environments"
-"""Annotations of pods that the process kubelet reads (kubelet/launch.py; importing that takes too long)."""
+"""Annotations of pods that the process kubelet reads (kubelet/pod/launch.py; importing that takes too long)."""
 
 
 def image_map(place: Home, folders: Mapping[str, Path]) -> tuple[ImageMap, list[Problem]]:

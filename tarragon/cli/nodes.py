@@ -16,7 +16,7 @@ from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
 
 if TYPE_CHECKING:
     from tarragon.localcluster.home import Home
-    from tarragon.localcluster.kubelet.node import Gpus, NodeSettings
+    from tarragon.localcluster.kubelet.node.node import Gpus, NodeSettings
 
 THIS_MACHINE = "local"
 """The name of the node that is there when none is described."""
@@ -73,7 +73,7 @@ def settings_of(wanted: Sequence[WantedNode], place: Home) -> Sequence[NodeSetti
 
     Raises TarragonError when they have more GPUs together than the machine, or a name twice.
     """
-    from tarragon.localcluster.kubelet.node import NodeSettings, gpus_of_this_machine, this_machine
+    from tarragon.localcluster.kubelet.node.node import NodeSettings, gpus_of_this_machine, this_machine
 
     gpus = gpus_of_this_machine(os.environ)
     twice = [name for name, times in Counter(node.name for node in wanted).items() if times > 1]
@@ -109,8 +109,8 @@ def settings_of(wanted: Sequence[WantedNode], place: Home) -> Sequence[NodeSetti
 
 def _gpus(wanted: Sequence[WantedNode], gpus: Gpus, place: Home) -> Mapping[str, tuple[str, ...]]:
     """The machine's, each for one node; where it has none at all, by number, for trying things out."""
-    from tarragon.localcluster.kubelet.devices import shared_out
-    from tarragon.localcluster.kubelet.records import devices_held
+    from tarragon.localcluster.kubelet.devices.devices import shared_out
+    from tarragon.localcluster.kubelet.pod.records import devices_held
 
     asked = {node.name: node.capacity.get(NVIDIA_GPU, 0) // 1000 for node in wanted}
     if not gpus.models:

@@ -11,9 +11,9 @@ from tarragon.cli.kept import log_folders
 from tarragon.cli.leftovers import used
 from tarragon.job.model import Replica
 from tarragon.kube.core import Pod
-from tarragon.localcluster.kubelet.layout import NodeFolder
-from tarragon.localcluster.kubelet.ports import allotted
-from tarragon.localcluster.kubelet.translate import Address
+from tarragon.localcluster.kubelet.base.layout import NodeFolder
+from tarragon.localcluster.kubelet.network.ports import allotted
+from tarragon.localcluster.kubelet.network.translate import Address
 from tarragon.plan.reconcile.tensorboard import SERVICE_PORT
 
 

@@ -24,7 +24,7 @@ from tarragon.localcluster.deleting import Deletes
 from tarragon.localcluster.evicting import PodActions
 from tarragon.localcluster.faults import required
 from tarragon.localcluster.history import ObjectKey, Shelf
-from tarragon.localcluster.kubelet.door import Door, Doors
+from tarragon.localcluster.kubelet.streaming.streaming import Door, Doors
 from tarragon.localcluster.objects import in_version
 from tarragon.localcluster.reads import Reads
 from tarragon.localcluster.registry import Registry, Served

@@ -51,12 +51,12 @@ from tarragon.localcluster.controllers.workloads.model import CronJob
 from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
 from tarragon.localcluster.guard import guarded
 from tarragon.localcluster.home import Home, unusable, write_private
-from tarragon.localcluster.kubelet.node import NodeSettings
-from tarragon.localcluster.kubelet.ports import allotted
-from tarragon.localcluster.kubelet.sampler import Sampler
-from tarragon.localcluster.kubelet.spec import PODS_TO_RUN
-from tarragon.localcluster.kubelet.tokens import PodApi
-from tarragon.localcluster.kubelet.translate import Address
+from tarragon.localcluster.kubelet.base.spec import PODS_TO_RUN
+from tarragon.localcluster.kubelet.network.ports import allotted
+from tarragon.localcluster.kubelet.network.translate import Address
+from tarragon.localcluster.kubelet.node.node import NodeSettings
+from tarragon.localcluster.kubelet.resources.sampler import Sampler
+from tarragon.localcluster.kubelet.volumes.tokens import PodApi
 from tarragon.localcluster.nodes import Nodes, Part
 from tarragon.localcluster.requests import ListOptions
 from tarragon.localcluster.scheduler import Scheduler

@@ -14,7 +14,7 @@ from tarragon.kube.codec import decode, timestamp
 from tarragon.localcluster import refusals
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.computed import Computed
-from tarragon.localcluster.kubelet.sampler import Sample, Usage
+from tarragon.localcluster.kubelet.resources.sampler import Sample, Usage
 from tarragon.localcluster.requests import Json, ListOptions, Target
 
 GROUP = "metrics.k8s.io"

@@ -18,12 +18,12 @@ from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import AnyObject, Key
 from tarragon.localcluster import refusals
 from tarragon.localcluster.home import Home
-from tarragon.localcluster.kubelet.door import Door
+from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.kubelet import Kubelet, end_everything
-from tarragon.localcluster.kubelet.layout import NodeFolder
-from tarragon.localcluster.kubelet.node import NodeSettings
-from tarragon.localcluster.kubelet.pod_logs import NodeLogs
-from tarragon.localcluster.kubelet.tokens import PodApi
+from tarragon.localcluster.kubelet.node.node import NodeSettings
+from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
+from tarragon.localcluster.kubelet.streaming.streaming import Door
+from tarragon.localcluster.kubelet.volumes.tokens import PodApi
 from tarragon.localcluster.presence import occupied
 
 log = structlog.get_logger(__name__)

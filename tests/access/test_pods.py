@@ -19,7 +19,7 @@ from tarragon.kube.meta import Key
 from tarragon.localcluster.access.authorizers import Authorization
 from tarragon.localcluster.cluster import LocalCluster, Settings
 from tarragon.localcluster.home import Home
-from tarragon.localcluster.kubelet.node import NodeSettings, this_machine
+from tarragon.localcluster.kubelet.node.node import NodeSettings, this_machine
 from tests.access.both import BINDINGS, PODS, ROLES, binding, role, rule
 
 Json = dict[str, Any]

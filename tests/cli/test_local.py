@@ -12,8 +12,8 @@ from tarragon.cli.environment import Made, calls_python, has_module, install_com
 from tarragon.cli.leftovers import used
 from tarragon.cli.nodes import node, settings_of
 from tarragon.localcluster.home import Home
-from tarragon.localcluster.kubelet import launch
-from tarragon.localcluster.kubelet.images import Environment, own_environment
+from tarragon.localcluster.kubelet.images.images import Environment, own_environment
+from tarragon.localcluster.kubelet.pod import launch
 
 
 @pytest.fixture

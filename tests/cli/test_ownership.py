@@ -19,8 +19,8 @@ from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import NAMESPACES, PODS, Pod
 from tarragon.kube.meta import CustomObject, Key, OwnerReference
-from tarragon.localcluster.kubelet.kept import KeptPod, PodFacts
-from tarragon.localcluster.kubelet.layout import LogFolder
+from tarragon.localcluster.kubelet.base.layout import LogFolder
+from tarragon.localcluster.kubelet.pod.stored_logs import KeptPod, PodFacts
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, python, worker
 

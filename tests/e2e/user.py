@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from tarragon.localcluster.kubelet.shim import MARK
+from tarragon.localcluster.kubelet.shim.shim import MARK
 from tests.cli.conftest import Ended, Shell
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.kubelet.spec import Container, Pod
+from tarragon.localcluster.kubelet.base.spec import Container, Pod
 
 
 def container_json(**fields: Any) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tarragon.base.clock import ManualClock
-from tarragon.localcluster.kubelet.bounds import Bounds, Used, bounds, eviction, too_much_memory
-from tarragon.localcluster.kubelet.layout import NodeFolder
-from tarragon.localcluster.kubelet.overuse import LOOK_SECONDS, Overuse, size
-from tarragon.localcluster.kubelet.sampler import Reading
-from tarragon.localcluster.kubelet.spec import Pod
-from tarragon.localcluster.kubelet.status import Verdict
+from tarragon.localcluster.kubelet.base.layout import NodeFolder
+from tarragon.localcluster.kubelet.base.spec import Pod
+from tarragon.localcluster.kubelet.pod.status import Verdict
+from tarragon.localcluster.kubelet.resources.bounds import Bounds, Used, bounds, eviction, too_much_memory
+from tarragon.localcluster.kubelet.resources.eviction_manager import LOOK_SECONDS, Overuse, size
+from tarragon.localcluster.kubelet.resources.sampler import Reading
 from tests.kubelet.builders import container_json, pod
 from tests.kubelet.world import Json, World
 

@@ -15,9 +15,9 @@ import pytest
 from tarragon.base.clock import SystemClock
 from tarragon.localcluster.certificates import certificates
 from tarragon.localcluster.home import Home
-from tarragon.localcluster.kubelet import checks, grpc_health
-from tarragon.localcluster.kubelet.checks import Request
-from tarragon.localcluster.kubelet.probing import Finding
+from tarragon.localcluster.kubelet.probes import checks, grpc_health
+from tarragon.localcluster.kubelet.probes.checks import Request
+from tarragon.localcluster.kubelet.probes.results import Finding
 
 WELL = Finding(is_well=True)
 

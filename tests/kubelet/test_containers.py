@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.localcluster.kubelet import processes, shim, shims
-from tarragon.localcluster.kubelet.files import write_json
-from tarragon.localcluster.kubelet.shims import Launch, Shims, State, program_in
+from tarragon.localcluster.kubelet.base import processes
+from tarragon.localcluster.kubelet.base.files import write_json
+from tarragon.localcluster.kubelet.shim import shim, shim_client
+from tarragon.localcluster.kubelet.shim.shim_client import Launch, Shims, State, program_in
 from tests.kubelet.waiting import eventually
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (stdout|stderr) ([FP]) (.*)")
@@ -91,7 +92,7 @@ async def ward(tmp_path: Path) -> AsyncIterator[Ward]:
     ward = Ward(tmp_path)
     yield ward
     await ward.shims.close()
-    shims.end_marked(f"{shim.MARK}={ward.name}.".encode())
+    shim_client.end_marked(f"{shim.MARK}={ward.name}.".encode())
 
 
 def sh(script: str) -> tuple[str, str, str]:
@@ -405,7 +406,7 @@ async def test_two_shims_never_run_one_container(ward: Ward) -> None:
 
 
 async def test_a_log_keeps_its_newest_lines_within_two_files(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shims, "LOG_BYTES", 100_000)
+    monkeypatch.setattr(shim_client, "LOG_BYTES", 100_000)
     ward.start(*sh("seq 1 20000"))
 
     await ward.ended()

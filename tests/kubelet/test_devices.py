@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tarragon.localcluster.kubelet.admission import Ledger
-from tarragon.localcluster.kubelet.devices import VENDORS, offered, shared_out, told, variables
-from tarragon.localcluster.kubelet.layout import NodeFolder
-from tarragon.localcluster.kubelet.node import Gpus
-from tarragon.localcluster.kubelet.records import PodRecord, devices_held, save
-from tarragon.localcluster.kubelet.status import Verdict
+from tarragon.localcluster.kubelet.base.layout import NodeFolder
+from tarragon.localcluster.kubelet.devices.devices import VENDORS, offered, shared_out, told, variables
+from tarragon.localcluster.kubelet.node.node import Gpus
+from tarragon.localcluster.kubelet.pod.admission import Ledger
+from tarragon.localcluster.kubelet.pod.records import PodRecord, devices_held, save
+from tarragon.localcluster.kubelet.pod.status import Verdict
 from tests.kubelet.builders import container_json, pod
 
 CARDS = ("GPU-a", "GPU-b", "GPU-c", "GPU-d")

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from tarragon.localcluster.kubelet import downward
-from tarragon.localcluster.kubelet import environment as env
-from tarragon.localcluster.kubelet.environment import Machine
-from tarragon.localcluster.kubelet.errors import CannotStart
-from tarragon.localcluster.kubelet.images import Environment
-from tarragon.localcluster.kubelet.sources import Sources
-from tarragon.localcluster.kubelet.spec import Pod
+from tarragon.localcluster.kubelet.base import downward
+from tarragon.localcluster.kubelet.base.errors import CannotStart
+from tarragon.localcluster.kubelet.base.spec import Pod
+from tarragon.localcluster.kubelet.images.images import Environment
+from tarragon.localcluster.kubelet.pod import environment as env
+from tarragon.localcluster.kubelet.pod.environment import Machine
+from tarragon.localcluster.kubelet.volumes.sources import Sources
 from tests.kubelet.builders import container, container_json, pod
 
 NODE = {"cpu": 8000, "memory": 16 * 2**30 * 1000}

@@ -21,7 +21,7 @@ from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import NAMESPACES, NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.api import Api
-from tarragon.localcluster.kubelet.hollow import Hollow, HollowSettings
+from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
 from tests.kubelet.builders import container_json, pod_json
 from tests.kubelet.world import ANY_POD, World
 from tools.controlplane import ControlPlane

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.localcluster.kubelet.image_file import read_image_file, read_images
-from tarragon.localcluster.kubelet.images import Environment, ImageMap, lacks_command
+from tarragon.localcluster.kubelet.images.image_file import read_image_file, read_images
+from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, lacks_command
 
 
 def images(*patterns: str) -> ImageMap:

@@ -20,11 +20,11 @@ from tarragon.base.clock import ManualClock, SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.cluster.errors import BadRequest
 from tarragon.kube.core import SERVICES
-from tarragon.localcluster.kubelet.kept import kept_logs
 from tarragon.localcluster.kubelet.kubelet import Kubelet, end_everything
-from tarragon.localcluster.kubelet.logs import read
-from tarragon.localcluster.kubelet.ports import allotted
-from tarragon.localcluster.kubelet.shims import state_of
+from tarragon.localcluster.kubelet.network.ports import allotted
+from tarragon.localcluster.kubelet.pod.logs import read
+from tarragon.localcluster.kubelet.pod.stored_logs import kept_logs
+from tarragon.localcluster.kubelet.shim.shim_client import state_of
 from tests.kubelet.builders import container_json
 from tests.kubelet.waiting import eventually
 from tests.kubelet.world import Json, World, state, terminated

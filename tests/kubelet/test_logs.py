@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import BadRequest
 from tarragon.cluster.port import LogOptions
-from tarragon.localcluster.kubelet import crilog, kept, logs
-from tarragon.localcluster.kubelet.files import write_json
-from tarragon.localcluster.kubelet.kept import PodFacts, RunFacts, kept_logs
-from tarragon.localcluster.kubelet.layout import NodeFolder
-from tarragon.localcluster.kubelet.logs import Wanted, follow, last_words, read
-from tarragon.localcluster.kubelet.pod_logs import NodeLogs
+from tarragon.localcluster.kubelet.base.files import write_json
+from tarragon.localcluster.kubelet.base.layout import NodeFolder
+from tarragon.localcluster.kubelet.pod import logs, stored_logs
+from tarragon.localcluster.kubelet.pod.logs import Wanted, follow, last_words, read
+from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
+from tarragon.localcluster.kubelet.pod.stored_logs import PodFacts, RunFacts, kept_logs
+from tarragon.localcluster.kubelet.shim import cri_log
 from tests.kubelet.builders import container_json, pod_json
 
 NOW = dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)
@@ -93,10 +94,10 @@ def test_any_output_comes_back_and_its_tail_is_its_last_lines(
     """Written by the shim's own code with a small limit, read with small chunks."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "_CHUNK", chunk)
-        patch.setattr(crilog, "CHUNK", 7)
+        patch.setattr(cri_log, "CHUNK", 7)
         log = Path(folder, "0.log")
         source, sink = os.pipe()
-        stream = crilog.Stream(source, b"stdout", crilog.Log(str(log), limit))
+        stream = cri_log.Stream(source, b"stdout", cri_log.Log(str(log), limit))
         for text in texts:
             os.write(sink, text.encode() + b"\n")
             stream.read()
@@ -340,7 +341,7 @@ def test_only_so_many_pods_keep_their_logs_and_those_of_living_pods_always_stay(
         keep(node, str(number), removed=float(10 - number))
     keep(node, "alive")
 
-    kept.prune(node.folder.logs, pods=2)
+    stored_logs.prune(node.folder.logs, pods=2)
 
     assert remaining(node) == {"0", "1", "alive"}
 
@@ -351,6 +352,6 @@ def test_only_so_many_bytes_of_logs_stay(node: Node) -> None:
     pods = [node.folder.logs / "default" / str(number) for number in range(4)]
     two = sum(path.stat().st_size for pod in pods[:2] for path in pod.rglob("*") if path.is_file())
 
-    kept.prune(node.folder.logs, size=two)
+    stored_logs.prune(node.folder.logs, size=two)
 
     assert remaining(node) == {"0", "1"}

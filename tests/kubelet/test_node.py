@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tarragon.localcluster.kubelet.admission import Ledger
-from tarragon.localcluster.kubelet.node import this_machine, visible
-from tarragon.localcluster.kubelet.status import Verdict
+from tarragon.localcluster.kubelet.node.node import this_machine, visible
+from tarragon.localcluster.kubelet.pod.admission import Ledger
+from tarragon.localcluster.kubelet.pod.status import Verdict
 from tests.kubelet.builders import container_json, pod
 
 GI = 2**30 * 1000

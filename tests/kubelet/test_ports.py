@@ -12,9 +12,9 @@ import pytest
 
 from tarragon.base.clock import ManualClock
 from tarragon.base.errors import TarragonError
-from tarragon.localcluster.kubelet import claims, ports
-from tarragon.localcluster.kubelet.ports import PortBook, allotted
-from tarragon.localcluster.kubelet.translate import Address
+from tarragon.localcluster.kubelet.network import port_claims, ports
+from tarragon.localcluster.kubelet.network.ports import PortBook, allotted
+from tarragon.localcluster.kubelet.network.translate import Address
 from tests.kubelet.nobody import as_nobody, open_folder
 
 pytestmark = pytest.mark.filterwarnings("error::ResourceWarning")
@@ -102,10 +102,10 @@ async def test_homes_in_different_processes_never_claim_one_port(machine: Machin
 import sys
 from pathlib import Path
 from tarragon.base.clock import SystemClock
-from tarragon.localcluster.kubelet import claims
-from tarragon.localcluster.kubelet.ports import PortBook
-from tarragon.localcluster.kubelet.translate import Address
-claims.LAST_PORT = 20149
+from tarragon.localcluster.kubelet.network import port_claims
+from tarragon.localcluster.kubelet.network.ports import PortBook
+from tarragon.localcluster.kubelet.network.translate import Address
+port_claims.LAST_PORT = 20149
 book = PortBook(Path(sys.argv[1]), Path(sys.argv[2]), SystemClock())
 for index in range(30):
     book.allot([Address(namespace="n", name=f"w-{index}", port=2222)], "node/1")
@@ -210,10 +210,10 @@ def test_ten_thousand_jobs_do_not_use_up_the_ports_even_if_their_services_stay(
 
 def narrow(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """So many ports, none of which anybody on this machine listens on: other tests have servers among them."""
-    stretches = range(claims.FIRST_PORT, claims.LAST_PORT - count)
-    first = next(first for first in stretches if all(map(claims.is_free, range(first, first + count))))
-    monkeypatch.setattr(claims, "FIRST_PORT", first)
-    monkeypatch.setattr(claims, "LAST_PORT", first + count - 1)
+    stretches = range(port_claims.FIRST_PORT, port_claims.LAST_PORT - count)
+    first = next(first for first in stretches if all(map(port_claims.is_free, range(first, first + count))))
+    monkeypatch.setattr(port_claims, "FIRST_PORT", first)
+    monkeypatch.setattr(port_claims, "LAST_PORT", first + count - 1)
 
 
 def test_idle_ports_make_room_when_the_range_is_full(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,8 +236,9 @@ def test_a_machine_without_a_free_port_says_so(machine: Machine, monkeypatch: py
         book.allot([address("c")], "node/2")
 
     assert "c.default.svc:2222" in str(refusal.value)
-    assert f"all ports from {claims.FIRST_PORT} to {claims.LAST_PORT} are in use or claimed on this machine" in str(
-        refusal.value
+    assert (
+        f"all ports from {port_claims.FIRST_PORT} to {port_claims.LAST_PORT} are in use or claimed on this machine"
+        in str(refusal.value)
     )
     assert set(book.table()) == {address("a"), address("b")}
 
@@ -247,15 +248,15 @@ def test_the_claims_of_a_home_that_is_gone_are_taken_over(machine: Machine, monk
     machine.home("a").allot([address()], "node/1")
     shutil.rmtree(machine.folder / "a")
 
-    assert list(machine.home("b").allot([address()], "node/1").values()) == [claims.FIRST_PORT]
+    assert list(machine.home("b").allot([address()], "node/1").values()) == [port_claims.FIRST_PORT]
 
 
 def test_a_claim_whose_maker_was_killed_is_taken_over(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     narrow(monkeypatch, 1)
     book = machine.home("b")
-    (machine.registry / str(claims.FIRST_PORT)).touch()
+    (machine.registry / str(port_claims.FIRST_PORT)).touch()
 
-    assert list(book.allot([address()], "node/1").values()) == [claims.FIRST_PORT]
+    assert list(book.allot([address()], "node/1").values()) == [port_claims.FIRST_PORT]
 
 
 def test_claims_that_a_cleaning_system_has_removed_are_renewed(machine: Machine) -> None:
@@ -288,4 +289,6 @@ def test_users_share_one_registry_and_cannot_take_each_others_ports(monkeypatch:
 
         as_nobody(lambda: PortBook(folder / "theirs", folder / "registry", ManualClock()).allot(names, "node/1"))
 
-        assert taken | set(allotted(folder / "theirs").values()) == set(range(claims.FIRST_PORT, claims.LAST_PORT + 1))
+        assert taken | set(allotted(folder / "theirs").values()) == set(
+            range(port_claims.FIRST_PORT, port_claims.LAST_PORT + 1)
+        )

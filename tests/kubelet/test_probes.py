@@ -11,7 +11,7 @@ import pytest
 
 from tarragon.kube.core import SERVICES
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet.track import Change, Track
+from tarragon.localcluster.kubelet.pod.checkpoint import Change, Track
 from tests.kubelet.builders import container_json
 from tests.kubelet.waiting import eventually
 from tests.kubelet.world import ANY_POD, Json, World, state

@@ -11,8 +11,8 @@ from contextlib import suppress
 import pytest
 
 from tarragon.cluster.errors import NotFound
-from tarragon.localcluster.kubelet.ports import allotted
-from tarragon.localcluster.kubelet.shims import State, state_of
+from tarragon.localcluster.kubelet.network.ports import allotted
+from tarragon.localcluster.kubelet.shim.shim_client import State, state_of
 from tests.kubelet.waiting import eventually
 from tests.kubelet.world import World, state
 

@@ -4,9 +4,9 @@ import datetime as dt
 from typing import Any
 
 from tarragon.kube.patch import difference
-from tarragon.localcluster.kubelet.life import Backoff, Course, Life, Outcome, Run, Trouble
-from tarragon.localcluster.kubelet.spec import Pod
-from tarragon.localcluster.kubelet.status import Standing, Verdict, pod_status, relevant
+from tarragon.localcluster.kubelet.base.spec import Pod
+from tarragon.localcluster.kubelet.pod.status import Standing, Verdict, pod_status, relevant
+from tarragon.localcluster.kubelet.probes.pod_lifecycle import Backoff, Course, Life, Outcome, Run, Trouble
 from tests.kubelet.builders import container_json, pod
 
 NOW = dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)

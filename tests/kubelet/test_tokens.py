@@ -13,10 +13,10 @@ import pytest
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import unavailable
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.kubelet import payload
-from tarragon.localcluster.kubelet.layout import NodeFolder
-from tarragon.localcluster.kubelet.spec import Pod
-from tarragon.localcluster.kubelet.tokens import TokenKeeper, Wish
+from tarragon.localcluster.kubelet.base.layout import NodeFolder
+from tarragon.localcluster.kubelet.base.spec import Pod
+from tarragon.localcluster.kubelet.volumes import atomic_writer
+from tarragon.localcluster.kubelet.volumes.tokens import TokenKeeper, Wish
 
 Json = dict[str, Any]
 HOUR = 3600
@@ -55,7 +55,7 @@ class Stage:
 
     async def write(self) -> None:
         token = await self.source.token(self.pod, self.wish)
-        payload.write(self.file.parent, {"token": payload.File(token.encode(), 0o600)})
+        atomic_writer.write(self.file.parent, {"token": atomic_writer.File(token.encode(), 0o600)})
 
     async def after(self, seconds: float) -> int:
         """How many tokens were given until then."""

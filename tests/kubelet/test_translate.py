@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.localcluster.kubelet.translate import Address, addresses, with_local_paths, with_local_ports
+from tarragon.localcluster.kubelet.network.translate import Address, addresses, with_local_paths, with_local_ports
 
 PS = Address(namespace="default", name="mnist-ps-0", port=2222)
 WORKER = Address(namespace="default", name="mnist-worker-0", port=2222)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.clock import ManualClock, SystemClock
-from tarragon.localcluster.kubelet.sampler import FIRST_LOOK_SECONDS, Reading, Sample, Sampler, of_processes
+from tarragon.localcluster.kubelet.resources.sampler import FIRST_LOOK_SECONDS, Reading, Sample, Sampler, of_processes
 from tests.kubelet.waiting import eventually
 from tests.kubelet.world import Json, World
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tarragon.localcluster.kubelet import volumes
-from tarragon.localcluster.kubelet.errors import CannotMount, CannotStart
-from tarragon.localcluster.kubelet.mounts import places, remove
-from tarragon.localcluster.kubelet.sources import Sources
-from tarragon.localcluster.kubelet.volumes import Surroundings
+from tarragon.localcluster.kubelet.base.errors import CannotMount, CannotStart
+from tarragon.localcluster.kubelet.volumes import volumes
+from tarragon.localcluster.kubelet.volumes.mounts import places, remove
+from tarragon.localcluster.kubelet.volumes.sources import Sources
+from tarragon.localcluster.kubelet.volumes.volumes import Surroundings
 from tests.conftest import others_can_reach
 from tests.kubelet.builders import container, pod
 from tests.kubelet.nobody import as_nobody, open_folder

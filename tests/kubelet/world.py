@@ -15,11 +15,11 @@ from tarragon.kube.core import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.client import InProcess
-from tarragon.localcluster.kubelet import shim, shims
+from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.kubelet import Kubelet
-from tarragon.localcluster.kubelet.layout import NodeFolder
-from tarragon.localcluster.kubelet.node import NodeSettings
-from tarragon.localcluster.kubelet.pod_logs import NodeLogs
+from tarragon.localcluster.kubelet.node.node import NodeSettings
+from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
+from tarragon.localcluster.kubelet.shim import shim, shim_client
 from tests.kubelet.builders import container_json, pod_json
 
 Json = dict[str, Any]
@@ -81,13 +81,13 @@ class World:
         finally:
             identity = self.node / "identity"
             if identity.exists():
-                shims.end_marked(f"{shim.MARK}={identity.read_text()}.".encode())
+                shim_client.end_marked(f"{shim.MARK}={identity.read_text()}.".encode())
             await self.api.close()
 
     def processes(self) -> set[str]:
         """Marks of all processes of this node's containers."""
         identity = self.node / "identity"
-        return shims.identities(f"{identity.read_text()}.") if identity.exists() else set()
+        return shim_client.identities(f"{identity.read_text()}.") if identity.exists() else set()
 
     # --------------------------------------------------------------------------------------------------------- the API
 

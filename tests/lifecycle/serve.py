@@ -17,7 +17,7 @@ from tarragon.cluster.port import Cluster
 from tarragon.localcluster import serving
 from tarragon.localcluster.cluster import Settings
 from tarragon.localcluster.home import Home
-from tarragon.localcluster.kubelet.node import NodeSettings, this_machine
+from tarragon.localcluster.kubelet.node.node import NodeSettings, this_machine
 from tarragon.localcluster.presence import Server
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.localcluster.kubelet.shim import MARK
+from tarragon.localcluster.kubelet.shim.shim import MARK
 from tarragon.plan.objects.logs import _RUN
 from tests.logs.programs import Container, ended
 

@@ -23,7 +23,7 @@ from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.encoding import read_status
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, Pod
 from tarragon.kube.meta import CustomObject, Key
-from tarragon.localcluster.kubelet.hollow import Hollow, HollowSettings
+from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
 from tests.conftest import ROOT
 from tools.controlplane import ControlPlane
 

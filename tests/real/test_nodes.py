@@ -16,7 +16,7 @@ from tarragon.base.clock import SystemClock
 from tarragon.cluster.errors import ApiError
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import AnyObject, Key, Resource
-from tarragon.localcluster.kubelet.hollow import Hollow, HollowSettings
+from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
 from tests.real.ground import HOST, Ground, a_ground, group
 from tools.controlplane import ControlPlane
 

@@ -17,7 +17,7 @@ from tarragon.cluster.reflector import Cache
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import NODES, Node
 from tarragon.kube.meta import Key
-from tarragon.localcluster.kubelet.hollow import Hollow, HollowSettings
+from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
 from tests.real.scene import Scene, connect
 from tests.recording.gangs import Record, recorded, report
 from tools.controlplane import ControlPlane

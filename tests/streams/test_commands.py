@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.localcluster.kubelet import processes
+from tarragon.localcluster.kubelet.base import processes
 from tests.e2e.user import eventually
 from tests.streams.conftest import User
 

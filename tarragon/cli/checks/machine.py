@@ -16,7 +16,7 @@ from tarragon.cli.checks.finding import Finding
 from tarragon.cli.environment import has_module, installer
 from tarragon.cli.words import count
 from tarragon.localcluster.home import Home
-from tarragon.localcluster.kubelet.images import own_environment
+from tarragon.localcluster.kubelet.images.images import own_environment
 
 _GIB = 2**30
 _A_REPLICA = 0.5
@@ -91,7 +91,7 @@ def _cluster(place: Home) -> Finding:
 
 
 def _images(place: Home) -> Finding:
-    from tarragon.localcluster.kubelet.image_file import read_image_file
+    from tarragon.localcluster.kubelet.images.image_file import read_image_file
 
     if not place.images.exists():
         return Finding("ok", "images", f"no {place.images}: every image stands for {own_environment().folder}")
@@ -130,7 +130,7 @@ def _available_memory() -> int | None:
 
 def _ports() -> Finding:
     """A look at a few of them: each replica needs one."""
-    from tarragon.localcluster.kubelet.claims import candidates, is_free
+    from tarragon.localcluster.kubelet.network.port_claims import candidates, is_free
 
     among = candidates()
     some = among[:: max(1, len(among) // _SOME_PORTS)][:_SOME_PORTS]

@@ -48,7 +48,7 @@ async def _down(place: Home, clock: Clock) -> None:
 
 def _running(place: Home) -> int:
     """From what lies on the disk, so that those are counted, too, that a killed server has left behind."""
-    from tarragon.localcluster.kubelet.shims import state_of
+    from tarragon.localcluster.kubelet.shim.shim_client import state_of
 
     runs = [path.parent for path in place.nodes.glob("*/pods/*/runs/*/*/state.json")]
     states = [state_of(run) for run in runs]

@@ -29,8 +29,8 @@ from tarragon.cli.whose import Named, access, cluster_options
 
 if TYPE_CHECKING:
     from tarragon.cluster.access import Access
-    from tarragon.localcluster.kubelet.node import NodeSettings
-    from tarragon.localcluster.kubelet.remote import Place
+    from tarragon.localcluster.kubelet.node.node import NodeSettings
+    from tarragon.localcluster.kubelet.remote.remote import Place
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -87,7 +87,7 @@ class Machine:
         return {resource: amount(resource, value) for resource, value in given.items() if value}
 
     def settings(self, where: Access) -> NodeSettings:
-        from tarragon.localcluster.kubelet.node import this_machine
+        from tarragon.localcluster.kubelet.node.node import this_machine
 
         name = self.named()
         wanted = settings_of([WantedNode(name, this_machine() | self.amounts())], home())[0]
@@ -110,7 +110,7 @@ class Door:
     authority: Path | None
 
     def towards(self, where: Access) -> Place:
-        from tarragon.localcluster.kubelet.remote import Place
+        from tarragon.localcluster.kubelet.remote.remote import Place
 
         authority = self.authority.read_bytes() if self.authority else b""
         return Place(address=self.address or _address(where), port=self.port, client_authority=authority)
@@ -207,7 +207,7 @@ def _lawful(name: str) -> str:
 def _address(access: Access) -> str:
     from yarl import URL
 
-    from tarragon.localcluster.kubelet.server import way_to
+    from tarragon.localcluster.kubelet.remote.server import way_to
 
     url = URL(access.server.url)
     return way_to(url.host or "localhost", url.port or 443)
@@ -224,7 +224,7 @@ def _folder(access: Access, name: str) -> Path:
 async def _serve(access: Access, node: NodeSettings, place: Place) -> None:
     from tarragon.cluster.http import Http
     from tarragon.cluster.user_agent import user_agent
-    from tarragon.localcluster.kubelet.remote import RemoteNode
+    from tarragon.localcluster.kubelet.remote.remote import RemoteNode
 
     def ready(port: int) -> None:
         logs = f"  logs {place.address}:{port}" if port else ""
@@ -258,7 +258,7 @@ def _told(group: BaseExceptionGroup) -> TarragonError | None:
 async def _pretend(access: Access, names: Sequence[str], amounts: Mapping[str, int], seconds: float | None) -> None:
     from tarragon.cluster.http import Http
     from tarragon.cluster.user_agent import user_agent
-    from tarragon.localcluster.kubelet.hollow import Hollow, HollowSettings
+    from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
 
     settings = HollowSettings(names=names, seconds=seconds)
     if amounts:

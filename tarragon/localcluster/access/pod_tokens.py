@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tarragon.localcluster import refusals
 from tarragon.localcluster.access.accounts import ISSUER, Accounts, Grant
-from tarragon.localcluster.kubelet.spec import Pod
-from tarragon.localcluster.kubelet.tokens import Wish
+from tarragon.localcluster.kubelet.base.spec import Pod
+from tarragon.localcluster.kubelet.volumes.tokens import Wish
 
 
 class PodTokens:

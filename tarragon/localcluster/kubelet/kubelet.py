@@ -21,27 +21,29 @@ from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import SERVICES, Service
 from tarragon.kube.meta import Key
 from tarragon.localcluster.home import write_private
-from tarragon.localcluster.kubelet import kept, mounts, records, shim, shims
-from tarragon.localcluster.kubelet.admission import Ledger
-from tarragon.localcluster.kubelet.devices import offered
-from tarragon.localcluster.kubelet.files import try_lock, unlock
-from tarragon.localcluster.kubelet.freshness import VolumeKeeper
-from tarragon.localcluster.kubelet.ground import Ground
-from tarragon.localcluster.kubelet.handlers import LocalHandlers
-from tarragon.localcluster.kubelet.launch import Launcher
-from tarragon.localcluster.kubelet.layout import NodeFolder
-from tarragon.localcluster.kubelet.links import ServiceLinks
-from tarragon.localcluster.kubelet.node import NodeSettings, Registration
-from tarragon.localcluster.kubelet.overuse import Overuse
-from tarragon.localcluster.kubelet.pod_logs import NodeLogs
-from tarragon.localcluster.kubelet.pods import SHUTDOWN, PodWorker
-from tarragon.localcluster.kubelet.ports import PortBook
-from tarragon.localcluster.kubelet.reach import Reach
-from tarragon.localcluster.kubelet.recorder import Recorder
-from tarragon.localcluster.kubelet.shims import Shims
-from tarragon.localcluster.kubelet.spec import PODS_TO_RUN, Pod
-from tarragon.localcluster.kubelet.tokens import PodApi, TokenKeeper
-from tarragon.localcluster.kubelet.track import RUBBISH, discard
+from tarragon.localcluster.kubelet.base.files import try_lock, unlock
+from tarragon.localcluster.kubelet.base.layout import NodeFolder
+from tarragon.localcluster.kubelet.base.spec import PODS_TO_RUN, Pod
+from tarragon.localcluster.kubelet.devices.devices import offered
+from tarragon.localcluster.kubelet.network.address_translation import Reach
+from tarragon.localcluster.kubelet.network.ports import PortBook
+from tarragon.localcluster.kubelet.network.service_links import ServiceLinks
+from tarragon.localcluster.kubelet.node.node import NodeSettings, Registration
+from tarragon.localcluster.kubelet.pod import records, stored_logs
+from tarragon.localcluster.kubelet.pod.admission import Ledger
+from tarragon.localcluster.kubelet.pod.checkpoint import RUBBISH, discard
+from tarragon.localcluster.kubelet.pod.context import Ground
+from tarragon.localcluster.kubelet.pod.launch import Launcher
+from tarragon.localcluster.kubelet.pod.pod import SHUTDOWN, PodWorker
+from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
+from tarragon.localcluster.kubelet.pod.recorder import Recorder
+from tarragon.localcluster.kubelet.probes.handlers import LocalHandlers
+from tarragon.localcluster.kubelet.resources.eviction_manager import Overuse
+from tarragon.localcluster.kubelet.shim import shim, shim_client
+from tarragon.localcluster.kubelet.shim.shim_client import Shims
+from tarragon.localcluster.kubelet.volumes import mounts
+from tarragon.localcluster.kubelet.volumes.refresh import VolumeKeeper
+from tarragon.localcluster.kubelet.volumes.tokens import PodApi, TokenKeeper
 
 UPKEEP_SECONDS = 12 * 3600.0
 PRUNE_EVERY = 50
@@ -84,7 +86,7 @@ class Kubelet:
         """Raises TarragonError when another kubelet runs in the node's folder, or ports cannot be claimed."""
         self._folder.prepare()
         with _locked(self._folder), contextlib.closing(self._port_book()) as ports:
-            containers = Shims(shims.program_in(self._folder.path), self._clock, self._wake)
+            containers = Shims(shim_client.program_in(self._folder.path), self._clock, self._wake)
             try:
                 await self._serve(ports, containers)
             finally:
@@ -257,7 +259,7 @@ class Kubelet:
         self._idle_ports.set()
         while True:
             ports.refresh()
-            await asyncio.to_thread(kept.prune, self._folder.logs)
+            await asyncio.to_thread(stored_logs.prune, self._folder.logs)
             self._removed = 0
             due = self._clock.monotonic() + UPKEEP_SECONDS
             while self._removed < PRUNE_EVERY and self._clock.monotonic() < due:
@@ -283,11 +285,11 @@ async def end_everything(folder: Path, clock: Clock) -> None:
     ended = asyncio.Event()
     with _locked(node):
         # Nothing is started, so the program may be missing: a full disk could not take it.
-        containers = Shims(folder / shims.PROGRAM, clock, lambda _: ended.set())
+        containers = Shims(folder / shim_client.PROGRAM, clock, lambda _: ended.set())
         runs = [path.parent for path in node.pods.glob("*/runs/*/*/spec.json")]
         for run in runs:
             containers.find(run)
-            containers.stop(run, shims.grace_in(run))
+            containers.stop(run, shim_client.grace_in(run))
         while any(not (state := containers.state(run)) or not state.has_ended for run in runs):
             await ended.wait()
             ended.clear()
@@ -333,11 +335,11 @@ def _identity(folder: NodeFolder) -> str:
 
 def _end_strays(identity: str, folder: NodeFolder) -> None:
     """Processes of this node whose container it does not know: somebody has removed its folder."""
-    found = shims.identities(f"{identity}.")
+    found = shim_client.identities(f"{identity}.")
     # In this order: a container that is started meanwhile has its file before it has a process.
-    known = {shims.identity_in(path.parent) for path in folder.pods.glob("*/runs/*/*/spec.json")}
+    known = {shim_client.identity_in(path.parent) for path in folder.pods.glob("*/runs/*/*/spec.json")}
     for stray in found - known:
-        shims.end_marked(f"{shim.MARK}={stray}".encode() + b"\0")
+        shim_client.end_marked(f"{shim.MARK}={stray}".encode() + b"\0")
 
 
 @contextlib.contextmanager

@@ -15,9 +15,9 @@ from typing import Any
 from aiohttp import web
 
 from tarragon.localcluster import refusals
-from tarragon.localcluster.kubelet import inside
-from tarragon.localcluster.kubelet.door import Door, NotRunning
-from tarragon.localcluster.kubelet.inside import CannotEnter, CannotExecute, Command, Inside
+from tarragon.localcluster.kubelet.streaming import exec_client
+from tarragon.localcluster.kubelet.streaming.exec_client import CannotEnter, CannotExecute, Command, Inside
+from tarragon.localcluster.kubelet.streaming.streaming import Door, NotRunning
 from tarragon.localcluster.web import answers
 from tarragon.localcluster.web.channels import CLOSING_SECONDS, OFFERED, Channels
 from tarragon.localcluster.web.commands import Client, SpdyClient, Wanted, WebSocketClient
@@ -130,8 +130,8 @@ async def _outcome(client: Client, door: Door, asked: ExecRequest) -> Mapping[st
 
 async def _entered(run: Path, asked: ExecRequest) -> Inside:
     if asked.argv is None:
-        return await inside.attach(run)
-    return await inside.start(run, Command(argv=asked.argv, has_stdin=asked.wanted.stdin, tty=asked.wanted.tty))
+        return await exec_client.attach(run)
+    return await exec_client.start(run, Command(argv=asked.argv, has_stdin=asked.wanted.stdin, tty=asked.wanted.tty))
 
 
 # --------------------------------------------------------------------------------------------------------- negotiation

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tarragon.localcluster import refusals
-from tarragon.localcluster.kubelet.descriptors import Output
-from tarragon.localcluster.kubelet.inside import Inside
+from tarragon.localcluster.kubelet.base.descriptors import Output
+from tarragon.localcluster.kubelet.streaming.exec_client import Inside
 from tarragon.localcluster.web.channels import STDERR, STDOUT
 from tarragon.localcluster.web.commands import Client, Wanted
 

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from tarragon.localcluster.kubelet.door import NobodyListens
+from tarragon.localcluster.kubelet.streaming.streaming import NobodyListens
 from tarragon.localcluster.web.channels import Channels
 from tarragon.localcluster.web.spdy.session import Session, Stream, Wire
 from tarragon.localcluster.web.wires import Heard

@@ -7,7 +7,7 @@ from aiohttp import web
 from tarragon.localcluster import refusals
 from tarragon.localcluster.api import Api
 from tarragon.localcluster.containers import container_asked
-from tarragon.localcluster.kubelet.door import Door
+from tarragon.localcluster.kubelet.streaming.streaming import Door
 from tarragon.localcluster.requests import Target
 from tarragon.localcluster.web.commands import Wanted
 from tarragon.localcluster.web.connects import Connects, ExecRequest

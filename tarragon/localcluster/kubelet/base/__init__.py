@@ -1,0 +1,1 @@
+"""What everything else of the kubelet stands on: container specs, layout of files, process identities."""

@@ -1,0 +1,1 @@
+"""A kubelet that starts no processes: pods run and end by annotation, for tests of scale."""

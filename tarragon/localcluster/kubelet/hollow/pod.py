@@ -1,0 +1,246 @@
+"""What a hollow kubelet reads of a pod, which is little, and the statuses that it writes. Pure."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hashlib
+from typing import Any
+
+import msgspec
+
+from tarragon.kube.codec import timestamp
+from tarragon.kube.core import ResourceRequirements
+from tarragon.kube.meta import Key, Struct
+from tarragon.localcluster.kubelet.base.downward import HOST
+from tarragon.localcluster.kubelet.pod.status import Verdict
+
+PREFIX = "tarragon.dev/hollow-"
+DEFAULT_GRACE = 30.0
+LONGEST = 1e9
+
+Json = dict[str, Any]
+
+
+class Annotations(Struct, frozen=True):
+    seconds: str | None = msgspec.field(default=None, name=f"{PREFIX}seconds")
+    exit_code: str | None = msgspec.field(default=None, name=f"{PREFIX}exit-code")
+    stop_seconds: str | None = msgspec.field(default=None, name=f"{PREFIX}stop-seconds")
+
+
+_NONE_SAID = Annotations()
+_NO_RESOURCES = ResourceRequirements()
+
+
+class Meta(Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: dt.datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    annotations: Annotations = _NONE_SAID
+
+
+class Container(Struct, frozen=True):
+    name: str = ""
+    image: str = ""
+    restart_policy: str = ""
+    resources: ResourceRequirements = _NO_RESOURCES
+
+
+class Spec(Struct, frozen=True):
+    node_name: str = ""
+    restart_policy: str = "Always"
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    overhead: dict[str, str | int | float] = {}
+
+
+class Running(Struct, frozen=True):
+    started_at: dt.datetime | None = None
+
+
+class State(Struct, frozen=True):
+    running: Running | None = None
+
+
+class ContainerStatus(Struct, frozen=True):
+    restart_count: int = 0
+    state: State = State()
+
+
+class Status(Struct, frozen=True):
+    phase: str = "Pending"
+    start_time: str = ""
+    container_statuses: list[ContainerStatus] = []
+
+
+class HollowPod(Struct, frozen=True):
+    metadata: Meta = Meta()
+    spec: Spec = Spec()
+    status: Status = Status()
+
+    @property
+    def key(self) -> Key:
+        return Key(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def version(self) -> int:
+        """Newer is greater: Kubernetes promises it since 1.35, and every server has always kept it."""
+        return int(self.metadata.resource_version or 0)
+
+    @property
+    def is_ending(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def is_running(self) -> bool:
+        return self.status.phase == "Running"
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status.phase in {"Succeeded", "Failed"}
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether its annotations are numbers."""
+        said = self.metadata.annotations
+        return all(
+            text is None or _number(text) is not None for text in (said.seconds, said.exit_code, said.stop_seconds)
+        )
+
+    @property
+    def seconds(self) -> float | None:
+        return _number(self.metadata.annotations.seconds)
+
+    @property
+    def exit_code(self) -> int | None:
+        code = _number(self.metadata.annotations.exit_code)
+        return None if code is None else int(code)
+
+    @property
+    def stop_seconds(self) -> float:
+        """At most the grace: by then they are killed."""
+        grace = self.metadata.deletion_grace_period_seconds
+        return min(_number(self.metadata.annotations.stop_seconds) or 0.0, DEFAULT_GRACE if grace is None else grace)
+
+    @property
+    def deletion_asked(self) -> dt.datetime | None:
+        """The API server writes down when the grace ends."""
+        due, grace = self.metadata.deletion_timestamp, self.metadata.deletion_grace_period_seconds or 0
+        return due - dt.timedelta(seconds=grace) if due else None
+
+    @property
+    def started(self) -> dt.datetime | None:
+        """When its containers began to run, the last time that they did."""
+        found = [each.state.running.started_at for each in self.status.container_statuses if each.state.running]
+        return found[0] if found else None
+
+    @property
+    def restarts(self) -> int:
+        return max((each.restart_count for each in self.status.container_statuses), default=0)
+
+    def restarts_after(self, code: int) -> bool:
+        return self.spec.restart_policy == "Always" or (self.spec.restart_policy == "OnFailure" and code != 0)
+
+
+def _number(text: str | None) -> float | None:
+    """None for what is none, or none that makes sense."""
+    with contextlib.suppress(ValueError):
+        number = float(text or "")
+        return number if 0 <= number < LONGEST else None
+    return None
+
+
+def running(pod: HollowPod, now: dt.datetime, *, ended_with: int | None = None) -> Json:
+    """`ended_with`: the containers have just ended so, and were started again."""
+    again = 0 if ended_with is None else 1
+    last = {} if ended_with is None else {"terminated": _terminated(pod, ended_with, now)}
+    state = {"running": {"startedAt": timestamp(now)}}
+    return {
+        "phase": "Running",
+        "startTime": pod.status.start_time or timestamp(now),
+        "hostIP": HOST,
+        "podIP": address(pod.metadata.uid),
+        "podIPs": [{"ip": address(pod.metadata.uid)}],
+        "conditions": _conditions("", now),
+        "containerStatuses": [
+            _container(pod, each, state, {"restartCount": pod.restarts + again, "lastState": last})
+            for each in pod.spec.containers
+        ],
+        "initContainerStatuses": _initial(pod, now),
+    }
+
+
+def ended(pod: HollowPod, code: int, now: dt.datetime) -> Json:
+    """Whoever was killed by a signal n has 128+n."""
+    state = {"terminated": _terminated(pod, code, now)}
+    return {
+        "phase": "Failed" if code else "Succeeded",
+        "conditions": _conditions("PodFailed" if code else "PodCompleted", now),
+        "containerStatuses": [
+            _container(pod, each, state, {"ready": False, "started": False, "restartCount": pod.restarts})
+            for each in pod.spec.containers
+        ],
+    }
+
+
+def refused(verdict: Verdict, now: dt.datetime) -> Json:
+    return {
+        "phase": "Failed",
+        "reason": verdict.reason,
+        "message": verdict.message,
+        "startTime": timestamp(now),
+    }
+
+
+def unreadable(pod: HollowPod, now: dt.datetime) -> Json:
+    said = pod.metadata.annotations
+    words = f"{PREFIX}… must be numbers: {said.seconds!r}, {said.exit_code!r}, {said.stop_seconds!r}"
+    return {"phase": "Failed", "reason": "UnreadableAnnotations", "message": words, "startTime": timestamp(now)}
+
+
+def address(uid: str) -> str:
+    """Of its own, and the same whenever one asks."""
+    return f"10.{'.'.join(str(byte) for byte in hashlib.sha256(uid.encode()).digest()[:3])}"
+
+
+def _container(pod: HollowPod, container: Container, state: Json, changes: Json) -> Json:
+    return {
+        "name": container.name,
+        "image": container.image,
+        "imageID": "",
+        "containerID": f"hollow://{pod.metadata.uid}.{container.name}",
+        "ready": True,
+        "started": True,
+        "restartCount": 0,
+        "lastState": {},
+        "state": state,
+        **changes,
+    }
+
+
+def _initial(pod: HollowPod, now: dt.datetime) -> list[Json] | None:
+    state = {"terminated": {"exitCode": 0, "reason": "Completed", **_between(now, now)}}
+    return [_container(pod, each, state, {"started": False}) for each in pod.spec.init_containers] or None
+
+
+def _terminated(pod: HollowPod, code: int, now: dt.datetime) -> Json:
+    return {"exitCode": code, "reason": "Error" if code else "Completed", **_between(pod.started or now, now)}
+
+
+def _between(started: dt.datetime, finished: dt.datetime) -> Json:
+    return {"startedAt": timestamp(started), "finishedAt": timestamp(finished)}
+
+
+def _conditions(over: str, now: dt.datetime) -> list[Json]:
+    """`over`: why it is not ready any more."""
+    since = {"lastTransitionTime": timestamp(now)}
+    unready = {"status": "False", "reason": over}
+    return [
+        {"type": "Initialized", "status": "True", **since},
+        {"type": "Ready", "status": "True", **since, **(unready if over else {})},
+        {"type": "ContainersReady", "status": "True", **since, **(unready if over else {})},
+        {"type": "PodScheduled", "status": "True", **since},
+    ]

@@ -1,0 +1,101 @@
+"""Reads images.yaml: for each pattern of image names a folder, or folder, entrypoint, workdir, env and paths."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tarragon.base.errors import Problem
+from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, own_environment
+
+_FIELDS = ("folder", "entrypoint", "workdir", "env", "paths")
+
+
+class _Loader(yaml.SafeLoader):
+    """A name that stands there twice is a slip: the first would silently not count."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002
+        names = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{name} is there twice", problem_mark=node.value[place][0].start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def read_image_file(path: Path) -> tuple[ImageMap, list[Problem]]:
+    """What a file says by now; nothing, if there is none. Folders are relative to where it is."""
+    try:
+        return read_images(path.read_text(encoding="utf-8"), path.parent)
+    except FileNotFoundError:
+        return ImageMap(), []
+    except OSError as error:
+        return ImageMap(), [Problem(path.name, f"can't be read: {error.strerror}")]
+    except UnicodeDecodeError:
+        return ImageMap(), [Problem(path.name, "can't be read: it is not text in UTF-8")]
+
+
+def read_images(text: str, base: Path) -> tuple[ImageMap, list[Problem]]:
+    """Folders are relative to `base`. What cannot be read is left out and told."""
+    try:
+        document = yaml.load(text, _Loader)  # noqa: S506 - a safe one
+    except yaml.MarkedYAMLError as error:
+        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        return ImageMap(), [Problem("images.yaml", f"is not YAML that makes sense: {where}{error.problem}")]
+    except yaml.YAMLError as error:
+        return ImageMap(), [Problem("images.yaml", f"is not YAML: {str(error).splitlines()[0]}")]
+    except RecursionError:
+        return ImageMap(), [Problem("images.yaml", "is not YAML that makes sense: it is nested too deeply")]
+    if not isinstance(document or {}, dict):
+        return ImageMap(), [Problem("images.yaml", "must map image names to environments")]
+    rules: list[tuple[str, Environment]] = []
+    problems: list[Problem] = []
+    for pattern, said in (document or {}).items():
+        entry = {"folder": said} if isinstance(said, str) else said
+        found = list(_faults(str(pattern), entry))
+        problems += found
+        if not found:
+            rules.append((str(pattern), _environment(entry, base)))
+    return ImageMap(rules=tuple(rules)), problems
+
+
+def _environment(entry: dict[str, Any], base: Path) -> Environment:
+    folder = entry.get("folder")
+    return Environment(
+        folder=(base / Path(folder).expanduser()) if folder else own_environment().folder,
+        entrypoint=tuple(entry.get("entrypoint") or ()),
+        workdir=entry.get("workdir") or "",
+        env=entry.get("env") or {},
+        paths=entry.get("paths") or {},
+    )
+
+
+def _faults(pattern: str, entry: Any) -> Iterator[Problem]:
+    if not isinstance(entry, dict):
+        yield Problem(pattern, f"must be a folder, or an object with some of {', '.join(_FIELDS)}")
+        return
+    for name, value in entry.items():
+        if name not in _FIELDS:
+            near = get_close_matches(str(name), _FIELDS, 1)
+            yield Problem(f"{pattern}.{name}", "is not a known field", f"did you mean {near[0]}?" if near else "")
+        elif name in {"folder", "workdir"} and not isinstance(value, str):
+            yield Problem(f"{pattern}.{name}", "must be a path")
+        elif name == "entrypoint" and not _is_list_of_texts(value):
+            yield Problem(f"{pattern}.{name}", "must be a list of texts", "for example [python, /app/main.py]")
+        elif name in {"env", "paths"} and not _is_map_of_texts(value):
+            yield Problem(f"{pattern}.{name}", "must map texts to texts", "put numbers in quotes")
+        elif name == "paths" and (relative := [path for path in value if not path.startswith("/")]):
+            yield Problem(f"{pattern}.{name}", f"{relative[0]} must be a path within the image, from / on")
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_map_of_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(item, str) for pair in value.items() for item in pair)

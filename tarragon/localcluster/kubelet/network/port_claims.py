@@ -1,0 +1,158 @@
+"""Which ports of this machine are spoken for: one registry for all homes and all users.
+
+A claim is a file named after its port in a folder that everybody may add to, and nobody may delete from but its owner
+(`/var/tmp/tarragon-ports`, sticky). Creating it is the claim, so the kernel decides who was first. A claim that its
+home knows nothing of any more is stale, and any home of the same user takes it over; that is done under that user's
+lock, so that a claim is never judged between its making and its being written down at home.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tarragon.base.errors import TarragonError
+from tarragon.localcluster.kubelet.base.files import unlock
+
+FIRST_PORT, LAST_PORT = 20000, 29999
+NOBODY = Path(os.devnull)
+_OPEN = os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def machine_folder() -> Path:
+    """The same for every user and every home."""
+    lasting = Path("/var/tmp")  # noqa: S108 - shared on purpose; see how it is used
+    return (lasting if lasting.is_dir() else Path(tempfile.gettempdir())) / "tarragon-ports"
+
+
+class Claims:
+    """`owner` is where this home writes down what it has allotted; `holds` asks the same of another owner's folder."""
+
+    def __init__(self, registry: Path, owner: Path, holds: Callable[[Path, int], bool]) -> None:
+        self._folder = _shared_folder(registry)
+        self._owner = owner
+        self._holds = holds
+
+    def close(self) -> None:
+        os.close(self._folder)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """For as long as it takes to claim ports and write them down at home."""
+        name = f"lock-{os.getuid()}"
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _OPEN, 0o600, dir_fd=self._folder)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            unlock(descriptor)
+
+    def take(self, port: int) -> bool:
+        """Whether it is ours now and nobody listens there."""
+        if not self._is_ours_or_made(port):
+            return False
+        if is_free(port):
+            return True
+        self.give_back(port)
+        return False
+
+    def keep(self, port: int) -> None:
+        """Make sure that the claim is there: folders like this one are swept of old files by some systems."""
+        if self._is_ours_or_made(port):
+            with contextlib.suppress(OSError):
+                os.utime(str(port), dir_fd=self._folder, follow_symlinks=False)
+
+    def give_back(self, port: int) -> None:
+        if self._owner_of(port) == self._owner:
+            os.unlink(str(port), dir_fd=self._folder)
+
+    def _is_ours_or_made(self, port: int) -> bool:
+        owner = self._owner_of(port)
+        if owner == self._owner:
+            return True
+        if owner and not self._holds(owner, port):
+            with contextlib.suppress(OSError):
+                os.unlink(str(port), dir_fd=self._folder)
+        try:
+            descriptor = os.open(str(port), os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, 0o600, dir_fd=self._folder)
+        except FileExistsError:
+            return False
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(os.fsencode(self._owner))
+        return True
+
+    def _owner_of(self, port: int) -> Path | None:
+        """None for no claim, and for one of another user, about which we know nothing."""
+        try:
+            descriptor = os.open(str(port), os.O_RDONLY | _OPEN, dir_fd=self._folder)
+        except OSError:
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            if os.fstat(descriptor).st_uid != os.getuid():
+                return None
+            data = file.read()
+        # A claim is empty if its writer was killed in between.
+        return Path(os.fsdecode(data)) if data else NOBODY
+
+
+def _shared_folder(registry: Path) -> int:
+    """A descriptor of the folder, so that nobody can put another one in its place while we use it."""
+    for folder, mode in ((registry, 0o1777), (registry.with_name(f"{registry.name}-{os.getuid()}"), 0o700)):
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            folder.chmod(mode)
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _OPEN)
+        except OSError:
+            continue
+        status = os.fstat(descriptor)
+        if status.st_uid == os.getuid() or (status.st_mode & stat.S_ISVTX and status.st_mode & stat.S_IWOTH):
+            return descriptor
+        os.close(descriptor)
+    raise TarragonError(
+        f"ports cannot be claimed on this machine: {registry} is not a folder that everybody may write to",
+        remedy=f"delete {registry}, or ask whoever owns it to",
+    )
+
+
+def candidates() -> list[int]:
+    """Ports that the system does not hand out to anybody who connects somewhere."""
+    first, last = _ephemeral()
+    outside = [port for port in range(FIRST_PORT, LAST_PORT + 1) if not first <= port <= last]
+    return outside or list(range(FIRST_PORT, LAST_PORT + 1))
+
+
+def _ephemeral() -> tuple[int, int]:
+    try:
+        first, last = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+        return int(first), int(last)
+    except (OSError, ValueError):
+        return 49152, 65535  # IANA's, which macOS uses
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen there on all interfaces, as TensorFlow's does."""
+    return all(_can_bind(family, port) for family in (socket.AF_INET, socket.AF_INET6))
+
+
+def _can_bind(family: socket.AddressFamily, port: int) -> bool:
+    try:
+        probe = socket.socket(family, socket.SOCK_STREAM)
+    except OSError:
+        return True  # a machine without IPv6
+    with probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections that have just ended do not count
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            return error.errno in {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}  # IPv6 is switched off
+    return True

@@ -1,0 +1,178 @@
+"""Allots a local port to each address of a service that a pod mentions, and frees it when nobody needs it any more.
+
+An allotment is shared by all pods that mention the address, on all nodes of a home, and lasts as long as one of them
+lives: they have the number in their environment. After that it is idle. An idle one is kept, so that a job whose pods
+are all made anew finds its ports again, but not for ever: it goes when its Service is gone, when there are more than
+IDLE_LIMIT (the longest idle go first), or when somebody else has taken the port meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from tarragon.base.clock import Clock
+from tarragon.base.errors import TarragonError
+from tarragon.localcluster.home import make_private
+from tarragon.localcluster.kubelet.base.files import read_json, unlock, write_json
+from tarragon.localcluster.kubelet.network.port_claims import Claims, candidates, is_free
+from tarragon.localcluster.kubelet.network.translate import Address
+
+IDLE_LIMIT = 1000
+BOOK = "ports.json"
+
+
+class Allotment(msgspec.Struct, frozen=True, kw_only=True):
+    """`users` are `node/uid` of pods; `idle_since`, in seconds since 1970, matters when there are none."""
+
+    namespace: str
+    name: str
+    port: int
+    local: int
+    users: tuple[str, ...] = ()
+    idle_since: float = 0.0
+
+    @property
+    def address(self) -> Address:
+        return Address(namespace=self.namespace, name=self.name, port=self.port)
+
+
+Book = dict[Address, Allotment]
+
+
+def allotted(folder: Path) -> dict[Address, int]:
+    """What a home has allotted, for whoever wants to show or use it; also when no kubelet runs."""
+    return {entry.address: entry.local for entry in _read(folder).values()}
+
+
+def _read(folder: Path) -> Book:
+    entries = read_json(folder / BOOK, list[Allotment]) or []
+    return {entry.address: entry for entry in entries}
+
+
+def _holds(folder: Path, port: int) -> bool:
+    return any(entry.local == port for entry in _read(folder).values())
+
+
+class PortBook:
+    """The allotments of one home, in `folder`. All kubelets of the home share it, also from several processes."""
+
+    def __init__(self, folder: Path, registry: Path, clock: Clock) -> None:
+        make_private(folder)
+        self._folder = folder.resolve()
+        self._clock = clock
+        self._claims = Claims(registry, self._folder, _holds)
+
+    def close(self) -> None:
+        self._claims.close()
+
+    def allot(self, addresses: Iterable[Address], user: str) -> Mapping[Address, int]:
+        """The local port of each address, from now on in use by `user`. Raises TarragonError when none is left."""
+        wanted = sorted(set(addresses))
+        if not wanted:
+            return {}
+        with self._open() as book:
+            for address in wanted:
+                entry = self._usable(book.get(address)) or self._made(address, book)
+                book[address] = replace(entry, users=tuple(sorted({*entry.users, user})))
+            return {address: book[address].local for address in wanted}
+
+    def table(self) -> Mapping[Address, int]:
+        return allotted(self._folder)
+
+    def used_by(self, user: str) -> Mapping[Address, int]:
+        """The addresses that this pod has somewhere in its environment, and what they have become there."""
+        return {entry.address: entry.local for entry in _read(self._folder).values() if user in entry.users}
+
+    def release(self, user: str) -> None:
+        """The pod mentions nothing any more."""
+        self.keep_users(lambda other: other != user)
+
+    def keep_users(self, is_alive: Callable[[str], bool]) -> None:
+        with self._open() as book:
+            now = self._clock.now().timestamp()
+            for address, entry in book.items():
+                alive = tuple(user for user in entry.users if is_alive(user))
+                if alive != entry.users:
+                    book[address] = replace(entry, users=alive, idle_since=now)
+
+    def free_idle(self, is_service: Callable[[str, str], bool]) -> None:
+        """Free what is idle and belongs to no Service (by namespace and name), or is too much."""
+        with self._open() as book:
+            idle = sorted((e for e in book.values() if not e.users), key=lambda entry: entry.idle_since)
+            too_many = {entry.address for entry in idle[: max(0, len(idle) - IDLE_LIMIT)]}
+            for entry in idle:
+                # host.service of a service that has pods with names of their own
+                if entry.address in too_many or not is_service(entry.namespace, entry.name.rpartition(".")[2]):
+                    self._free(entry, book)
+
+    def refresh(self) -> None:
+        """Once in a while: renew all claims."""
+        with self._claims.locked():
+            for entry in _read(self._folder).values():
+                self._claims.keep(entry.local)
+
+    def _usable(self, entry: Allotment | None) -> Allotment | None:
+        """An idle port that a stranger listens on is none; one in use stays, as others have its number already."""
+        if entry is None or entry.users or is_free(entry.local):
+            return entry
+        self._claims.give_back(entry.local)
+        return None
+
+    def _made(self, address: Address, book: Book) -> Allotment:
+        taken = {entry.local for entry in book.values()}
+        port = self._first(address, taken)
+        if port is None:
+            self._free_all_idle(book)
+            port = self._first(address, {entry.local for entry in book.values()})
+        if port is None:
+            raise TarragonError(
+                f"no port is left for {address.name}.{address.namespace}.svc:{address.port}",
+                why=f"all ports from {candidates()[0]} to {candidates()[-1]} are in use or claimed on this machine",
+                remedy="end jobs that run here; `tarragon list` shows yours",
+            )
+        return Allotment(namespace=address.namespace, name=address.name, port=address.port, local=port)
+
+    def _first(self, address: Address, taken: Collection[int]) -> int | None:
+        """Where the search begins depends on the address and the home: mostly the same port, and seldom a collision."""
+        ports = candidates()
+        words = f"{self._folder}|{address.namespace}/{address.name}:{address.port}"
+        start = int.from_bytes(hashlib.sha256(words.encode()).digest()[:4]) % len(ports)
+        around = itertools.chain(itertools.islice(ports, start, None), itertools.islice(ports, start))
+        return next((port for port in around if port not in taken and self._claims.take(port)), None)
+
+    def _free_all_idle(self, book: Book) -> None:
+        for entry in [entry for entry in book.values() if not entry.users]:
+            self._free(entry, book)
+
+    def _free(self, entry: Allotment, book: Book) -> None:
+        del book[entry.address]
+        self._claims.give_back(entry.local)
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[Book]:
+        """The book, written back if it has changed and nothing went wrong."""
+        with self._claims.locked(), self._own_lock():
+            before = _read(self._folder)
+            book = dict(before)
+            yield book
+            if book != before:
+                write_json(self._folder / BOOK, list(book.values()))
+
+    @contextlib.contextmanager
+    def _own_lock(self) -> Iterator[None]:
+        """For a home that two users share: root and its owner, say."""
+        descriptor = os.open(self._folder / "ports.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            unlock(descriptor)

@@ -1,0 +1,53 @@
+"""Variables by which a container finds the services of its namespace: those that are there when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tarragon.cluster.live import Index
+from tarragon.cluster.reflector import Cache
+from tarragon.kube.core import Service
+from tarragon.localcluster.kubelet.base.spec import Pod
+
+
+async def no_links(_: Pod) -> dict[str, str]:
+    return {}
+
+
+class ServiceLinks:
+    """Only services with an address count: of the others a namespace may have thousands."""
+
+    def __init__(self, services: Cache[Service]) -> None:
+        self._services = services
+        self._in_namespace = Index(services, _namespaces)
+
+    async def variables(self, pod: Pod) -> dict[str, str]:
+        """None for a pod that does not want them."""
+        if not pod.spec.enable_service_links:
+            return {}
+        await self._services.synced()
+        keys = sorted(self._in_namespace.keys(pod.metadata.namespace))
+        return {name: value for key in keys for name, value in _variables(self._services.objects[key])}
+
+
+def _namespaces(service: Service) -> list[str]:
+    has_address = service.spec.cluster_ip not in {"", "None"} and service.spec.ports
+    return [service.metadata.namespace] if has_address else []
+
+
+def _variables(service: Service) -> Iterator[tuple[str, str]]:
+    """As Kubernetes names them, and as Docker once named those of linked containers."""
+    word, address = service.metadata.name.upper().replace("-", "_"), service.spec.cluster_ip
+    first = service.spec.ports[0].port
+    yield f"{word}_SERVICE_HOST", address
+    yield f"{word}_SERVICE_PORT", str(first)
+    for port in service.spec.ports:
+        if port.name:
+            yield f"{word}_SERVICE_PORT_{port.name.upper().replace('-', '_')}", str(port.port)
+    yield f"{word}_PORT", f"tcp://{address}:{first}"
+    for port in service.spec.ports:
+        prefix = f"{word}_PORT_{port.port}_TCP"
+        yield prefix, f"tcp://{address}:{port.port}"
+        yield f"{prefix}_PROTO", "tcp"
+        yield f"{prefix}_PORT", str(port.port)
+        yield f"{prefix}_ADDR", address

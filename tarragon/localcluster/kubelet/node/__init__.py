@@ -1,0 +1,1 @@
+"""The node object: its capacity, conditions and lease."""

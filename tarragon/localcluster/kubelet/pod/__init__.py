@@ -1,0 +1,1 @@
+"""One pod, from admission to its end: launch, status, checkpoints, logs."""

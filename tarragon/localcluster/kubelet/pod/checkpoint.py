@@ -1,0 +1,298 @@
+"""What is known of a pod's containers, kept on the disk: another kubelet that looks there knows the same."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from tarragon.base.clock import Clock
+from tarragon.kube.codec import moment
+from tarragon.localcluster.home import make_private
+from tarragon.localcluster.kubelet.base.files import read_json, write_json
+from tarragon.localcluster.kubelet.base.layout import NodeFolder
+from tarragon.localcluster.kubelet.base.spec import Container, Pod
+from tarragon.localcluster.kubelet.network.address_translation import Place
+from tarragon.localcluster.kubelet.pod import records
+from tarragon.localcluster.kubelet.pod.logs import last_words
+from tarragon.localcluster.kubelet.pod.records import PodRecord
+from tarragon.localcluster.kubelet.pod.stored_logs import PodFacts, RunFacts
+from tarragon.localcluster.kubelet.probes.pod_lifecycle import Fitness, Life, Run, Trouble, next_backoff
+from tarragon.localcluster.kubelet.probes.results import is_attended, newborn
+from tarragon.localcluster.kubelet.shim.shim_client import LOST_CODE, Shims, State
+from tarragon.localcluster.kubelet.volumes import mounts
+
+MESSAGE_BYTES = 4096
+RUBBISH = ".removed-"
+KEPT_RUNS = 2
+"""The present one and the previous one, with their logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The latest run of a container has started or ended. `is_late`: that was before this kubelet came."""
+
+    container: Container
+    run: Run
+    is_late: bool = False
+
+
+class Track:
+    """The runs of one pod's containers, and the record of what the kubelet has decided for it."""
+
+    def __init__(self, pod: Pod, folder: NodeFolder, shims: Shims, clock: Clock) -> None:
+        self.pod = pod
+        self.folder = folder.pod(pod.metadata.uid)
+        self._logs = folder.pod_logs(pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
+        self._shims = shims
+        self._clock = clock
+        self._runs: dict[str, list[Run]] = {}
+        self._ended_before: set[str] = set()
+        stored = records.load(self.folder)
+        self.is_new = stored is None
+        self.record = stored or PodRecord(started=clock.now().timestamp())
+
+    def open(self) -> None:
+        """Take up what is there; for a pod that the disk knows nothing of, what the API remembers."""
+        self._runs = {container.name: [] for container in self.pod.spec.all_containers}
+        if self.is_foreign:
+            return
+        if self.is_new:
+            records.save_manifest(self.folder, self.pod)
+            records.save(self.folder, self.record)
+            self._remember()
+        for container in self.pod.spec.all_containers:
+            for number in self.folder.numbers(container.name)[-KEPT_RUNS:]:
+                self._take_up(container, number)
+        self._write_facts()
+
+    @property
+    def is_foreign(self) -> bool:
+        """It had finished before this node's folder knew of it: what the API says of it is all there is."""
+        return self.is_new and self.pod.is_finished
+
+    def _take_up(self, container: Container, number: int) -> None:
+        folder = self.folder.run(container.name, number)
+        self._shims.find(folder)
+        if not self._shims.lives(folder):
+            self._ended_before.add(container.name)
+        run = self._read(container, number)
+        if (
+            run.outcome
+            and number >= self.record.container(container.name).number
+            and not self._has_seen(container, run)
+        ):
+            run = Run(number=number, identity=run.identity)  # its end is news: `observe` shall come upon it
+        self._runs[container.name].append(run)
+
+    def _has_seen(self, container: Container, run: Run) -> bool:
+        return self.record.container(container.name).ended_at(run.number) is not None
+
+    def save(self, record: PodRecord) -> None:
+        self.record = record
+        records.save(self.folder, record)
+
+    def lives(self, troubles: Mapping[str, Trouble]) -> dict[str, Life]:
+        return {container.name: self._life(container.name, troubles) for container in self.pod.spec.all_containers}
+
+    def alive(self) -> dict[str, Path]:
+        """The folders of the runs that go on, by container."""
+        latest = {name: runs[-1] for name, runs in self._runs.items() if runs}
+        return {name: self.folder.run(name, run.number) for name, run in latest.items() if run.is_alive}
+
+    def is_starting(self) -> bool:
+        return any(runs and runs[-1].is_alive and runs[-1].started is None for runs in self._runs.values())
+
+    def observe(self) -> list[Change]:
+        """Look at every run that goes on; what has happened to them since the last look."""
+        changes: list[Change] = []
+        for container in self.pod.spec.all_containers:
+            runs = self._runs[container.name]
+            if runs and runs[-1].is_alive:
+                changes += self._look(container, runs)
+        if changes:
+            self._write_facts()
+        return changes
+
+    def _look(self, container: Container, runs: list[Run]) -> list[Change]:
+        number = runs[-1].number
+        folder = self.folder.run(container.name, number)
+        state = self._shims.state(folder)
+        if state and state.void:
+            discard(folder)  # the next attempt has the same folder, and this one's shim may only just be starting
+            runs.pop()
+            return []
+        seen = self._read(container, number)
+        if seen == runs[-1]:
+            return []
+        runs[-1] = seen
+        if seen.outcome:
+            known = self.record.container(container.name)
+            ended = replace(known, number=number, ended=self._clock.now().timestamp())
+            self.save(self.record.with_container(container.name, ended))
+        is_late = container.name in self._ended_before
+        self._ended_before.discard(container.name)
+        return [Change(container, seen, is_late)]
+
+    def next_number(self, name: str) -> int:
+        runs = self._runs[name]
+        return runs[-1].number + 1 if runs else 0
+
+    def begin(self, container: Container, identity: str, environment: Path) -> None:
+        """A run is about to be started: the back-off that it earns is written down before, so that it is never lost."""
+        now, name = self._clock.now(), container.name
+        runs, number = self._runs[name], self.next_number(name)
+        backoff = next_backoff(self._life(name, {}), now)
+        known = replace(self.record.container(name), environment=str(environment))
+        if backoff:
+            known = replace(known, delay=backoff.delay, since=backoff.since.timestamp())
+        if is_attended(container):
+            known = replace(known, attended=number, fitness=newborn(container))
+        if known != self.record.container(name):
+            self.save(self.record.with_container(name, known))
+        runs.append(Run(number=number, identity=identity))
+        for old in runs[:-KEPT_RUNS]:
+            discard(self.folder.run(name, old.number))
+            self._logs.forget(name, old.number)
+        self._runs[name] = runs[-KEPT_RUNS:]
+
+    def give_up(self, name: str) -> None:
+        """The run that was begun could not be started at all."""
+        run = self._runs[name].pop()
+        discard(self.folder.run(name, run.number))
+
+    def forget(self) -> None:
+        """Everything but the logs."""
+        if not self.is_foreign:
+            self._write_facts(removed=self._clock.now().timestamp())
+        discard(self.folder.path)
+
+    def _life(self, name: str, troubles: Mapping[str, Trouble]) -> Life:
+        runs, known = self._runs[name], self.record.container(name)
+        run = runs[-1] if runs else None
+        return Life(
+            run=run,
+            before=runs[-2] if len(runs) > 1 else None,
+            ended=known.ended_at(run.number) if run and run.outcome else None,
+            backoff=known.backoff,
+            trouble=troubles.get(name),
+            fitness=known.fitness_of(run.number) if run else Fitness(),
+        )
+
+    def places(self) -> Iterator[tuple[Place, Run]]:
+        """The runs that go on and that somebody has to look after."""
+        for container in self.pod.spec.all_containers:
+            runs = self._runs[container.name]
+            if runs and runs[-1].is_alive and runs[-1].started is not None and is_attended(container):
+                yield self.place(container.name), runs[-1]
+
+    def place(self, name: str) -> Place:
+        """The latest run of a container."""
+        container = next(each for each in self.pod.spec.all_containers if each.name == name)
+        number = self._runs[name][-1].number
+        return Place(pod=self.pod, container=container, number=number, folder=self.folder.run(name, number))
+
+    def note(self, name: str, number: int, fitness: Fitness) -> None:
+        """Something has been found out about a run; written down if it is news."""
+        known = self.record.container(name)
+        noted = replace(known, attended=number, fitness=fitness)
+        if noted != known:
+            self.save(self.record.with_container(name, noted))
+
+    def _read(self, container: Container, number: int) -> Run:
+        folder = self.folder.run(container.name, number)
+        state = self._shims.state(folder)
+        message = ""
+        if state and state.has_ended and not state.error:
+            message = self._message(container, number, state)
+        return records.run_of(number, state, message)
+
+    def _message(self, container: Container, number: int, state: State) -> str:
+        """What the container has left to say: in its file, or, if it failed and wants it so, the end of its log."""
+        try:
+            with (self.folder.run(container.name, number) / "termination").open("rb") as file:
+                message = file.read(MESSAGE_BYTES).decode(errors="replace")
+        except OSError:
+            message = ""
+        if message or state.code == 0 or container.termination_message_policy != "FallbackToLogsOnError":
+            return message
+        return last_words(self._logs.log(container.name, number))
+
+    def _write_facts(self, removed: float = 0.0) -> None:
+        metadata = self.pod.metadata
+        known = read_json(self._logs.facts, PodFacts)
+        created = known.created if known else self._clock.now().timestamp()
+        facts = PodFacts(
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+            node=self.pod.spec.node_name,
+            labels=metadata.labels,
+            owner=metadata.controller.uid if metadata.controller else "",
+            controller=metadata.controller,
+            created=metadata.creation_timestamp.timestamp() if metadata.creation_timestamp else created,
+            removed=removed,
+            runs=[_facts(name, run) for name, runs in self._runs.items() for run in runs],
+        )
+        make_private(self._logs.path)
+        write_json(self._logs.facts, facts)
+
+    def _remember(self) -> None:
+        """Runs that the API knows of and the disk does not: somebody has removed the folder. They are lost."""
+        known = self.pod.status
+        for status in (known.get("containerStatuses") or []) + (known.get("initContainerStatuses") or []):
+            identity = str(status.get("containerID") or "").removeprefix("tarragon://")
+            if identity:
+                folder = self.folder.run(status["name"], int(status.get("restartCount") or 0))
+                make_private(folder.parent)
+                folder.mkdir(mode=0o700)
+                write_json(folder / "state.json", _remembered(identity, status, self._clock))
+
+
+def discard(folder: Path) -> None:
+    """Away at one stroke: whoever is killed while removing it leaves rubbish, not half a pod."""
+    rubbish = folder.with_name(f"{RUBBISH}{folder.name}")
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(rubbish)
+    mounts.remove(rubbish)
+
+
+def _remembered(identity: str, status: Mapping[str, object], clock: Clock) -> State:
+    state = status.get("state")
+    ended = msgspec.convert(state, _StatedState).terminated if isinstance(state, dict) else None
+    now = int(clock.now().timestamp() * 1_000_000_000)
+    if ended is None:
+        return State(id=identity, phase="exited", lost=True, code=LOST_CODE, finished=now)
+    finished = int(moment(ended.finished_at).timestamp() * 1_000_000_000) if ended.finished_at else now
+    return State(id=identity, phase="exited", code=ended.exit_code, started=finished, finished=finished)
+
+
+class _StatedEnd(msgspec.Struct, frozen=True, rename="camel"):
+    exit_code: int = 0
+    finished_at: str = ""
+
+
+class _StatedState(msgspec.Struct, frozen=True):
+    terminated: _StatedEnd | None = None
+
+
+def _facts(name: str, run: Run) -> RunFacts:
+    outcome = run.outcome
+    return RunFacts(
+        container=name,
+        number=run.number,
+        started=run.started.timestamp() if run.started else 0.0,
+        finished=outcome.finished.timestamp() if outcome else 0.0,
+        code=outcome.code if outcome else None,
+        reason=outcome.reason if outcome else "",
+    )
+
+
+def identity_of(node: str, uid: str, container: str, number: int) -> str:
+    """Of a run: begins with the node's identity, so that all processes of a node can be found by it."""
+    return f"{node}.{hashlib.sha256(f'{uid}/{container}/{number}'.encode()).hexdigest()[:40]}"

@@ -1,0 +1,144 @@
+"""The environment variables of a container: the machine's few, the image's, what training needs, the manifest's.
+
+Later ones win. Of the caller's environment only what PASSED_ON names comes through, so that a job runs in the same way
+whoever started the cluster, from whatever shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tarragon.base.resources import Resources
+from tarragon.localcluster.kubelet.base import downward
+from tarragon.localcluster.kubelet.base.errors import CannotStart
+from tarragon.localcluster.kubelet.base.expansion import expand
+from tarragon.localcluster.kubelet.base.spec import Container, EnvFrom, EnvVarSource, KeySelector, ObjectSelector, Pod
+from tarragon.localcluster.kubelet.devices import devices
+from tarragon.localcluster.kubelet.devices.devices import Given
+from tarragon.localcluster.kubelet.images.images import Environment
+from tarragon.localcluster.kubelet.volumes.sources import Files, Sources
+
+PASSED_ON = (
+    *("HOME", "USER", "LOGNAME", "TZ", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE"),
+    *("LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+    *("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
+)
+"""Who one is, where one is, and how one gets out to the network. PATH comes too, behind the environment's programs."""
+
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+LOOPBACK = ("127.0.0.1", "localhost")
+
+TRAINING: Mapping[str, str] = {
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "TF_NUM_INTEROP_THREADS": "2",
+    "PYTHONUNBUFFERED": "1",
+    "GRPC_FAIL_FAST": "use_caller",
+}
+"""What every replica that shares a machine with others should have (measured; see docs)."""
+THREADS = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""As many as the container's CPUs; without a word about CPUs, one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What a container's environment takes from the machine: the caller's variables, CPUs, what the node has."""
+
+    caller: Mapping[str, str]
+    cpus: int
+    allocatable: Resources
+
+
+def base(machine: Machine, image: Environment) -> dict[str, str]:
+    """What a process has before the image and the manifest say anything."""
+    caller = machine.caller
+    passed = {name: caller[name] for name in PASSED_ON if name in caller}
+    variables = {"LANG": "C.UTF-8", "TMPDIR": "/tmp"} | passed  # noqa: S108 - where programs expect it
+    variables["PATH"] = f"{image.programs}:{caller.get('PATH') or DEFAULT_PATH}"
+    if (image.folder / "pyvenv.cfg").is_file():
+        variables["VIRTUAL_ENV"] = str(image.folder)
+    if any(name.lower() in {"http_proxy", "https_proxy"} for name in passed):
+        # gRPC heeds proxies even on the way to another replica on this machine.
+        spared = caller.get("no_proxy") or caller.get("NO_PROXY") or ""
+        merged = ",".join(dict.fromkeys([*filter(None, spared.split(",")), *LOOPBACK]))
+        variables |= {"no_proxy": merged, "NO_PROXY": merged}
+    return variables
+
+
+def training(container: Container, machine: Machine, given: Given) -> dict[str, str]:
+    """Thread counts and devices."""
+    threads = str(min(downward.cpus(container) or 1, machine.cpus))
+    return dict(TRAINING) | dict.fromkeys(THREADS, threads) | devices.variables(given, machine.allocatable)
+
+
+def declared(pod: Pod, container: Container, sources: Sources, allocatable: Resources) -> dict[str, str]:
+    """What the manifest says, in its order, references expanded. Raises CannotStart for what is missing."""
+    variables: dict[str, str] = {}
+    for source in container.env_from:
+        variables |= _all_of(source, sources)
+    for variable in container.env:
+        if variable.value or variable.value_from is None:
+            variables[variable.name] = expand(variable.value, variables)
+            continue
+        value = _value(variable.value_from, pod, container, (sources, allocatable))
+        if value is not None:
+            variables[variable.name] = value
+    return variables
+
+
+def _all_of(source: EnvFrom, sources: Sources) -> dict[str, str]:
+    files: Files = {}
+    if source.config_map_ref:
+        files = _object(source.config_map_ref, sources.config_maps, "configmap")
+    elif source.secret_ref:
+        files = _object(source.secret_ref, sources.secrets, "secret")
+    # A name with `=` or without a letter cannot be one of an environment; Kubernetes leaves such keys out, too.
+    return {
+        f"{source.prefix}{key}": value.decode(errors="surrogateescape")
+        for key, value in files.items()
+        if key and "=" not in key
+    }
+
+
+def _object(selector: ObjectSelector | KeySelector, among: Mapping[str, Files], kind: str) -> Files:
+    found = among.get(selector.name)
+    if found is None and not selector.optional:
+        raise CannotStart(f'{kind} "{selector.name}" not found')
+    return found or {}
+
+
+def _value(source: EnvVarSource, pod: Pod, container: Container, known: tuple[Sources, Resources]) -> str | None:
+    """None for something optional that is not there: then the variable is not set at all."""
+    sources, allocatable = known
+    if source.field_ref:
+        return downward.field(pod, source.field_ref.field_path)
+    if source.resource_field_ref:
+        return downward.resource(pod, container, source.resource_field_ref, allocatable)
+    if source.config_map_key_ref:
+        return _key(source.config_map_key_ref, sources.config_maps, ("ConfigMap", pod.metadata.namespace))
+    if source.secret_key_ref:
+        return _key(source.secret_key_ref, sources.secrets, ("Secret", pod.metadata.namespace))
+    raise CannotStart("a variable comes from something that this node does not know; it knows fields, resources, "
+                      "config maps and secrets")  # fmt: skip
+
+
+def _key(selector: KeySelector, among: Mapping[str, Files], where: tuple[str, str]) -> str | None:
+    kind, namespace = where
+    files = _object(selector, among, kind.lower())
+    if selector.key in files:
+        return files[selector.key].decode(errors="surrogateescape")
+    if selector.optional:
+        return None
+    raise CannotStart(f"couldn't find key {selector.key} in {kind} {namespace}/{selector.name}")
+
+
+def command_line(container: Container, image: Environment, variables: Mapping[str, str]) -> list[str]:
+    """The manifest's command, else the image's, with the manifest's arguments; references expanded."""
+    command = [expand(word, variables) for word in container.command] or list(image.entrypoint)
+    return command + [expand(word, variables) for word in container.args]
+
+
+def of_the_pod(pod: Pod, workdir: Path) -> dict[str, str]:
+    """What a shell in a container would find."""
+    return {"HOSTNAME": pod.spec.hostname or pod.metadata.name, "PWD": str(workdir)}

@@ -1,0 +1,154 @@
+"""What a kubelet must not forget of a pod when it is killed: written before it acts, read when it comes back."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import msgspec
+
+from tarragon.base.resources import NVIDIA_GPU
+from tarragon.kube.codec import decode, encode
+from tarragon.localcluster.home import make_private
+from tarragon.localcluster.kubelet.base.files import read_json, write_bytes, write_json
+from tarragon.localcluster.kubelet.base.layout import PodFolder
+from tarragon.localcluster.kubelet.base.spec import Pod
+from tarragon.localcluster.kubelet.pod.status import Verdict
+from tarragon.localcluster.kubelet.probes.pod_lifecycle import Backoff, Fitness, Outcome, Run
+from tarragon.localcluster.kubelet.shim.shim_client import State
+
+LOST = "ContainerStatusUnknown"
+LOST_WORDS = "the process that supervised the container is gone and has left no record of how the container ended"
+
+
+class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`ended` is when the kubelet saw the run `number` end. Times are seconds since 1970, 0 is none.
+
+    `fitness` is that of the run `attended`. `environment` is what the image stood for when it was last started.
+    """
+
+    number: int = -1
+    ended: float = 0.0
+    delay: float = 0.0
+    since: float = 0.0
+    attended: int = -1
+    fitness: Fitness = Fitness()
+    environment: str = ""
+
+    def fitness_of(self, number: int) -> Fitness:
+        return self.fitness if number == self.attended else Fitness()
+
+    def ended_at(self, number: int) -> dt.datetime | None:
+        return moment(self.ended) if self.ended and number == self.number else None
+
+    @property
+    def backoff(self) -> Backoff | None:
+        return Backoff(self.delay, moment(self.since)) if self.since else None
+
+
+class PodRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`volumes` are places by name, None before they have been made; `devices` are by container and resource.
+
+    `gpus` are those of NVIDIA, as earlier versions wrote them.
+    """
+
+    started: float
+    requests: dict[str, int] = {}
+    gpus: dict[str, tuple[str, ...]] = {}
+    devices: dict[str, dict[str, tuple[str, ...]]] = {}
+    volumes: dict[str, str] | None = None
+    verdict_reason: str = ""
+    verdict_message: str = ""
+    containers: dict[str, ContainerRecord] = {}
+
+    @property
+    def verdict(self) -> Verdict | None:
+        if not self.verdict_reason:
+            return None
+        return Verdict(reason=self.verdict_reason, message=self.verdict_message)
+
+    def devices_of(self, container: str) -> dict[str, tuple[str, ...]]:
+        before = self.gpus.get(container)
+        return {**({NVIDIA_GPU: before} if before else {}), **self.devices.get(container, {})}
+
+    @property
+    def all_devices(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        return {name: self.devices_of(name) for name in {**self.gpus, **self.devices}}
+
+    def container(self, name: str) -> ContainerRecord:
+        return self.containers.get(name) or ContainerRecord()
+
+    def with_container(self, name: str, record: ContainerRecord) -> PodRecord:
+        return msgspec.structs.replace(self, containers={**self.containers, name: record})
+
+
+def moment(seconds: float) -> dt.datetime:
+    return dt.datetime.fromtimestamp(seconds, dt.UTC)
+
+
+def _manifest(folder: PodFolder) -> Path:
+    return folder.path / "manifest.json"
+
+
+def save_manifest(folder: PodFolder, pod: Pod) -> None:
+    """The pod as it was last seen: needed when it is deleted while no kubelet is there."""
+    make_private(folder.path)
+    write_bytes(_manifest(folder), encode(pod))
+
+
+def load_manifest(folder: PodFolder) -> Pod | None:
+    try:
+        return decode(_manifest(folder).read_bytes(), Pod)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def save(folder: PodFolder, record: PodRecord) -> None:
+    make_private(folder.path)
+    write_json(folder.record, record)
+
+
+def load(folder: PodFolder) -> PodRecord | None:
+    return read_json(folder.record, PodRecord)
+
+
+def devices_held(node: Path, resource: str) -> list[str]:
+    """Those that containers of a node have, or had last, by what its kubelet has written down. `node` is its folder."""
+    found: dict[str, None] = {}
+    for folder in sorted((node / "pods").glob("[!.]*")):
+        record = load(PodFolder(folder))
+        for given in record.all_devices.values() if record is not None else ():
+            found |= dict.fromkeys(given.get(resource, ()))
+    return list(found)
+
+
+def run_of(number: int, state: State | None, message: str = "") -> Run:
+    """A run as its shim tells it; `message` is its termination message."""
+    if state is None:
+        return Run(number=number, identity="")
+    started = _moment_of(state.started)
+    if not state.has_ended:
+        return Run(number=number, identity=state.id, started=started if state.phase == "running" else None)
+    outcome = Outcome(
+        code=state.code,
+        signal=state.signal,
+        reason=_reason(state),
+        message=state.error or message or (LOST_WORDS if state.lost else ""),
+        started=started,
+        finished=_moment_of(state.finished) or moment(0),
+        was_told=state.stopped,
+        was_lost=state.lost,
+    )
+    return Run(number=number, identity=state.id, started=started, outcome=outcome)
+
+
+def _reason(state: State) -> str:
+    if state.lost:
+        return LOST
+    if state.error:
+        return "StartError"
+    return "Completed" if state.code == 0 else "Error"
+
+
+def _moment_of(nanoseconds: int) -> dt.datetime | None:
+    return moment(nanoseconds / 1_000_000_000) if nanoseconds else None

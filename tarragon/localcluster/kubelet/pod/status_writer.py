@@ -1,0 +1,114 @@
+"""Writes one pod's status: only when it has changed, the newest only, again when somebody else was faster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import ApiError, Conflict, NotFound, TooManyRequests, Unavailable
+from tarragon.cluster.port import Cluster
+from tarragon.kube.patch import difference
+from tarragon.localcluster.kubelet.base.spec import PODS_TO_RUN, Pod
+from tarragon.localcluster.kubelet.pod.status import Json, relevant
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
+REFUSED_PAUSE = 30.0
+"""When the API does not accept a status: a bug or a permission, neither of which goes away in a moment."""
+
+_log = structlog.get_logger()
+
+Render = Callable[[Pod], Json]
+"""The status of a pod whose stored state is given: conditions of others are kept from there."""
+
+
+class Reporter:
+    """`latest` is the pod as the API is known to have it."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, pod: Pod) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self.latest = pod
+        self._render: Render | None = None
+        self._work = asyncio.Event()
+        self._written = asyncio.Event()
+        self._written.set()
+
+    def seen(self, pod: Pod) -> None:
+        """What a watch has told: it may be behind what our own writes were answered."""
+        if _version(pod) >= _version(self.latest):
+            self.latest = pod
+
+    def offer(self, render: Render) -> None:
+        """To be written soon, in place of what was offered before and has not been written yet."""
+        status = render(self.latest)
+        if not self._written.is_set() or difference(relevant(self.latest.status, status), status):
+            self._render = render
+            self._written.clear()
+            self._work.set()
+
+    @property
+    def is_done(self) -> bool:
+        return self._written.is_set()
+
+    async def written(self) -> None:
+        """Return when nothing is left to write."""
+        await self._written.wait()
+
+    def give_up(self) -> None:
+        """Nobody writes any more: whoever waits for that need not."""
+        self._written.set()
+
+    async def run(self) -> None:
+        """For ever, or until the pod is gone."""
+        pause = FIRST_PAUSE
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            try:
+                await self._write()
+                pause = FIRST_PAUSE
+            except NotFound:
+                self._written.set()
+                return
+            except ApiError as error:
+                self._work.set()
+                await self._pause(error, pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            else:
+                if not self._work.is_set():
+                    self._written.set()
+
+    async def _pause(self, error: ApiError, pause: float) -> None:
+        if isinstance(error, Conflict):
+            return
+        if not isinstance(error, Unavailable | TooManyRequests):
+            pause = REFUSED_PAUSE
+            _log.warning("a pod's status was not accepted", pod=str(self.latest.metadata.key), error=str(error))
+        await self._clock.sleep(max(pause, error.retry_after))
+
+    async def _write(self) -> None:
+        if self._render is None:
+            return
+        status = self._render(self.latest)
+        changes = difference(relevant(self.latest.status, status), status)
+        if not changes:
+            return
+        metadata = self.latest.metadata
+        body = {"metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version}, "status": changes}
+        try:
+            self.latest = await self._cluster.patch(PODS_TO_RUN, metadata.key, body, subresource="status")
+        except Conflict:
+            stored = await self._cluster.get(PODS_TO_RUN, metadata.key)
+            if stored.metadata.uid == metadata.uid:
+                self.latest = stored
+                raise
+            self._render = None  # another pod of this name: ours is gone
+
+
+def _version(pod: Pod) -> int:
+    """Newer is greater: Kubernetes promises it since 1.35, and every server has always kept it."""
+    version = pod.metadata.resource_version
+    return int(version) if version.isdigit() else 0

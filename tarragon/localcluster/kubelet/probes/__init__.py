@@ -1,0 +1,1 @@
+"""Liveness, readiness and startup probes, lifecycle hooks, and what follows from their results."""

@@ -1,0 +1,143 @@
+"""Asks a port of this machine how a container is: one request, one connection. Errors are worded as Go words them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from urllib.parse import urljoin, urlsplit
+
+from tarragon.localcluster.kubelet.probes.results import Finding
+
+USER_AGENT = "kube-probe/1.32"
+MOST_REDIRECTS = 10
+MOST_HEADERS = 200
+_FINE = range(200, 400)
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """`host` and `port` are where to connect; the headers are sent as they are."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}{self.path}"
+
+
+class Unreachable(Exception):
+    """Nobody answers, or not in HTTP."""
+
+
+async def tcp(host: str, port: int) -> Finding:
+    """Whether somebody accepts a connection."""
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError as error:
+        return Finding(is_well=False, words=dialed(host, port, error))
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return Finding(is_well=True)
+
+
+async def http(request: Request) -> Finding:
+    """200 to 399 is well. Redirects are followed as long as they stay with the host."""
+    for _ in range(MOST_REDIRECTS):
+        try:
+            status, location = await _answer(request)
+        except Unreachable as error:
+            return Finding(is_well=False, words=f'Get "{request.url}": {error}')
+        if status not in _FINE:
+            return Finding(is_well=False, words=f"HTTP probe failed with statuscode: {status}")
+        if status not in _REDIRECTS or not location:
+            return Finding(is_well=True)
+        try:
+            target = urlsplit(urljoin(request.url, location))
+            if target.hostname != request.host:
+                words = "Probe terminated redirects, Response body: "
+                return Finding(is_well=True, is_doubtful=True, words=words)
+            request = _redirected(request, target.geturl())
+        except ValueError:
+            words = f'Get "{request.url}": failed to parse Location header "{location}"'
+            return Finding(is_well=False, words=words)
+    return Finding(is_well=False, words=f'Get "{request.url}": stopped after {MOST_REDIRECTS} redirects')
+
+
+def _redirected(request: Request, url: str) -> Request:
+    target = urlsplit(url)
+    scheme = target.scheme or request.scheme
+    port = target.port or (443 if scheme == "https" else 80)
+    path = (target.path or "/") + (f"?{target.query}" if target.query else "")
+    return replace(request, scheme=scheme, port=port, path=path)
+
+
+async def _answer(request: Request) -> tuple[int, str]:
+    """The status and where a redirect leads. Raises Unreachable."""
+    tls = _unverified() if request.scheme == "https" else None
+    try:
+        reader, writer = await asyncio.open_connection(request.host, request.port, ssl=tls)
+    except ssl.SSLError as error:
+        raise Unreachable(f"tls: {error.reason or error}") from error
+    except OSError as error:
+        raise Unreachable(dialed(request.host, request.port, error)) from error
+    try:
+        writer.write(_head(request))
+        return await _read(reader)
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
+        raise Unreachable(str(error) if isinstance(error, ValueError) else "EOF") from error
+    finally:
+        writer.close()
+        writer.transport.abort()  # else TLS waits until the other side says goodbye, too
+
+
+def _head(request: Request) -> bytes:
+    own = {"host": f"{request.host}:{request.port}", "user-agent": USER_AGENT, "accept": "*/*", "connection": "close"}
+    for name, _ in request.headers:
+        own.pop(name.lower(), None)
+    headers = [*own.items(), *((name, value) for name, value in request.headers if value or name.lower() == "host")]
+    lines = [f"GET {request.path} HTTP/1.1", *(f"{name.title()}: {value}" for name, value in headers), "", ""]
+    return "\r\n".join(lines).encode()
+
+
+async def _read(reader: asyncio.StreamReader) -> tuple[int, str]:
+    first = (await reader.readuntil(b"\n")).decode("latin-1").split(None, 2)
+    if len(first) < 2 or not first[0].startswith("HTTP/") or not first[1].isdigit():  # noqa: PLR2004 - HTTP/1.1 200
+        raise ValueError(f'malformed HTTP response "{" ".join(first)}"')
+    location = ""
+    for _ in range(MOST_HEADERS):
+        name, _, value = (await reader.readuntil(b"\n")).decode("latin-1").partition(":")
+        if not name.strip():
+            break
+        if name.strip().lower() == "location":
+            location = value.strip()
+    return int(first[1]), location
+
+
+def _unverified() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def dialed(host: str, port: int, error: OSError) -> str:
+    return f"dial tcp {host}:{port}: connect: {next(_causes(error), 'connection refused')}"
+
+
+def _causes(error: OSError) -> Iterator[str]:
+    """Of a connection; where a name has several addresses, asyncio hides them in one text."""
+    if error.errno is not None and error.errno in errno.errorcode and error.strerror:
+        known = {errno.ECONNREFUSED: "connection refused", errno.EHOSTUNREACH: "no route to host"}
+        yield known.get(error.errno, error.strerror.lower().partition(":")[0])
+    if "refused" not in str(error).lower():
+        yield str(error)

@@ -1,0 +1,344 @@
+"""Supervises one container: starts its command, keeps its log, ends its whole tree of processes, records how it went.
+
+Runs as a program of its own, `python -I -S shim.py FOLDER`, one for each container, so that containers outlive the
+kubelet. Imports nothing but a little of the standard library, and its parts, which lie beside it: it must start in
+milliseconds and stay small.
+
+In FOLDER:  spec.json   what to run (read)            lock        held as long as this process lives
+            state.json  starting, running, exited     stop.json   {"grace": seconds}, read at every SIGTERM
+            guests      a socket: see exec_server.py
+The kubelet holds the other end of stdout: it is closed as soon as state.json says `running` or `exited`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+if __package__:
+    from tarragon.localcluster.kubelet.base import processes
+    from tarragon.localcluster.kubelet.shim import cri_log, exec_server, execution
+else:  # a program of its own: `-I` and `-S` leave nothing on the path but the standard library
+    sys.path.append(os.path.dirname(sys.argv[0]))
+    import cri_log  # type: ignore[import-not-found,no-redef]
+    import exec_server  # type: ignore[import-not-found,no-redef]
+    import execution  # type: ignore[import-not-found,no-redef]
+    import processes  # type: ignore[import-not-found,no-redef]
+
+MARK = "TARRAGON_CONTAINER_ID"
+FLUSH_SECONDS = 0.25  # how long a line without an end (a progress bar) may stay unseen
+LOOK_SECONDS = 5.0  # between two looks whether the folder is still there
+LISTEN_SECONDS = 0.25
+KILL_SECONDS = 10.0  # a process in uninterruptible sleep cannot be killed; do not wait for it for ever
+RECORD = 8 * 1024  # reserved at the start, so that the exit can be recorded on a full disk
+
+
+def write_atomically(path: str, text: str) -> None:
+    beside = path + ".new"
+    with open(beside, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(beside, path)
+
+
+class Record:
+    """state.json, replaced as a whole at each step; the last step is synced to the disk."""
+
+    def __init__(self, folder: str, identity: str) -> None:
+        self.path = os.path.join(folder, "state.json")
+        self.reserve = os.path.join(folder, "state.reserved")
+        pid = os.getpid()
+        self.facts: dict[str, object] = {
+            "id": identity,
+            "boot": processes.boot_id(),
+            "shim": {"pid": pid, "start": processes.start_time(pid)},
+        }
+
+    def starting(self) -> None:
+        write_atomically(self.path, json.dumps({**self.facts, "phase": "starting"}))
+        with open(self.reserve, "wb") as file:
+            file.write(b" " * RECORD)
+
+    def running(self, pid: int, started: int) -> None:
+        self.facts |= {"main": {"pid": pid, "start": processes.start_time(pid)}, "started": started}
+        # On a full disk this may fail: then the kubelet sees a container that stays `starting` until it has ended.
+        with contextlib.suppress(OSError):
+            write_atomically(self.path, json.dumps({**self.facts, "phase": "running"}))
+
+    def exited(self, **outcome: object) -> None:
+        self.facts |= outcome
+        text = json.dumps({**self.facts, "phase": "exited"}).encode().ljust(RECORD)
+        for _ in range(600):
+            try:
+                return self._finish(text)
+            except FileNotFoundError:
+                return None  # the folder has been removed: nobody wants to know
+            except OSError:
+                time.sleep(1)
+        return None
+
+    def _finish(self, text: bytes) -> None:
+        descriptor = os.open(self.reserve, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, text)  # spaces are left around the JSON: the reserved blocks are only filled anew
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(self.reserve, self.path)
+
+
+class Supervisor(exec_server.House):
+    """One container from its start to its record."""
+
+    def __init__(self, folder: str, spec: dict[str, object]) -> None:
+        self.folder = folder
+        self.spec = spec
+        self.mark = f"{MARK}={spec['id']}"
+        self.log = cri_log.Log(str(spec["log"]), int(str(spec["log_bytes"])))
+        self.record = Record(folder, str(spec["id"]))
+        self.main = 0
+        self.status: int | None = None
+        self.peak_kib = 0
+        self.finished = 0
+        self.stop_wanted = False
+        self.was_stopped = False
+        self.deadline: float | None = None
+        self.looked = time.monotonic()
+        self.streams: list[cri_log.Stream] = []
+        self.pipes = execution.Pipes(spec)
+        self.guests = exec_server.Guests(folder, self)
+        self.wake, wake_end = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(wake_end, False)
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, self._asked_to_stop)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for signum in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(signum, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the kubelet starts us with SIGTERM held back until here
+
+    def _asked_to_stop(self, *_: object) -> None:
+        self.stop_wanted = True
+
+    def run(self) -> None:
+        execution.prctl(execution.PR_SET_CHILD_SUBREAPER, 1)
+        self.record.starting()
+        self.log.create()
+        started = time.time_ns()
+        try:
+            self.main = execution.spawn(execution.Terms(self.spec, self.pipes.theirs, self.pipes.terminal))
+        except execution.StartError as error:
+            now = time.time_ns()
+            self.record.exited(code=execution.START_ERROR, signal=0, started=0, finished=now, error=str(error))
+            return
+        self.pipes.handed_over()
+        self.streams = [cri_log.Stream(out, name, self.log, self.guests.show) for out, name in self.pipes.outputs]
+        self.record.running(self.main, started)
+        tell_the_kubelet()
+        while self.status is None:
+            self._step()
+        self._hear_whether_all_are_told()
+        self._end_the_tree()
+        self._drain()
+        self.record.exited(started=started, finished=self.finished, **self._outcome())
+        self.guests.farewell()
+
+    def _hear_whether_all_are_told(self) -> None:
+        """A machine that shuts down sends SIGTERM to all, in any order: who dies of it may have heard it first."""
+        if os.WIFSIGNALED(self.status or 0) and os.WTERMSIG(self.status or 0) == signal.SIGTERM:
+            poll = select.poll()
+            poll.register(self.wake, select.POLLIN)
+            until = time.monotonic() + LISTEN_SECONDS
+            while not (self.was_stopped or self.stop_wanted) and (left := until - time.monotonic()) > 0:
+                poll.poll(left * 1000)
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self.wake, cri_log.READ)
+
+    def _outcome(self) -> dict[str, object]:
+        code = os.waitstatus_to_exitcode(self.status or 0)
+        return {
+            "code": code if code >= 0 else 128 - code,
+            "signal": max(0, -code),
+            "stopped": self.was_stopped or self.stop_wanted,
+            "peak_rss": self.peak_kib * (1024 if processes.LINUX else 1),
+            "lost_lines": self.log.lost_in_all,
+        }
+
+    def _step(self) -> None:
+        """Wait for output, a signal or the end of the grace period; deal with what there is."""
+        poll = select.poll()
+        poll.register(self.wake, select.POLLIN)
+        self.guests.watch(poll)
+        listened = [] if self.guests.are_behind else self.streams
+        by_descriptor = {stream.descriptor: stream for stream in listened if stream.is_open}
+        for descriptor in by_descriptor:
+            poll.register(descriptor, select.POLLIN)
+        ready = [descriptor for descriptor, _ in poll.poll(self._patience())]
+        for descriptor in ready:
+            if descriptor in by_descriptor:
+                by_descriptor[descriptor].read()
+        if not ready:
+            for stream in self.streams:
+                stream.flush()
+        self.guests.attend(ready)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.wake, cri_log.READ)
+        self._heed_the_stop()
+        self._reap()
+
+    def _heed_the_stop(self) -> None:
+        if self.stop_wanted or self._is_forgotten():
+            self.stop_wanted = False
+            self._stop()
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            processes.kill_group(self.main, signal.SIGKILL)
+            for pid in processes.descendants(os.getpid()):
+                processes.kill(pid, signal.SIGKILL)
+
+    def _patience(self) -> float:
+        """Milliseconds until something is due by itself."""
+        seconds = [LOOK_SECONDS]
+        if any(stream.rest for stream in self.streams):
+            seconds.append(FLUSH_SECONDS)
+        if self.deadline is not None:
+            # After SIGKILL nothing is left but to wait for the kernel; look again now and then.
+            seconds.append(max(0.05, self.deadline - time.monotonic()))
+        return min(seconds) * 1000
+
+    def _is_forgotten(self) -> bool:
+        """Somebody has removed the folder: no kubelet will ever ask for this container, or end it."""
+        now = time.monotonic()
+        if self.was_stopped or now < self.looked + LOOK_SECONDS:
+            return False
+        self.looked = now
+        return not os.path.exists(self.record.path)
+
+    def _stop(self) -> None:
+        try:
+            with open(os.path.join(self.folder, "stop.json"), encoding="utf-8") as file:
+                grace = float(json.load(file)["grace"])
+        except (OSError, ValueError, KeyError, TypeError):
+            grace = float(str(self.spec["grace"]))
+        deadline = time.monotonic() + grace
+        self.was_stopped = True
+        self.deadline = deadline if self.deadline is None else min(self.deadline, deadline)
+        processes.kill_group(self.main, signal.SIGTERM)
+
+    def _reap(self) -> None:
+        """Collect everybody who has ended: orphans of the container come here, too."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self.main:
+                self.status = status
+                self.finished = time.time_ns()
+                self.peak_kib = usage.ru_maxrss
+            else:
+                code = os.waitstatus_to_exitcode(status)
+                self.guests.ended(pid, code if code >= 0 else 128 - code)
+
+    def _end_the_tree(self) -> None:
+        """A container ends with its main process: whatever it has left behind is killed, and nobody is overlooked."""
+        processes.kill_group(self.main, signal.SIGKILL)
+        given_up = time.monotonic() + KILL_SECONDS
+        while time.monotonic() < given_up:
+            self._reap()
+            left = processes.descendants(os.getpid()) or processes.marked(self.mark.encode() + b"\0")
+            if not left:
+                return
+            for pid in left:
+                processes.kill(pid, signal.SIGKILL)
+            self._read_all()  # so that nobody hangs in a write
+            time.sleep(0.002)
+
+    # --- what guests need
+
+    def spawn(self, argv: list[str], streams: tuple[int, int, int], tty: bool) -> int:  # noqa: FBT001 - a fact
+        try:
+            return execution.spawn(execution.Terms({**self.spec, "argv": argv}, streams, tty))
+        except (execution.StartError, OSError) as error:
+            raise exec_server.Refused(str(error)) from error
+
+    def end_tree(self, pid: int) -> None:
+        """It is a child of ours that has not been reaped, so nobody else can have its pid."""
+        for each in [*processes.descendants(pid), pid]:
+            processes.kill(each, signal.SIGKILL)
+
+    def hang_up(self, pid: int) -> None:
+        processes.kill(pid, signal.SIGHUP)
+
+    def stdin(self) -> int:
+        return self.pipes.stdin
+
+    def close_stdin(self) -> None:
+        if self.spec.get("stdin_once") and not self.pipes.terminal:
+            self.pipes.close_stdin()
+
+    def _read_all(self) -> None:
+        for stream in self.streams:
+            for _ in range(64):  # a pipe holds less than this; who still writes must not keep us here
+                if not (stream.is_open and stream.read()):
+                    break
+
+    def _drain(self) -> None:
+        self._read_all()
+        for stream in self.streams:
+            stream.close()
+
+
+def tell_the_kubelet() -> None:
+    """By closing stdout: whoever waits at the other end wakes."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def close_what_was_inherited() -> None:
+    """Not os.closerange: where a process may have a billion files, some Pythons try them all."""
+    for name in os.listdir("/dev/fd"):
+        if int(name) > 2:  # noqa: PLR2004 - the standard streams
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+
+
+def has_ended(folder: str) -> bool:
+    try:
+        with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
+            return bool(json.load(file)["phase"] == "exited")
+    except FileNotFoundError:
+        return False
+
+
+def main(folder: str) -> int:
+    close_what_was_inherited()
+    os.umask(0o022)
+    with contextlib.suppress(PermissionError):  # it leads a session already
+        os.setsid()
+    place = os.path.join(folder, "lock")
+    lock = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 3  # another shim runs it
+    if has_ended(folder):
+        return 3  # a kubelet came first and has given this container up
+    with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
+        spec = json.load(file)
+    if not os.path.samestat(os.fstat(lock), os.stat(place)):
+        return 3  # given up and removed, and what is here now is another attempt, which has a shim of its own
+    spec["env"][MARK] = spec["id"]
+    Supervisor(folder, spec).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,94 @@
+"""The way into the pods of one node, for exec, attach and port-forward. No kubelet need run: its folder is enough."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tarragon.cluster.port import Cluster, Selection
+from tarragon.kube.codec import decode, encode
+from tarragon.kube.core import SERVICES, Service
+from tarragon.localcluster.kubelet.base.layout import NodeFolder
+from tarragon.localcluster.kubelet.base.spec import Pod
+from tarragon.localcluster.kubelet.network.address_translation import leads_to, listening_ports
+from tarragon.localcluster.kubelet.network.ports import allotted
+from tarragon.localcluster.kubelet.shim.shim_client import state_of
+
+LOOPBACKS = ("127.0.0.1", "::1")
+Json = Mapping[str, Any]
+
+
+class NotRunning(Exception):
+    """The container does not run; in the words of a kubelet."""
+
+
+class NobodyListens(Exception):
+    """In the words of a container runtime."""
+
+
+class Door:
+    """`pod` is the whole object, of a pod of this node."""
+
+    def __init__(self, folder: NodeFolder, cluster: Cluster) -> None:
+        self._folder = folder
+        self._cluster = cluster
+
+    def run(self, pod: Json, container: str) -> Path:
+        """The folder of the container's present run. Raises NotRunning."""
+        folder = self._present_run(pod["metadata"]["uid"], container)
+        if folder is None:
+            raise NotRunning(f'container not found ("{container}")')
+        return folder
+
+    def _present_run(self, uid: str, container: str) -> Path | None:
+        kept = self._folder.pod(uid)
+        numbers = kept.numbers(container)
+        if not numbers:
+            return None
+        folder = kept.run(container, numbers[-1])
+        state = state_of(folder)
+        return folder if state and state.phase == "running" else None
+
+    async def dial(self, pod: Json, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to what serves the pod's port. Raises NobodyListens."""
+        metadata = pod["metadata"]
+        listening = self._listening(metadata["uid"])
+        refused = "connection refused"
+        async for local in self._places(pod, port):
+            if local not in listening:
+                continue
+            for host in LOOPBACKS:
+                try:
+                    return await asyncio.open_connection(host, local)
+                except OSError as error:
+                    refused = (error.strerror or str(error)).lower()
+        raise NobodyListens(
+            f"error forwarding port {port} to pod {metadata['name']}, uid {metadata['uid']}: "
+            f"failed to connect to localhost:{port} inside the pod: dial tcp 127.0.0.1:{port}: connect: {refused}"
+        )
+
+    def _listening(self, uid: str) -> frozenset[int]:
+        names = self._folder.pod(uid).containers()
+        runs = [run for name in names if (run := self._present_run(uid, name))]
+        return frozenset[int]().union(*map(listening_ports, runs))
+
+    async def _places(self, pod: Json, port: int) -> AsyncIterator[int]:
+        """Itself, and what it became where a Service that leads to it was named."""
+        yield port
+        slim = decode(encode(pod), Pod)
+        services = (await self._cluster.list(SERVICES, Selection(namespace=slim.metadata.namespace))).items
+        for local in self._translated(slim, port, services):
+            yield local
+
+    def _translated(self, pod: Pod, port: int, services: Sequence[Service]) -> Iterator[int]:
+        by_name = {service.metadata.name: service for service in services}
+        for address, local in allotted(self._folder.shared).items():
+            service = by_name.get(address.name.rpartition(".")[2])
+            if service is not None and leads_to(service, address, pod, port):
+                yield local
+
+
+Doors = Callable[[Json], Door]
+"""To the node of a pod. Raises ApiError where there is no way to it."""

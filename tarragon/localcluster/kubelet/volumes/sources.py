@@ -1,0 +1,160 @@
+"""The config maps, secrets and claims that a pod refers to, read before it is started."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tarragon.cluster.errors import NotFound
+from tarragon.cluster.port import Cluster
+from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
+from tarragon.kube.meta import Key, Struct
+from tarragon.localcluster.kubelet.base.spec import Container, Pod
+from tarragon.localcluster.kubelet.volumes.tokens import Wish
+
+Files = Mapping[str, bytes]
+"""By key."""
+
+
+class ConfigMap(Struct, frozen=True):
+    data: dict[str, str] = {}
+    binary_data: dict[str, str] = {}
+
+
+class Secret(Struct, frozen=True):
+    data: dict[str, str] = {}
+
+
+class _ClaimSpec(Struct, frozen=True):
+    volume_name: str = ""
+
+
+class Claim(Struct, frozen=True):
+    spec: _ClaimSpec = _ClaimSpec()
+
+
+class Volume(Struct, frozen=True):
+    """A persistent one: `spec` is like that of a pod's volume, with more in it."""
+
+    spec: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class References:
+    """Names within the pod's namespace."""
+
+    config_maps: frozenset[str]
+    secrets: frozenset[str]
+    claims: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What exists of the things referred to: whoever needs one that is not here decides what that means.
+
+    `claims`: what of a claim's volume is said, nothing where it has none. `tokens` are those of the pod's account; none
+    where containers are not to reach the API.
+    """
+
+    config_maps: Mapping[str, Files] = field(default_factory=dict)
+    secrets: Mapping[str, Files] = field(default_factory=dict)
+    claims: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tokens: Mapping[Wish, bytes] = field(default_factory=dict)
+
+
+def referred_to(pod: Pod) -> References:
+    return References(
+        config_maps=mounted_config_maps(pod).union(_names(pod, "config_map")),
+        secrets=mounted_secrets(pod).union(_names(pod, "secret")),
+        claims=frozenset(_of_volumes(pod, "persistentVolumeClaim", "claimName")),
+    )
+
+
+def mounted_config_maps(pod: Pod) -> frozenset[str]:
+    return frozenset({*_of_volumes(pod, "configMap", "name"), *_of_projections(pod, "configMap")})
+
+
+def mounted_secrets(pod: Pod) -> frozenset[str]:
+    return frozenset({*_of_volumes(pod, "secret", "secretName"), *_of_projections(pod, "secret")})
+
+
+def _of_volumes(pod: Pod, kind: str, name: str) -> Iterator[str]:
+    for volume in pod.spec.volumes:
+        if source := volume.get(kind):
+            yield source.get(name) or ""
+
+
+def _of_projections(pod: Pod, kind: str) -> Iterator[str]:
+    for volume in pod.spec.volumes:
+        for source in (volume.get("projected") or {}).get("sources") or []:
+            if kind in source:
+                yield source[kind].get("name") or ""
+
+
+def _names(pod: Pod, kind: str) -> Iterator[str]:
+    for container in pod.spec.all_containers:
+        for selector in _selectors(container, kind):
+            if selector is not None:
+                yield selector.name
+
+
+def _selectors(container: Container, kind: str) -> Iterator[Any]:
+    for source in container.env_from:
+        yield getattr(source, f"{kind}_ref")
+    for variable in container.env:
+        if variable.value_from is not None:
+            yield getattr(variable.value_from, f"{kind}_key_ref")
+
+
+async def read(cluster: Cluster, namespace: str, references: References) -> Sources:
+    """Raises ApiError for anything but what is not there."""
+    config_maps: dict[str, Files] = {}
+    for name in _given(references.config_maps):
+        found = await _get(cluster, CONFIG_MAPS.reading(ConfigMap), Key(namespace, name))
+        if found is not None:
+            texts = {key: text.encode() for key, text in found.data.items()}
+            config_maps[name] = texts | decoded(found.binary_data)
+    secrets: dict[str, Files] = {}
+    for name in _given(references.secrets):
+        secret = await _get(cluster, SECRETS.reading(Secret), Key(namespace, name))
+        if secret is not None:
+            secrets[name] = decoded(secret.data)
+    claims: dict[str, Mapping[str, Any]] = {}
+    for name in _given(references.claims):
+        claim = await _get(cluster, PERSISTENT_VOLUME_CLAIMS.reading(Claim), Key(namespace, name))
+        if claim is not None:
+            claims[name] = await _volume(cluster, claim)
+    return Sources(config_maps=config_maps, secrets=secrets, claims=claims)
+
+
+async def _volume(cluster: Cluster, claim: Claim) -> Mapping[str, Any]:
+    """An embedded cluster has no volumes: there, a claim is all that there is."""
+    if not claim.spec.volume_name:
+        return {}
+    found = await _get(cluster, PERSISTENT_VOLUMES.reading(Volume), Key("", claim.spec.volume_name))
+    return {} if found is None else found.spec
+
+
+def _given(names: Iterable[str]) -> list[str]:
+    return sorted(filter(None, names))
+
+
+async def _get(cluster: Cluster, resource: Any, key: Key) -> Any:
+    try:
+        return await cluster.get(resource, key)
+    except NotFound:
+        return None
+
+
+def decoded(data: Mapping[str, str]) -> dict[str, bytes]:
+    """The API server has checked that it is base64; what is not, nevertheless, is empty."""
+    files = {}
+    for key, text in data.items():
+        try:
+            files[key] = base64.b64decode(text)
+        except (binascii.Error, ValueError):
+            files[key] = b""
+    return files

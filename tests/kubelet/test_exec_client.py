@@ -1,0 +1,248 @@
+"""Commands in a running container, and its own process as one speaks to it from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon.localcluster.kubelet.base.layout import NodeFolder
+from tarragon.localcluster.kubelet.shim import exec_server
+from tarragon.localcluster.kubelet.streaming import exec_client
+from tarragon.localcluster.kubelet.streaming.exec_client import CannotEnter, CannotExecute, Command, Inside
+from tests.kubelet.builders import container_json
+from tests.kubelet.test_containers import running
+from tests.kubelet.waiting import eventually
+from tests.kubelet.world import World
+
+SLEEPS = "echo up; exec sleep 1000"
+
+
+async def begun(world: World, script: str = SLEEPS, **fields: Any) -> Path:
+    """The folder of a container's run, once the container has said `up`."""
+    pod = await world.create(
+        "p", container_json(command=["sh", "-c", script], **fields), **_volume(fields), restartPolicy="Never"
+    )
+    world.start_kubelet()
+    await world.says("up")
+    return NodeFolder(world.node).pod(pod["metadata"]["uid"]).run("main", 0)
+
+
+def _volume(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"volumes": [{"name": "data", "emptyDir": {}}]} if "volumeMounts" in fields else {}
+
+
+async def output(command: Inside) -> bytes:
+    said = b""
+    while data := await command.stdout.read():
+        said += data
+    return said
+
+
+async def until(command: Inside, text: bytes) -> bytes:
+    said = b""
+    async with asyncio.timeout(60):
+        while text not in said:
+            data = await command.stdout.read()
+            assert data, f"has ended with {said!r}"
+            said += data
+    return said
+
+
+async def test_a_command_has_the_environment_the_folder_and_the_paths_of_its_container(
+    world: World, tmp_path: Path
+) -> None:
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    env = [{"name": "COLOUR", "value": "blue"}]
+    run = await begun(world, "echo 7 > /data/x; echo up; sleep 1000", volumeMounts=mounts, env=env,
+                      workingDir=str(tmp_path))  # fmt: skip
+
+    ended = await exec_client.run(run, ["sh", "-c", "echo $COLOUR $PWD; cat /data/x; echo bad >&2; exit 3"], seconds=30)
+
+    assert ended.code == 3
+    assert sorted(ended.output.decode().splitlines()) == sorted([f"blue {tmp_path}", "7", "bad"])
+
+
+async def test_what_cannot_be_started_is_said_in_the_words_of_a_runtime(world: World) -> None:
+    run = await begun(world)
+
+    with pytest.raises(CannotExecute, match=r'exec: "nonsense": executable file not found in \$PATH'):
+        await exec_client.run(run, ["nonsense"], seconds=30)
+
+
+async def test_a_death_by_signal_is_128_and_more(world: World) -> None:
+    run = await begun(world)
+
+    assert (await exec_client.run(run, ["sh", "-c", "kill -TERM $$"], seconds=30)).code == 143
+
+
+async def test_megabytes_go_through_in_both_directions(world: World) -> None:
+    run = await begun(world)
+    data = bytes(range(256)) * 40_000
+
+    async with await exec_client.start(run, Command(argv=["cat"], has_stdin=True)) as command:
+        reading = asyncio.create_task(output(command))
+        assert command.stdin
+        await command.stdin.write(data)
+        await command.end_stdin()
+
+        assert await reading == data
+        assert await command.code() == 0
+
+
+async def test_a_command_on_a_terminal_knows_the_size_of_the_window(world: World) -> None:
+    run = await begun(world)
+
+    async with await exec_client.start(run, Command(argv=["sh"], has_stdin=True, tty=True)) as command:
+        assert command.stdin
+        command.stdin.resize(132, 43)
+        await command.stdin.write(b"stty size; echo $TERM; exit 4\n")
+
+        said = await output(command)
+        assert b"43 132\r\nxterm\r\n" in said
+        assert await command.code() == 4
+
+
+async def test_a_command_that_takes_too_long_is_ended_with_its_children(world: World, tmp_path: Path) -> None:
+    run = await begun(world)
+    nap = f"1{os.getpid()}"  # no other process of this machine sleeps for just as long
+    begun_at_all, seconds = tmp_path / "begun", 0.5
+
+    while not begun_at_all.exists():  # else there were no children: a busy machine takes longer
+        with pytest.raises(TimeoutError):
+            await exec_client.run(
+                run, ["sh", "-c", f"timeout 10000 sleep {nap} & touch {begun_at_all}; wait"], seconds=seconds
+            )
+        seconds *= 2
+
+    await eventually(lambda: not running("sleep", nap))
+
+
+async def test_a_command_ends_with_its_container(world: World) -> None:
+    run = await begun(world, "echo up; trap 'exit 0' TERM; while :; do sleep 0.05; done")
+
+    async with await exec_client.start(run, Command(argv=["sh", "-c", "echo in; env -i sleep 999"])) as command:
+        await until(command, b"in")
+        await world.delete()
+
+        assert await command.code() == 137
+    await world.vanished()
+    assert not world.processes()
+
+
+async def test_another_kubelet_changes_nothing(world: World) -> None:
+    run = await begun(world)
+    await world.stop_kubelet()
+    world.start_kubelet()
+
+    assert (await exec_client.run(run, ["echo", "here"], seconds=30)).output == b"here\n"
+
+
+async def test_who_closes_a_terminal_hangs_up(world: World, tmp_path: Path) -> None:
+    run = await begun(world)
+    mark = tmp_path / "heard"
+
+    script = f"trap 'echo yes > {mark}; exit' HUP; echo in; while :; do sleep 0.05; done"
+    async with await exec_client.start(run, Command(argv=["sh", "-c", script], tty=True)) as command:
+        await until(command, b"in")
+
+    await eventually(mark.exists)
+
+
+async def test_a_container_that_has_ended_lets_nobody_in(world: World) -> None:
+    run = await begun(world, "echo up")
+    await world.until(lambda pod: pod["status"]["containerStatuses"][0]["state"].get("terminated"))
+
+    with pytest.raises(CannotEnter):
+        await exec_client.run(run, ["true"], seconds=30)
+
+
+async def test_who_talks_nonsense_is_shown_out_and_the_container_goes_on(world: World) -> None:
+    run = await begun(world)
+    for nonsense in (b"hello\n", b'{"exec": 7}\n', b"[]\n", b'{"exec": ["true"], "tty": false}\n'):
+        with exec_client.short_way(run) as place:
+            reader, writer = await asyncio.open_unix_connection(place / exec_server.SOCKET)
+        writer.write(nonsense)
+        async with asyncio.timeout(60):
+            assert b"does not understand" in await reader.read()
+        writer.close()
+
+    assert (await exec_client.run(run, ["echo", "here"], seconds=30)).output == b"here\n"
+
+
+async def test_fifty_commands_at_once(world: World) -> None:
+    run = await begun(world)
+
+    async with asyncio.timeout(60):
+        ended = await asyncio.gather(*(exec_client.run(run, ["echo", str(n)], seconds=50) for n in range(50)))
+
+    assert [each.output for each in ended] == [b"%d\n" % n for n in range(50)]
+
+
+async def test_the_containers_own_process_is_spoken_to_and_its_log_keeps_everything(world: World) -> None:
+    run = await begun(world, "echo up; while read x; do echo got $x; done; echo bye", stdin=True, stdinOnce=True)
+
+    async with await exec_client.attach(run) as container:
+        assert container.stdin
+        await container.stdin.write(b"one\n")
+        await until(container, b"got one")
+        await container.end_stdin()
+        assert (await output(container)).endswith(b"bye\n")
+
+    assert await world.log() == "up\ngot one\nbye\n"
+
+
+async def test_stdin_stays_open_for_the_next_who_attaches_unless_it_is_for_one_only(world: World) -> None:
+    run = await begun(world, "echo up; while read x; do echo got $x; done", stdin=True)
+
+    for word in (b"one", b"two"):
+        async with await exec_client.attach(run) as container:
+            assert container.stdin
+            await container.stdin.write(word + b"\n")
+            await until(container, b"got " + word)
+
+
+async def test_a_container_on_a_terminal_is_attached_to(world: World) -> None:
+    run = await begun(world, "echo up; exec sh", stdin=True, tty=True)
+
+    async with await exec_client.attach(run) as container:
+        assert container.stdin
+        container.stdin.resize(90, 30)
+        await container.stdin.write(b"stty size; exit\n")
+        assert b"30 90\r\n" in await output(container)
+
+
+async def test_a_viewer_who_is_slow_loses_nothing(world: World) -> None:
+    run = await begun(world, "echo up; read x; seq 200000; echo end", stdin=True)
+
+    async with await exec_client.attach(run) as container:
+        assert container.stdin
+        await container.stdin.write(b"go\n")
+        said = await output(container)
+
+    assert said.count(b"\n") == 200_001
+
+
+async def test_who_attaches_to_a_container_without_stdin_only_looks(world: World) -> None:
+    run = await begun(world, "echo up; while [ ! -e go ]; do sleep 0.02; done; echo out; echo err >&2")
+
+    async with await exec_client.attach(run) as container:
+        assert container.stdin is None
+        await exec_client.run(run, ["touch", "go"], seconds=30)
+        assert await output(container) == b"out\n"
+        assert container.stderr
+        assert await container.stderr.read() == b"err\n"
+
+
+async def test_a_folder_with_a_long_name_is_no_hindrance(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    world = await World.make(folder)
+    try:
+        run = await begun(world)
+        assert (await exec_client.run(run, ["echo", "in"], seconds=30)).output == b"in\n"
+    finally:
+        await world.close()

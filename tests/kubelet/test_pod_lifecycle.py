@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tarragon.localcluster.kubelet.base.spec import PodSpec
+from tarragon.localcluster.kubelet.probes.pod_lifecycle import (
+    Backoff,
+    Course,
+    Fitness,
+    Life,
+    Orders,
+    Outcome,
+    Run,
+    Trouble,
+    decide,
+    is_over,
+    next_backoff,
+    phase,
+    uninitialized,
+)
+from tests.kubelet.builders import container_json, pod
+
+NOW = dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)
+UNSTARTED = Life()
+STARTING = Life(run=Run(number=0, identity="x"))
+RUNNING = Life(run=Run(number=0, identity="x", started=NOW))
+
+
+def after(seconds: float) -> dt.datetime:
+    return NOW + dt.timedelta(seconds=seconds)
+
+
+def ended(code: int, *, ago: float = 0, number: int = 0, backoff: Backoff | None = None) -> Life:
+    outcome = Outcome(code=code, finished=after(-ago), started=after(-ago))
+    run = Run(number=number, identity="x", started=after(-ago), outcome=outcome)
+    return Life(run=run, ended=after(-ago), backoff=backoff)
+
+
+def spec(*names: str, inits: tuple[str, ...] = (), policy: str = "Never") -> PodSpec:
+    """An init container whose name ends with `*` is a sidecar."""
+    first = [
+        container_json(name=name.rstrip("*"), **({"restartPolicy": "Always"} if name.endswith("*") else {}))
+        for name in inits
+    ]
+    mains = [container_json(name=name) for name in names]
+    return pod("p", *mains, initContainers=first, restartPolicy=policy).spec
+
+
+def orders(spec: PodSpec, course: Course = Course.ON, **lives: Life) -> Orders:
+    return decide(spec, lives, course, NOW)
+
+
+def test_all_main_containers_start_at_once() -> None:
+    assert orders(spec("a", "b"), a=UNSTARTED, b=UNSTARTED).start == ("a", "b")
+
+
+def test_what_runs_is_left_alone() -> None:
+    assert orders(spec("a", "b"), a=RUNNING, b=STARTING) == Orders()
+
+
+def test_init_containers_run_one_after_the_other_before_the_others() -> None:
+    described = spec("main", inits=("one", "two"))
+
+    assert orders(described, one=UNSTARTED, two=UNSTARTED, main=UNSTARTED).start == ("one",)
+    assert orders(described, one=RUNNING, two=UNSTARTED, main=UNSTARTED).start == ()
+    assert orders(described, one=ended(0), two=UNSTARTED, main=UNSTARTED).start == ("two",)
+    assert orders(described, one=ended(0), two=ended(0), main=UNSTARTED).start == ("main",)
+
+
+def test_what_comes_after_a_hook_after_the_start_waits_for_it() -> None:
+    hook = {"postStart": {"exec": {"command": ["x"]}}}
+    described = pod("p", container_json(name="a", lifecycle=hook), container_json(name="b")).spec
+    hooking = replace(RUNNING, fitness=Fitness(is_hooked=False))
+
+    assert orders(described, a=UNSTARTED, b=UNSTARTED).start == ("a",)
+    assert orders(described, a=hooking, b=UNSTARTED).start == ()
+    assert orders(described, a=RUNNING, b=UNSTARTED).start == ("b",)
+    assert phase(described, {"a": hooking, "b": UNSTARTED}, Course.ON) == "Pending"
+
+
+def test_a_sidecar_lets_the_next_one_start_when_it_has_started_and_never_again_holds_anybody_up() -> None:
+    described = spec("main", inits=("side*", "init"))
+    slow = replace(RUNNING, fitness=Fitness(is_up=False))
+
+    assert orders(described, side=slow, init=UNSTARTED, main=UNSTARTED).start == ()
+    assert orders(described, side=ended(0), init=UNSTARTED, main=UNSTARTED).start == ("side",)
+    assert orders(described, side=RUNNING, init=UNSTARTED, main=UNSTARTED).start == ("init",)
+    assert orders(described, side=slow, init=ended(0), main=UNSTARTED).start == ("main",)
+    assert uninitialized(described, {"side": slow, "init": RUNNING, "main": UNSTARTED}) == ("init",)
+
+
+def test_sidecars_end_after_all_others_the_last_first() -> None:
+    described = spec("a", "b", inits=("one*", "two*"))
+    both: dict[str, Any] = {"one": RUNNING, "two": RUNNING}
+
+    first = orders(described, Course.HALT, a=RUNNING, b=ended(0), **both)
+    assert (first.stop, first.await_turn) == (("a",), ("one", "two"))
+    then = orders(described, a=ended(0), b=ended(0), **both)
+    assert (then.stop, then.await_turn) == (("two",), ("one",))
+    assert orders(described, a=ended(0), b=ended(0), one=RUNNING, two=ended(143)).stop == ("one",)
+
+
+def test_what_a_probe_has_found_unfit_is_stopped_and_started_again_unless_its_pod_never_restarts() -> None:
+    unfit = Fitness(unfit="liveness probe")
+
+    assert orders(spec("a", "b"), a=replace(RUNNING, fitness=unfit), b=RUNNING).stop == ("a",)
+    for policy, restarted in (("Always", ("a",)), ("OnFailure", ("a",)), ("Never", ())):
+        assert orders(spec("a", policy=policy), a=replace(ended(0), fitness=unfit)).start == restarted
+    failed_hook = replace(ended(0), fitness=Fitness(is_hooked=False, unfit="FailedPostStartHook"))
+    assert is_over(spec("a", policy="OnFailure"), {"a": failed_hook})
+
+
+def test_a_failed_init_container_ends_a_pod_that_never_restarts() -> None:
+    described = spec("main", inits=("one",))
+    lives = {"one": ended(1), "main": UNSTARTED}
+
+    assert decide(described, lives, Course.ON, NOW) == Orders()
+    assert phase(described, lives, Course.ON) == "Failed"
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure"])
+def test_a_failed_init_container_is_restarted_otherwise(policy: str) -> None:
+    assert orders(spec("main", inits=("one",), policy=policy), one=ended(1), main=UNSTARTED).start == ("one",)
+
+
+def test_an_init_container_that_has_succeeded_is_not_restarted_with_its_pod() -> None:
+    assert orders(spec("main", inits=("one",), policy="Always"), one=ended(0), main=ended(0)).start == ("main",)
+
+
+def test_a_sidecar_stays_while_the_others_follow_and_goes_when_they_are_through() -> None:
+    described = spec("main", inits=("side*", "init"))
+
+    assert orders(described, side=UNSTARTED, init=UNSTARTED, main=UNSTARTED).start == ("side",)
+    assert orders(described, side=STARTING, init=UNSTARTED, main=UNSTARTED).start == ()
+    assert orders(described, side=RUNNING, init=UNSTARTED, main=UNSTARTED).start == ("init",)
+    assert orders(described, side=RUNNING, init=ended(0), main=UNSTARTED).start == ("main",)
+    assert orders(described, side=ended(1), init=ended(0), main=RUNNING).start == ("side",)
+    assert orders(described, side=RUNNING, init=ended(0), main=ended(0)).stop == ("side",)
+    assert phase(described, {"side": ended(143), "init": ended(0), "main": ended(0)}, Course.ON) == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "restarted"),
+    [
+        ("Always", 0, True),
+        ("Always", 1, True),
+        ("OnFailure", 0, False),
+        ("OnFailure", 1, True),
+        ("Never", 0, False),
+        ("Never", 1, False),
+    ],
+)
+def test_the_restart_policy_is_kept(policy: str, code: int, restarted: bool) -> None:  # noqa: FBT001 - a table
+    assert orders(spec("a", policy=policy), a=ended(code)).start == (("a",) if restarted else ())
+
+
+def test_the_first_restart_is_at_once_and_the_next_ones_wait_twice_as_long_each() -> None:
+    described = spec("a", policy="OnFailure")
+    life, pauses = ended(1), []
+
+    for number in range(1, 9):
+        due = decide(described, {"a": life}, Course.ON, NOW).wake
+        pauses.append((due - NOW).total_seconds() if due else 0.0)
+        life = ended(1, number=number, backoff=next_backoff(life, NOW))
+
+    assert pauses == [0, 10, 20, 40, 80, 160, 300, 300]
+
+
+def test_a_back_off_is_over_at_its_moment() -> None:
+    described = spec("a", policy="Always")
+    life = ended(1, ago=10, backoff=Backoff(20, after(-30)))
+
+    assert decide(described, {"a": life}, Course.ON, after(9.9)) == Orders(wake=after(10))
+    assert decide(described, {"a": life}, Course.ON, after(10)).start == ("a",)
+
+
+def test_a_clock_that_is_set_back_makes_no_pause_longer() -> None:
+    crashed = ended(1, backoff=Backoff(20, after(-30)))
+    lacking = Life(trouble=Trouble(reason="CannotStart", message="x", since=NOW, until=after(5)))
+
+    for life in (crashed, lacking):
+        assert decide(spec("a", policy="Always"), {"a": life}, Course.ON, after(-3600)).start == ("a",)
+
+
+def test_a_container_that_ran_for_ten_minutes_starts_over_without_a_pause() -> None:
+    life = ended(1, backoff=Backoff(300, after(-601)))
+
+    assert orders(spec("a", policy="Always"), a=life).start == ("a",)
+    assert next_backoff(life, NOW) == Backoff(10, NOW)
+
+
+def test_a_container_in_trouble_is_tried_again_when_it_is_time() -> None:
+    trouble = Trouble(reason="CreateContainerConfigError", message="x", since=NOW, until=after(5))
+    lives = {"a": Life(trouble=trouble)}
+
+    assert decide(spec("a"), lives, Course.ON, NOW) == Orders(wake=after(5))
+    assert decide(spec("a"), lives, Course.ON, after(5)).start == ("a",)
+
+
+def test_a_halted_pod_starts_nothing_and_stops_everything() -> None:
+    described = spec("a", "b", "c", policy="Always")
+
+    assert orders(described, Course.HALT, a=RUNNING, b=STARTING, c=UNSTARTED) == Orders(stop=("a", "b"))
+    assert orders(described, Course.HALT, a=ended(1), b=ended(0), c=UNSTARTED) == Orders()
+
+
+@pytest.mark.parametrize(
+    ("policy", "codes", "told"),
+    [
+        ("Never", (0, 0), "Succeeded"),
+        ("Never", (0, 1), "Failed"),
+        ("Never", (0, None), "Running"),
+        ("Never", (1, None), "Running"),
+        ("OnFailure", (0, 0), "Succeeded"),
+        ("OnFailure", (0, 1), "Running"),
+        ("Always", (0, 0), "Running"),
+        ("Always", (1, None), "Running"),
+    ],
+)
+def test_the_phase_is_a_kubelets(policy: str, codes: tuple[int | None, ...], told: str) -> None:
+    lives = {name: RUNNING if code is None else ended(code) for name, code in zip("ab", codes, strict=True)}
+
+    assert phase(spec("a", "b", policy=policy), lives, Course.ON) == told
+
+
+def test_a_pod_is_pending_until_all_its_containers_have_started_once() -> None:
+    assert phase(spec("a", "b"), {"a": RUNNING, "b": STARTING}, Course.ON) == "Pending"
+    assert phase(spec("a", "b"), {"a": RUNNING, "b": UNSTARTED}, Course.ON) == "Pending"
+    assert phase(spec("a", inits=("i",)), {"i": RUNNING, "a": UNSTARTED}, Course.ON) == "Pending"
+
+
+def test_a_halted_pod_is_final_when_nothing_runs_any_more() -> None:
+    described = spec("a", "b", policy="Always")
+
+    assert phase(described, {"a": RUNNING, "b": ended(0)}, Course.HALT) == "Running"
+    assert phase(described, {"a": ended(0), "b": ended(0)}, Course.HALT) == "Succeeded"
+    assert phase(described, {"a": ended(143), "b": ended(0)}, Course.HALT) == "Failed"
+    assert phase(described, {"a": UNSTARTED, "b": UNSTARTED}, Course.HALT) == "Failed"
+
+
+LIVES: Any = st.one_of(
+    st.just(UNSTARTED),
+    st.just(STARTING),
+    st.just(RUNNING),
+    st.builds(ended, st.integers(0, 2), ago=st.floats(0, 700), number=st.integers(0, 3)),
+)
+PODS = st.builds(
+    spec,
+    st.just("a"),
+    st.just("b"),
+    inits=st.sampled_from([(), ("i",), ("s*", "i"), ("i", "s*")]),
+    policy=st.sampled_from(["Always", "OnFailure", "Never"]),
+)
+
+
+@given(PODS, st.lists(LIVES, min_size=4, max_size=4), st.sampled_from(Course))
+def test_nothing_that_runs_is_started_and_nothing_that_does_not_is_stopped(
+    described: PodSpec, lives: list[Life], course: Course
+) -> None:
+    known = dict(zip(["a", "b", "i", "s"], lives, strict=True))
+
+    told = decide(described, known, course, NOW)
+
+    assert not any(known[name].is_alive for name in told.start)
+    assert all(known[name].is_alive for name in told.stop)
+    assert not (told.start and told.stop)
+
+
+@given(PODS, st.lists(LIVES, min_size=4, max_size=4))
+def test_a_pod_that_goes_on_always_has_something_to_do_to_run_or_to_wait_for(
+    described: PodSpec, lives: list[Life]
+) -> None:
+    """No pod hangs: whatever its containers have done, it is over, or an order or an event will move it."""
+    names = [each.name for each in described.all_containers]
+    known = dict(zip(["a", "b", "i", "s"], lives, strict=True))
+    mine = {name: known[name] for name in names}
+
+    told = decide(described, mine, Course.ON, NOW)
+
+    moves = told.start or told.stop or told.wake or any(life.is_alive for life in mine.values())
+    assert moves or is_over(described, mine)
+    final = phase(described, mine, Course.ON) in {"Succeeded", "Failed"}
+    assert final is (is_over(described, mine) and not any(life.is_alive for life in mine.values()))

@@ -1,0 +1,208 @@
+"""Hooks and probes of a run, by a clock that is turned by hand."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon.base.clock import ManualClock
+from tarragon.localcluster.kubelet.base.spec import Handler
+from tarragon.localcluster.kubelet.network.address_translation import Place
+from tarragon.localcluster.kubelet.probes.handlers import HookFailed
+from tarragon.localcluster.kubelet.probes.pod_lifecycle import Fitness, Run
+from tarragon.localcluster.kubelet.probes.prober import ANEW_SECONDS, POST_START, Attendant
+from tarragon.localcluster.kubelet.probes.results import Finding, newborn
+from tests.kubelet.builders import container_json, pod
+
+PORTS = {"startupProbe": 1, "livenessProbe": 2, "readinessProbe": 3}
+
+
+class Scripted:
+    """Each probe is known by its port; those in `ill` are not well. What was tried is written down with its time."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.ill: set[int] = set()
+        self.hook_fails = False
+        self.is_broken = False
+        self.tried: list[tuple[float, int]] = []
+
+    async def check(self, place: Place, handler: Handler, seconds: float) -> Finding:  # noqa: ARG002 - always at once
+        assert handler.tcp_socket
+        port = int(handler.tcp_socket.port)
+        self.tried.append((self.clock.monotonic(), port))
+        if self.is_broken:
+            raise RuntimeError("nobody has foreseen this")
+        return Finding(is_well=port not in self.ill, words="ill")
+
+    async def carry_out(self, place: Place, handler: Handler) -> None:  # noqa: ARG002 - there is but one
+        if self.hook_fails:
+            raise HookFailed("no")
+        if handler.sleep:
+            await self.clock.sleep(handler.sleep.seconds)
+
+
+class Watch:
+    """An attendant with one container."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.handlers = Scripted(self.clock)
+        self.told: list[tuple[str, str, str]] = []
+        self.attendant = Attendant(self.handlers, self.clock, lambda *said: self.told.append(said), lambda: None)
+
+    async def attend(self, known: Fitness | None = None, began: float = 0.0, **fields: Any) -> None:
+        """The run has begun in `began` seconds, by this clock."""
+        described = pod("p", container_json(**fields))
+        main = described.spec.containers[0]
+        place = Place(pod=described, container=main, number=0, folder=Path("/nowhere"))
+        run = Run(number=0, identity="x", started=self.clock.now() + dt.timedelta(seconds=began))
+        self.attendant.attend(place, run, newborn(main) if known is None else known)
+        await self.settle()
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await self.clock.sleep(0)
+
+    async def after(self, seconds: float) -> Fitness:
+        for _ in range(int(seconds * 2)):
+            self.clock.advance(0.5)
+            await self.settle()
+        return self.fitness
+
+    @property
+    def fitness(self) -> Fitness:
+        return self.attendant.fitness["main"][1]
+
+    def times(self, port: int) -> list[float]:
+        return [moment for moment, tried in self.handlers.tried if tried == port]
+
+
+@pytest.fixture
+async def watch() -> AsyncIterator[Watch]:
+    watch = Watch()
+    yield watch
+    watch.attendant.close()
+
+
+def probe(kind: str, **fields: Any) -> dict[str, Any]:
+    return {kind: {"tcpSocket": {"port": PORTS[kind]}, **fields}}
+
+
+async def test_a_probe_begins_after_its_delay_and_is_repeated_each_period(watch: Watch) -> None:
+    await watch.attend(**probe("readinessProbe", initialDelaySeconds=5, periodSeconds=2))
+    await watch.after(10)
+
+    assert watch.times(3) == [5, 7, 9]
+
+
+async def test_a_container_is_ready_when_its_probe_says_so_and_not_any_longer_than_that(watch: Watch) -> None:
+    watch.handlers.ill = {3}
+    await watch.attend(**probe("readinessProbe", periodSeconds=1, failureThreshold=2, successThreshold=2))
+    assert not (await watch.after(3)).is_ready
+
+    watch.handlers.ill = set()
+    assert not (await watch.after(1)).is_ready
+    assert (await watch.after(1)).is_ready
+    watch.handlers.ill = {3}
+    assert (await watch.after(1)).is_ready
+    assert not (await watch.after(1)).is_ready
+
+    assert set(watch.told) == {("Warning", "Unhealthy", "Readiness probe failed: ill")}
+
+
+async def test_a_liveness_probe_that_fails_for_good_makes_unfit_and_is_asked_no_more(watch: Watch) -> None:
+    watch.handlers.ill = {2}
+    await watch.attend(**probe("livenessProbe", periodSeconds=10))
+
+    assert not (await watch.after(19)).unfit
+    assert (await watch.after(1)).unfit == "liveness probe"
+    await watch.after(60)
+    assert watch.times(2) == [0, 10, 20]
+
+
+async def test_until_the_startup_probe_has_succeeded_the_others_wait(watch: Watch) -> None:
+    watch.handlers.ill = {1}
+    kinds = ("startupProbe", "livenessProbe", "readinessProbe")
+    await watch.attend(**{name: said for kind in kinds for name, said in probe(kind, periodSeconds=1).items()})
+
+    await watch.after(1)
+    assert watch.fitness == Fitness(is_up=False, is_ready=False)
+    assert watch.times(2) == watch.times(3) == []
+    watch.handlers.ill = set()
+    assert await watch.after(1) == Fitness()
+    assert watch.times(1) == [0, 1, 2]
+    assert watch.times(2)[0] == watch.times(3)[0] == 2
+
+
+async def test_a_container_that_does_not_come_up_is_unfit(watch: Watch) -> None:
+    watch.handlers.ill = {1}
+    await watch.attend(**probe("startupProbe", periodSeconds=1, failureThreshold=30))
+
+    assert not (await watch.after(28)).unfit
+    assert (await watch.after(1)).unfit == "startup probe"
+
+
+async def test_probes_wait_for_the_hook_after_the_start(watch: Watch) -> None:
+    await watch.attend(lifecycle={"postStart": {"sleep": {"seconds": 5}}}, **probe("readinessProbe"))
+
+    assert await watch.after(4) == Fitness(is_hooked=False, is_ready=False)
+    assert await watch.after(1) == Fitness()
+    assert watch.times(3) == [5]
+
+
+async def test_a_hook_that_fails_makes_unfit_and_its_words_are_not_told(watch: Watch) -> None:
+    watch.handlers.hook_fails = True
+    await watch.attend(lifecycle={"postStart": {"sleep": {"seconds": 5}}})
+
+    assert watch.fitness.unfit == "FailedPostStartHook"
+    assert watch.told == [("Warning", "FailedPostStartHook", "PostStartHook failed")]
+
+
+async def test_what_is_known_already_is_not_asked_again(watch: Watch) -> None:
+    """Another kubelet goes on with a container that is up: it was ready, and is so until it says otherwise."""
+    watch.handlers.ill = {1, 3}
+    said = {**probe("startupProbe"), **probe("readinessProbe", periodSeconds=1)}
+    await watch.attend(Fitness(), lifecycle={"postStart": {"sleep": {"seconds": 99}}}, **said)
+
+    assert watch.fitness == Fitness()
+    assert watch.times(1) == []
+    assert (await watch.after(1)).is_ready
+    assert not (await watch.after(1)).is_ready
+
+
+async def test_who_ends_is_not_killed_for_being_unwell_but_may_become_unready(watch: Watch) -> None:
+    said = {**probe("livenessProbe", periodSeconds=1), **probe("readinessProbe", periodSeconds=1)}
+    await watch.attend(**said)
+    await watch.after(1)
+
+    watch.attendant.halt()
+    watch.handlers.ill = {2, 3}
+
+    assert await watch.after(5) == Fitness(is_ready=False)
+
+
+async def test_a_hook_that_has_failed_is_not_done_again_by_another_kubelet(watch: Watch) -> None:
+    await watch.attend(Fitness(is_hooked=False, unfit=POST_START), lifecycle={"postStart": {"sleep": {"seconds": 1}}})
+
+    assert (await watch.after(2)) == Fitness(is_hooked=False, unfit=POST_START)
+
+
+async def test_a_clock_that_is_set_back_makes_no_delay_longer(watch: Watch) -> None:
+    await watch.attend(began=3600, **probe("livenessProbe", initialDelaySeconds=5, periodSeconds=2))
+    await watch.after(6)
+
+    assert watch.times(2) == [5]
+
+
+async def test_what_nobody_has_foreseen_does_not_end_probing(watch: Watch) -> None:
+    watch.handlers.is_broken = True
+    await watch.attend(**probe("readinessProbe", periodSeconds=2), **probe("livenessProbe", periodSeconds=2))
+    watch.handlers.is_broken = False
+
+    assert (await watch.after(ANEW_SECONDS)).is_ready
+    assert watch.times(3) == [0, ANEW_SECONDS]

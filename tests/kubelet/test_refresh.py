@@ -1,0 +1,142 @@
+"""What pods have mounted follows the API, as a whole and at one stroke."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from tarragon.base.clock import ManualClock
+from tarragon.kube.core import CONFIG_MAPS, SECRETS
+from tarragon.kube.meta import Key
+from tarragon.localcluster.kubelet.base.spec import Pod
+from tarragon.localcluster.kubelet.volumes.atomic_writer import File, write
+from tarragon.localcluster.kubelet.volumes.refresh import LOOK_SECONDS, VolumeKeeper
+from tarragon.localcluster.kubelet.volumes.tokens import ROOT_BUNDLE
+from tests.kubelet.builders import container_json, pod
+from tests.kubelet.waiting import eventually
+from tests.kubelet.world import ANY_POD, World
+
+PROJECTED = {
+    "sources": [
+        {"configMap": {"name": "settings", "items": [{"key": "lr", "path": "deep/lr"}]}},
+        {"secret": {"name": "keys", "optional": True}},
+        {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+    ]
+}
+
+
+def text(data: str) -> File:
+    return File(data.encode(), 0o644)
+
+
+def test_files_are_replaced_at_one_stroke_and_nothing_of_the_old_ones_stays(tmp_path: Path) -> None:
+    place = tmp_path / "v"
+    write(place, {"a": text("1"), "deep/b": text("1")})
+    opened = (place / "..data").resolve()
+    watched = place / "..data"
+
+    write(place, {"a": text("2"), "c": text("2")})
+
+    assert {path.name for path in place.iterdir() if path.name[:2] != ".."} == {"a", "c"}
+    assert ((place / "a").read_text(), (place / "c").read_text()) == ("2", "2")
+    assert (place / "a").readlink() == Path("..data/a")
+    assert watched.resolve() != opened
+    assert not opened.exists()
+
+
+def test_what_is_the_same_is_left_alone(tmp_path: Path) -> None:
+    place = tmp_path / "v"
+    write(place, {"a": text("1")})
+    before = (place / "..data").readlink()
+
+    write(place, {"a": text("1")})
+    assert (place / "..data").readlink() == before
+    write(place, {"a": File(b"1", 0o600)})
+
+    assert (place / "..data").readlink() != before
+
+
+def test_what_an_interrupted_attempt_has_left_is_made_anew(tmp_path: Path) -> None:
+    place = tmp_path / "v"
+    (place / "..half").mkdir(parents=True)
+    (place / "..half" / "a").touch()
+
+    write(place, {"a": text("1")})
+
+    assert {path.name for path in place.iterdir() if path.name[:2] != ".."} == {"a"}
+    assert not (place / "..half").exists()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_running_pod_sees_what_has_changed(world: World, restarted: bool) -> None:  # noqa: FBT001 - a table
+    clock = ManualClock()
+    world.start_kubelet(clock)
+    await world.config_map("settings", lr="0.1")
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    body = container_json(command=["sh", "-c", "sleep 1000"], volumeMounts=mounts)
+    volumes = [{"name": "v", "projected": PROJECTED}]
+    created = await world.create("p", body, volumes=volumes, metadata={"labels": {"a": "b"}})
+    await world.phase("Running")
+    place = world.node / "pods" / created["metadata"]["uid"] / "volumes/v"
+    assert (place / "deep/lr").read_text() == "0.1"
+
+    await world.cluster.patch(CONFIG_MAPS, Key("default", "settings"), {"data": {"lr": "0.2"}})
+    keys = {"metadata": {"name": "keys", "namespace": "default"}, "data": {"k": base64.b64encode(b"new").decode()}}
+    await world.cluster.create(SECRETS, keys)
+    await world.cluster.patch(ANY_POD, Key("default", "p"), {"metadata": {"labels": {"a": "c"}}})
+    if restarted:
+        await world.stop_kubelet()
+        world.start_kubelet(clock)
+
+    def is_new() -> bool:
+        clock.advance(LOOK_SECONDS)
+        said = [place / "deep/lr", place / "k", place / "labels"]
+        return [path.read_text() if path.exists() else "" for path in said] == ["0.2", "new", 'a="c"']
+
+    await eventually(is_new)
+    await world.cluster.delete(CONFIG_MAPS, Key("default", "settings"))
+    clock.advance(LOOK_SECONDS)
+    await world.event("Started")
+    assert (place / "deep/lr").read_text() == "0.2"
+
+
+async def test_what_is_said_of_a_pod_itself_is_in_its_files_as_soon_as_the_kubelet_hears_of_it(world: World) -> None:
+    world.start_kubelet(ManualClock())
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    body = container_json(command=["sh", "-c", "sleep 1000"], volumeMounts=mounts)
+    items = [{"path": "leaving", "fieldRef": {"fieldPath": "metadata.annotations['leaving']"}}]
+    created = await world.create("p", body, volumes=[{"name": "v", "downwardAPI": {"items": items}}])
+    await world.phase("Running")
+    place = world.node / "pods" / created["metadata"]["uid"] / "volumes/v/leaving"
+    assert place.read_text() == ""
+
+    for note in ("soon", "now"):
+        await world.cluster.patch(ANY_POD, Key("default", "p"), {"metadata": {"annotations": {"leaving": note}}})
+        await eventually(lambda note=note: place.read_text() == note)  # type: ignore[misc]
+
+
+async def test_what_every_pod_has_mounted_is_written_anew_when_it_changes_only(world: World) -> None:
+    account = [
+        {"serviceAccountToken": {"path": "token"}},
+        {"configMap": {"name": ROOT_BUNDLE}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+    ]
+    plain = pod("p", container_json(), volumes=[{"name": "v", "projected": {"sources": account}}])
+    refreshed: list[Pod] = []
+
+    async def refresh(pod: Pod) -> None:
+        refreshed.append(pod)
+
+    keeper = VolumeKeeper(world.cluster, ManualClock(), refresh)
+    await keeper.look([plain])
+    await world.config_map(ROOT_BUNDLE, **{"ca.crt": "1"})
+    await keeper.look([plain])
+    await keeper.look([plain])
+    assert refreshed == []
+
+    await world.cluster.patch(CONFIG_MAPS, Key("default", ROOT_BUNDLE), {"data": {"ca.crt": "2"}})
+    await keeper.look([plain])
+
+    assert refreshed == [plain]
