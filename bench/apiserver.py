@@ -40,10 +40,10 @@ from tarragon.cluster.port import DeleteOptions, Selection  # noqa: E402
 from tarragon.cluster.transport import Server  # noqa: E402
 from tarragon.kube.core import NAMESPACES, PODS  # noqa: E402
 from tarragon.kube.meta import Key  # noqa: E402
-from tarragon.localcluster.api import Api  # noqa: E402
-from tarragon.localcluster.apiserver import ApiServer, Front  # noqa: E402
-from tarragon.localcluster.certificates import certificates  # noqa: E402
-from tarragon.localcluster.home import Home  # noqa: E402
+from tarragon.localcluster.apiserver.apiserver import ApiServer, Front  # noqa: E402
+from tarragon.localcluster.daemon.certificates import certificates  # noqa: E402
+from tarragon.localcluster.home.home import Home  # noqa: E402
+from tarragon.localcluster.registry.api import Api  # noqa: E402
 
 TOKEN = "bench"  # noqa: S105 - of a server that lives as long as this program
 NAMESPACE = "bench"

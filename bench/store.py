@@ -23,8 +23,8 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tarragon.base.clock import SystemClock  # noqa: E402
-from tarragon.localcluster.api import Api  # noqa: E402
-from tarragon.localcluster.requests import ListOptions, Patch, PatchType, WatchOptions  # noqa: E402
+from tarragon.localcluster.api.requests import ListOptions, Patch, PatchType, WatchOptions  # noqa: E402
+from tarragon.localcluster.registry.api import Api  # noqa: E402
 
 PODS = ("", "v1", "pods")
 NAMESPACE = "default"

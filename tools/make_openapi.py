@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write tarragon/localcluster/openapi.json.gz: Kubernetes' own definitions of the kinds that the embedded API serves.
+"""Write tarragon/localcluster/kinds/openapi.json.gz: Kubernetes' own definitions of the kinds that it serves.
 
 They come from the package kubernetes-validate, a build-time dependency of 100 MB; what is written is a few dozen kB:
 one version of Kubernetes, the served kinds and what they refer to. Run it again when the served kinds change:
@@ -18,10 +18,10 @@ from typing import Any
 
 import kubernetes_validate
 
-from tarragon.localcluster.registry import Registry
+from tarragon.localcluster.kinds.registry import Registry
 
 VERSION = "1.32.0"
-TARGET = Path(__file__).parent.parent / "tarragon" / "localcluster" / "openapi.json.gz"
+TARGET = Path(__file__).parent.parent / "tarragon" / "localcluster" / "kinds" / "openapi.json.gz"
 ALWAYS = ("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta",)
 """Custom kinds refer to it, whatever else is served."""
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write tarragon/localcluster/web/messages.json.gz: how each of Kubernetes' kinds is written in protobuf.
+"""Write tarragon/localcluster/apiserver/http/messages.json.gz: how each of Kubernetes' kinds is written in protobuf.
 
 Read from the Go types themselves by tools/protofields, with the machine's Go. Run it again for a newer Kubernetes,
 whose version is in tools/protofields/go.mod:
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-TARGET = HERE.parent / "tarragon" / "localcluster" / "web" / "messages.json.gz"
+TARGET = HERE.parent / "tarragon" / "localcluster" / "apiserver" / "http" / "messages.json.gz"
 
 
 def main(arguments: list[str]) -> int:

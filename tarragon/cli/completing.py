@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tarragon.cli.target import Looker
-    from tarragon.localcluster.home import Home
+    from tarragon.localcluster.home.home import Home
 
 T = TypeVar("T")
 
@@ -153,7 +153,7 @@ def _looked(settings: Settings, ask: Callable[[Looker, str], Awaitable[T]], noth
 
 def _local(place: Home, kind: str, path: str, namespace: str) -> Sequence[str]:
     """Names of the embedded cluster's objects, asked of its server, or read from its disk where none runs."""
-    from tarragon.localcluster.presence import read_server
+    from tarragon.localcluster.home.presence import read_server
 
     server = read_server(place)
     with suppress(OSError, ValueError, KeyError, TarragonError):
@@ -179,7 +179,7 @@ def _asked(place: Home, url: str) -> Iterator[str]:
 
 
 def _read(store: Path, kind: str, namespace: str) -> Iterator[str]:
-    from tarragon.localcluster.database import Reading
+    from tarragon.localcluster.storage.database import Reading
 
     reading = Reading.open(store)
     try:

@@ -24,7 +24,7 @@ from tarragon.kube.meta import Key, Resource
 if TYPE_CHECKING:
     from tarragon.cli.follow.follower import Follower
     from tarragon.cluster.http import Http
-    from tarragon.localcluster.home import Home
+    from tarragon.localcluster.home.home import Home
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class Embedded:
 
     @asynccontextmanager
     async def changing(self, clock: Clock) -> AsyncIterator[Http]:
-        from tarragon.localcluster.daemon import ensure_running
+        from tarragon.localcluster.daemon.daemon import ensure_running
 
         # A server takes a while to start; the client library takes a while to import. Both at once.
         starting = ensure_running(self._place, clock)
@@ -73,8 +73,8 @@ class Embedded:
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[Looker]:
-        from tarragon.localcluster.client import OnDisk
-        from tarragon.localcluster.daemon import running
+        from tarragon.localcluster.daemon.daemon import running
+        from tarragon.localcluster.registry.client import OnDisk
 
         place = self._place
         server = await running(place)
@@ -94,7 +94,7 @@ class Embedded:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[Http]:
-        from tarragon.localcluster.daemon import running
+        from tarragon.localcluster.daemon.daemon import running
 
         server = await running(self._place)
         if server is None:
@@ -108,8 +108,8 @@ class Embedded:
 
     async def follow(self, follower: Follower, clock: Clock, note: Note) -> None:
         """Raises TarragonError when the cluster was ended on purpose, or does not start."""
-        from tarragon.localcluster.daemon import ensure_running
-        from tarragon.localcluster.presence import read_server
+        from tarragon.localcluster.daemon.daemon import ensure_running
+        from tarragon.localcluster.home.presence import read_server
 
         followed: int | None = None
         while True:

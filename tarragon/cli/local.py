@@ -14,7 +14,7 @@ from tarragon.cli.overrides import templates
 from tarragon.cli.settings import home
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.meta import Json, JsonObject
-from tarragon.localcluster.home import Home
+from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.images.image_file import read_image_file
 from tarragon.localcluster.kubelet.images.images import Environment, ImageMap, lacks_command
 

@@ -15,7 +15,7 @@ from tarragon.base.quantity import milli
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
 
 if TYPE_CHECKING:
-    from tarragon.localcluster.home import Home
+    from tarragon.localcluster.home.home import Home
     from tarragon.localcluster.kubelet.node.node import Gpus, NodeSettings
 
 THIS_MACHINE = "local"

@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from tarragon.cli.terminal import ColorChoice, Terminal, here
 
 if TYPE_CHECKING:
-    from tarragon.localcluster.home import Home
+    from tarragon.localcluster.home.home import Home
 
 LOCAL = "local"
 EVERYWHERE = (
@@ -58,7 +58,7 @@ class Settings:
 
 def home() -> Home:
     """The embedded cluster that this user, or this TARRAGON_HOME, has."""
-    from tarragon.localcluster.home import Home
+    from tarragon.localcluster.home.home import Home
 
     return Home.of(os.environ)
 

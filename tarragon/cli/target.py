@@ -115,6 +115,6 @@ def require_local(settings: Settings, command: str) -> None:
 
 def is_store(looker: object) -> bool:
     """Whether it tells what was stored last, by a cluster that does not run."""
-    from tarragon.localcluster.client import OnDisk
+    from tarragon.localcluster.registry.client import OnDisk
 
     return isinstance(looker, OnDisk)

@@ -60,7 +60,7 @@ def _saved(text: str) -> Path:
 
     from tarragon.base.clock import SystemClock
     from tarragon.cli.settings import home
-    from tarragon.localcluster.home import make_private, write_private
+    from tarragon.localcluster.home.home import make_private, write_private
 
     folder = home().folder / "crashes"
     make_private(folder)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tarragon.localcluster.auth.authorizers import Authorization
+
 from tarragon.base.clock import SystemClock
 from tarragon.cluster.access import kubeconfig
 from tarragon.cluster.errors import ApiError
@@ -17,9 +19,8 @@ from tarragon.cluster.http import Http
 from tarragon.cluster.transport import Server
 from tarragon.kube.core import NAMESPACES
 from tarragon.kube.meta import Resource
-from tarragon.localcluster.access.authorizers import Authorization
-from tarragon.localcluster.cluster import LocalCluster, Settings
-from tarragon.localcluster.home import Home
+from tarragon.localcluster.daemon.cluster import LocalCluster, Settings
+from tarragon.localcluster.home.home import Home
 from tools.controlplane import ControlPlane
 
 Json = dict[str, Any]

@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tarragon.localcluster.auth.authorizers import Authorization
 
 from tarragon.base.clock import SystemClock
 from tarragon.cluster.errors import Forbidden
@@ -21,9 +22,8 @@ from tarragon.cluster.port import Selection
 from tarragon.cluster.transport import Server
 from tarragon.kube.core import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.access.authorizers import Authorization
-from tarragon.localcluster.cluster import LocalCluster, Settings
-from tarragon.localcluster.home import Home
+from tarragon.localcluster.daemon.cluster import LocalCluster, Settings
+from tarragon.localcluster.home.home import Home
 from tests.access.both import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, ROLES, binding, person, role, rule
 
 Json = dict[str, Any]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tarragon.localcluster.auth.authorizers import Authorization
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli.installing import install_here
@@ -18,7 +19,6 @@ from tarragon.cluster.http import Http
 from tarragon.cluster.transport import Server
 from tarragon.kube.core import SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.access.authorizers import Authorization
 from tarragon.operator.scheduler.config.published import Publishing
 from tarragon.plan.config.published import LOCAL, Ways
 from tarragon.scheduling.api.rules import Queue, Rules

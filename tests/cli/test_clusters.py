@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.localcluster.home import Home
+from tarragon.localcluster.home.home import Home
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, job, worker
 

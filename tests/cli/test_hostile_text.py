@@ -21,8 +21,8 @@ from tarragon.cluster.transport import Server
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.core import EVENTS, PODS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.home import Home
-from tarragon.localcluster.presence import read_server
+from tarragon.localcluster.home.home import Home
+from tarragon.localcluster.home.presence import read_server
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, job, python
 from tests.cli.tty import Tty

@@ -11,7 +11,7 @@ from tarragon.cli import local
 from tarragon.cli.environment import Made, calls_python, has_module, install_command, installer, python_of
 from tarragon.cli.leftovers import used
 from tarragon.cli.nodes import node, settings_of
-from tarragon.localcluster.home import Home
+from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.images.images import Environment, own_environment
 from tarragon.localcluster.kubelet.pod import launch
 

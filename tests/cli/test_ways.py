@@ -12,7 +12,7 @@ from tarragon.cli.ways import ways_of
 from tarragon.cluster.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import Key
-from tarragon.localcluster.daemon import Launch, ensure_running, stop
+from tarragon.localcluster.daemon.daemon import Launch, ensure_running, stop
 from tarragon.operator.scheduler.config.published import Publishing
 from tarragon.plan.config.published import LOCAL, SHARES, SYSTEM, Ways
 from tarragon.scheduling.api.rules import Queue, Rules

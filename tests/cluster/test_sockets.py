@@ -17,8 +17,8 @@ from tarragon.cluster import sockets
 from tarragon.cluster.http import Http
 from tarragon.cluster.transport import Server
 from tarragon.kube.core import PODS
-from tarragon.localcluster.certificates import certificates
-from tarragon.localcluster.home import Home
+from tarragon.localcluster.daemon.certificates import certificates
+from tarragon.localcluster.home.home import Home
 from tests.localcluster_http.scripted_server import says, serving
 
 

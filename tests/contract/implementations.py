@@ -18,8 +18,8 @@ from tarragon.cluster.http import Http
 from tarragon.cluster.lease import Claim, Lease, Terms
 from tarragon.cluster.port import Cluster
 from tarragon.kube.meta import Key
-from tarragon.localcluster.api import Api
-from tarragon.localcluster.client import InProcess
+from tarragon.localcluster.registry.api import Api
+from tarragon.localcluster.registry.client import InProcess
 from tests.localcluster_http.embedded import embedded
 
 Implementation = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Cluster]]

@@ -17,9 +17,9 @@ from tarragon.cluster.http import Http
 from tarragon.cluster.port import Cluster, Selection
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import Key
-from tarragon.localcluster.api import Api
-from tarragon.localcluster.client import InProcess
-from tarragon.localcluster.store import Window
+from tarragon.localcluster.registry.api import Api
+from tarragon.localcluster.registry.client import InProcess
+from tarragon.localcluster.storage.store import Window
 from tests.contract.objects import PATIENCE, WHOLE_CONFIG_MAPS, config_map, watching
 from tests.localcluster_http.embedded import embedded
 from tools.controlplane import ControlPlane

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tarragon.localcluster.auth.authorizers import Authorization
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli.installing import install
 from tarragon.cluster.port import EVERYTHING, Cluster
-from tarragon.localcluster.access.authorizers import Authorization
-from tarragon.localcluster.cluster import LocalCluster, Settings
 from tarragon.localcluster.controllers.aggregation import CLUSTER_ROLES
-from tarragon.localcluster.home import Home
-from tarragon.localcluster.kubeconfig import kubeconfig
+from tarragon.localcluster.daemon.cluster import LocalCluster, Settings
+from tarragon.localcluster.daemon.kubeconfig import kubeconfig
+from tarragon.localcluster.home.home import Home
 from tests.deploy.stage import Kubectl
 
 pytestmark = [pytest.mark.kubectl, pytest.mark.timeout(120)]

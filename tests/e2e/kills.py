@@ -14,8 +14,8 @@ from tarragon.frameworks.tensorflow.framework import TFJOBS
 from tarragon.job.encoding import read_status
 from tarragon.job.status import JobStatus, RestartRecord
 from tarragon.kube.meta import CustomObject, Key, Resource
+from tarragon.localcluster.home.presence import birth
 from tarragon.localcluster.kubelet.shim.shim_client import State, state_of
-from tarragon.localcluster.presence import birth
 from tests.e2e.watcher import Watcher, a_client, living_server
 
 

@@ -16,8 +16,8 @@ from tarragon.cluster.http import Http
 from tarragon.cluster.port import EVERYTHING
 from tarragon.cluster.transport import Server as Address
 from tarragon.kube.core import PODS
-from tarragon.localcluster.home import Home
-from tarragon.localcluster.presence import Server, read_server
+from tarragon.localcluster.home.home import Home
+from tarragon.localcluster.home.presence import Server, read_server
 
 REPLICA = re.compile(r"(chief|master|ps|worker|evaluator)-(?:[a-z0-9]{4}-)?(\d+)(?:-[a-z0-9]{5})?$")
 """In the name of a pod. Before v1alpha2 there was a runtime id in it, and v1alpha1 had a tail."""

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import yaml
+from tarragon.localcluster.auth.authorizers import Authorization
 
 from tarragon.base.clock import SystemClock
-from tarragon.localcluster.access.authorizers import Authorization
-from tarragon.localcluster.cluster import LocalCluster, Settings
-from tarragon.localcluster.home import Home
-from tarragon.localcluster.kubeconfig import kubeconfig
+from tarragon.localcluster.daemon.cluster import LocalCluster, Settings
+from tarragon.localcluster.daemon.kubeconfig import kubeconfig
+from tarragon.localcluster.home.home import Home
 from tests.conftest import NEWEST_KUBECTL
 from tests.kubectl.comparison import Allowance, not_allowed, read_allowances
 from tests.kubectl.transcript import Answer, Step, in_namespace, normal, play, read_script

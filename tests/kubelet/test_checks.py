@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.localcluster.certificates import certificates
-from tarragon.localcluster.home import Home
+from tarragon.localcluster.daemon.certificates import certificates
+from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.probes import checks, grpc_health
 from tarragon.localcluster.kubelet.probes.checks import Request
 from tarragon.localcluster.kubelet.probes.results import Finding

@@ -20,8 +20,8 @@ from tarragon.cluster.port import Cluster, DeleteOptions, Selection
 from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import NAMESPACES, NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.api import Api
 from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
+from tarragon.localcluster.registry.api import Api
 from tests.kubelet.builders import container_json, pod_json
 from tests.kubelet.world import ANY_POD, World
 from tools.controlplane import ControlPlane

@@ -13,13 +13,13 @@ from tarragon.cluster.errors import AlreadyExists
 from tarragon.cluster.port import Cluster, DeleteOptions, LogOptions, Selection
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.api import Api
-from tarragon.localcluster.client import InProcess
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.kubelet import Kubelet
 from tarragon.localcluster.kubelet.node.node import NodeSettings
 from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
 from tarragon.localcluster.kubelet.shim import shim, shim_client
+from tarragon.localcluster.registry.api import Api
+from tarragon.localcluster.registry.client import InProcess
 from tests.kubelet.builders import container_json, pod_json
 
 Json = dict[str, Any]

@@ -16,9 +16,9 @@ from typing import TypeVar
 from tarragon.base.clock import SystemClock
 from tarragon.cluster.http import Http
 from tarragon.cluster.transport import Server as Address
-from tarragon.localcluster.daemon import Launch, ensure_running, stop
-from tarragon.localcluster.home import Home
-from tarragon.localcluster.presence import Server, is_occupied
+from tarragon.localcluster.daemon.daemon import Launch, ensure_running, stop
+from tarragon.localcluster.home.home import Home
+from tarragon.localcluster.home.presence import Server, is_occupied
 
 T = TypeVar("T")
 CLOCK = SystemClock()

@@ -14,11 +14,11 @@ from tarragon.base import logs
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.cluster.port import Cluster
-from tarragon.localcluster import serving
-from tarragon.localcluster.cluster import Settings
-from tarragon.localcluster.home import Home
+from tarragon.localcluster.daemon import serving
+from tarragon.localcluster.daemon.cluster import Settings
+from tarragon.localcluster.home.home import Home
+from tarragon.localcluster.home.presence import Server
 from tarragon.localcluster.kubelet.node.node import NodeSettings, this_machine
-from tarragon.localcluster.presence import Server
 
 
 async def companion(cluster: Cluster) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from tarragon.localcluster.certificates import Certificates, certificates
-from tarragon.localcluster.home import Home
+from tarragon.localcluster.daemon.certificates import Certificates, certificates
+from tarragon.localcluster.home.home import Home
 
 NOW = dt.datetime.now(dt.UTC)  # noqa: TID251 - TLS looks at the real clock, too
 YEAR = dt.timedelta(days=365)

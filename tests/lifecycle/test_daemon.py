@@ -16,9 +16,9 @@ from tarragon.base.errors import TarragonError
 from tarragon.cluster.port import EVERYTHING, Selection
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, PODS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.daemon import END_PODS, ensure_running, running, stop
-from tarragon.localcluster.home import Home
-from tarragon.localcluster.presence import Server, birth, is_occupied, read_server, write_server
+from tarragon.localcluster.daemon.daemon import END_PODS, ensure_running, running, stop
+from tarragon.localcluster.home.home import Home
+from tarragon.localcluster.home.presence import Server, birth, is_occupied, read_server, write_server
 from tests.lifecycle.background import CLOCK, a_home, client, eventually, killed, launch, up
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.errors import TarragonError
-from tarragon.localcluster.home import Home, make_private, write_private
+from tarragon.localcluster.home.home import Home, make_private, write_private
 
 
 def mode(path: Path) -> int:
@@ -97,7 +97,7 @@ def said_on(mount_options: str, folder: Path) -> str:
     """What `prepare` says of a home on a file system of its own, mounted where only the child process sees it."""
     script = f"""
 from pathlib import Path
-from tarragon.localcluster.home import Home
+from tarragon.localcluster.home.home import Home
 try:
     Home(Path({str(folder)!r})).prepare()
 except Exception as error:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tarragon.base.errors import TarragonError
-from tarragon.localcluster import kubeconfig
+from tarragon.localcluster.daemon import kubeconfig
 
 OURS = kubeconfig.kubeconfig("https://127.0.0.1:6443", b"PEM", "secret")
 

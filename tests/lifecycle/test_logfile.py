@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from tarragon.base.clock import ManualClock
-from tarragon.localcluster.logfile import MOST_BYTES, START_BYTES, keep_small, last_lines, put_aside
+from tarragon.localcluster.daemon.logfile import MOST_BYTES, START_BYTES, keep_small, last_lines, put_aside
 from tests.cluster.scripted import settle
 from tests.conftest import others_can_reach
 

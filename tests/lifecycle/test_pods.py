@@ -15,10 +15,10 @@ from tarragon.cluster.http import Http
 from tarragon.cluster.port import EVERYTHING
 from tarragon.kube.core import NODES, PODS, Pod
 from tarragon.kube.meta import AnyObject, Key, Resource
-from tarragon.localcluster.daemon import END_PODS, stop
-from tarragon.localcluster.home import Home
-from tarragon.localcluster.nodes import end_leftovers
-from tarragon.localcluster.presence import birth
+from tarragon.localcluster.daemon.daemon import END_PODS, stop
+from tarragon.localcluster.daemon.nodes import end_leftovers
+from tarragon.localcluster.home.home import Home
+from tarragon.localcluster.home.presence import birth
 from tests.lifecycle.background import CLOCK, a_home, client, eventually, killed, up
 
 # $$$$: the kubelet reads $(VAR), and makes one $ of two.

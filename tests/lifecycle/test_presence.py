@@ -11,8 +11,8 @@ import pytest
 
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.localcluster.home import Home
-from tarragon.localcluster.presence import Server, birth, is_occupied, occupied, read_server, write_server
+from tarragon.localcluster.home.home import Home
+from tarragon.localcluster.home.presence import Server, birth, is_occupied, occupied, read_server, write_server
 
 CLOCK = SystemClock()
 SINCE = dt.datetime(2026, 11, 21, 10, tzinfo=dt.UTC)
@@ -90,8 +90,8 @@ async def test_a_killed_holder_holds_nothing_and_what_it_told_is_taken_back(tmp_
 import asyncio
 from pathlib import Path
 from tarragon.base.clock import SystemClock
-from tarragon.localcluster.home import Home
-from tarragon.localcluster.presence import occupied
+from tarragon.localcluster.home.home import Home
+from tarragon.localcluster.home.presence import occupied
 
 async def hold():
     async with occupied(Home(Path({str(tmp_path)!r})), SystemClock()):

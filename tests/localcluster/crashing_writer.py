@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tarragon.base.clock import SystemClock
 from tarragon.cluster.errors import NotFound
-from tarragon.localcluster.api import Api
+from tarragon.localcluster.registry.api import Api
 from tests.localcluster.things import CONFIG_MAPS, Asking, config_map
 
 

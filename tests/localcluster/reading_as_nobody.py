@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tarragon.kube.core import CONFIG_MAPS
-from tarragon.localcluster.client import OnDisk
+from tarragon.localcluster.registry.client import OnDisk
 
 NOBODY = 65534
 

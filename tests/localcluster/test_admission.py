@@ -10,7 +10,7 @@ import pytest
 
 from tarragon.cluster.errors import ApiError, Forbidden
 from tarragon.kube.codec import decode
-from tarragon.localcluster.requests import WriteOptions
+from tarragon.localcluster.api.requests import WriteOptions
 from tests.localcluster.things import CONFIG_MAPS, PODS, Asking, config_map, opened, pod
 
 QUOTAS = ("", "v1", "resourcequotas")

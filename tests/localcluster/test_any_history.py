@@ -17,9 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import AlreadyExists, Conflict, Expired, NotFound
 from tarragon.kube.codec import decode
-from tarragon.localcluster.api import Api
-from tarragon.localcluster.requests import ListOptions, WatchOptions
-from tarragon.localcluster.watching import Watch
+from tarragon.localcluster.api.requests import ListOptions, WatchOptions
+from tarragon.localcluster.registry.api import Api
+from tarragon.localcluster.storage.watching import Watch
 from tests.localcluster.things import CONFIG_MAPS, Asking, Json, config_map
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])

@@ -9,7 +9,7 @@ import pytest
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import ApiError, BadRequest, Conflict, NotFound
 from tarragon.kube.codec import decode
-from tarragon.localcluster.requests import Patch, PatchType, WriteOptions
+from tarragon.localcluster.api.requests import Patch, PatchType, WriteOptions
 from tests.localcluster.things import CONFIG_MAPS, CRDS, PODS, WIDGETS, Asking, Json, config_map, definition, pod
 from tests.localcluster.things import version as crd_version
 

@@ -12,9 +12,9 @@ from tarragon.base.errors import TarragonError
 from tarragon.cluster.port import EVERYTHING, Cluster
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.cluster import Companion, LocalCluster, Settings
 from tarragon.localcluster.controllers.workloads.model import CRON_JOBS
-from tarragon.localcluster.home import Home
+from tarragon.localcluster.daemon.cluster import Companion, LocalCluster, Settings
+from tarragon.localcluster.home.home import Home
 
 CLOCK = SystemClock()
 

@@ -9,7 +9,7 @@ import pytest
 
 from tarragon.cluster.errors import ApiError, Invalid, NotFound
 from tarragon.kube.codec import decode
-from tarragon.localcluster.registry import PrinterColumn, ScalePaths
+from tarragon.localcluster.kinds.registry import PrinterColumn, ScalePaths
 from tests.localcluster.things import CRDS, WIDGETS, Asking, Json, definition, opened, version, widget
 
 NAME = "widgets.example.com"

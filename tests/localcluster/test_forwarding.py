@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from tarragon.localcluster.forwarding import Door, Place
+from tarragon.localcluster.services.forwarding import Door, Place
 
 TURNS = 8
 """Of the event loop: opening a door takes fewer."""

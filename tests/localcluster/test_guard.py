@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from tarragon.base.clock import ManualClock
-from tarragon.localcluster.guard import guarded
+from tarragon.localcluster.controllers.guard import guarded
 from tests.cluster.scripted import settle
 
 

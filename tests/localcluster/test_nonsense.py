@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tarragon.cluster.errors import ApiError
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.requests import Patch, PatchType, WriteOptions
+from tarragon.localcluster.api.requests import Patch, PatchType, WriteOptions
 from tests.localcluster.things import CRDS, PODS, WIDGETS, Asking, Json, definition, opened, pod, version, widget
 
 DRY = WriteOptions(dry_run=True)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import ApiError, BadRequest, Expired, Invalid
 from tarragon.kube.codec import decode
-from tarragon.localcluster.requests import ListOptions, Page
-from tarragon.localcluster.store import Window
+from tarragon.localcluster.api.requests import ListOptions, Page
+from tarragon.localcluster.storage.store import Window
 from tests.localcluster.things import CONFIG_MAPS, NAMESPACES, PODS, Asking, config_map, opened, pod
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.localcluster.schema import Schema
-from tarragon.localcluster.schema_structure import structural_faults
+from tarragon.localcluster.schema.schema import Schema
+from tarragon.localcluster.schema.structure import structural_faults
 
 Json = dict[str, Any]
 

@@ -23,13 +23,13 @@ from tarragon.cluster.port import Selection
 from tarragon.kube.codec import decode
 from tarragon.kube.core import CONFIG_MAPS as CONFIG_MAP_RESOURCE
 from tarragon.kube.meta import Key
-from tarragon.localcluster import database
-from tarragon.localcluster.api import Api
-from tarragon.localcluster.client import OnDisk
-from tarragon.localcluster.database import SCHEMA, Database, Row, network_file_system
-from tarragon.localcluster.requests import ListOptions, Target, WatchOptions
-from tarragon.localcluster.selection import index
-from tarragon.localcluster.store import Store, Window
+from tarragon.localcluster.api.requests import ListOptions, Target, WatchOptions
+from tarragon.localcluster.registry.api import Api
+from tarragon.localcluster.registry.client import OnDisk
+from tarragon.localcluster.storage import database
+from tarragon.localcluster.storage.database import SCHEMA, Database, Row, network_file_system
+from tarragon.localcluster.storage.selection import index
+from tarragon.localcluster.storage.store import Store, Window
 from tests.localcluster.things import CONFIG_MAPS, Asking, Json, config_map, opened, ready
 
 HERE = Path(__file__).parent

@@ -7,8 +7,8 @@ import pytest
 
 from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import BadRequest, Expired
-from tarragon.localcluster.requests import WatchOptions
-from tarragon.localcluster.store import Window
+from tarragon.localcluster.api.requests import WatchOptions
+from tarragon.localcluster.storage.store import Window
 from tests.localcluster.things import (
     CONFIG_MAPS,
     CRDS,

@@ -10,8 +10,8 @@ from tarragon.base.clock import ManualClock
 from tarragon.cluster.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from tarragon.cluster.port import DeleteOptions
 from tarragon.kube.codec import decode
-from tarragon.localcluster.objects import is_same
-from tarragon.localcluster.requests import FieldValidation, Patch, PatchType, WriteOptions
+from tarragon.localcluster.api.requests import FieldValidation, Patch, PatchType, WriteOptions
+from tarragon.localcluster.storage.objects import is_same
 from tests.localcluster.things import (
     CONFIG_MAPS,
     CRDS,

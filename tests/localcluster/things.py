@@ -9,10 +9,10 @@ from typing import Any
 
 from tarragon.base.clock import Clock, ManualClock
 from tarragon.kube.codec import decode
-from tarragon.localcluster.api import Api
-from tarragon.localcluster.requests import Event, Patch, PatchType, Target, WriteOptions
-from tarragon.localcluster.store import DEFAULT_WINDOW, Window
-from tarragon.localcluster.watching import Watch
+from tarragon.localcluster.api.requests import Event, Patch, PatchType, Target, WriteOptions
+from tarragon.localcluster.registry.api import Api
+from tarragon.localcluster.storage.store import DEFAULT_WINDOW, Window
+from tarragon.localcluster.storage.watching import Watch
 
 Json = dict[str, Any]
 

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tarragon.localcluster.apiserver.http.connection import DEFAULT_LIMITS, Limits
 
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.cluster.http import Http
 from tarragon.cluster.transport import Server
 from tarragon.kube.codec import decode
 from tarragon.kube.meta import CustomObject, Resource
-from tarragon.localcluster.api import Api
-from tarragon.localcluster.apiserver import ApiServer, Front
-from tarragon.localcluster.certificates import certificates
-from tarragon.localcluster.home import Home
-from tarragon.localcluster.store import DEFAULT_WINDOW, Window
-from tarragon.localcluster.web.connection import DEFAULT_LIMITS, Limits
+from tarragon.localcluster.apiserver.apiserver import ApiServer, Front
+from tarragon.localcluster.daemon.certificates import certificates
+from tarragon.localcluster.home.home import Home
+from tarragon.localcluster.registry.api import Api
+from tarragon.localcluster.storage.store import DEFAULT_WINDOW, Window
 
 TOKEN = "a-token-for-tests"
 

@@ -26,9 +26,9 @@ from tarragon.cluster.http import Http
 from tarragon.cluster.port import EVERYTHING, LogOptions
 from tarragon.cluster.transport import Server
 from tarragon.kube import core
-from tarragon.localcluster.apiserver import ApiServer, Front
-from tarragon.localcluster.store import Window
-from tarragon.localcluster.web import bodies
+from tarragon.localcluster.apiserver.apiserver import ApiServer, Front
+from tarragon.localcluster.apiserver.http import bodies
+from tarragon.localcluster.storage.store import Window
 from tests.localcluster_http.embedded import TOKEN, Embedded, embedded, pod, widget, widget_definition
 from tests.localcluster_http.embedded import WIDGETS as WIDGET
 

@@ -6,10 +6,10 @@ import datetime as dt
 from typing import Any
 
 import pytest
+from tarragon.localcluster.apiserver.http.accept import PLAIN, Form, chosen
 
-from tarragon.localcluster import discovery
-from tarragon.localcluster.registry import Registry, ScalePaths, Served
-from tarragon.localcluster.web.accept import PLAIN, Form, chosen
+from tarragon.localcluster.apiserver import discovery
+from tarragon.localcluster.kinds.registry import Registry, ScalePaths, Served
 
 
 def widgets(version: str) -> Served:

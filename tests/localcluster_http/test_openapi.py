@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tarragon.kube.codec import decode
-from tarragon.localcluster.openapi import OBJECT_META, REFERENCE, OpenApi, built_in_names, built_in_schemas
-from tarragon.localcluster.openapi_v2 import OpenApiV2
-from tarragon.localcluster.registry import Registry, Served
+from tarragon.localcluster.apiserver.openapi_v2 import OpenApiV2
+from tarragon.localcluster.kinds.openapi import OBJECT_META, REFERENCE, OpenApi, built_in_names, built_in_schemas
+from tarragon.localcluster.kinds.registry import Registry, Served
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,10 +13,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from tarragon.localcluster.web.forwarding import forward_spdy
-from tarragon.localcluster.web.spdy.dictionary import ADLER32, DICTIONARY
-from tarragon.localcluster.web.spdy.frames import (
+from tarragon.localcluster.apiserver.http.forwarding import forward_spdy
+from tarragon.localcluster.apiserver.http.spdy.dictionary import ADLER32, DICTIONARY
+from tarragon.localcluster.apiserver.http.spdy.frames import (
     Data,
     Decoder,
     Encoder,
@@ -30,9 +29,9 @@ from tarragon.localcluster.web.spdy.frames import (
     SynStream,
     WindowUpdate,
 )
-from tarragon.localcluster.web.spdy.session import BUFFERED, Session, Stream
-from tarragon.localcluster.web.wires import BUFFERED as HEARD
-from tarragon.localcluster.web.wires import Heard
+from tarragon.localcluster.apiserver.http.spdy.session import BUFFERED, Session, Stream
+from tarragon.localcluster.apiserver.http.wires import BUFFERED as HEARD
+from tarragon.localcluster.apiserver.http.wires import Heard
 
 STREAMS = st.integers(min_value=1, max_value=2**31 - 1)
 NUMBERS = st.integers(min_value=0, max_value=2**31 - 1)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tarragon.localcluster.columns import columns_of
-from tarragon.localcluster.jsonpath import BadPath, find
-from tarragon.localcluster.registry import PrinterColumn, Served
-from tarragon.localcluster.tables import Shape, duration, table
+from tarragon.localcluster.api.jsonpath import BadPath, find
+from tarragon.localcluster.kinds.registry import PrinterColumn, Served
+from tarragon.localcluster.tables.columns import columns_of
+from tarragon.localcluster.tables.tables import Shape, duration, table
 
 NOW = dt.datetime(2026, 11, 21, 10, 0, tzinfo=dt.UTC)
 FIVE_MINUTES_AGO = "2026-11-21T09:55:00Z"

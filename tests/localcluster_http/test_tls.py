@@ -22,8 +22,8 @@ from tarragon.cluster.http import Http
 from tarragon.cluster.transport import Server
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
-from tarragon.localcluster.certificates import Certificates, certificates
-from tarragon.localcluster.home import Home
+from tarragon.localcluster.daemon.certificates import Certificates, certificates
+from tarragon.localcluster.home.home import Home
 from tests.localcluster_http.scripted_server import says, serving
 
 POD = {"metadata": {"name": "a", "namespace": "default"}}

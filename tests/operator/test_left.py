@@ -13,8 +13,8 @@ from tarragon.cluster.port import EVERYTHING, Listing, Selection, WatchEvent
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.core import NAMESPACES, NODES, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource
-from tarragon.localcluster.api import Api
-from tarragon.localcluster.client import InProcess
+from tarragon.localcluster.registry.api import Api
+from tarragon.localcluster.registry.client import InProcess
 from tarragon.operator.informers.informers import FORBIDDEN_SECONDS, World
 from tarragon.operator.manager.operator import Operator, Options
 from tarragon.plan.nodes.left_to_kube_scheduler import LEFT

@@ -17,7 +17,7 @@ import (
 	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// A field is "name:type" with marks before the type: tarragon/localcluster/web/messages.py reads them.
+// A field is "name:type" with marks before the type: tarragon/localcluster/apiserver/http/messages.py reads them.
 type message map[string]string
 
 var special = map[string]string{

@@ -15,7 +15,7 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.checks.finding import Finding
 from tarragon.cli.environment import has_module, installer
 from tarragon.cli.words import count
-from tarragon.localcluster.home import Home
+from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.images.images import own_environment
 
 _GIB = 2**30
@@ -78,8 +78,8 @@ def _home(place: Home) -> Iterator[Finding]:
 
 
 def _cluster(place: Home) -> Finding:
-    from tarragon.localcluster.daemon import running
-    from tarragon.localcluster.presence import read_server
+    from tarragon.localcluster.daemon.daemon import running
+    from tarragon.localcluster.home.presence import read_server
 
     server = asyncio.run(running(place))
     if server is not None:

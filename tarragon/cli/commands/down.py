@@ -15,7 +15,7 @@ from tarragon.cli.settings import Command, Settings, home
 from tarragon.cli.target import require_local
 from tarragon.cli.words import count, listed
 from tarragon.cluster.port import EVERYTHING
-from tarragon.localcluster.home import Home
+from tarragon.localcluster.home.home import Home
 
 
 @click.command("down", cls=Command)
@@ -27,8 +27,8 @@ def command(settings: Settings) -> None:
 
 
 async def _down(place: Home, clock: Clock) -> None:
-    from tarragon.localcluster.daemon import END_PODS, stop
-    from tarragon.localcluster.nodes import end_leftovers
+    from tarragon.localcluster.daemon.daemon import END_PODS, stop
+    from tarragon.localcluster.daemon.nodes import end_leftovers
 
     containers = _running(place)
     ended = await stop(place, clock, END_PODS)
@@ -56,7 +56,7 @@ def _running(place: Home) -> int:
 
 
 async def _unfinished(place: Home) -> Sequence[str]:
-    from tarragon.localcluster.client import OnDisk
+    from tarragon.localcluster.registry.client import OnDisk
 
     with suppress(TarragonError):
         stored = OnDisk.open(place.store)

@@ -19,7 +19,7 @@ from tarragon.cli.settings import Command, Settings, home, logs_option
 from tarragon.cli.target import require_local
 
 if TYPE_CHECKING:
-    from tarragon.localcluster.presence import Server
+    from tarragon.localcluster.home.presence import Server
 
 IDLE_SECONDS = 600.0
 """After this long without a pod that runs and a client that asks, a cluster in the background ends by itself."""
@@ -70,9 +70,9 @@ def command(
     which counts requests for CPUs as shares; nodes that are given are strict.
     """
     from tarragon.cli.installing import install_here, install_without_operator
-    from tarragon.localcluster.access.authorizers import Authorization
-    from tarragon.localcluster.cluster import Settings as ClusterSettings
-    from tarragon.localcluster.serving import serve
+    from tarragon.localcluster.auth.authorizers import Authorization
+    from tarragon.localcluster.daemon.cluster import Settings as ClusterSettings
+    from tarragon.localcluster.daemon.serving import serve
     from tarragon.operator.manager.operator import run
     from tarragon.plan.config.published import LOCAL
     from tarragon.plan.objects.logs import Form

@@ -12,9 +12,9 @@ from tarragon.base.clock import Clock
 from tarragon.kube.codec import decode, timestamp
 from tarragon.kube.selectors import from_match_labels
 from tarragon.localcluster.admission.following import Known, newest, with_status
-from tarragon.localcluster.history import Change, ObjectKey, Stored
-from tarragon.localcluster.registry import Registry
-from tarragon.localcluster.store import Store
+from tarragon.localcluster.kinds.registry import Registry
+from tarragon.localcluster.storage.history import Change, ObjectKey, Stored
+from tarragon.localcluster.storage.store import Store
 
 Json = dict[str, Any]
 Selects = Callable[[Mapping[str, str]], bool]

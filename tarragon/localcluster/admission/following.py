@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tarragon.kube.codec import decode
-from tarragon.localcluster.history import Change, ObjectKey, Stored
-from tarragon.localcluster.objects import encoded
-from tarragon.localcluster.served import Served
-from tarragon.localcluster.store import Store
+from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.storage.history import Change, ObjectKey, Stored
+from tarragon.localcluster.storage.objects import encoded
+from tarragon.localcluster.storage.store import Store
 
 Json = dict[str, Any]
 

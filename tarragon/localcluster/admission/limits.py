@@ -7,11 +7,11 @@ from typing import Any
 
 from tarragon.base.quantity import milli
 from tarragon.kube.codec import decode
-from tarragon.localcluster import refusals
 from tarragon.localcluster.admission.usage import Usage, amounts, totals
-from tarragon.localcluster.amounts import canonical
-from tarragon.localcluster.served import Served
-from tarragon.localcluster.store import Store
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.schema.quantities import canonical
+from tarragon.localcluster.storage.store import Store
 
 Json = dict[str, Any]
 
@@ -46,7 +46,7 @@ class Limits:
                 return
         if faults:
             words = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
-            raise refusals.forbidden(served, thing["metadata"]["name"], words)
+            raise errors.forbidden(served, thing["metadata"]["name"], words)
 
     def _pod_faults(self, pod: Json, namespace: str) -> Iterator[str]:
         spec = pod["spec"]

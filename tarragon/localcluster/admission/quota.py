@@ -11,13 +11,13 @@ from typing import Any
 from tarragon.base.quantity import milli
 from tarragon.cluster.errors import ApiError
 from tarragon.kube.codec import decode
-from tarragon.localcluster import refusals
 from tarragon.localcluster.admission.following import Known, newest, with_status
 from tarragon.localcluster.admission.scopes import is_in_scope
 from tarragon.localcluster.admission.usage import COMPUTE, Usage, amounts, containers, one_line, plus, told, usage_of
-from tarragon.localcluster.history import Change, Stored
-from tarragon.localcluster.registry import Registry
-from tarragon.localcluster.store import Store
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.kinds.registry import Registry
+from tarragon.localcluster.storage.history import Change, Stored
+from tarragon.localcluster.storage.store import Store
 
 Json = dict[str, Any]
 
@@ -115,7 +115,7 @@ class Quotas:
 
     def _forbidden(self, change: Change, words: str) -> ApiError:
         served = next(kind for kind in self._registry if kind.full_name == change.kind)
-        return refusals.forbidden(served, change.key[1], words)
+        return errors.forbidden(served, change.key[1], words)
 
     def _kinds(self, hard: Mapping[str, str]) -> set[str]:
         """The kinds whose objects such a quota counts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tarragon.localcluster.rules.pods import quality_of_service
+from tarragon.localcluster.validation.pods import quality_of_service
 
 
 def is_in_scope(quota: Mapping[str, Any], pod: Mapping[str, Any] | None) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tarragon.base import quantity
 from tarragon.base.quantity import milli
-from tarragon.localcluster.amounts import canonical
+from tarragon.localcluster.schema.quantities import canonical
 
 Usage = dict[str, int]
 

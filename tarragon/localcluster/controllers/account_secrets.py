@@ -17,8 +17,8 @@ from tarragon.cluster.errors import NotFound
 from tarragon.cluster.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import SECRETS, SERVICE_ACCOUNTS
 from tarragon.kube.meta import AnyObject, Key, ObjectMeta, Struct
-from tarragon.localcluster.caches import logged_cache
-from tarragon.localcluster.controllers.worklist import Worklist
+from tarragon.localcluster.controllers.caches import logged_cache
+from tarragon.localcluster.controllers.workqueue import Worklist
 
 TYPE = "kubernetes.io/service-account-token"
 ACCOUNT_NAME = "kubernetes.io/service-account.name"

@@ -13,8 +13,8 @@ from tarragon.cluster.errors import NotFound
 from tarragon.cluster.port import Cluster
 from tarragon.kube.meta import Key, ObjectMeta, Resource, Struct
 from tarragon.kube.selectors import from_match_labels
-from tarragon.localcluster.caches import logged_cache
-from tarragon.localcluster.controllers.worklist import Worklist
+from tarragon.localcluster.controllers.caches import logged_cache
+from tarragon.localcluster.controllers.workqueue import Worklist
 
 Json = dict[str, Any]
 

@@ -13,8 +13,8 @@ from tarragon.cluster.errors import NotFound
 from tarragon.cluster.port import Cluster
 from tarragon.kube.core import PERSISTENT_VOLUME_CLAIMS
 from tarragon.kube.meta import CustomObject, Key
-from tarragon.localcluster.caches import logged_cache
-from tarragon.localcluster.controllers.worklist import Worklist
+from tarragon.localcluster.controllers.caches import logged_cache
+from tarragon.localcluster.controllers.workqueue import Worklist
 
 
 class ClaimController:

@@ -18,10 +18,10 @@ from tarragon.cluster.port import Cluster, DeleteOptions
 from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import AnyObject, CustomObject, Key, OwnerIdentity, OwnerReference, Resource, group_of
-from tarragon.localcluster.caches import logged_cache
+from tarragon.localcluster.controllers.caches import logged_cache
 from tarragon.localcluster.controllers.kinds import kind_of
 from tarragon.localcluster.controllers.ownership import FOREGROUND, ORPHAN, Graph, Owned, Vertex
-from tarragon.localcluster.controllers.worklist import Worklist
+from tarragon.localcluster.controllers.workqueue import Worklist
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tarragon.kube.meta import AnyObject, CustomObject, Resource
-from tarragon.localcluster.served import Served
+from tarragon.localcluster.kinds.resource import Served
 
 
 def kind_of(definition: CustomObject) -> Resource[AnyObject] | None:

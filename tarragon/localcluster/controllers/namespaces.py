@@ -13,9 +13,9 @@ from tarragon.cluster.errors import Conflict, NotFound
 from tarragon.cluster.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tarragon.kube.meta import AnyObject, CustomObject, Key, Resource
-from tarragon.localcluster.caches import logged_cache
+from tarragon.localcluster.controllers.caches import logged_cache
 from tarragon.localcluster.controllers.kinds import kind_of
-from tarragon.localcluster.controllers.worklist import Worklist
+from tarragon.localcluster.controllers.workqueue import Worklist
 
 _LOOK_AGAIN_SECONDS = 0.25
 """Pods take their grace, and finalizers belong to others: who empties a namespace has to come back."""

@@ -11,8 +11,8 @@ from tarragon.cluster.errors import AlreadyExists, NotFound
 from tarragon.cluster.port import Cluster, Selection
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import AnyObject, Key, ObjectMeta, Struct
-from tarragon.localcluster.caches import logged_cache
-from tarragon.localcluster.controllers.worklist import Worklist
+from tarragon.localcluster.controllers.caches import logged_cache
+from tarragon.localcluster.controllers.workqueue import Worklist
 
 NAME = "kube-root-ca.crt"
 FILE = "ca.crt"

@@ -11,8 +11,8 @@ from tarragon.cluster.errors import AlreadyExists, NotFound
 from tarragon.cluster.port import Cluster, Selection
 from tarragon.kube.core import NAMESPACES, SERVICE_ACCOUNTS
 from tarragon.kube.meta import AnyObject, Key
-from tarragon.localcluster.caches import logged_cache
-from tarragon.localcluster.controllers.worklist import Worklist
+from tarragon.localcluster.controllers.caches import logged_cache
+from tarragon.localcluster.controllers.workqueue import Worklist
 
 NAME = "default"
 

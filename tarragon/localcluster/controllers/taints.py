@@ -14,9 +14,9 @@ from tarragon.cluster.port import Cluster, DeleteOptions
 from tarragon.kube.core import NODES, PODS, Node, SlimMeta, Taint, Toleration
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key, Struct
-from tarragon.localcluster.caches import logged_cache
-from tarragon.localcluster.controllers.worklist import Worklist
-from tarragon.localcluster.events import Recorder
+from tarragon.localcluster.controllers.caches import logged_cache
+from tarragon.localcluster.controllers.events import Recorder
+from tarragon.localcluster.controllers.workqueue import Worklist
 from tarragon.localcluster.fit import tolerates
 
 NO_EXECUTE = "NoExecute"

@@ -20,7 +20,7 @@ from tarragon.cluster.port import Cluster, Selection
 from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import SERVICES, Service
 from tarragon.kube.meta import Key
-from tarragon.localcluster.home import write_private
+from tarragon.localcluster.home.home import write_private
 from tarragon.localcluster.kubelet.base.files import try_lock, unlock
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import PODS_TO_RUN, Pod

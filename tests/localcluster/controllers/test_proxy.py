@@ -13,8 +13,8 @@ import pytest
 
 from tarragon.cluster.errors import Invalid
 from tarragon.kube.core import ENDPOINTS, SERVICES
-from tarragon.localcluster.controllers.kubernetes_service import KubernetesService
-from tarragon.localcluster.controllers.proxy import ServiceProxy
+from tarragon.localcluster.services.kubernetes_service import KubernetesService
+from tarragon.localcluster.services.proxy import ServiceProxy
 from tests.localcluster.controllers.world import World
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")

@@ -6,8 +6,8 @@ from typing import Any
 from tarragon.cluster.errors import from_status
 from tarragon.kube.core import NODES, PODS, Pod
 from tarragon.kube.meta import Key
-from tarragon.localcluster.binding import Binder
-from tarragon.localcluster.scheduler import Bind, Scheduler
+from tarragon.localcluster.registry.binding import Binder
+from tarragon.localcluster.scheduler.scheduler import Bind, Scheduler
 from tests.localcluster.controllers.world import Json, Scene, World, pod_spec
 
 

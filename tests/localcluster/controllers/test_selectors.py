@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.kube.meta import Key
-from tarragon.localcluster.controllers.selectors import Selectors
+from tarragon.localcluster.services.selectors import Selectors
 
 LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy"))
 NAMESPACES = st.sampled_from(["one", "two"])

@@ -19,11 +19,11 @@ from tarragon.kube.core import (
 )
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.claims import ClaimController
-from tarragon.localcluster.controllers.endpoint_slices import SLICES, EndpointSliceController
-from tarragon.localcluster.controllers.endpoints import EndpointsController
-from tarragon.localcluster.controllers.orphans import QUARANTINE_SECONDS, OrphanController
+from tarragon.localcluster.controllers.gc.pod_gc import QUARANTINE_SECONDS, OrphanController
 from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
 from tarragon.localcluster.controllers.taints import TaintController
+from tarragon.localcluster.services.endpoint_slices import SLICES, EndpointSliceController
+from tarragon.localcluster.services.endpoints import EndpointsController
 from tests.localcluster.controllers.world import Json, Scene, World, pod_spec
 from tests.operator.test_dragon import Jumping
 

@@ -32,9 +32,9 @@ from tarragon.kube.core import (
     SERVICES,
 )
 from tarragon.kube.meta import AnyObject, Key, Resource
-from tarragon.localcluster.api import Api
-from tarragon.localcluster.client import InProcess
 from tarragon.localcluster.controllers.kinds import listable
+from tarragon.localcluster.registry.api import Api
+from tarragon.localcluster.registry.client import InProcess
 from tools.controlplane import ControlPlane
 
 T = TypeVar("T")

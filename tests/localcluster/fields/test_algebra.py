@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tarragon.localcluster.apply.fields.compare import compared
+from tarragon.localcluster.apply.fields.conflicts import ConflictsError
+from tarragon.localcluster.apply.fields.entries import Entry, understood
+from tarragon.localcluster.apply.fields.extract import added, extracted
+from tarragon.localcluster.apply.fields.ownership import Applied, Door, Live, after_apply, after_update
+from tarragon.localcluster.apply.fields.reset import NOBODYS
+from tarragon.localcluster.apply.fields.sets import Fields, Path
+from tarragon.localcluster.apply.fields.types import type_of
 
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.fields import sets
-from tarragon.localcluster.fields.compare import compared
-from tarragon.localcluster.fields.conflicts import ConflictsError
-from tarragon.localcluster.fields.entries import Entry, understood
-from tarragon.localcluster.fields.extract import added, extracted
-from tarragon.localcluster.fields.ownership import Applied, Door, Live, after_apply, after_update
-from tarragon.localcluster.fields.reset import NOBODYS
-from tarragon.localcluster.fields.sets import Fields, Path
-from tarragon.localcluster.fields.types import type_of
-from tarragon.localcluster.served import Served
+from tarragon.localcluster.apply.fields import sets
+from tarragon.localcluster.kinds.resource import Served
 
 Json = dict[str, Any]
 

@@ -15,7 +15,6 @@ import pytest
 from tarragon.cluster.port import Selection
 from tarragon.kube.core import CONFIG_MAPS, NODES, PERSISTENT_VOLUME_CLAIMS
 from tarragon.kube.meta import AnyObject, Key, Resource
-from tarragon.localcluster.binding import Binder
 from tarragon.localcluster.controllers.garbage import GarbageCollector
 from tarragon.localcluster.controllers.workloads.model import (
     CRON_JOBS,
@@ -28,7 +27,8 @@ from tarragon.localcluster.controllers.workloads.model import (
 from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
 from tarragon.localcluster.controllers.workloads.pods import PODS
 from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
-from tarragon.localcluster.scheduler import Scheduler
+from tarragon.localcluster.registry.binding import Binder
+from tarragon.localcluster.scheduler.scheduler import Scheduler
 from tests.localcluster.controllers.world import Json, World, a_world
 
 LABELS = {"app": "web"}

@@ -12,8 +12,7 @@ from tarragon.kube.core import PODS, Pod
 from tarragon.kube.meta import Key, Resource
 from tarragon.localcluster.controllers.workloads import scaling_plan
 from tarragon.localcluster.controllers.workloads.conditions import with_condition
-from tarragon.localcluster.controllers.workloads.ground import Ground, Kept
-from tarragon.localcluster.controllers.workloads.hands import Hands
+from tarragon.localcluster.controllers.workloads.context import Ground, Kept
 from tarragon.localcluster.controllers.workloads.model import (
     AUTOSCALERS,
     DEPLOYMENTS,
@@ -23,8 +22,9 @@ from tarragon.localcluster.controllers.workloads.model import (
     Autoscaler,
     Json,
 )
+from tarragon.localcluster.controllers.workloads.pod_control import Hands
 from tarragon.localcluster.controllers.workloads.scaling_plan import Load, Reading
-from tarragon.localcluster.workload_columns import selector_text
+from tarragon.localcluster.tables.workload_columns import selector_text
 
 SECONDS = 15.0
 

@@ -14,15 +14,15 @@ from tarragon.cluster.reflector import Cache
 from tarragon.kube.codec import timestamp
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import cron_plan
-from tarragon.localcluster.controllers.workloads.ground import (
+from tarragon.localcluster.controllers.workloads.context import (
     LOOK_AGAIN_SECONDS,
     Ground,
     Kept,
     Unseen,
     owners,
 )
-from tarragon.localcluster.controllers.workloads.hands import Hands
 from tarragon.localcluster.controllers.workloads.model import CRON_JOBS, JOBS, CronJob, Job, Json
+from tarragon.localcluster.controllers.workloads.pod_control import Hands
 
 
 class CronJobController:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from tarragon.base.times import later
 from tarragon.kube.codec import moment, timestamp
+from tarragon.localcluster.api.cron_schedule import Schedule
 from tarragon.localcluster.controllers.workloads.model import CronJob, Job, Json
-from tarragon.localcluster.schedule import Schedule
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 LONGEST_SECONDS = 60.0

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import msgspec
 
 from tarragon.kube import core
-from tarragon.localcluster.controllers.workloads.hands import MOST_AT_ONCE, omitting_zeros
 from tarragon.localcluster.controllers.workloads.model import DaemonSet, Json
+from tarragon.localcluster.controllers.workloads.pod_control import MOST_AT_ONCE, omitting_zeros
 from tarragon.localcluster.controllers.workloads.pods import Pod
 from tarragon.localcluster.controllers.workloads.revisions import HASH_LABEL
 from tarragon.localcluster.controllers.workloads.shares import share

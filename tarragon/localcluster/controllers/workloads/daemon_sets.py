@@ -6,10 +6,10 @@ from tarragon.cluster.reflector import Cache
 from tarragon.kube import core
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import daemon_plan, replicas
+from tarragon.localcluster.controllers.workloads.context import LOOK_AGAIN_SECONDS, Ground, Kept
 from tarragon.localcluster.controllers.workloads.daemon_plan import Scene
-from tarragon.localcluster.controllers.workloads.ground import LOOK_AGAIN_SECONDS, Ground, Kept
-from tarragon.localcluster.controllers.workloads.hands import Hands, pod_from
 from tarragon.localcluster.controllers.workloads.model import DAEMON_SETS, ControllerRevision, DaemonSet, Json
+from tarragon.localcluster.controllers.workloads.pod_control import Hands, pod_from
 from tarragon.localcluster.controllers.workloads.revisions import HASH_LABEL, Revisions
 
 

@@ -13,7 +13,7 @@ from tarragon.cluster.port import DeleteOptions
 from tarragon.cluster.reflector import Cache
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import deployment_status, rollout
-from tarragon.localcluster.controllers.workloads.ground import (
+from tarragon.localcluster.controllers.workloads.context import (
     LOOK_AGAIN_SECONDS,
     Ground,
     Kept,
@@ -21,8 +21,8 @@ from tarragon.localcluster.controllers.workloads.ground import (
     owners,
     selects,
 )
-from tarragon.localcluster.controllers.workloads.hands import Hands
 from tarragon.localcluster.controllers.workloads.model import DEPLOYMENTS, REPLICA_SETS, Deployment, Json, ReplicaSet
+from tarragon.localcluster.controllers.workloads.pod_control import Hands
 from tarragon.localcluster.controllers.workloads.pods import Pod
 from tarragon.localcluster.controllers.workloads.rollout import DESIRED, HISTORY, MOST, REVISION, Family, Resize
 from tarragon.localcluster.controllers.workloads.templates import (

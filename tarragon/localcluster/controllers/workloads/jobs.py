@@ -11,10 +11,10 @@ from tarragon.cluster.live import Index
 from tarragon.cluster.port import DeleteOptions
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import job_plan
-from tarragon.localcluster.controllers.workloads.ground import LOOK_AGAIN_SECONDS, Ground, Kept
-from tarragon.localcluster.controllers.workloads.hands import Hands, pod_from
+from tarragon.localcluster.controllers.workloads.context import LOOK_AGAIN_SECONDS, Ground, Kept
 from tarragon.localcluster.controllers.workloads.job_count import INDEX, TRACKING, Count, count, is_tracked
 from tarragon.localcluster.controllers.workloads.model import JOBS, Job, Json
+from tarragon.localcluster.controllers.workloads.pod_control import Hands, pod_from
 from tarragon.localcluster.controllers.workloads.pods import PODS, Pod
 
 _MANAGER = "kubernetes.io/job-controller"

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from tarragon.base.clock import Clock
 from tarragon.cluster.port import Cluster
 from tarragon.localcluster.controllers.workloads.autoscalers import AutoscalerController, Usage
+from tarragon.localcluster.controllers.workloads.context import Ground
 from tarragon.localcluster.controllers.workloads.cron_jobs import CronJobController
 from tarragon.localcluster.controllers.workloads.daemon_sets import DaemonSetController
 from tarragon.localcluster.controllers.workloads.deployments import DeploymentController
-from tarragon.localcluster.controllers.workloads.ground import Ground
 from tarragon.localcluster.controllers.workloads.jobs import JobController
 from tarragon.localcluster.controllers.workloads.model import (
     CONTROLLER_REVISIONS,

@@ -6,9 +6,9 @@ from typing import Generic, TypeVar
 
 from tarragon.kube.meta import Key, Resource
 from tarragon.localcluster.controllers.workloads import replicas
-from tarragon.localcluster.controllers.workloads.ground import LOOK_AGAIN_SECONDS, Ground, Kept
-from tarragon.localcluster.controllers.workloads.hands import Hands, pod_from
+from tarragon.localcluster.controllers.workloads.context import LOOK_AGAIN_SECONDS, Ground, Kept
 from tarragon.localcluster.controllers.workloads.model import ReplicaSet
+from tarragon.localcluster.controllers.workloads.pod_control import Hands, pod_from
 from tarragon.localcluster.controllers.workloads.pods import Pod
 
 T = TypeVar("T", bound=ReplicaSet)

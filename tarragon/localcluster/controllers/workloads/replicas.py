@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tarragon.localcluster.controllers.workloads.conditions import with_condition, without
-from tarragon.localcluster.controllers.workloads.hands import MOST_AT_ONCE, omitting_zeros
 from tarragon.localcluster.controllers.workloads.model import Json, ReplicaSet
+from tarragon.localcluster.controllers.workloads.pod_control import MOST_AT_ONCE, omitting_zeros
 from tarragon.localcluster.controllers.workloads.pods import Pod
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"

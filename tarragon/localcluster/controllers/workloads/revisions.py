@@ -12,9 +12,9 @@ from tarragon.cluster.errors import Conflict, NotFound
 from tarragon.cluster.live import Index
 from tarragon.cluster.port import DeleteOptions
 from tarragon.cluster.reflector import Cache
-from tarragon.localcluster.controllers.workloads.ground import Ground, Unseen, owners
-from tarragon.localcluster.controllers.workloads.hands import Hands
+from tarragon.localcluster.controllers.workloads.context import Ground, Unseen, owners
 from tarragon.localcluster.controllers.workloads.model import CONTROLLER_REVISIONS, ControllerRevision, Json, Owner
+from tarragon.localcluster.controllers.workloads.pod_control import Hands
 from tarragon.localcluster.controllers.workloads.templates import is_same_template, template_hash
 
 T = TypeVar("T", bound=Owner)

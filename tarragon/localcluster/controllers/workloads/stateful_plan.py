@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tarragon.localcluster.controllers.workloads.hands import MOST_AT_ONCE, omitting_zeros
 from tarragon.localcluster.controllers.workloads.model import Json, StatefulSet
+from tarragon.localcluster.controllers.workloads.pod_control import MOST_AT_ONCE, omitting_zeros
 from tarragon.localcluster.controllers.workloads.pods import Pod
 from tarragon.localcluster.controllers.workloads.revisions import HASH_LABEL
 

@@ -11,9 +11,9 @@ from tarragon.cluster.reflector import Cache
 from tarragon.kube.core import PERSISTENT_VOLUME_CLAIMS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import replicas, stateful_plan
-from tarragon.localcluster.controllers.workloads.ground import LOOK_AGAIN_SECONDS, Ground, Kept
-from tarragon.localcluster.controllers.workloads.hands import Hands, pod_from
+from tarragon.localcluster.controllers.workloads.context import LOOK_AGAIN_SECONDS, Ground, Kept
 from tarragon.localcluster.controllers.workloads.model import STATEFUL_SETS, ControllerRevision, Json, StatefulSet
+from tarragon.localcluster.controllers.workloads.pod_control import Hands, pod_from
 from tarragon.localcluster.controllers.workloads.revisions import HASH_LABEL, Revisions, template_of
 from tarragon.localcluster.controllers.workloads.stateful_plan import Scene
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tarragon.kube.codec import encode
 from tarragon.localcluster.controllers.workloads.model import Json
-from tarragon.localcluster.objects import is_same
+from tarragon.localcluster.storage.objects import is_same
 
 HASH_LABEL = "pod-template-hash"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tarragon.localcluster.home import make_private
+from tarragon.localcluster.home.home import make_private
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.localcluster.home import make_private
+from tarragon.localcluster.home.home import make_private
 from tarragon.localcluster.kubelet.base.files import read_json, unlock, write_json
 from tarragon.localcluster.kubelet.network.port_claims import Claims, candidates, is_free
 from tarragon.localcluster.kubelet.network.translate import Address

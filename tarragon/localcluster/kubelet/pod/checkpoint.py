@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tarragon.base.clock import Clock
 from tarragon.kube.codec import moment
-from tarragon.localcluster.home import make_private
+from tarragon.localcluster.home.home import make_private
 from tarragon.localcluster.kubelet.base.files import read_json, write_json
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import Container, Pod

@@ -12,7 +12,7 @@ from tarragon.base.clock import Clock
 from tarragon.base.times import later
 from tarragon.cluster.errors import ApiError, from_status
 from tarragon.cluster.port import LogOptions
-from tarragon.localcluster.containers import container_asked
+from tarragon.localcluster.api.containers import container_asked
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.pod.logs import Wanted, follow, read
 from tarragon.localcluster.kubelet.shim.shim_client import state_of

@@ -9,7 +9,7 @@ import msgspec
 
 from tarragon.base.resources import NVIDIA_GPU
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.home import make_private
+from tarragon.localcluster.home.home import make_private
 from tarragon.localcluster.kubelet.base.files import read_json, write_bytes, write_json
 from tarragon.localcluster.kubelet.base.layout import PodFolder
 from tarragon.localcluster.kubelet.base.spec import Pod

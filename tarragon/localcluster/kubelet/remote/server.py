@@ -22,18 +22,18 @@ from tarragon.cluster.errors import ApiError
 from tarragon.cluster.port import Cluster, LogOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key, Resource, Struct
-from tarragon.localcluster import refusals
-from tarragon.localcluster.home import write_private
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.api.paths import segments
+from tarragon.localcluster.apiserver.http import answers, query
+from tarragon.localcluster.apiserver.http.commands import Wanted
+from tarragon.localcluster.apiserver.http.connection import Server
+from tarragon.localcluster.apiserver.http.connects import Connects, ExecRequest
+from tarragon.localcluster.apiserver.http.listener import Listener
+from tarragon.localcluster.apiserver.http.streams import Streams
+from tarragon.localcluster.home.home import write_private
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.pod.pod_logs import NodeLogs
 from tarragon.localcluster.kubelet.streaming.streaming import Door
-from tarragon.localcluster.web import answers, query
-from tarragon.localcluster.web.commands import Wanted
-from tarragon.localcluster.web.connection import Server
-from tarragon.localcluster.web.connects import Connects, ExecRequest
-from tarragon.localcluster.web.listener import Listener
-from tarragon.localcluster.web.paths import segments
-from tarragon.localcluster.web.streams import Streams
 
 ALLOWED_SECONDS, REFUSED_SECONDS = 300.0, 30.0
 """How long an answer about somebody's rights is good, as long as with a kubelet."""
@@ -156,7 +156,7 @@ class KubeletServer:
     async def _pod(self, key: Key) -> dict[str, Any]:
         pod: dict[str, Any] = await self._cluster.get(PODS.reading(dict), key)
         if pod["spec"].get("nodeName") != self._node:
-            raise refusals.failure(404, "NotFound", f'pod "{key.name}" is not on node {self._node}')
+            raise errors.failure(404, "NotFound", f'pod "{key.name}" is not on node {self._node}')
         return pod
 
     async def _connect(
@@ -166,7 +166,7 @@ class KubeletServer:
         if what == "portForward":
             return await self._connects.forward(request, lambda port: self._door.dial(pod, port))
         if not more:
-            raise refusals.failure(404, "NotFound", "404 page not found")
+            raise errors.failure(404, "NotFound", "404 page not found")
         argv = request.query.getall("command", []) if what == "exec" else None
         asked = ExecRequest(pod=pod, container=more[-1], argv=argv, wanted=_wanted(request.query))
         return await self._connects.execute(request, self._door, asked)
@@ -209,9 +209,10 @@ def _caller(request: web.BaseRequest) -> Caller | None:
 
 
 def _context(address: Address, folder: Path, node: str, clock: Clock) -> ssl.SSLContext:
-    from tarragon.localcluster import authority  # noqa: PLC0415 - a tenth of a second that others need not wait
+    # A tenth of a second that others need not wait.
+    from tarragon.localcluster.home import certificate_authority  # noqa: PLC0415
 
-    made = authority.new_kubelet(node, address.host, clock.now())
+    made = certificate_authority.new_kubelet(node, address.host, clock.now())
     chain, key = folder / "kubelet.crt", folder / "kubelet.key"
     write_private(key, made.key)
     write_private(chain, made.certificate)

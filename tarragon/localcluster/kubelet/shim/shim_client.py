@@ -24,7 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tarragon.base.clock import Clock
-from tarragon.localcluster.home import make_private
+from tarragon.localcluster.home.home import make_private
 from tarragon.localcluster.kubelet.base import processes
 from tarragon.localcluster.kubelet.base.files import read_json, try_lock, unlock, write_json
 from tarragon.localcluster.kubelet.shim import cri_log, exec_server, execution, shim

@@ -19,7 +19,7 @@ import structlog
 from tarragon.base.clock import Clock
 from tarragon.cluster.errors import ApiError
 from tarragon.kube.codec import decode
-from tarragon.localcluster.home import write_private
+from tarragon.localcluster.home.home import write_private
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import Pod
 

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from tarragon.base.resources import Resources
 from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.home import make_private
+from tarragon.localcluster.home.home import make_private
 from tarragon.localcluster.kubelet.base import downward
 from tarragon.localcluster.kubelet.base.errors import CannotMount, CannotStart
 from tarragon.localcluster.kubelet.base.spec import Container, Pod, ResourceFieldSelector

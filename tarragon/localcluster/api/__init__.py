@@ -1,0 +1,1 @@
+"""What can be asked of the API and what it answers: requests, errors, identities, JSONPath."""

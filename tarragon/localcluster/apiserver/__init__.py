@@ -1,0 +1,1 @@
+"""The API over HTTP: discovery, OpenAPI, and the server in `http`."""

@@ -1,0 +1,252 @@
+"""The HTTP front of the embedded Kubernetes API: what kubectl and every client library talk to."""
+
+from __future__ import annotations
+
+import errno
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from aiohttp import web
+
+from tarragon.base.clock import Clock
+from tarragon.base.errors import TarragonError
+from tarragon.cluster.errors import ApiError
+from tarragon.kube.codec import encode
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.api.identity import User
+from tarragon.localcluster.api.paths import ResourcePath, resource_path, segments
+from tarragon.localcluster.apiserver import discovery
+from tarragon.localcluster.apiserver.http import answers, health, server_metrics
+from tarragon.localcluster.apiserver.http.accept import Form, chosen
+from tarragon.localcluster.apiserver.http.connection import DEFAULT_LIMITS, Limits, Server
+from tarragon.localcluster.apiserver.http.listener import Listener
+from tarragon.localcluster.apiserver.http.resources import Resources
+from tarragon.localcluster.apiserver.http.streams import Streams
+from tarragon.localcluster.apiserver.openapi_v2 import CONTENT_TYPE, OpenApiV2, wants_protobuf
+from tarragon.localcluster.auth.access import Access
+from tarragon.localcluster.auth.attributes import of_request
+from tarragon.localcluster.auth.authentication import Entrance
+from tarragon.localcluster.auth.discovery import configuration, published_keys
+from tarragon.localcluster.kinds.builtin_kinds import built_in_kinds
+from tarragon.localcluster.kinds.openapi import Document, OpenApi
+from tarragon.localcluster.registry.api import Api
+from tarragon.localcluster.registry.computed import ComputedKinds
+
+_AGGREGATED = frozenset(Form("APIGroupDiscoveryList", version) for version in ("v2", "v2beta1"))
+_KEEP_ALIVE_SECONDS = 120.0
+_LINGER_SECONDS = 2.0
+"""How long a client that was refused in the middle of its body may go on sending before the line is cut."""
+_SHUTDOWN_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """Where to listen and whom to let in. Port 0 is any free one; without `tls` it is plain HTTP, for tests.
+
+    `access` is who may do what; without, whoever has the token may do everything, and nobody else anything.
+    """
+
+    token: str = field(repr=False)
+    host: str = "127.0.0.1"
+    port: int = 0
+    tls: ssl.SSLContext | None = None
+    access: Access | None = None
+    limits: Limits = DEFAULT_LIMITS
+
+
+NOTHING_COMPUTED = ComputedKinds()
+_BUILT_IN_GROUPS = frozenset(kind.group for kind in built_in_kinds())
+
+
+class ApiServer:
+    """Serves an Api from `start` to `stop`. It neither opens nor closes the Api."""
+
+    def __init__(self, api: Api, clock: Clock, front: Front, computed: ComputedKinds = NOTHING_COMPUTED) -> None:
+        self._api = api
+        self._clock = clock
+        self._front = front
+        self._entrance = Entrance(front.token, front.access)
+        self._openapi = OpenApi(api.registry)
+        self._openapi_v2 = OpenApiV2(api.registry)
+        self._streams = Streams(clock)
+        self._resources = Resources(api, clock, self._streams, computed, self._entrance)
+        self._started = clock.now()
+        self._heard = clock.monotonic()
+        self._listener: Listener | None = None
+        self._runner: web.ServerRunner | None = None
+        self._url = ""
+
+    @property
+    def url(self) -> str:
+        """Where clients reach it, once it has started."""
+        return self._url
+
+    @property
+    def open_streams(self) -> int:
+        """Watches and logs that somebody reads at this moment."""
+        return self._streams.count
+
+    @property
+    def last_request(self) -> float:
+        """The monotonic time at which somebody with the token last asked for something; health checks do not count."""
+        return self._heard
+
+    async def start(self) -> None:
+        """Raises a TarragonError that says what to do when it cannot listen."""
+        server = Server(
+            self._answer,
+            self._front.limits,
+            access_log=None,
+            keepalive_timeout=_KEEP_ALIVE_SECONDS,
+            lingering_time=_LINGER_SECONDS,
+        )
+        runner = web.ServerRunner(server, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await runner.setup()
+        listener = Listener(server, self._front.tls)
+        try:
+            port = listener.start(self._front.host, self._front.port)
+        except OSError as error:
+            await runner.cleanup()
+            raise _cannot_listen(self._front, error) from error
+        self._runner, self._listener = runner, listener
+        scheme = "http" if self._front.tls is None else "https"
+        host = f"[{self._front.host}]" if ":" in self._front.host else self._front.host
+        self._url = f"{scheme}://{host}:{port}"
+
+    async def stop(self) -> None:
+        """Take no more connections, end all streams with a last bookmark, answer what has been asked."""
+        if self._runner is None or self._listener is None:
+            return
+        runner, self._runner = self._runner, None
+        server = cast("Server", runner.server)
+        await self._listener.stop()
+        self._streams.end_all()
+        await runner.cleanup()
+        await server.hang_up()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        parts = segments(request.rel_url.raw_path)
+        return answers.for_eyes(request, await self._plain_answer(request, parts))
+
+    async def _plain_answer(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
+        try:
+            if parts and parts[0] in health.PLACES:
+                return health.answer(request, parts)
+            user = self._entrance.enter(request.headers)
+            self._heard = self._clock.monotonic()
+            if not self._entrance.is_open_to(user):
+                self._entrance.authorize(user, of_request(request.method, request.rel_url.path, parts, request.query))
+            if len(parts) > 3 and parts[0] == "apis":  # noqa: PLR2004 - /apis/GROUP/VERSION/…
+                return await self._resource(request, user, resource_path(parts[1], parts[2], parts[3:]))
+            if len(parts) > 2 and parts[0] == "api":  # noqa: PLR2004 - /api/v1/…
+                return await self._resource(request, user, resource_path("", parts[1], parts[2:]))
+            if request.method != "GET":
+                raise errors.method_not_allowed()
+            return await self._about_the_server(request, parts)
+        except ApiError as error:
+            return answers.refusal(error)
+
+    async def _resource(self, request: web.BaseRequest, user: User, path: ResourcePath | None) -> web.StreamResponse:
+        if path is None:
+            raise errors.no_such_resource()
+        is_served = self._api.registry.find(path.group, path.version, path.plural) is not None
+        if not is_served and path.group not in _BUILT_IN_GROUPS:
+            # Nothing answers for a group that no definition has added: no Status either, and kubectl finds own words.
+            return answers.text("404 page not found\n", status=404)
+        return await self._resources.answer(request, user, path)
+
+    async def _about_the_server(self, request: web.BaseRequest, parts: Sequence[str]) -> web.StreamResponse:
+        match parts:
+            case ["version"] | ["metrics"]:
+                return self._about_the_process(parts[0])
+            case ["openapi", *place]:
+                return await self._openapi_answer(request, place)
+            case ["api"] | ["apis"]:
+                return self._groups(request, parts[0])
+            case ["api", version]:
+                return _found(discovery.resource_list(self._api.registry, "", version))
+            case ["apis", group]:
+                return _found(discovery.group(self._api.registry, group))
+            case ["apis", group, version]:
+                return _found(discovery.resource_list(self._api.registry, group, version))
+            case []:
+                return answers.json_value({"paths": sorted(discovery.paths(self._api.registry))})
+            case _:
+                return _about_tokens(self._front.access, self._url, parts)
+
+    def _about_the_process(self, what: str) -> web.StreamResponse:
+        if what == "metrics":
+            return server_metrics.page(self._api.object_counts(), self._started.timestamp(), self._streams.count)
+        return answers.json_value(discovery.version(self._started))
+
+    def _groups(self, request: web.BaseRequest, root: str) -> web.StreamResponse:
+        """/api or /apis: the aggregated form for those who ask for it, so that one request tells them everything."""
+        registry = self._api.registry
+        form = chosen(request.headers.get("Accept", ""), _AGGREGATED)
+        if form is not None and form in _AGGREGATED:
+            names = [""] if root == "api" else discovery.group_names(registry)
+            content_type = f"application/json;g=apidiscovery.k8s.io;v={form.version};as={form.kind}"
+            whole = encode(discovery.aggregated(registry, names, form.version))
+            return answers.unless_known(request, whole, {"Content-Type": content_type, "Vary": "Accept"})
+        if root == "apis":
+            return answers.json_value(discovery.group_list(registry))
+        return answers.json_value(discovery.api_versions(self._url.partition("://")[2]))
+
+    async def _older_openapi(self, request: web.BaseRequest) -> web.StreamResponse:
+        if wants_protobuf(request.headers.get("Accept", "")):
+            return answers.json_bytes(await self._openapi_v2.protobuf(), headers={"Content-Type": CONTENT_TYPE})
+        return answers.json_value(await self._openapi_v2.document())
+
+    async def _openapi_answer(self, request: web.BaseRequest, place: Sequence[str]) -> web.StreamResponse:
+        match place:
+            case ["v2"]:
+                return await self._older_openapi(request)
+            case ["v3"]:
+                return answers.json_value(await self._openapi.index())
+            case ["v3", "api", version]:
+                document = await self._openapi.document("", version)
+            case ["v3", "apis", group, version]:
+                document = await self._openapi.document(group, version)
+            case _:
+                document = None
+        if document is None:
+            raise errors.no_such_resource()
+        return _openapi_document(request, document)
+
+
+def _about_tokens(access: Access | None, url: str, parts: Sequence[str]) -> web.StreamResponse:
+    """For whoever checks tokens of service accounts without asking us."""
+    match parts:
+        case [".well-known", "openid-configuration"] if access is not None:
+            return answers.json_value(configuration(url))
+        case ["openid", "v1", "jwks"] if access is not None:
+            return answers.json_value(published_keys(access.accounts), "application/jwk-set+json")
+        case _:
+            raise errors.no_such_resource()
+
+
+def _openapi_document(request: web.BaseRequest, document: Document) -> web.StreamResponse:
+    """Kept by clients as long as the hash in its URL is the current one."""
+    headers = {"ETag": f'"{document.hash}"'}
+    if request.headers.get("If-None-Match") == headers["ETag"]:
+        return web.Response(status=304, headers=headers)
+    if request.query.get("hash") == document.hash:
+        headers["Cache-Control"] = "public, immutable"
+    return answers.json_bytes(document.data, headers=headers)
+
+
+def _found(value: Mapping[str, Any] | None) -> web.StreamResponse:
+    if value is None:
+        raise errors.no_such_resource()
+    return answers.json_value(value)
+
+
+def _cannot_listen(front: Front, error: OSError) -> TarragonError:
+    what = f"cannot listen on {front.host}:{front.port}"
+    if error.errno == errno.EADDRINUSE:
+        return TarragonError(what, why="another program has this port", remedy="choose another port, or 0 for any")
+    if error.errno == errno.EACCES:
+        return TarragonError(what, why="this port is kept for the system", remedy="choose a port above 1023")
+    return TarragonError(what, why=error.strerror or str(error), remedy="choose an address of this machine")

@@ -1,0 +1,223 @@
+"""Bodies of requests: read within bounds, decoded from JSON or YAML, refused in kube-apiserver's words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from tarragon.kube.codec import decode
+from tarragon.kube.nesting import MANIFEST_DEPTH, is_within
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.api.requests import Json, Patch, PatchType
+from tarragon.localcluster.apiserver.http import protobuf
+from tarragon.localcluster.apiserver.http.connection import Connection
+
+T = TypeVar("T")
+
+LIMIT = 3 * 1024 * 1024
+"""Bytes, as of kube-apiserver."""
+
+YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml"})
+_LONG = 16 * 1024
+"""Bytes in which what is not JSON takes so long to read (some 50 ms) that nobody else should wait for it."""
+_ACCEPTED = ("application/json", "application/yaml")
+_ACCEPTED_PATCHES = tuple(each.value for each in PatchType)
+
+
+async def read(request: web.BaseRequest) -> bytes:
+    """The whole body. Raises 413 as soon as it is known to be too large, and 504 when it takes too long to come."""
+    limits = cast("Connection", request.protocol).limits
+    try:
+        async with asyncio.timeout(limits.body_seconds):
+            return await _whole(request)
+    except TimeoutError:
+        raise errors.timed_out() from None
+
+
+async def _whole(request: web.BaseRequest) -> bytes:
+    if (request.content_length or 0) > LIMIT:
+        raise _too_large()
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # nothing of the answer itself has been sent
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.content.iter_any():
+        size += len(chunk)
+        if size > LIMIT:
+            raise _too_large()
+        chunks.append(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A body as it came."""
+
+    data: bytes
+    content_type: str
+
+
+async def sent(request: web.BaseRequest) -> Sent:
+    """Raises 413."""
+    return Sent(await read(request), request.content_type)
+
+
+async def object_of(body: Sent, kind: str) -> Json:
+    """What a body says. `kind` is what the path expects."""
+    return await understood(partial(decoded, kind=kind), body.data, body.content_type)
+
+
+async def patch_of(body: Sent) -> Patch:
+    return await understood(decoded_patch, body.data, body.content_type)
+
+
+async def understood(read: Callable[[bytes, str], T], data: bytes, content_type: str) -> T:
+    """What `read` makes of a body. Raises what it raises."""
+    if len(data) < _LONG or content_type == "application/json":
+        return read(data, content_type)
+    return await asyncio.to_thread(read, data, content_type)
+
+
+def decoded(data: bytes, content_type: str, kind: str) -> Json:
+    """The object in a body. `kind` is what the path expects, for the words of a refusal."""
+    if content_type in {"application/json", "application/octet-stream", ""}:
+        value = _json(data, kind)
+    elif content_type in YAML_TYPES:
+        value = _yaml(data, kind)
+    elif content_type == protobuf.MEDIA_TYPE:
+        value = _protobuf(data, kind)
+    else:
+        raise errors.unsupported_media_type(_ACCEPTED)
+    if not isinstance(value, dict):
+        raise _unrecognized(kind, f"json: cannot unmarshal {_word(value)} into an object")
+    return value
+
+
+def decoded_patch(data: bytes, content_type: str) -> Patch:
+    try:
+        kind = PatchType(content_type)
+    except ValueError:
+        raise errors.unsupported_media_type(_ACCEPTED_PATCHES) from None
+    try:
+        value = _yaml_value(data) if kind is PatchType.APPLY else _json_value(data)
+    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise errors.bad_request(f"error decoding patch: {error}") from None
+    expected = list if kind is PatchType.JSON else dict
+    if not isinstance(value, expected):
+        wanted = "a list of operations" if expected is list else "an object"
+        raise errors.bad_request(f"error decoding patch: expected {wanted}, not {_word(value)}")
+    return Patch(kind, value)
+
+
+def _json(data: bytes, kind: str) -> Any:
+    try:
+        return _json_value(data)
+    except msgspec.DecodeError as error:
+        raise _unrecognized(kind, f"couldn't get version/kind; json parse error: {error}") from None
+
+
+def _json_value(data: bytes) -> Any:
+    """Raises msgspec.DecodeError, and BadRequest for what is nested too deeply to be stored."""
+    if not is_within(data, MANIFEST_DEPTH):
+        raise errors.too_deep()
+    return decode(data, object)
+
+
+def _yaml(data: bytes, kind: str) -> Any:
+    try:
+        return _yaml_value(data)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise _unrecognized(kind, f"error converting YAML to JSON: {error}") from None
+
+
+def _protobuf(data: bytes, kind: str) -> Any:
+    try:
+        value = protobuf.decoded(data)
+    except protobuf.Malformed as error:
+        raise _unrecognized(kind, str(error)) from None
+    if value is None:
+        why = (
+            "Kubernetes 1.32 has no such kind in protobuf; if it was kubectl, add "
+            "`--dry-run=client -o yaml | kubectl create -f -`"
+        )
+        raise errors.unsupported_media_type(_ACCEPTED, why=why)
+    return value
+
+
+def _unrecognized(kind: str, why: str) -> Exception:
+    return errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {why}")
+
+
+def _too_large() -> Exception:
+    return errors.failure(
+        413, "RequestEntityTooLarge", f"Request entity too large: limit is {LIMIT} bytes", {"causes": []}
+    )
+
+
+def _word(value: Any) -> str:
+    names = {list: "array", dict: "object", str: "string", bool: "bool", type(None): "null"}
+    return names.get(type(value), "number")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as JSON has it: times stay text, and no alias may grow a small body into a huge object."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "aliases are not accepted here", event.start_mark)
+        return super().compose_node(parent, index)
+
+
+_Loader.yaml_implicit_resolvers = {
+    letter: [(tag, form) for tag, form in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _yaml_value(data: bytes) -> Any:
+    # Whatever is JSON is YAML too, and read 100 times faster as JSON; kubectl sends its apply patches so.
+    if data[:1] in {b"{", b"["}:
+        try:
+            return _json_value(data)
+        except msgspec.DecodeError:
+            pass
+    # A key that is no text can't be in JSON: `1: x` is meant as "1".
+    return _with_text_keys(yaml.load(data, _Loader))  # noqa: S506 - a SafeLoader
+
+
+def _with_text_keys(value: Any) -> Any:
+    match value:
+        case dict():
+            return {_key(name): _with_text_keys(child) for name, child in value.items()}
+        case list():
+            return [_with_text_keys(child) for child in value]
+        case str():
+            return _text(value)
+        case bytes() | set():
+            raise yaml.YAMLError(f"{type(value).__name__} has no place in JSON")
+        case _:
+            return value
+
+
+def _key(name: Any) -> str:
+    if isinstance(name, bool):
+        return "true" if name else "false"
+    return _text(name) if isinstance(name, str) else str(name)
+
+
+def _text(value: str) -> str:
+    """YAML may escape half a surrogate pair, which JSON in UTF-8 can't have."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise yaml.YAMLError(f"{value!r} has half a surrogate pair") from None
+    return value

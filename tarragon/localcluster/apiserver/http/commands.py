@@ -1,0 +1,223 @@
+"""Whoever has asked for exec or attach, as streams: over the channels of a WebSocket, or over SPDY."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import msgspec
+
+from tarragon.kube.codec import decode, encode
+from tarragon.localcluster.apiserver.http import channels
+from tarragon.localcluster.apiserver.http.channels import Channels
+from tarragon.localcluster.apiserver.http.spdy.session import Session, Stream, Wire
+from tarragon.localcluster.apiserver.http.wires import Heard
+
+OPEN_SECONDS = 30.0
+"""How long a client may take to open the streams that it has announced."""
+GREETING_SECONDS = 2.0
+FAREWELL_SECONDS = 5.0
+"""How long a client may take to hang up when everything is said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What an exec or attach asks for. On a terminal, stdout and stderr are one."""
+
+    stdin: bool
+    stdout: bool
+    stderr: bool
+    tty: bool
+
+
+class Size(msgspec.Struct, frozen=True, rename="pascal"):
+    """Of a window, in columns and rows."""
+
+    width: int = 0
+    height: int = 0
+
+
+class Client(Protocol):
+    """Its `async with` lasts as long as the conversation."""
+
+    async def stdin(self) -> bytes:
+        """Empty at the end."""
+
+    async def say(self, stream: int, data: bytes) -> None:
+        """To STDOUT or STDERR. Raises ConnectionError."""
+
+    async def size(self) -> Size | None:
+        """The next size of the window; None when there are no more."""
+
+    async def left(self) -> None:
+        """Return when the client has gone."""
+
+    async def finish(self, status: Mapping[str, Any]) -> None:
+        """How it ended; nothing comes after that."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class WebSocketClient:
+    """One task hears everything; what it has heard waits in two queues."""
+
+    def __init__(self, line: Channels, wanted: Wanted) -> None:
+        self._line = line
+        self._wanted = wanted
+        self._stdin: Heard = Heard()
+        self._sizes: asyncio.Queue[Size | None] = asyncio.Queue()
+        self._has_ended_stdin = False
+        self._hearing: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._hearing = asyncio.create_task(self._hear())
+        if self._line.protocol.has_close:
+            await self._greet()
+        else:
+            # An empty message says that the conversation has begun; some clients wait for one.
+            await self._line.send(channels.STDOUT if self._wanted.stdout else channels.ERROR, b"")
+        return self
+
+    async def _greet(self) -> None:
+        """client-go throws away what reaches it before it has made its streams, and reads nothing before them."""
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            await self._line.socket.ping()
+            async with asyncio.timeout(GREETING_SECONDS):
+                await self._line.answered.wait()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._hearing is not None:
+            self._hearing.cancel()
+            await asyncio.gather(self._hearing, return_exceptions=True)
+        with contextlib.suppress(ConnectionError):
+            await self._line.close()
+
+    async def _hear(self) -> None:
+        while (said := await self._line.receive()) is not None:
+            channel, data = said
+            if channel == channels.STDIN and data:
+                await self._stdin.put(data)
+            elif channel == channels.RESIZE:
+                self._sizes.put_nowait(_size(data))
+            elif channel == channels.CLOSE and self._line.protocol.has_close and data == bytes((channels.STDIN,)):
+                await self._stdin.put(b"")
+        await self._stdin.put(b"")
+        self._sizes.put_nowait(None)
+
+    async def stdin(self) -> bytes:
+        if self._has_ended_stdin:
+            return b""
+        data = await self._stdin.get()
+        self._has_ended_stdin = not data
+        return data
+
+    async def left(self) -> None:
+        if self._hearing is not None:
+            await asyncio.wait([self._hearing])
+
+    async def say(self, stream: int, data: bytes) -> None:
+        await self._line.send(stream, data)
+
+    async def size(self) -> Size | None:
+        return await self._sizes.get()
+
+    async def finish(self, status: Mapping[str, Any]) -> None:
+        with contextlib.suppress(ConnectionError):
+            if self._line.protocol.has_status:
+                await self._line.send(channels.ERROR, encode(status))
+            elif status["status"] != "Success":
+                await self._line.send(channels.ERROR, str(status["message"]).encode())
+
+
+class SpdyClient:
+    """Opens a stream for each thing it wants, with its name in a header. `version` is that of the exec protocol."""
+
+    def __init__(self, wire: Wire, wanted: Wanted, version: int) -> None:
+        self._session = Session(wire)
+        self._wanted = wanted
+        self._version = version
+        self._streams: dict[str, Stream] = {}
+
+    async def __aenter__(self) -> Self:
+        """Raises ConnectionError when the client does not open what it has announced."""
+        await self._session.__aenter__()
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                while self._expected() - self._streams.keys():
+                    await self._take_in()
+        except BaseException:
+            await self._session.__aexit__(None, None, None)
+            raise
+        return self
+
+    async def _take_in(self) -> None:
+        stream = await self._session.accept()
+        if stream is None:
+            raise ConnectionResetError("the client has gone")
+        self._streams[stream.headers.get("streamtype", "")] = stream
+
+    def _expected(self) -> set[str]:
+        wanted = self._wanted
+        asked = {
+            "stdin": wanted.stdin,
+            "stdout": wanted.stdout,
+            "stderr": wanted.stderr and not wanted.tty,
+            "resize": wanted.tty and self._version >= 3,  # noqa: PLR2004 - resizing came with v3
+        }
+        return {"error"} | {name for name, is_asked in asked.items() if is_asked}
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            for stream in self._streams.values():
+                await stream.close()
+            # client-go forgets what it has received and not yet read when the connection ends: it shall end it itself.
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                await self._session.farewell()
+        await self._session.__aexit__(kind, error, trace)
+
+    async def stdin(self) -> bytes:
+        stream = self._streams.get("stdin")
+        return await stream.read() if stream else b""
+
+    async def left(self) -> None:
+        await self._session.ended()
+
+    async def say(self, stream: int, data: bytes) -> None:
+        known = self._streams.get("stderr" if stream == channels.STDERR else "stdout")
+        if known:
+            await known.write(data)
+
+    async def size(self) -> Size | None:
+        """Sizes come as JSON, one after the other; of several at once only the last matters."""
+        stream = self._streams.get("resize")
+        while stream and (data := await stream.read()):
+            told = [part for part in data.replace(b"}", b"}\n").splitlines() if part.strip()]
+            if told:
+                return _size(told[-1])
+        return None
+
+    async def finish(self, status: Mapping[str, Any]) -> None:
+        with contextlib.suppress(ConnectionError):
+            if self._version >= 4:  # noqa: PLR2004 - a Status came with v4
+                await self._streams["error"].write(encode(status))
+            elif status["status"] != "Success":
+                await self._streams["error"].write(str(status["message"]).encode())
+
+
+def _size(data: bytes) -> Size:
+    try:
+        return decode(data, Size)
+    except msgspec.MsgspecError:
+        return Size()

@@ -1,0 +1,147 @@
+"""A client's connection: closed when no request comes, aware of a client that has gone, with a Status for errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import structlog
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from tarragon.cluster.errors import ApiError
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.apiserver.http.answers import refusal
+
+_log = structlog.get_logger(__name__)
+
+_SERVER_ERROR = 500
+_GOODBYE_SECONDS = 0.3
+"""How long clients have, when the server ends, to take what it has said last and to say goodbye in TLS themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a client may take to send a request, and how many connections there may be at once.
+
+    `header_seconds` is kube-apiserver's ReadHeaderTimeout. It bounds the TLS handshake, then the time until the first
+    request's header is complete; on a connection that has been used before it begins with the header's first byte.
+    `body_seconds` begins with the complete header. Responses are not bounded: a watch, a log and exec may go on.
+    """
+
+    header_seconds: float = 32.0
+    body_seconds: float = 60.0
+    connections: int = 4096
+
+
+DEFAULT_LIMITS = Limits()
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class Connection(RequestHandler):
+    """aiohttp's, whose guard around every request is the only one: nothing here catches everything again."""
+
+    __slots__ = ("_header_deadline", "hung_up", "limits")
+
+    def __init__(self, manager: Server, *, loop: asyncio.AbstractEventLoop, **settings: Any) -> None:
+        super().__init__(manager, loop=loop, **settings)
+        self.limits = manager.limits
+        self.hung_up: asyncio.Future[None] = loop.create_future()
+        self._header_deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._await_header()
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._stop_waiting()
+        if not self.hung_up.done():
+            self.hung_up.set_result(None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        received = self._request_count
+        super().data_received(data)
+        if self._request_count > received:
+            self._stop_waiting()
+        elif self._header_deadline is None and self._waiter is not None and not self._waiter.done():
+            # No request is being answered, so these bytes begin the header of the next one.
+            self._await_header()
+
+    def _await_header(self) -> None:
+        self._header_deadline = self._loop.call_later(self.limits.header_seconds, self._cut)
+
+    def _stop_waiting(self) -> None:
+        if self._header_deadline is not None:
+            self._header_deadline.cancel()
+            self._header_deadline = None
+
+    def _cut(self) -> None:
+        """Without a goodbye: for TLS it takes both ends, and asyncio waits half a minute for the client's part."""
+        self._header_deadline = None
+        if self.transport is not None:
+            self.transport.abort()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = _SERVER_ERROR,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to a request that broke: the client's own fault, a client that has gone, or a bug of ours."""
+        if isinstance(exc, ConnectionError):
+            raise exc
+        error = _told(request, status, exc, message)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer had begun: breaking it off is the only way left to say that it is wrong")
+        response = refusal(error)
+        response.force_close()
+        return response
+
+
+class Server(web.Server):
+    """aiohttp's, with our connections, all of which `hang_up` brings to an end."""
+
+    def __init__(self, handler: Handler, limits: Limits = DEFAULT_LIMITS, **settings: Any) -> None:
+        super().__init__(handler, **settings)
+        self.limits = limits
+        self._lines: dict[Connection, asyncio.Transport] = {}
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self._lines[cast("Connection", handler)] = transport
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self._lines.pop(cast("Connection", handler), None)
+
+    async def hang_up(self) -> None:
+        """After the shutdown: cut the lines of those who have not hung up by then.
+
+        A TLS connection is closed by both ends. asyncio waits half a minute for a client that does not do its part,
+        and for ever for one of which it has stopped reading; the socket would stay open beyond the server's end.
+        """
+        await self._lost(_GOODBYE_SECONDS)
+        for transport in list(self._lines.values()):
+            transport.abort()
+        await self._lost(_GOODBYE_SECONDS)
+
+    async def _lost(self, seconds: float) -> None:
+        if waiting := [line.hung_up for line in self._lines]:
+            await asyncio.wait(waiting, timeout=seconds)
+
+    def __call__(self) -> Connection:
+        return Connection(self, loop=self._loop, **self._kwargs)
+
+
+def _told(request: web.BaseRequest, status: int, exc: BaseException | None, message: str | None) -> ApiError:
+    if isinstance(exc, RecursionError):
+        return errors.too_deep()
+    if status < _SERVER_ERROR:
+        return errors.failure(status, "BadRequest", f"this is no HTTP request: {message or exc}")
+    _log.error("a request failed in a way nobody foresaw", method=request.method, path=request.path, exc_info=exc)
+    return errors.internal("this is a bug in Tarragon; its log says more, please report it")

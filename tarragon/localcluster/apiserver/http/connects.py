@@ -1,0 +1,184 @@
+"""exec, attach and port-forward over HTTP: which protocol a client wants to switch to, and what it then gets.
+
+Served alike by the API server and by a node's own port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.apiserver.http import answers
+from tarragon.localcluster.apiserver.http.channels import CLOSING_SECONDS, OFFERED, Channels
+from tarragon.localcluster.apiserver.http.commands import Client, SpdyClient, Wanted, WebSocketClient
+from tarragon.localcluster.apiserver.http.conversation import SUCCESS, converse, failed, status_of
+from tarragon.localcluster.apiserver.http.forwarding import Dial, forward_channels, forward_spdy
+from tarragon.localcluster.apiserver.http.streams import Streams
+from tarragon.localcluster.apiserver.http.wires import LARGEST_MESSAGE, Tunnel, Upgraded
+from tarragon.localcluster.kubelet.streaming import exec_client
+from tarragon.localcluster.kubelet.streaming.exec_client import CannotEnter, CannotExecute, Command, Inside
+from tarragon.localcluster.kubelet.streaming.streaming import Door, NotRunning
+
+SPDY = "SPDY/3.1"
+PROTOCOL_HEADER = "X-Stream-Protocol-Version"
+EXEC_VERSIONS: Mapping[str, int] = {
+    "v4.channel.k8s.io": 4,
+    "v3.channel.k8s.io": 3,
+    "v2.channel.k8s.io": 2,
+    "channel.k8s.io": 1,
+}
+PORT_FORWARD = "portforward.k8s.io"
+TUNNELLED = f"{SPDY}+{PORT_FORWARD}"
+FORWARDED = tuple(each for each in OFFERED if each.name.startswith("v4."))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecRequest:
+    """`argv` None is attach. Whoever wants neither input nor output is refused."""
+
+    pod: Mapping[str, Any]
+    container: str
+    argv: Sequence[str] | None
+    wanted: Wanted
+
+
+class Connects:
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+
+    # ------------------------------------------------------------------------------------------------- exec and attach
+
+    async def execute(self, request: web.BaseRequest, door: Door, asked: ExecRequest) -> web.StreamResponse:
+        """Raises ApiError for what can't begin."""
+        wanted = asked.wanted
+        if not (wanted.stdin or wanted.stdout or wanted.stderr):
+            raise errors.bad_request("you must specify at least 1 of stdin, stdout, stderr")
+        if _upgrade(request) == "websocket":
+            line = await Channels.open(request)
+            await self._hold(request, _execution(WebSocketClient(line, wanted), door, asked))
+            return line.socket
+        version = _version(request)
+        try:
+            door.run(asked.pod, asked.container)
+        except NotRunning as error:  # while there is still an answer to give; in words only, as a kubelet
+            return answers.text(str(error), status=500)
+        name = next((name for name, number in EXEC_VERSIONS.items() if number == version), "")
+        wire = await Upgraded.switch(request, SPDY, {PROTOCOL_HEADER: name} if _asked_versions(request) else {})
+        await self._hold(request, _execution(SpdyClient(wire, wanted, version), door, asked))
+        return wire.response
+
+    # ---------------------------------------------------------------------------------------------------- port-forward
+
+    async def forward(self, request: web.BaseRequest, dial: Dial) -> web.StreamResponse:
+        """Raises ApiError for what can't begin."""
+        if _upgrade(request) != "websocket":
+            _refuse_versions(request, [PORT_FORWARD])
+            wire = await Upgraded.switch(request, SPDY, {PROTOCOL_HEADER: PORT_FORWARD})
+            await self._hold(request, forward_spdy(wire, dial))
+            return wire.response
+        if TUNNELLED in _asked_subprotocols(request):
+            socket = web.WebSocketResponse(
+                protocols=(TUNNELLED,), max_msg_size=LARGEST_MESSAGE, timeout=CLOSING_SECONDS, compress=False
+            )
+            await socket.prepare(request)
+            await self._hold(request, forward_spdy(Tunnel(socket), dial))
+            with suppress(ConnectionError):
+                await socket.close()
+            return socket
+        ports = _ports(request)
+        line = await Channels.open(request, FORWARDED)
+        await self._hold(request, forward_channels(line, ports, dial))
+        return line.socket
+
+    async def _hold(self, request: web.BaseRequest, work: Coroutine[object, object, None]) -> None:
+        with suppress(ConnectionError):
+            await self._streams.hold(request, work)
+
+
+async def _execution(client: Client, door: Door, asked: ExecRequest) -> None:
+    async with client:
+        try:
+            status = await _outcome(client, door, asked)
+        except asyncio.CancelledError:  # kubectl takes an end without a word for a success
+            await client.finish(failed("the server is stopping, and what was begun here has been ended"))
+            raise
+        if status is not None:
+            await client.finish(status)
+
+
+async def _outcome(client: Client, door: Door, asked: ExecRequest) -> Mapping[str, Any] | None:
+    """The Status; None for a client that has gone."""
+    try:
+        run = door.run(asked.pod, asked.container)
+        async with await _entered(run, asked) as process:
+            code = await converse(client, process, asked.wanted)
+    except (NotRunning, CannotEnter) as error:
+        return failed(f"unable to upgrade connection: {error}")
+    except CannotExecute as error:
+        return failed(f"error executing command in container: failed to exec in container: {error}")
+    if code is None:
+        return None
+    return status_of(code) if asked.argv is not None else SUCCESS
+
+
+async def _entered(run: Path, asked: ExecRequest) -> Inside:
+    if asked.argv is None:
+        return await exec_client.attach(run)
+    return await exec_client.start(run, Command(argv=asked.argv, has_stdin=asked.wanted.stdin, tty=asked.wanted.tty))
+
+
+# --------------------------------------------------------------------------------------------------------- negotiation
+
+
+def _upgrade(request: web.BaseRequest) -> str:
+    """Raises BadRequest for who does not want to switch to anything we know."""
+    upgrade = request.headers.get("Upgrade", "").lower()
+    wants = "upgrade" in request.headers.get("Connection", "").lower()
+    if not wants or upgrade not in {"websocket", SPDY.lower()}:
+        raise errors.bad_request("Upgrade request required")
+    return upgrade
+
+
+def _listed(request: web.BaseRequest, header: str) -> list[str]:
+    lines = request.headers.getall(header, [])
+    return [word.strip() for line in lines for word in line.split(",") if word.strip()]
+
+
+def _asked_subprotocols(request: web.BaseRequest) -> list[str]:
+    return _listed(request, "Sec-WebSocket-Protocol")
+
+
+def _asked_versions(request: web.BaseRequest) -> list[str]:
+    return _listed(request, PROTOCOL_HEADER)
+
+
+def _version(request: web.BaseRequest) -> int:
+    """Of exec's protocol: the first that the client names and we know. Who names none gets the oldest."""
+    return EXEC_VERSIONS[_refuse_versions(request, list(EXEC_VERSIONS)) or "channel.k8s.io"]
+
+
+def _refuse_versions(request: web.BaseRequest, known: Sequence[str]) -> str:
+    """The first that both know, empty for who names none. Raises Forbidden where there is none."""
+    asked = _asked_versions(request)
+    both = [name for name in asked if name in known]
+    if asked and not both:
+        words = f"unable to negotiate protocol: client supports [{' '.join(asked)}], server accepts [{' '.join(known)}]"
+        raise errors.failure(403, "Forbidden", f"unable to upgrade: {words}")
+    return both[0] if both else ""
+
+
+def _ports(request: web.BaseRequest) -> list[int]:
+    """Of a port-forward over channels: they must be named beforehand."""
+    said = [word for value in request.query.getall("ports", []) for word in value.split(",")]
+    if not said:
+        raise errors.bad_request('query parameter "ports" is required')
+    if wrong := [word for word in said if not (word.isdigit() and 0 < int(word) < 65536)]:  # noqa: PLR2004
+        raise errors.bad_request(f'query parameter "ports" cannot be parsed: {wrong[0]!r} is no port')
+    return [int(word) for word in said]

@@ -1,0 +1,322 @@
+"""Requests for objects: each verb of the API, in the form that the client asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from aiohttp import web
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import Expired
+from tarragon.kube.codec import decode, encode, timestamp
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.api.identity import User
+from tarragon.localcluster.api.paths import ResourcePath
+from tarragon.localcluster.api.requests import Event, Json, Target, WriteOptions, Written
+from tarragon.localcluster.apiserver.http import bodies, query, streams
+from tarragon.localcluster.apiserver.http.accept import JSON, PLAIN, Form, chosen
+from tarragon.localcluster.apiserver.http.answers import (
+    json_bytes,
+    json_value,
+    list_bytes,
+    list_metadata,
+    listed,
+    with_warnings,
+)
+from tarragon.localcluster.apiserver.http.duplicate_fields import with_doubles
+from tarragon.localcluster.apiserver.http.pod_connects import CONNECTED, PodConnects
+from tarragon.localcluster.apiserver.http.slices import in_slices
+from tarragon.localcluster.auth.authentication import Entrance
+from tarragon.localcluster.kinds.registry import Served
+from tarragon.localcluster.registry.api import BINDINGS, Api
+from tarragon.localcluster.registry.api_services import self_told
+from tarragon.localcluster.registry.computed import ComputedKinds, listing
+from tarragon.localcluster.tables.columns import SCALE_COLUMNS, columns_of
+from tarragon.localcluster.tables.tables import Column, Shape, metadata_only, table
+
+_VERSIONS = ("v1", "v1beta1")
+_OBJECT_FORMS = frozenset(Form(kind, v) for kind in ("Table", "PartialObjectMetadata") for v in _VERSIONS)
+_LIST_FORMS = frozenset(Form(kind, v) for kind in ("Table", "PartialObjectMetadataList") for v in _VERSIONS)
+_WATCH_FORMS = _OBJECT_FORMS
+
+_WATCH_SECONDS = 1800
+"""How long a watch lasts whose client does not say."""
+
+Query = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request, as far as it is understood."""
+
+    request: web.BaseRequest
+    user: User
+    target: Target
+    query: Query
+
+    @property
+    def agent(self) -> str:
+        return self.request.headers.get("User-Agent", "")
+
+    def form(self, offered: frozenset[Form]) -> Form:
+        """Raises 406."""
+        form = chosen(self.request.headers.get("Accept", ""), offered)
+        if form is None:
+            message = f"only the following media types are accepted: {JSON}"
+            raise errors.failure(406, "NotAcceptable", message)
+        return form
+
+    def shape(self, form: Form) -> Shape:
+        include = self.query.get("includeObject", "") or "Metadata"
+        for known in _INCLUDES:
+            if include == known:
+                return Shape(version=_version(form), include=known)
+        raise errors.bad_request(f"includeObject must be one of {', '.join(_INCLUDES)}, not {include!r}")
+
+
+_INCLUDES: Sequence[Literal["None", "Metadata", "Object"]] = ("None", "Metadata", "Object")
+
+
+class Resources:
+    """Answers every request below a group-version."""
+
+    def __init__(
+        self, api: Api, clock: Clock, open_streams: streams.Streams, computed: ComputedKinds, entrance: Entrance
+    ) -> None:
+        self._api = api
+        self._entrance = entrance
+        self._computed = computed.beside(self_told(api.registry, timestamp(clock.now())))
+        self._clock = clock
+        self._streams = open_streams
+        self._connects = PodConnects(api, open_streams)
+
+    async def answer(self, request: web.BaseRequest, user: User, path: ResourcePath) -> web.StreamResponse:
+        target = self._api.target((path.group, path.version, path.plural), path.namespace, path.name, path.subresource)
+        asked = Asked(request, user, target, request.query)
+        _refuse_scope(target, request.method)
+        if self._computed.has(target) or not (target.served.is_stored or target.served.full_name == BINDINGS):
+            return await self._compute(asked)
+        if target.subresource in CONNECTED:
+            return await self._connects.answer(request, target)
+        match request.method:
+            case "GET":
+                return await self._read(asked)
+            case "POST":
+                return await self._create(asked)
+            case "PUT":
+                return await self._update(asked)
+            case "PATCH":
+                return await self._patch(asked)
+            case "DELETE":
+                return await (self._delete(asked) if target.name else self._delete_collection(asked))
+            case _:
+                raise errors.method_not_allowed()
+
+    async def _compute(self, asked: Asked) -> web.StreamResponse:
+        """Of kinds that are not stored."""
+        target, answering = asked.target, self._computed.of(asked.target)
+        match asked.request.method:
+            case "POST" if not target.name or target.subresource:
+                _refuse_verb(target.served, "create")
+                body = await bodies.object_of(await bodies.sent(asked.request), target.served.kind)
+                return json_bytes(encode(await answering.create(target, body, asked.user)), 201)
+            case "GET" if target.name:
+                _refuse_verb(target.served, "get")
+                return json_bytes(self._in_form(asked, encode(await answering.get(target))))
+            case "GET":
+                _refuse_verb(target.served, "list")
+                form = asked.form(_LIST_FORMS)
+                items = await answering.list(target, query.list_options(asked.query))
+                if form == PLAIN:
+                    return json_value(listing(target, items))
+                return await self._listed(asked, form, [encode(item) for item in items], {})
+            case _:
+                raise errors.method_not_allowed()
+
+    # -------------------------------------------------------------------------------------------------------- read
+
+    async def _read(self, asked: Asked) -> web.StreamResponse:
+        target = asked.target
+        if target.subresource == "log":
+            return await self._log(asked)
+        if query.flag(asked.query, "watch") and not target.name:
+            _refuse_verb(target.served, "watch")
+            return await self._watch(asked)
+        if not target.name:
+            _refuse_verb(target.served, "list")
+            return await self._list(asked)
+        _refuse_verb(target.served, "get")
+        return json_bytes(self._in_form(asked, self._api.get(target)))
+
+    async def _list(self, asked: Asked) -> web.Response:
+        form = asked.form(_LIST_FORMS)
+        page = self._api.list(asked.target, query.list_options(asked.query))
+        if form == PLAIN:
+            return listed(asked.request, page)
+        return await self._listed(asked, form, page.items, list_metadata(page))
+
+    async def _listed(self, asked: Asked, form: Form, items: Sequence[bytes], metadata: Json) -> web.Response:
+        """A Table, or a list of metadata."""
+        if form.kind == "Table":
+            columns, shape, now = columns_of(asked.target.served), asked.shape(form), self._clock.now()
+            whole = table(columns, (), shape, now)
+            # Those of a list do not say it; without it kubectl --sort-by shows one empty row.
+            kind = {"kind": asked.target.served.kind, "apiVersion": asked.target.served.api_version}
+            said = kind if shape.include == "Object" else {}
+            whole["rows"] = await in_slices(
+                items, lambda part: table(columns, [{**said, **one} for one in part], shape, now)["rows"]
+            )
+        else:
+            version = _version(form)
+            whole = _metadata_list(version)
+            whole["items"] = await in_slices(items, lambda part: [metadata_only(one, version) for one in part])
+        whole["metadata"] = metadata
+        return json_bytes(encode(whole))
+
+    async def _watch(self, asked: Asked) -> web.StreamResponse:
+        render = self._renderer(asked, asked.form(_WATCH_FORMS))
+        options = query.watch_options(asked.query)
+        seconds = query.whole_number(asked.query, "timeoutSeconds") or _WATCH_SECONDS
+        try:
+            watch = self._api.watch(asked.target, options)
+        except Expired as error:
+            # As kube-apiserver does: in the stream. Several client libraries spin on a plain 410 (seen).
+            return await streams.single_line(asked.request, streams.error_line(error))
+        return await self._streams.watch(
+            asked.request, watch, render, seconds=seconds, bookmark_last=options.allow_bookmarks
+        )
+
+    async def _log(self, asked: Asked) -> web.StreamResponse:
+        options, limit = query.log_options(asked.query, self._clock.now())
+        return await self._streams.log(asked.request, self._api.pod_log(asked.target, options), limit)
+
+    # ------------------------------------------------------------------------------------------------------- write
+
+    async def _create(self, asked: Asked) -> web.StreamResponse:
+        target = asked.target
+        if target.name and not target.subresource:
+            raise errors.method_not_allowed()
+        if not target.subresource:
+            _refuse_verb(target.served, "create")
+        options = self._writing(asked, "CreateOptions")
+        sent = await bodies.sent(asked.request)
+        body = await bodies.object_of(sent, target.served.kind)
+        return self._written(asked, await self._api.create(target, body, with_doubles(options, sent.data, body)))
+
+    async def _update(self, asked: Asked) -> web.StreamResponse:
+        _refuse_verb(asked.target.served, "update")
+        options = self._writing(asked, "UpdateOptions")
+        sent = await bodies.sent(asked.request)
+        body = await bodies.object_of(sent, asked.target.served.kind)
+        return self._written(asked, await self._api.update(asked.target, body, with_doubles(options, sent.data, body)))
+
+    async def _patch(self, asked: Asked) -> web.StreamResponse:
+        _refuse_verb(asked.target.served, "patch")
+        sent = await bodies.sent(asked.request)
+        patch = await bodies.patch_of(sent)
+        options = query.of_patch(asked.query, self._writing(asked, "PatchOptions"), patch.type)
+        return self._written(
+            asked, await self._api.patch(asked.target, patch, with_doubles(options, sent.data, patch.body))
+        )
+
+    async def _delete(self, asked: Asked) -> web.StreamResponse:
+        _refuse_verb(asked.target.served, "delete")
+        body = await self._options_body(asked)
+        options, writing = query.delete_options(asked.query, body, asked.agent)
+        return json_bytes((await self._api.delete(asked.target, options, writing)).object)
+
+    async def _delete_collection(self, asked: Asked) -> web.StreamResponse:
+        _refuse_verb(asked.target.served, "deletecollection")
+        body = await self._options_body(asked)
+        options, writing = query.delete_options(asked.query, body, asked.agent)
+        page = await self._api.delete_collection(asked.target, query.list_options(asked.query), options, writing)
+        return json_bytes(list_bytes(page))
+
+    def _writing(self, asked: Asked, kind: str) -> WriteOptions:
+        options = query.write_options(asked.query, asked.agent, kind)
+        is_create = asked.request.method == "POST"
+        check = (self._entrance.check if is_create else self._entrance.check_of_change)(asked.user)
+        return options if check is None else replace(options, check=check)
+
+    async def _options_body(self, asked: Asked) -> Json:
+        data = await bodies.read(asked.request)
+        return bodies.decoded(data, asked.request.content_type, "DeleteOptions") if data else {}
+
+    def _written(self, asked: Asked, written: Written) -> web.Response:
+        code = 201 if written.created else 200
+        return with_warnings(json_bytes(self._in_form(asked, written.object), code), written.warnings)
+
+    # ------------------------------------------------------------------------------------------------------- forms
+
+    def _in_form(self, asked: Asked, data: bytes) -> bytes:
+        """One object as the client wants it: mostly untouched."""
+        form = asked.form(_OBJECT_FORMS)
+        if form == PLAIN:
+            return data
+        value = decode(data, dict)
+        if form.kind == "PartialObjectMetadata":
+            return encode(metadata_only(value, form.version))
+        return encode(self._table_of_one(asked, form, value))
+
+    def _table_of_one(self, asked: Asked, form: Form, value: Mapping[str, Any]) -> Json:
+        whole = table(_columns(asked.target), [value], asked.shape(form), self._clock.now())
+        whole["metadata"] = {"resourceVersion": (value.get("metadata") or {}).get("resourceVersion", "")}
+        return whole
+
+    def _renderer(self, asked: Asked, form: Form) -> streams.Render:
+        """How an event of a watch is written; bookmarks stay as they are."""
+        if form == PLAIN:
+            return _plain_line
+        told_columns = False
+
+        def render(event: Event) -> bytes:
+            nonlocal told_columns
+            if event.type == "BOOKMARK":
+                return event.line
+            value = decode(event.object, dict)
+            if form.kind == "PartialObjectMetadata":
+                shown: Mapping[str, Any] = metadata_only(value, form.version)
+            else:
+                shown = self._table_of_one(asked, form, value)
+                if told_columns:
+                    shown["columnDefinitions"] = None
+                told_columns = True
+            return Event(event.type, event.resource_version, encode(shown)).line
+
+        return render
+
+
+def _plain_line(event: Event) -> bytes:
+    return event.line
+
+
+def _columns(target: Target) -> Sequence[Column]:
+    return SCALE_COLUMNS if target.subresource == "scale" else columns_of(target.served)
+
+
+def _metadata_list(version: str) -> Json:
+    return {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{version}", "items": []}
+
+
+def _version(form: Form) -> Literal["v1", "v1beta1"]:
+    return "v1beta1" if form.version == "v1beta1" else "v1"
+
+
+def _refuse_verb(served: Served, verb: str) -> None:
+    if verb not in served.verbs:
+        raise errors.method_not_allowed()
+
+
+def _refuse_scope(target: Target, method: str) -> None:
+    """Objects of a namespaced kind are addressed in their namespace, and only lists and watches span all of them."""
+    if target.namespace and not target.served.namespaced:
+        raise errors.no_such_resource()
+    if target.served.namespaced and not target.namespace:
+        if target.name:
+            raise errors.no_such_resource()
+        if method != "GET":
+            raise errors.method_not_allowed()
+    if not target.name and method in {"PUT", "PATCH"}:
+        raise errors.method_not_allowed()

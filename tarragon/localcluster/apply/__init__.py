@@ -1,0 +1,1 @@
+"""Patches of all four types; server-side apply is in `fields`."""

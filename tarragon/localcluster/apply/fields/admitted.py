@@ -1,0 +1,42 @@
+"""What admission fills into a new object: nobody owns it, as nobody has asked for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tarragon.localcluster.apply.fields.compare import compared
+from tarragon.localcluster.apply.fields.sets import Fields
+from tarragon.localcluster.apply.fields.types import type_of
+from tarragon.localcluster.kinds.resource import Served
+
+Json = dict[str, Any]
+
+_FILLED_IN = frozenset({"pods", "services"})
+
+
+def as_sent(served: Served, thing: Json) -> Json | None:
+    """A copy as deep as admission reaches, from before it; None for kinds into which it fills nothing."""
+    if served.full_name not in _FILLED_IN:
+        return None
+    metadata, spec = thing.get("metadata") or {}, thing.get("spec") or {}
+    copied = {name: _copied(value) for name, value in spec.items()}
+    return {"metadata": {**metadata, "annotations": dict(metadata.get("annotations") or {})}, "spec": copied}
+
+
+def filled_in(served: Served, sent: Json | None, thing: Json) -> Fields:
+    """The fields that are new since then."""
+    return {} if sent is None else compared(type_of(served), sent, {name: thing.get(name) or {} for name in sent}).added
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is not list:
+        return value
+    return [_with_own_resources(item) if type(item) is dict else item for item in value]
+
+
+def _with_own_resources(item: Json) -> Json:
+    resources = item.get("resources")
+    if not isinstance(resources, dict):
+        return {**item}
+    own = {name: dict(part) if isinstance(part, dict) else part for name, part in resources.items()}
+    return {**item, "resources": own}

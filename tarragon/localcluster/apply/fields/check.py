@@ -1,0 +1,105 @@
+"""Whether an applied object can be of its kind: what it may not have, and what it must have to be merged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tarragon.localcluster.apply.fields.items import KeylessError, label
+from tarragon.localcluster.apply.fields.labels import shown
+from tarragon.localcluster.apply.fields.sets import Path
+from tarragon.localcluster.apply.fields.types import FREE, Type
+
+_SCALARS: Mapping[str, tuple[type, ...]] = {"string": (str,), "number": (int, float), "boolean": (bool,)}
+_GO_TYPES: Mapping[type, str] = {
+    str: "string",
+    bool: "bool",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+}
+
+
+def misfits(place: Type, value: Any, path: Path = ()) -> Iterator[str]:
+    """What is wrong, in the words of a server that types an applied object."""
+    if value is None:
+        return
+    match place.kind:
+        case "map" if isinstance(value, dict):
+            yield from _map_misfits(place, value, path)
+        case "list" if isinstance(value, list):
+            yield from _list_misfits(place, value, path)
+        case "map" | "list":
+            yield f"{shown(path)}: expected {place.kind}, got &{{{_plain(value)}}}"
+        case _ if place.scalar and not _is(place.scalar, value):
+            yield f"{shown(path)}: {_expected(place.scalar, value)}"
+        case _:
+            pass
+
+
+def _is(scalar: str, value: Any) -> bool:
+    """Python would take a truth for a number."""
+    return isinstance(value, _SCALARS[scalar]) and isinstance(value, bool) == (scalar == "boolean")
+
+
+def _expected(scalar: str, value: Any) -> str:
+    match scalar:
+        case "string":
+            return f"expected string, got &value.valueUnstructured{{Value:{_typed(value)}}}"
+        case "number":
+            return f"expected numeric (int or float), got {_GO_TYPES.get(type(value), 'interface {}')}"
+        case _:
+            return f"expected boolean, got &{{{_plain(value)}}}"
+
+
+def _plain(value: Any) -> str:
+    """As Go prints a value of any type."""
+    match value:
+        case dict():
+            return f"map[{' '.join(f'{name}:{_plain(value[name])}' for name in sorted(value))}]"
+        case list():
+            return f"[{' '.join(map(_plain, value))}]"
+        case bool():
+            return "true" if value else "false"
+        case None:
+            return "<nil>"
+        case _:
+            return str(value)
+
+
+def _typed(value: Any) -> str:
+    """As Go prints a value with its type."""
+    match value:
+        case dict():
+            return f"map[string]interface {{}}{{{', '.join(f'{_typed(k)}:{_typed(value[k])}' for k in sorted(value))}}}"
+        case list():
+            return f"[]interface {{}}{{{', '.join(map(_typed, value))}}}"
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case None:
+            return "interface {}(nil)"
+        case _:
+            return _plain(value)
+
+
+def _map_misfits(place: Type, value: Mapping[str, Any], path: Path) -> Iterator[str]:
+    for name, child in value.items():
+        here = (*path, f"f:{name}")
+        if name not in place.fields and place.element is None:
+            yield f"{shown(here)}: field not declared in schema"
+        else:
+            yield from misfits(place.below(name), child, here)
+
+
+def _list_misfits(place: Type, value: list[Any], path: Path) -> Iterator[str]:
+    seen: set[str] = set()
+    for index, item in enumerate(value):
+        try:
+            mark = label(place, item)
+        except KeylessError as error:
+            yield f"{shown(path)}: element {index}: {error}"
+            return
+        if mark in seen:
+            yield f"{shown(path)}: duplicate entries for key {shown((mark,))}"
+        seen.add(mark)
+        yield from misfits(place.element or FREE, item, (*path, mark))

@@ -1,0 +1,74 @@
+"""Fields that somebody else owns and that an apply would change: told as kubectl prints them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tarragon.cluster.errors import ApiError
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.apply.fields import sets
+from tarragon.localcluster.apply.fields.entries import Entry
+from tarragon.localcluster.apply.fields.labels import shown
+from tarragon.localcluster.apply.fields.sets import Fields
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """What of an entry's fields would change."""
+
+    entry: Entry
+    fields: Fields
+
+    @property
+    def paths(self) -> list[str]:
+        return [shown(path) for path in sets.paths(self.fields)]
+
+
+class ConflictsError(Exception):
+    """An apply is not forced, and others own what it would change."""
+
+    def __init__(self, conflicts: Sequence[Conflict]) -> None:
+        super().__init__(f"{len(conflicts)} conflicts")
+        self.conflicts = sorted(conflicts, key=lambda one: _title(one.entry))
+
+    @property
+    def fields(self) -> Fields:
+        found: Fields = {}
+        for conflict in self.conflicts:
+            found = sets.union(found, conflict.fields)
+        return found
+
+    def but(self, allowed: Fields) -> list[Conflict]:
+        """What is left when nobody minds about these fields."""
+        left = (Conflict(one.entry, sets.difference(one.fields, allowed)) for one in self.conflicts)
+        return [one for one in left if one.fields]
+
+    def refusal(self) -> ApiError:
+        causes = [
+            {"reason": "FieldManagerConflict", "message": f"conflict with {_title(one.entry)}", "field": path}
+            for one in self.conflicts
+            for path in one.paths
+        ]
+        return errors.failure(409, "Conflict", self._words(), {"causes": causes})
+
+    def _words(self) -> str:
+        count = sum(len(one.paths) for one in self.conflicts)
+        if count == 1:
+            only = self.conflicts[0]
+            return f"Apply failed with 1 conflict: conflict with {_title(only.entry)}: {only.paths[0]}"
+        lines = [
+            line
+            for one in self.conflicts
+            for line in (f"conflicts with {_title(one.entry)}:", *(f"- {path}" for path in one.paths))
+        ]
+        return f"Apply failed with {count} conflicts: " + "\n".join(lines)
+
+
+def _title(entry: Mapping[str, Any]) -> str:
+    name = json.dumps(entry.get("manager") or "", ensure_ascii=False)
+    if entry.get("subresource"):
+        name = f'{name} with subresource "{entry["subresource"]}"'
+    return f"{name} using {entry.get('apiVersion')}" if entry.get("operation") == "Update" else name

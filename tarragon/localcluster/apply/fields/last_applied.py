@@ -1,0 +1,62 @@
+"""The annotation of client-side apply, which kubectl's own server-side apply goes on from and keeps up to date."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tarragon.kube.codec import decode
+from tarragon.localcluster.apply.fields import sets
+from tarragon.localcluster.apply.fields.compare import compared
+from tarragon.localcluster.apply.fields.extract import extracted
+from tarragon.localcluster.apply.fields.sets import Fields
+from tarragon.localcluster.apply.fields.types import Type
+
+Json = dict[str, Any]
+
+ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+MANAGER = "kubectl"
+"""Whoever applies under another name wants nothing of it."""
+
+
+def still_as_applied(place: Type, live: Json, version: str) -> Fields:
+    """The fields that are as client-side apply has left them: taking these over is no conflict."""
+    try:
+        last = decode(_annotations(live).get(ANNOTATION, "").encode(), dict)
+    except (msgspec.MsgspecError, AttributeError):
+        return {}
+    if last.get("apiVersion") != version:
+        return {}
+    change = compared(place, last, live)
+    fields = extracted(place, last)
+    for part in (change.modified, change.added, change.removed):
+        fields = sets.difference(fields, part)
+    return fields
+
+
+def kept_up(thing: Json, applied: Mapping[str, Any]) -> Json:
+    """The object whose annotation, if it has one, says what has been applied now. Neither argument is changed."""
+    annotations = _annotations(thing)
+    if not annotations.get(ANNOTATION):
+        return thing
+    told = {**annotations, ANNOTATION: _told(applied)}
+    return {**thing, "metadata": {**thing["metadata"], "annotations": told}}
+
+
+def _told(applied: Mapping[str, Any]) -> str:
+    metadata = dict(applied.get("metadata") or {})
+    if "annotations" in metadata:
+        own = metadata["annotations"] or {}
+        metadata["annotations"] = {name: value for name, value in own.items() if name != ANNOTATION}
+    text = json.dumps({**applied, "metadata": metadata}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return f"{text}\n"
+
+
+def _annotations(thing: Mapping[str, Any]) -> dict[str, str]:
+    found = (thing.get("metadata") or {}).get("annotations")
+    return found if isinstance(found, dict) else {}

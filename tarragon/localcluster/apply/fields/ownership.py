@@ -1,0 +1,138 @@
+"""What a write does to who owns what: an update takes what it changes, an apply has what it says and frees the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tarragon.localcluster.apply.fields import sets
+from tarragon.localcluster.apply.fields.compare import Comparison, compared
+from tarragon.localcluster.apply.fields.conflicts import Conflict, ConflictsError
+from tarragon.localcluster.apply.fields.entries import Entry, bounded, identity, ordered
+from tarragon.localcluster.apply.fields.extract import extracted
+from tarragon.localcluster.apply.fields.merge import merged, named, removed
+from tarragon.localcluster.apply.fields.reset import NOBODYS
+from tarragon.localcluster.apply.fields.sets import Fields
+from tarragon.localcluster.apply.fields.types import Type
+
+Json = dict[str, Any]
+
+BEFORE_FIRST_APPLY = "before-first-apply"
+"""Who owns what was there when nobody was noted, and somebody begins to apply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """The way by which a write comes: the type of the object, what it does not reach, and under whose name.
+
+    `title` is an entry without its fields.
+    """
+
+    type: Type
+    reset: Fields
+    title: Entry
+
+
+def after_update(entries: Sequence[Entry], change: Comparison, door: Door) -> list[Entry]:
+    """Who owns what when this has changed."""
+    change = change.without(door.reset)
+    taken = sets.difference(change.written, NOBODYS)
+    mine = identity(door.title)
+    result: list[Entry] = []
+    own: Entry | None = None
+    for entry in entries:
+        if identity(entry) == mine:
+            own = _reduced(entry, change.removed)
+        elif (rest := _reduced(entry, change.written, change.removed)) is not None:
+            result.append(rest)
+    if taken:
+        own = entry_of(door.title, sets.union(own["fieldsV1"], taken) if own is not None else taken)
+    return ordered(bounded([*result, own] if own is not None else result))
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What an apply comes to. Without a change the object is the live one, and its times stay."""
+
+    thing: Json
+    entries: list[Entry]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """The object that is there, without its managedFields, and these; `zero` is one of its kind without anything."""
+
+    thing: Json
+    entries: Sequence[Entry]
+    zero: Json
+
+    def owned(self, door: Door) -> Live:
+        """The same, when nobody owned anything: then it was all there before."""
+        if self.entries:
+            return self
+        first = replace(door, title={**door.title, "manager": BEFORE_FIRST_APPLY, "operation": "Update"})
+        first.title.pop("subresource", None)
+        return replace(self, entries=after_update((), compared(door.type, self.zero, self.thing), first))
+
+
+def after_apply(live: Live, applied: Json, door: Door, *, force: bool) -> Applied:
+    """Raises ConflictsError."""
+    live = live.owned(door)
+    mine = identity(door.title)
+    before = next((entry for entry in live.entries if identity(entry) == mine), None)
+    others = [entry for entry in live.entries if identity(entry) != mine]
+    wanted = sets.without(extracted(door.type, applied), door.reset)
+    result = merged(door.type, live.thing, applied)
+    if before is not None:
+        owned = [wanted, *(entry["fieldsV1"] for entry in others)]
+        result = _pruned(door.type, result, before["fieldsV1"], owned)
+    change = compared(door.type, live.thing, result).without(door.reset)
+    conflicts = [Conflict(one, common) for one in others if (common := _touched(one, change))]
+    if conflicts and not force:
+        raise ConflictsError(conflicts)
+    kept = [rest for one in others if (rest := _reduced(one, change.written, change.removed)) is not None]
+    is_same = change == Comparison({}, {}, {}) and result == live.thing
+    own = _owned_by_apply(door, before, sets.difference(wanted, NOBODYS), is_same=is_same)
+    return Applied(live.thing if is_same else result, ordered([*kept, *own]))
+
+
+def _owned_by_apply(door: Door, before: Entry | None, wanted: Fields, *, is_same: bool) -> list[Entry]:
+    if not wanted:
+        return []
+    title = {name: value for name, value in door.title.items() if name != "time"}
+    time = (before or {}).get("time") if is_same else door.title.get("time")
+    return [entry_of({**title, "time": time} if time else title, wanted)]
+
+
+def _touched(entry: Entry, change: Comparison) -> Fields:
+    return sets.intersection(entry["fieldsV1"], change.written)
+
+
+def _pruned(place: Type, thing: Json, last: Fields, owned: Sequence[Fields]) -> Json:
+    """Without what the manager had applied and has left out now, unless it is also somebody else's."""
+    lost = named(place, last)
+    managed: Fields = {}
+    for one in owned:
+        managed = sets.union(managed, one)
+    everything = named(place, extracted(place, thing))
+    bare = removed(place, thing, lost) or {}
+    kept = sets.union(named(place, extracted(place, bare)), named(place, managed))
+    rest = removed(place, thing, sets.difference(everything, kept)) or {}
+    gone = sets.difference(everything, named(place, extracted(place, rest)))
+    return removed(place, thing, sets.intersection(gone, lost)) or {}
+
+
+def _reduced(entry: Entry, *gone: Fields) -> Entry | None:
+    fields = entry["fieldsV1"]
+    for one in gone:
+        fields = sets.difference(fields, one)
+    if fields is entry["fieldsV1"]:
+        return entry if fields else None
+    return {**entry, "fieldsV1": fields} if fields else None
+
+
+def entry_of(title: Entry, fields: Fields) -> Entry:
+    entry = {name: value for name, value in title.items() if name != "subresource"}
+    entry["fieldsType"], entry["fieldsV1"] = "FieldsV1", fields
+    return {**entry, "subresource": title["subresource"]} if title.get("subresource") else entry

@@ -1,0 +1,106 @@
+"""Fields that a write never owns: through some doors they are not written, and some nobody writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from tarragon.localcluster.apply.fields import sets
+from tarragon.localcluster.apply.fields.sets import Fields, Path, has
+from tarragon.localcluster.kinds.resource import Served
+
+Json = dict[str, Any]
+
+_SERVERS = ("name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields")
+_SERVER_METADATA = frozenset({*_SERVERS, "resourceVersion"})
+_TYPE_META = frozenset({"apiVersion", "kind"})
+_METADATA_STEPS = tuple(f"f:{name}" for name in sorted(_SERVER_METADATA))
+NOBODYS: Fields = sets.of(
+    [("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", step) for step in _METADATA_STEPS)]
+)
+"""They say which object it is, or are the server's own."""
+
+_STATUS_KEEPS: Mapping[str, Fields] = {
+    "pods": sets.of([("f:spec",), ("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")]),
+    "deployments.apps": sets.of([("f:spec",), ("f:metadata", "f:labels")]),
+    "customresourcedefinitions.apiextensions.k8s.io": sets.of([("f:spec",), ("f:metadata",)]),
+}
+_SPEC = sets.of([("f:spec",)])
+_STATUS = sets.of([("f:status",)])
+_ALL_BUT_STATUS = sets.of([("f:spec",), ("f:metadata",)])
+
+_POD_ACCOUNT = (("spec", "serviceAccountName"), ("spec", "serviceAccount"))
+_JOB_LABELS = ("spec", "template", "metadata", "labels")
+_JOB_LABEL_NAMES = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
+_LATE: Mapping[str, tuple[tuple[Path, tuple[Path, ...]], ...]] = {
+    "pods": (
+        (("spec", "tolerations"), (("spec", "tolerations"),)),
+        *((path, _POD_ACCOUNT) for path in _POD_ACCOUNT),
+    ),
+    "services": (*((("spec", name), (("spec", name),)) for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")),),
+    "jobs.batch": (
+        (("spec", "selector"), (("spec", "selector"),)),
+        (_JOB_LABELS, (_JOB_LABELS,)),
+        *(((*_JOB_LABELS, name), ((*_JOB_LABELS, name),)) for name in _JOB_LABEL_NAMES),
+    ),
+    "namespaces": ((("spec", "finalizers"), (("spec", "finalizers"),)),),
+    "persistentvolumeclaims": (
+        (("spec", "storageClassName"), (("spec", "storageClassName"),)),
+        (("metadata", "finalizers"), (("metadata", "finalizers"),)),
+    ),
+}
+"""What a server fills in after it has noted who wrote what: a path, and those which show that it was written."""
+
+
+@lru_cache(maxsize=2048)
+def reset_by(served: Served, subresource: str) -> Fields:
+    """What a write through this door does not reach."""
+    if subresource == "status":
+        return _ALL_BUT_STATUS if served.is_custom else _STATUS_KEEPS.get(served.full_name, _SPEC)
+    return _STATUS if "status" in served.subresources else {}
+
+
+def ownable(thing: Mapping[str, Any], reset: Fields) -> Json:
+    """A new object without what nobody will own of it: cheaper than to find that, and to take it out again.
+
+    What lies deeper than two steps is left in.
+    """
+    found: Json = {}
+    for name, value in thing.items():
+        node = reset.get(f"f:{name}")
+        if name in _TYPE_META or (node is not None and has(node)):
+            continue
+        if node is not None:
+            value = {each: value[each] for each in value if not _is_member(node, each)}  # noqa: PLW2901 - less of it
+        if name == "metadata":
+            value = {each: value[each] for each in value if each not in _SERVER_METADATA}  # noqa: PLW2901 - as above
+        found[name] = value
+    return found
+
+
+def _is_member(node: Fields, name: str) -> bool:
+    below = node.get(f"f:{name}")
+    return below is not None and has(below)
+
+
+def filled_in_later(served: Served, thing: Mapping[str, Any]) -> Fields:
+    """Of an object as its creator has sent it: the fields that are not in it, and will be nobody's."""
+    rows = _LATE.get(served.full_name)
+    if not rows or served.is_custom:
+        return {}
+    missing = (path for path, witnesses in rows if not any(_is_there(thing, witness) for witness in witnesses))
+    return _as_fields(tuple(missing))
+
+
+@lru_cache(maxsize=256)
+def _as_fields(paths: tuple[Path, ...]) -> Fields:
+    return sets.of([tuple(f"f:{name}" for name in path) for path in paths])
+
+
+def _is_there(thing: Any, path: Path) -> bool:
+    for name in path:
+        if not isinstance(thing, Mapping) or name not in thing:
+            return False
+        thing = thing[name]
+    return True

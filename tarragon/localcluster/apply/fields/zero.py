@@ -1,0 +1,101 @@
+"""What an object of a built-in kind has before anything is written: in Go a structure is there, empty, all the same.
+
+It shows in who owns what: `f:spec` of a new pod has no `.`, as the structure was there before its first field.
+A text names another row; None is a null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from tarragon.localcluster.kinds.resource import Served
+
+Json = dict[str, Any]
+
+_METADATA: Mapping[str, Any] = {"creationTimestamp": None}
+_POD_TEMPLATE = {"metadata": "metadata", "spec": "pod spec"}
+_ROWS: Mapping[str, Mapping[str, Any]] = {
+    "metadata": _METADATA,
+    "pod spec": {"containers": None},
+    "pod template": _POD_TEMPLATE,
+    "Deployment.spec": {"selector": None, "template": "pod template", "strategy": {}},
+    "DaemonSet.spec": {"selector": None, "template": "pod template", "updateStrategy": {}},
+    "StatefulSet.spec": {"selector": None, "template": "pod template", "serviceName": "", "updateStrategy": {}},
+    "ReplicaSet.spec": {"selector": None, "template": "pod template"},
+    "Job.spec": {"template": "pod template"},
+    "CronJob.spec": {"schedule": "", "jobTemplate": "job template"},
+    "job template": {"metadata": "metadata", "spec": "Job.spec"},
+    "Pod.spec": {"containers": None},
+    "PersistentVolumeClaim.spec": {"resources": {}},
+    "Service.status": {"loadBalancer": {}},
+    "Ingress.status": {"loadBalancer": {}},
+    "NetworkPolicy.spec": {"podSelector": {}},
+    "Node.status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 0}}, "nodeInfo": {}},
+    "CustomResourceDefinition.spec": {
+        "group": "",
+        "names": {"plural": "", "kind": ""},
+        "scope": "",
+        "versions": None,
+    },
+    "CustomResourceDefinition.status": {
+        "conditions": None,
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": None,
+    },
+    "HorizontalPodAutoscaler.spec": {"scaleTargetRef": {"kind": "", "name": ""}, "maxReplicas": 0},
+    "HorizontalPodAutoscaler.status": {"desiredReplicas": 0, "currentMetrics": None},
+}
+_PARTS: Mapping[str, Mapping[str, Any]] = {
+    "ConfigMap": {},
+    "Secret": {},
+    "ServiceAccount": {},
+    "Endpoints": {},
+    "EndpointSlice": {"addressType": "", "endpoints": None, "ports": None},
+    "Event": {
+        "involvedObject": {},
+        "source": {},
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        "eventTime": None,
+        "reportingComponent": "",
+        "reportingInstance": "",
+    },
+    "Role": {"rules": None},
+    "ClusterRole": {"rules": None},
+    "RoleBinding": {"roleRef": {"apiGroup": "", "kind": "", "name": ""}},
+    "ClusterRoleBinding": {"roleRef": {"apiGroup": "", "kind": "", "name": ""}},
+    "PriorityClass": {"value": 0},
+    "StorageClass": {"provisioner": ""},
+    "RuntimeClass": {"handler": ""},
+    "CSIDriver": {"spec": {}},
+    "CSINode": {"spec": {"drivers": None}},
+    "IngressClass": {"spec": {}},
+    "VolumeAttachment": {
+        "spec": {"attacher": "", "nodeName": "", "source": {}},
+        "status": {"attached": False},
+    },
+    "Lease": {"spec": {}},
+    "LimitRange": {"spec": {"limits": None}},
+    "ControllerRevision": {"data": None, "revision": 0},
+    "PodTemplate": {"template": "pod template"},
+}
+"""Kinds that have other parts than a spec and a status."""
+
+
+@lru_cache(maxsize=512)
+def zero(served: Served) -> Json:
+    """Whoever is given it must not change it. Of a custom kind there is nothing before."""
+    if served.is_custom:
+        return {}
+    parts = _PARTS.get(served.kind)
+    if parts is None:
+        parts = {part: _ROWS.get(f"{served.kind}.{part}", {}) for part in ("spec", "status")}
+    return {"metadata": dict(_METADATA), **{name: _filled(value) for name, value in parts.items()}}
+
+
+def _filled(value: Any) -> Any:
+    if isinstance(value, str) and value in _ROWS:
+        value = _ROWS[value]
+    return {name: _filled(child) for name, child in value.items()} if isinstance(value, Mapping) else value

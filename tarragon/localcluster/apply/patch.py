@@ -1,0 +1,122 @@
+"""What a patch makes of an object: JSON patch, merge patch and strategic merge patch. Apply is in applying.py."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from types import MappingProxyType
+from typing import Any
+
+import jsonpatch
+import jsonpointer
+
+from tarragon.kube.codec import encode
+from tarragon.kube.nesting import MANIFEST_DEPTH, MAX_DEPTH, is_within
+from tarragon.kube.patch import merged
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.api.requests import Json, Patch, PatchType
+from tarragon.localcluster.apply.strategic import StrategicError, strategically_merged
+from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.kinds.shape import shape_of
+from tarragon.localcluster.schema.field_errors import invalid_value
+
+_MOST_OPERATIONS = 10_000
+_MOST_COPIED = 3 * 2**20
+"""Bytes that the copies of one patch may add, as of kube-apiserver."""
+
+
+class _Replace(jsonpatch.ReplaceOperation):
+    """A kube-apiserver's `replace` also sets a key that is not there yet; clients rely on it."""
+
+    def apply(self, obj: Any) -> Any:
+        place, part = self.pointer.to_last(obj)
+        if part is not None and isinstance(place, dict) and "value" in self.operation:
+            place[part] = self.operation["value"]
+            return obj
+        return super().apply(obj)
+
+
+class _JsonPatch(jsonpatch.JsonPatch):
+    operations = MappingProxyType({**jsonpatch.JsonPatch.operations, "replace": _Replace})
+
+
+def patched(served: Served, thing: Json, patch: Patch) -> Json:
+    """The object after the patch; `thing` is given away. Raises BadRequest, Invalid or 415 as a kube-apiserver does."""
+    match patch.type:
+        case PatchType.JSON:
+            return _json_patched(thing, patch.body)
+        case PatchType.MERGE:
+            return _checked(served, merged(thing, patch.body))
+        case PatchType.STRATEGIC:
+            return _strategic(served, thing, patch.body)
+        case PatchType.APPLY:
+            raise errors.unsupported_media_type(_accepted(served))
+
+
+def touched(patch: Patch) -> Collection[str] | None:
+    """The parts of an object that a patch can have changed; None: any."""
+    is_by_part = patch.type in {PatchType.MERGE, PatchType.STRATEGIC} and isinstance(patch.body, dict)
+    return None if not is_by_part or any(name.startswith("$") for name in patch.body) else patch.body.keys()
+
+
+def _json_patched(thing: Json, operations: Any) -> Json:
+    if not isinstance(operations, list):
+        found = "object" if isinstance(operations, dict) else type(operations).__name__
+        raise errors.bad_request(f"json: cannot unmarshal {found} into Go value of type jsonpatch.Patch")
+    if not all(isinstance(operation, dict) for operation in operations):
+        raise errors.bad_request("json: cannot unmarshal into Go value of type jsonpatch.Operation")
+    if len(operations) > _MOST_OPERATIONS:
+        count = len(operations)
+        words = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {count}"
+        raise errors.failure(413, "RequestEntityTooLarge", words)
+    try:
+        result = _one_by_one(_JsonPatch(operations), thing)
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError, ValueError) as error:
+        message = "the server rejected our request due to an error in our request"
+        raise errors.failure(422, "Invalid", message, {}) from error
+    if not isinstance(result, dict):
+        raise errors.bad_request("the patch leaves something that is not an object")
+    # Managed fields are as deep as the object, and a little deeper.
+    is_shallow = is_within(encode({**result, "metadata": None}), MANIFEST_DEPTH)
+    if not (is_shallow and is_within(encode(result), MAX_DEPTH)):
+        raise errors.too_deep()
+    return result
+
+
+def _one_by_one(operations: _JsonPatch, thing: Any) -> Any:
+    """Raises 413 where copies of copies would make much out of a few bytes."""
+    copied = 0
+    for operation in operations:
+        if operation["op"] == "copy":
+            copied += len(encode(jsonpointer.resolve_pointer(thing, operation["from"])))
+            if copied > _MOST_COPIED:
+                words = f"the accumulated size increase of copy is {copied}, exceeding the limit {_MOST_COPIED}"
+                raise errors.failure(413, "RequestEntityTooLarge", f"Unable to complete the copy, {words}")
+        thing = _JsonPatch([operation]).apply(thing, in_place=True)
+    return thing
+
+
+def _strategic(served: Served, thing: Json, patch: Any) -> Json:
+    shape = None if served.is_custom else shape_of(served.group, served.version, served.kind)
+    if shape is None:
+        raise errors.unsupported_media_type(_accepted(served))
+    if not isinstance(patch, dict):
+        raise _bad_patch(served, patch, "cannot be applied to an object")
+    try:
+        return strategically_merged(shape, thing, patch)
+    except StrategicError as error:
+        raise _bad_patch(served, patch, str(error)) from error
+
+
+def _checked(served: Served, result: Any) -> Json:
+    if not isinstance(result, dict):
+        raise _bad_patch(served, result, "cannot be applied to an object")
+    return result
+
+
+def _bad_patch(served: Served, patch: Any, why: str) -> Exception:
+    return errors.invalid(served, "", [invalid_value("patch", patch, why)])
+
+
+def _accepted(served: Served) -> list[str]:
+    kinds = [PatchType.JSON, PatchType.MERGE, *([] if served.is_custom else [PatchType.STRATEGIC]), PatchType.APPLY]
+    return [kind.value for kind in kinds]

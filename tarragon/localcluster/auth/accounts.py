@@ -1,0 +1,214 @@
+"""Tokens of service accounts: what is in one, whose it is, and whether it still counts.
+
+Nothing is kept of a token that was given out. It counts until it expires, and as long as its account is the same, and
+the pod or secret that it is bound to is there: all of that is looked up at each request.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tarragon.base.clock import Clock
+from tarragon.kube.codec import decode
+from tarragon.localcluster.api.identity import User
+from tarragon.localcluster.auth.default_roles import AUTHENTICATED
+from tarragon.localcluster.auth.keys import Claims, SigningKey
+from tarragon.localcluster.auth.roles import ACCOUNT_PREFIX
+from tarragon.localcluster.storage.history import Shelf
+
+ISSUER = "https://kubernetes.default.svc"
+"""As of most clusters. Also the audience of tokens that name none, and what this API answers to."""
+LEGACY_ISSUER = "kubernetes/serviceaccount"
+LEGACY = "kubernetes.io/serviceaccount/"
+_ABOUT = "kubernetes.io"
+_EXTRA = "authentication.kubernetes.io/"
+_REMEMBERED = 2_000
+_BOUND = {"pod": "pods", "secret": "secrets", "node": "nodes"}
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What a token is to say. `bound_kind` is `pod`, `secret`, `node` or nothing."""
+
+    namespace: str
+    account: str
+    audiences: Sequence[str] = (ISSUER,)
+    seconds: int = 3600
+    bound_kind: str = ""
+    bound: Mapping[str, str] = field(default_factory=dict)
+    node: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Whose a token is, and those of the wanted audiences that it is for."""
+
+    user: User
+    audiences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a token does not count: for reviews; who is refused is not told."""
+
+    why: str
+
+
+class Accounts:
+    """Signs and judges tokens by what is stored at this moment."""
+
+    def __init__(self, shelf: Callable[[str], Shelf], key: SigningKey, clock: Clock) -> None:
+        self.key = key
+        self._shelf = shelf
+        self._clock = clock
+        self._read: dict[bytes, Claims | None] = {}
+
+    def issue(self, grant: Grant) -> tuple[str, int]:
+        """The token, and when it expires, in seconds of the epoch. The account has to be there."""
+        account = self.stored("serviceaccounts", grant.namespace, grant.account)
+        assert account is not None  # noqa: S101 - the caller has looked
+        now = int(self._clock.now().timestamp())
+        about: Json = {
+            "namespace": grant.namespace,
+            "serviceaccount": {"name": grant.account, "uid": account["metadata"]["uid"]},
+        }
+        if grant.bound_kind:
+            about[grant.bound_kind] = dict(grant.bound)
+        if grant.node:
+            about["node"] = dict(grant.node)
+        claims = {
+            "aud": list(grant.audiences),
+            "exp": now + grant.seconds,
+            "iat": now,
+            "iss": ISSUER,
+            "jti": secrets.token_hex(16),
+            _ABOUT: about,
+            "nbf": now,
+            "sub": f"{ACCOUNT_PREFIX}{grant.namespace}:{grant.account}",
+        }
+        return self.key.sign(claims), now + grant.seconds
+
+    def lasting(self, namespace: str, account: Mapping[str, Any], secret: str) -> str:
+        """The token of a Secret, which counts as long as that has it."""
+        said = {
+            "namespace": namespace,
+            "secret.name": secret,
+            "service-account.name": account["name"],
+            "service-account.uid": account["uid"],
+        }
+        claims = {f"{LEGACY}{name}": value for name, value in said.items()}
+        subject = f"{ACCOUNT_PREFIX}{namespace}:{account['name']}"
+        return self.key.sign({"iss": LEGACY_ISSUER, **claims, "sub": subject})
+
+    def judge(self, token: str, audiences: Sequence[str] = (ISSUER,)) -> Known | Refused:
+        """Whose token it is, if it counts for one of the audiences."""
+        claims = self._claims(token)
+        if claims is None:
+            return Refused("invalid bearer token")
+        if claims.get("iss") == LEGACY_ISSUER:
+            return self._judge_lasting(token, claims, audiences)
+        if claims.get("iss") != ISSUER:
+            return Refused("invalid bearer token")
+        given = claims.get("aud") or []
+        meant = tuple(audience for audience in audiences if audience in given)
+        if not meant:
+            lists = (_listed(given), _listed(audiences))
+            why = "token audiences {} is invalid for the target audiences {}".format(*lists)
+            return Refused(f"[invalid bearer token, {why}]")
+        if why := self._lapse(claims):
+            return Refused(f"[invalid bearer token, {why}]")
+        return Known(_user(claims[_ABOUT], str(claims.get("jti", ""))), meant)
+
+    def stored(self, plural: str, namespace: str, name: str) -> Json | None:
+        """An object that tokens may be about; None when it is not there."""
+        found = self._shelf(plural).objects.get((namespace, name))
+        return None if found is None else decode(found.body, dict)
+
+    def now(self) -> dt.datetime:
+        return self._clock.now()
+
+    def _claims(self, token: str) -> Claims | None:
+        """To check a signature takes longer than all the rest of a request: it is done once for each token."""
+        mark = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+        if mark not in self._read:
+            if len(self._read) >= _REMEMBERED:
+                self._read.clear()
+            self._read[mark] = self.key.read(token)
+        return self._read[mark]
+
+    def _lapse(self, claims: Claims) -> str:
+        """Why a token of ours counts no more; nothing if it does."""
+        now = self._clock.now().timestamp()
+        if now >= claims.get("exp", 0):
+            return "service account token has expired"
+        if now < claims.get("nbf", 0) - 60:  # clocks are set back
+            return "service account token is not valid yet"
+        about = claims.get(_ABOUT) or {}
+        namespace = str(about.get("namespace", ""))
+        if not self._is_same("serviceaccounts", namespace, about.get("serviceaccount") or {}):
+            return "service account token has been invalidated"
+        for kind in ("pod", "secret"):
+            if about.get(kind) and not self._is_same(_BOUND[kind], namespace, about[kind]):
+                return "service account token has been invalidated"
+        is_bound_to_node = about.get("node") and not about.get("pod")
+        if is_bound_to_node and not self._is_same("nodes", "", about["node"]):
+            return "service account token has been invalidated"
+        return ""
+
+    def _judge_lasting(self, token: str, claims: Claims, audiences: Sequence[str]) -> Known | Refused:
+        def said(name: str) -> str:
+            return str(claims.get(f"{LEGACY}{name}", ""))
+
+        namespace, account = said("namespace"), {"name": said("service-account.name")}
+        account["uid"] = said("service-account.uid")
+        secret = self._shelf("secrets").objects.get((namespace, said("secret.name")))
+        stored = decode(secret.body, dict) if secret is not None else {}
+        kept = base64.b64decode((stored.get("data") or {}).get("token", "")).decode(errors="replace")
+        is_ending = bool((stored.get("metadata") or {}).get("deletionTimestamp"))
+        if is_ending or not hmac.compare_digest(kept.encode(), token.encode(errors="surrogateescape")):
+            return Refused("[invalid bearer token, service account token has been invalidated]")
+        if not self._is_same("serviceaccounts", namespace, account):
+            return Refused("[invalid bearer token, service account token has been invalidated]")
+        meant = tuple(audience for audience in audiences if audience == ISSUER)
+        if not meant:
+            return Refused("invalid bearer token")
+        return Known(_user({"namespace": namespace, "serviceaccount": account}, ""), meant)
+
+    def _is_same(self, plural: str, namespace: str, named: Mapping[str, Any]) -> bool:
+        found = self.stored(plural, namespace, str(named.get("name", "")))
+        return found is not None and bool(found["metadata"]["uid"] == named.get("uid"))
+
+
+def account_groups(namespace: str) -> tuple[str, ...]:
+    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+
+
+def _user(about: Mapping[str, Any], identity: str) -> User:
+    namespace, account = str(about["namespace"]), about["serviceaccount"]
+    extra: dict[str, tuple[str, ...]] = {}
+    if identity:
+        extra[f"{_EXTRA}credential-id"] = (f"JTI={identity}",)
+    for kind in ("node", "pod"):
+        if about.get(kind):
+            extra[f"{_EXTRA}{kind}-name"] = (str(about[kind].get("name", "")),)
+            if about[kind].get("uid"):
+                extra[f"{_EXTRA}{kind}-uid"] = (str(about[kind]["uid"]),)
+    return User(
+        name=f"{ACCOUNT_PREFIX}{namespace}:{account['name']}",
+        uid=str(account["uid"]),
+        groups=(*account_groups(namespace), AUTHENTICATED),
+        extra=extra,
+    )
+
+
+def _listed(audiences: Sequence[str]) -> str:
+    return "[" + " ".join(f'"{audience}"' for audience in audiences) + "]"

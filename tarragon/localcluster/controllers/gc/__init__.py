@@ -1,0 +1,1 @@
+"""Deletes pods whose node is gone."""

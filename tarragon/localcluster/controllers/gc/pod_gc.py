@@ -1,0 +1,109 @@
+"""Pods on nodes that are no more: nobody else would ever end them, or say that they have ended."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import Conflict, NotFound
+from tarragon.cluster.live import Index
+from tarragon.cluster.port import Cluster, DeleteOptions
+from tarragon.kube.codec import timestamp
+from tarragon.kube.core import NODES, PODS, SlimMeta
+from tarragon.kube.meta import AnyObject, Key, Struct
+from tarragon.localcluster.controllers.caches import logged_cache
+from tarragon.localcluster.controllers.workqueue import Worklist
+
+QUARANTINE_SECONDS = 40.0
+"""A node may be registered anew, and pods may be heard of before their node is."""
+
+
+class Named(Struct, frozen=True):
+    metadata: SlimMeta = SlimMeta()
+
+
+class Spec(Struct, frozen=True):
+    node_name: str = ""
+
+
+class Bound(Struct, frozen=True):
+    """What is read of a pod here: there may be many."""
+
+    metadata: SlimMeta = SlimMeta()
+    spec: Spec = Spec()
+
+
+BOUND_PODS = PODS.reading(Bound)
+NAMED_NODES = NODES.reading(Named)
+
+
+class OrphanController:
+    """As the collector of pods in Kubernetes: those that had not ended have failed, and all are deleted at once."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._pods = logged_cache(cluster, BOUND_PODS, clock, jitter)
+        self._nodes = logged_cache(cluster, NAMED_NODES, clock, jitter)
+        self._pods_on = Index(self._pods, _node_of)
+        self._missed: dict[str, float] = {}
+        """Since when, of the clock's monotonic seconds, there is no such node."""
+        self._worklist: Worklist[str] = Worklist(clock, jitter)
+        self._pods.subscribe(self._pod_changed)
+        self._nodes.subscribe(lambda key, _old, _new: self._worklist.add(key.name))
+
+    async def run(self) -> None:
+        """For ever, until cancelled. Call it once."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._pods.run())
+            tasks.create_task(self._nodes.run())
+            await self._pods.synced()
+            await self._nodes.synced()
+            tasks.create_task(self._worklist.run(self._look))
+
+    def _pod_changed(self, _: Key, __: Bound | None, new: Bound | None) -> None:
+        if new is not None and new.spec.node_name and not self._is_there(new.spec.node_name):
+            self._worklist.add(new.spec.node_name)
+
+    def _is_there(self, node: str) -> bool:
+        return Key("", node) in self._nodes.objects
+
+    async def _look(self, node: str) -> float | None:
+        pods = [self._pods.objects[key].metadata for key in sorted(self._pods_on.keys(node))]
+        if self._is_there(node) or not pods:
+            self._missed.pop(node, None)
+            return None
+        now = self._clock.monotonic()
+        left = self._missed.setdefault(node, now) + QUARANTINE_SECONDS - now
+        if left > 0:
+            return left
+        for pod in pods:
+            with suppress(NotFound, Conflict):  # it has gone, or another one has its name
+                await self._end(pod.key, pod.uid)
+        self._missed.pop(node, None)
+        return None
+
+    async def _end(self, key: Key, uid: str) -> None:
+        pod = await self._cluster.get(PODS.reading(dict), key)
+        status: dict[str, Any] = pod.get("status") or {}
+        if status.get("phase") not in {"Succeeded", "Failed"}:
+            others = [each for each in status.get("conditions") or [] if each.get("type") != "DisruptionTarget"]
+            told = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "DeletionByPodGC",
+                "message": "PodGC: node no longer exists",
+                "lastTransitionTime": timestamp(self._clock.now()),
+            }
+            patch = {"metadata": {"uid": uid}, "status": {"phase": "Failed", "conditions": [*others, told]}}
+            await self._cluster.patch(PODS.reading(AnyObject), key, patch, subresource="status")
+        await self._cluster.delete(PODS, key, DeleteOptions(uid=uid, grace_seconds=0))
+
+
+def _node_of(pod: Bound) -> Iterator[str]:
+    if pod.spec.node_name:
+        yield pod.spec.node_name

@@ -1,0 +1,158 @@
+"""What the controllers of workloads stand on together: one cache of pods, who owns which, what is not seen yet."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+import structlog
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import ApiError
+from tarragon.cluster.live import Index
+from tarragon.cluster.port import Cluster
+from tarragon.cluster.reflector import Cache
+from tarragon.kube.meta import Key, OwnerIdentity, Resource
+from tarragon.kube.selectors import from_match_labels
+from tarragon.localcluster.controllers.caches import logged_cache
+from tarragon.localcluster.controllers.workloads.model import Owner, Thing
+from tarragon.localcluster.controllers.workloads.pods import PODS, Pod
+from tarragon.localcluster.controllers.workqueue import Look, Worklist
+
+T = TypeVar("T", bound=Owner)
+U = TypeVar("U")
+V = TypeVar("V", bound=Thing)
+
+log = structlog.get_logger(__name__)
+
+BUG_SECONDS = 60.0
+"""After a look that found a bug; a change of what was looked at may end it sooner."""
+LOOK_AGAIN_SECONDS = 1.0
+"""If a write of ours is not seen for so long, something has been missed: look whether it still matters."""
+
+
+class Ground:
+    """One for all controllers of workloads: ten thousand pods are held once."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
+        self.cluster = cluster
+        self.clock = clock
+        self.jitter = jitter
+        self.pods = self.cache(PODS)
+        self._by_owner = Index(self.pods, owners)
+        self._orphans = Index(self.pods, lambda pod: [] if pod.metadata.controlled_by else [pod.metadata.namespace])
+
+    def cache(self, resource: Resource[U]) -> Cache[U]:
+        return logged_cache(self.cluster, resource, self.clock, self.jitter)
+
+    def owned(self, owner: OwnerIdentity) -> list[Pod]:
+        """By name."""
+        return self._pods_at(self._by_owner.keys(owner))
+
+    def orphans(self, namespace: str) -> list[Pod]:
+        """Pods that nobody manages."""
+        return self._pods_at(self._orphans.keys(namespace))
+
+    def _pods_at(self, keys: Iterable[Key]) -> list[Pod]:
+        return [self.pods.objects[key] for key in sorted(keys)]
+
+
+class Kept(Generic[T]):
+    """The objects of one kind: each is looked at when it changes, and when something of it does."""
+
+    def __init__(self, ground: Ground, resource: Resource[T]) -> None:
+        self.resource = resource
+        self.cache: Cache[T] = ground.cache(resource)
+        self.worklist: Worklist[Key] = Worklist(ground.clock, ground.jitter)
+        self.cache.subscribe(self._follow)
+
+    async def run(self, look: Look[Key]) -> None:
+        """Look at them, for ever, until cancelled. A bug that one of them brings to light holds up no other."""
+
+        async def contained(key: Key) -> float | None:
+            try:
+                return await look(key)
+            except ApiError:
+                raise
+            except Exception:  # as of values that nobody checks when somebody writes them into a status
+                log.exception("a workload cannot be looked after", kind=self.resource.kind, key=str(key))
+                return BUG_SECONDS
+
+        await self.worklist.run(contained)
+
+    def follow(self, parts: Cache[V]) -> None:
+        """Look at an owner when a part of it changes, and at whoever might take in one that is nobody's."""
+        parts.subscribe(self._follow_part)
+
+    def get(self, key: Key) -> T | None:
+        return self.cache.objects.get(key)
+
+    def controller_of(self, part: Thing) -> T | None:
+        """The object of this kind that controls the part, if one does."""
+        owner = part.metadata.controlled_by
+        found = self.cache.objects.get(owner.key) if owner is not None else None
+        return found if found is not None and self.resource.as_owner(found.metadata) == owner else None
+
+    def _follow(self, key: Key, _old: T | None, _new: T | None) -> None:
+        self.worklist.add(key)
+
+    def _follow_part(self, key: Key, old: V | None, new: V | None) -> None:
+        for part in (old, new):
+            if part is not None and (owner := self.controller_of(part)) is not None:
+                self.worklist.add(owner.metadata.key)
+        if new is not None and new.metadata.controlled_by is None:
+            for candidate in self._selecting(key.namespace, new):
+                self.worklist.add(candidate)
+
+    def _selecting(self, namespace: str, part: Thing) -> list[Key]:
+        items = self.cache.objects.items()
+        return [key for key, owner in items if key.namespace == namespace and selects(owner)(part)]
+
+
+def owners(thing: Thing) -> Iterator[OwnerIdentity]:
+    """The object's controller, if it has one: for an index of what controllers own."""
+    owner = thing.metadata.controlled_by
+    if owner is not None:
+        yield owner
+
+
+def selects(owner: Owner) -> Callable[[Thing], bool]:
+    """An empty selector selects nothing."""
+    selector = owner.selector
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        return lambda _: False
+    holds = from_match_labels(selector)
+    return lambda part: holds(part.metadata.labels)
+
+
+class Unseen(Generic[V]):
+    """Writes whose outcome a cache has not shown yet: until it does, nothing more is decided about their owner.
+
+    Versions are numbers that grow: Kubernetes promises it since 1.35, and this server always has.
+    """
+
+    def __init__(self, cache: Cache[V]) -> None:
+        self._cache = cache
+        self._versions: dict[str, int] = {}
+        self._leaving: dict[str, dict[str, Key]] = {}
+
+    def wrote(self, owner: str, version: str) -> None:
+        """An object was made or changed."""
+        self._versions[owner] = max(int(version or 0), self._versions.get(owner, 0))
+
+    def deleted(self, owner: str, part: V) -> None:
+        self._leaving.setdefault(owner, {})[part.metadata.uid] = part.metadata.key
+
+    def is_settled(self, owner: str) -> bool:
+        if self._versions.get(owner, 0) > self._cache.version:
+            return False
+        self._versions.pop(owner, None)
+        leaving = {uid: key for uid, key in self._leaving.pop(owner, {}).items() if self._is_there(uid, key)}
+        if leaving:
+            self._leaving[owner] = leaving
+        return not leaving
+
+    def _is_there(self, uid: str, key: Key) -> bool:
+        part = self._cache.objects.get(key)
+        return part is not None and part.metadata.uid == uid and not part.metadata.is_ending

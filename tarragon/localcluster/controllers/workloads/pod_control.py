@@ -1,0 +1,155 @@
+"""What controllers of workloads do: make pods from templates, delete them, take them in, let them go, tell of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+from msgspec import to_builtins
+
+from tarragon.cluster.errors import ApiError, Conflict, NotFound
+from tarragon.cluster.port import DeleteOptions
+from tarragon.kube.event import Event, ObjectReference
+from tarragon.kube.meta import OwnerIdentity, OwnerReference, Resource
+from tarragon.kube.patch import merged
+from tarragon.localcluster.controllers.events import Recorder
+from tarragon.localcluster.controllers.workloads.context import Ground, Unseen, selects
+from tarragon.localcluster.controllers.workloads.model import Json, Owner
+from tarragon.localcluster.controllers.workloads.pods import PODS, Pod
+
+T = TypeVar("T", bound=Owner)
+
+MOST_AT_ONCE = 500
+"""Pods that are made or deleted before one looks again."""
+
+
+class Hands(Generic[T]):
+    """Of one controller. `unseen` knows what of it the cache has not shown yet."""
+
+    def __init__(self, ground: Ground, resource: Resource[T], component: str) -> None:
+        self._ground = ground
+        self._cluster = ground.cluster
+        self._resource = resource
+        self._recorder = Recorder(ground.cluster, ground.clock, component)
+        self.unseen: Unseen[Pod] = Unseen(ground.pods)
+
+    async def claimed(self, owner: T) -> list[Pod]:
+        """The pods of an owner; those that fit and are nobody's are taken in, those that fit no more are let go."""
+        fits = selects(owner)
+
+        def stays(pod: Pod) -> bool:
+            return fits(pod) or owner.metadata.is_ending or pod.metadata.is_ending
+
+        identity = self.identity(owner)
+        for pod in [pod for pod in self._ground.owned(identity) if not stays(pod)]:
+            await self._reown(owner, pod, mine=False)
+        if not owner.metadata.is_ending:
+            orphans = self._ground.orphans(owner.metadata.namespace)
+            adoptable = [pod for pod in orphans if pod.is_active and fits(pod)]
+            if adoptable and await self._is_still_there(owner):
+                for pod in adoptable:
+                    await self._reown(owner, pod, mine=True)
+        # Anew: what was written may have been seen meanwhile.
+        return [pod for pod in self._ground.owned(identity) if stays(pod)]
+
+    async def _is_still_there(self, owner: T) -> bool:
+        """Asked anew: one that was deleted a moment ago must not take in what it has just let go."""
+        with suppress(NotFound):
+            now = await self._cluster.get(self._resource, owner.metadata.key)
+            return now.metadata.uid == owner.metadata.uid and not now.metadata.is_ending
+        return False
+
+    async def _reown(self, owner: T, pod: Pod, *, mine: bool) -> None:
+        others = [each for each in pod.metadata.owner_references if each.uid != owner.metadata.uid]
+        references = [*others, self.reference(owner)] if mine else others
+        metadata = {
+            "uid": pod.uid,
+            "resourceVersion": pod.metadata.resource_version,
+            "ownerReferences": [to_builtins(each) for each in references] or None,
+        }
+        with suppress(NotFound, Conflict):  # then the watch tells what has become of it
+            changed = await self._cluster.patch(PODS, pod.metadata.key, {"metadata": metadata})
+            self.unseen.wrote(owner.metadata.uid, changed.metadata.resource_version)
+
+    def identity(self, owner: T) -> OwnerIdentity:
+        """What `reference` names: the same in all versions of the API."""
+        return self._resource.as_owner(owner.metadata)
+
+    def reference(self, owner: T) -> OwnerReference:
+        return OwnerReference(
+            api_version=self._resource.api_version,
+            kind=self._resource.kind,
+            name=owner.metadata.name,
+            uid=owner.metadata.uid,
+            controller=True,
+            block_owner_deletion=True,
+        )
+
+    async def make(self, owner: T, bodies: Sequence[Json]) -> ApiError | None:
+        """Pods, first one, then twice as many each time: what is refused is refused once. What went wrong, if any."""
+        made, turn = 0, 1
+        while made < len(bodies):
+            batch = bodies[made : made + turn]
+            results = await asyncio.gather(*(self._make_one(owner, body) for body in batch))
+            if trouble := next((one for one in results if one is not None), None):
+                return trouble
+            made, turn = made + len(batch), turn * 2
+        return None
+
+    async def _make_one(self, owner: T, body: Json) -> ApiError | None:
+        try:
+            pod = await self._cluster.create(PODS, body)
+        except ApiError as error:
+            await self.tell(owner, "Warning", "FailedCreate", f"Error creating: {error}")
+            return error
+        self.unseen.wrote(owner.metadata.uid, pod.metadata.resource_version)
+        await self.tell(owner, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
+        return None
+
+    async def delete(self, owner: T, pods: Sequence[Pod]) -> None:
+        await asyncio.gather(*(self._delete_one(owner, pod) for pod in pods))
+
+    async def _delete_one(self, owner: T, pod: Pod) -> None:
+        with suppress(NotFound, Conflict):
+            await self._cluster.delete(PODS, pod.metadata.key, DeleteOptions(uid=pod.uid))
+            self.unseen.deleted(owner.metadata.uid, pod)
+            await self.tell(owner, "Normal", "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
+
+    async def write_status(self, owner: T, known: Json, status: Json) -> None:
+        """What it says of fields that it does not name stays. None takes a field away."""
+        if merged(known, status) == known:
+            return
+        metadata = {"uid": owner.metadata.uid, "resourceVersion": owner.metadata.resource_version}
+        with suppress(NotFound):
+            change = {"metadata": metadata, "status": status}
+            await self._cluster.patch(self._resource, owner.metadata.key, change, subresource="status")
+
+    async def tell(self, owner: T, kind: Any, reason: str, message: str) -> None:
+        about = ObjectReference(
+            api_version=self._resource.api_version,
+            kind=self._resource.kind,
+            key=owner.metadata.key,
+            uid=owner.metadata.uid,
+        )
+        await self._recorder.tell(Event(about=about, type=kind, reason=reason, message=message))
+
+
+def pod_from(template: Mapping[str, Any], owner: Owner, reference: OwnerReference) -> Json:
+    """A pod as its template has it, named after its owner, with a name that the server completes."""
+    said = template.get("metadata") or {}
+    metadata: Json = {
+        "generateName": f"{owner.metadata.name}-",
+        "namespace": owner.metadata.namespace,
+        "ownerReferences": [to_builtins(reference)],
+    }
+    for field in ("labels", "annotations", "finalizers"):
+        if said.get(field):
+            metadata[field] = said[field]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec") or {}}
+
+
+def omitting_zeros(counts: Mapping[str, int]) -> Json:
+    """As Go writes counts: a zero is left out, and taken away where it was another number."""
+    return {field: value or None for field, value in counts.items()}

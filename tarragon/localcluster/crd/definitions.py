@@ -1,0 +1,310 @@
+"""CustomResourceDefinitions: their own rules, and the kinds that they make.
+
+Conversion is None: a stored object is answered in every served version with its apiVersion rewritten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tarragon.localcluster.kinds.resource import CUSTOM_VERBS, PrinterColumn, ScalePaths, Served
+from tarragon.localcluster.schema import names
+from tarragon.localcluster.schema.field_errors import (
+    Fault,
+    duplicate,
+    forbidden_value,
+    invalid_value,
+    required,
+    unsupported,
+)
+from tarragon.localcluster.schema.schema import Schema
+from tarragon.localcluster.schema.structure import metadata_faults, structural_faults
+
+Json = dict[str, Any]
+
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+"""The finalizer that keeps a definition until its last object is gone."""
+
+_VERSION = re.compile(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?")
+_PATH = re.compile(r"(\.[A-Za-z_][A-Za-z0-9_]*)+")
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_NAME_WORDS = ("plural", "singular", "kind", "listKind")
+
+
+def prepare_create(definition: Json) -> None:
+    spec = definition.setdefault("spec", {})
+    _default(spec)
+    definition["status"] = {
+        "conditions": [],
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": _storage_versions(spec),
+    }
+
+
+def prepare_update(definition: Json, old: Mapping[str, Any]) -> None:
+    """A version that is stored from now on joins those of which there may be objects."""
+    spec = definition.setdefault("spec", {})
+    _default(spec)
+    status = {**(old.get("status") or {})}
+    stored = list(status.get("storedVersions") or [])
+    status["storedVersions"] = stored + [name for name in _storage_versions(spec) if name not in stored]
+    definition["status"] = status
+
+
+def faults(definition: Mapping[str, Any]) -> Iterator[Fault]:
+    spec = definition["spec"]
+    group, words = spec.get("group") or "", spec.get("names") or {}
+    if definition["metadata"].get("name") != f"{words.get('plural', '')}.{group}":
+        name = definition["metadata"].get("name")
+        yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+    if not group:
+        yield required("spec.group")
+    elif told := names.subdomain(group):
+        yield invalid_value("spec.group", group, told)
+    if spec.get("scope") not in {"Namespaced", "Cluster"}:
+        yield unsupported("spec.scope", spec.get("scope", ""), ("Cluster", "Namespaced"))
+    yield from _name_faults(words)
+    yield from _version_faults(spec)
+    if (strategy := spec["conversion"].get("strategy")) != "None":
+        # A webhook would have to be called on every read of another version; until then it is refused, not ignored.
+        yield unsupported("spec.conversion.strategy", strategy, ("None",))
+
+
+def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+    after, before = new["spec"], old["spec"]
+    for field in ("group", "scope"):
+        if after.get(field) != before.get(field):
+            yield invalid_value(f"spec.{field}", after.get(field), "field is immutable")
+    for field in ("plural", "kind"):
+        if after["names"].get(field) != before["names"].get(field):
+            yield invalid_value(f"spec.names.{field}", after["names"].get(field), "field is immutable")
+    present = {version.get("name") for version in after.get("versions") or ()}
+    for index, stored in enumerate((new.get("status") or {}).get("storedVersions") or ()):
+        if stored not in present:
+            yield invalid_value(f"status.storedVersions[{index}]", stored, "must appear in spec.versions")
+
+
+def accept_names(definition: Json, others: Iterable[Mapping[str, Any]], now: str) -> None:
+    """Write, in place, whether the names are free, and so whether the kind is served. `others` are all other ones."""
+    wanted = definition["spec"]["names"]
+    taken = _taken_names(definition, others)
+    status = definition["status"]
+    if clash := _clash(wanted, taken):
+        reason, name = clash
+        _set_condition(status, ("NamesAccepted", "False", reason, f'"{name}" is already in use'), now)
+        if not is_established(definition):
+            _set_condition(status, ("Established", "False", "NotAccepted", "not all names are accepted"), now)
+        return
+    status["acceptedNames"] = dict(wanted)
+    _set_condition(status, ("NamesAccepted", "True", "NoConflicts", "no conflicts found"), now)
+    if not is_established(definition):
+        words = "the initial names have been accepted"
+        _set_condition(status, ("Established", "True", "InitialNamesAccepted", words), now)
+
+
+def mark_terminating(definition: Json, now: str) -> None:
+    words = "CustomResource deletion is in progress"
+    _set_condition(definition["status"], ("Terminating", "True", "InstanceDeletionInProgress", words), now)
+
+
+def is_established(definition: Mapping[str, Any]) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Established" and one.get("status") == "True" for one in conditions)
+
+
+def full_name(definition: Mapping[str, Any]) -> str:
+    """The name of the kind's objects in the store."""
+    return f"{definition['spec']['names']['plural']}.{definition['spec']['group']}"
+
+
+def served_kinds(definition: Mapping[str, Any]) -> list[Served]:
+    """The kind in its served versions, the preferred one first; none while its names are not accepted."""
+    if not is_established(definition):
+        return []
+    spec = definition["spec"]
+    storage = _storage_versions(spec)[0]
+    versions = sorted((one for one in spec["versions"] if one.get("served")), key=lambda one: _priority(one["name"]))
+    return [_served(spec, version, storage) for version in versions]
+
+
+def _served(spec: Mapping[str, Any], version: Mapping[str, Any], storage: str) -> Served:
+    words, subresources = spec["names"], version.get("subresources") or {}
+    openapi = version["schema"]["openAPIV3Schema"]
+    scale = subresources.get("scale")
+    return Served(
+        group=spec["group"],
+        version=version["name"],
+        plural=words["plural"],
+        kind=words["kind"],
+        singular=words["singular"],
+        list_kind=words["listKind"],
+        namespaced=spec["scope"] == "Namespaced",
+        short_names=tuple(words.get("shortNames") or ()),
+        categories=tuple(words.get("categories") or ()),
+        verbs=CUSTOM_VERBS,
+        subresources=tuple(name for name in ("scale", "status") if subresources.get(name) is not None),
+        storage_version=storage,
+        printer_columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()),
+        selectable=tuple(
+            field.get("jsonPath", "").removeprefix(".") for field in version.get("selectableFields") or ()
+        ),
+        scale=_scale_paths(scale) if scale is not None else None,
+        openapi=openapi,
+        schema=Schema(openapi),
+        is_custom=True,
+    )
+
+
+def _column(column: Mapping[str, Any]) -> PrinterColumn:
+    return PrinterColumn(
+        name=column["name"],
+        type=column["type"],
+        json_path=column["jsonPath"],
+        format=column.get("format") or "",
+        description=column.get("description") or "",
+        priority=column.get("priority") or 0,
+    )
+
+
+def _scale_paths(scale: Mapping[str, Any]) -> ScalePaths:
+    def steps(field: str) -> tuple[str, ...]:
+        return tuple(filter(None, str(scale.get(field) or "").split(".")))
+
+    return ScalePaths(
+        spec_replicas=steps("specReplicasPath"),
+        status_replicas=steps("statusReplicasPath"),
+        label_selector=steps("labelSelectorPath"),
+    )
+
+
+def _default(spec: Json) -> None:
+    words = spec.setdefault("names", {})
+    kind = words.get("kind") or ""
+    if not words.get("singular"):
+        words["singular"] = kind.lower()
+    if not words.get("listKind"):
+        words["listKind"] = f"{kind}List"
+    conversion = spec.setdefault("conversion", {})
+    conversion.setdefault("strategy", "None")
+
+
+def _storage_versions(spec: Mapping[str, Any]) -> list[str]:
+    return [version.get("name", "") for version in spec.get("versions") or () if version.get("storage")]
+
+
+def _name_faults(words: Mapping[str, Any]) -> Iterator[Fault]:
+    for field in _NAME_WORDS:
+        name = words.get(field) or ""
+        is_cased = field in {"kind", "listKind"}
+        if not name:
+            yield required(f"spec.names.{field}")
+        elif told := names.label_1035(name.lower() if is_cased else name):
+            prefix = "may have mixed case, but should otherwise match: " if is_cased else ""
+            yield invalid_value(f"spec.names.{field}", name, f"{prefix}{told}")
+    for field in ("shortNames", "categories"):
+        for index, name in enumerate(words.get(field) or ()):
+            if told := names.label_1035(name):
+                yield invalid_value(f"spec.names.{field}[{index}]", name, told)
+
+
+def _version_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+    versions: Sequence[Mapping[str, Any]] = spec.get("versions") or []
+    found = [version.get("name", "") for version in versions]
+    if len(_storage_versions(spec)) != 1:
+        yield invalid_value("spec.versions", found, "must have exactly one version marked as storage version")
+    if versions and not any(version.get("served") for version in versions):
+        yield invalid_value("spec.versions", found, "must have at least one version served")
+    for index, version in enumerate(versions):
+        place = f"spec.versions[{index}]"
+        name = version.get("name", "")
+        if told := names.label_1035(name):
+            yield invalid_value(f"{place}.name", name, told)
+        if name in found[:index]:
+            yield duplicate(f"{place}.name", name)
+        yield from _schema_faults(f"{place}.schema.openAPIV3Schema", version)
+        yield from _scale_faults(f"{place}.subresources.scale", version)
+        yield from _column_faults(f"{place}.additionalPrinterColumns", version)
+
+
+def _schema_faults(place: str, version: Mapping[str, Any]) -> Iterator[Fault]:
+    openapi = (version.get("schema") or {}).get("openAPIV3Schema")
+    if openapi is None:
+        yield required(place, "schemas are required")
+        return
+    yield from (*structural_faults(openapi, place), *metadata_faults(openapi, place))
+    if isinstance(openapi, Mapping) and openapi.get("type") != "object":
+        yield invalid_value(f"{place}.type", openapi.get("type"), "must be object at the root")
+
+
+def _scale_faults(place: str, version: Mapping[str, Any]) -> Iterator[Fault]:
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale is None:
+        return
+    for field, root in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
+        path = scale.get(field) or ""
+        if not path:
+            yield required(f"{place}.{field}")
+        elif not _PATH.fullmatch(path) or not path.startswith(f"{root}."):
+            yield invalid_value(f"{place}.{field}", path, f"should be a json path under {root}")
+
+
+def _column_faults(place: str, version: Mapping[str, Any]) -> Iterator[Fault]:
+    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        for field in ("name", "type", "jsonPath"):
+            if not column.get(field):
+                yield required(f"{place}[{index}].{field}")
+        if column.get("type") and column["type"] not in _COLUMN_TYPES:
+            yield unsupported(f"{place}[{index}].type", column["type"], _COLUMN_TYPES)
+        if column.get("jsonPath") and not column["jsonPath"].startswith("."):
+            yield forbidden_value(f"{place}[{index}].jsonPath", "must be a simple json path starting with .")
+
+
+def _taken_names(definition: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The names that other accepted definitions of the group have."""
+    taken: set[str] = set()
+    for other in others:
+        is_same = other["metadata"]["name"] == definition["metadata"]["name"]
+        if is_same or other["spec"]["group"] != definition["spec"]["group"] or not is_established(other):
+            continue
+        accepted = other["status"]["acceptedNames"]
+        taken |= {accepted[word] for word in _NAME_WORDS if accepted.get(word)}
+        taken |= set(accepted.get("shortNames") or ())
+    return taken
+
+
+def _clash(wanted: Mapping[str, Any], taken: set[str]) -> tuple[str, str] | None:
+    """The reason and the name of a conflict; of several the last is told, as a kube-apiserver does."""
+    candidates = [
+        ("PluralConflict", wanted["plural"]),
+        ("SingularConflict", wanted["singular"]),
+        *(("ShortNamesConflict", name) for name in wanted.get("shortNames") or ()),
+        ("KindConflict", wanted["kind"]),
+        ("ListKindConflict", wanted["listKind"]),
+    ]
+    return next((one for one in reversed(candidates) if one[1] in taken), None)
+
+
+def _set_condition(status: Json, said: tuple[str, str, str, str], now: str) -> None:
+    kind, value, reason, message = said
+    conditions = list(status.get("conditions") or ())
+    place = next((index for index, one in enumerate(conditions) if one.get("type") == kind), None)
+    since = now
+    if place is not None and conditions[place]["status"] == value:
+        since = conditions[place]["lastTransitionTime"]
+    condition = {"type": kind, "status": value, "lastTransitionTime": since, "reason": reason, "message": message}
+    if place is None:
+        conditions.append(condition)
+    else:
+        conditions[place] = condition
+    status["conditions"] = conditions
+
+
+def _priority(name: str) -> tuple[int, int, int, int, str]:
+    """Kubernetes' order of versions: v2, v1, v1beta1, v1alpha1, then everything else by name."""
+    match = _VERSION.fullmatch(name)
+    if match is None:
+        return (1, 0, 0, 0, name)
+    stability = {None: 0, "beta": 1, "alpha": 2}[match[2]]
+    return (0, stability, -int(match[1]), -int(match[3] or 0), name)

@@ -1,0 +1,1 @@
+"""The process that runs the cluster: certificates, kubeconfig, nodes, start and stop."""

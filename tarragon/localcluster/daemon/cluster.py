@@ -1,0 +1,307 @@
+"""`LocalCluster`: store, API, HTTP server, controllers, scheduler and kubelets of one home, wired in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import random
+import ssl
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+
+from tarragon.base.clock import Clock
+from tarragon.base.errors import TarragonError
+from tarragon.cluster.port import Cluster, Selection
+from tarragon.kube.codec import decode
+from tarragon.kube.meta import Key
+from tarragon.localcluster.api.requests import ListOptions
+from tarragon.localcluster.apiserver.apiserver import ApiServer, Front
+from tarragon.localcluster.auth.access import Access, access_to
+from tarragon.localcluster.auth.authorizers import Authorization
+from tarragon.localcluster.auth.bootstrap_policy import found_roles
+from tarragon.localcluster.auth.pod_accounts import PodAccounts
+from tarragon.localcluster.auth.pod_tokens import PodTokens
+from tarragon.localcluster.auth.reviews import reviews
+from tarragon.localcluster.controllers.account_secrets import AccountSecretController
+from tarragon.localcluster.controllers.aggregation import AggregationController
+from tarragon.localcluster.controllers.claims import ClaimController
+from tarragon.localcluster.controllers.garbage import GarbageCollector
+from tarragon.localcluster.controllers.gc.pod_gc import OrphanController
+from tarragon.localcluster.controllers.guard import guarded
+from tarragon.localcluster.controllers.kinds import listable
+from tarragon.localcluster.controllers.namespaces import NamespaceController
+from tarragon.localcluster.controllers.root_certificates import RootCertificateController
+from tarragon.localcluster.controllers.service_accounts import ServiceAccountController
+from tarragon.localcluster.controllers.taints import TaintController
+from tarragon.localcluster.controllers.workloads.model import CronJob
+from tarragon.localcluster.controllers.workloads.part import WorkloadControllers
+from tarragon.localcluster.daemon.certificates import certificates
+from tarragon.localcluster.daemon.nodes import Nodes, Part
+from tarragon.localcluster.home.home import Home, unusable, write_private
+from tarragon.localcluster.kubelet.base.spec import PODS_TO_RUN
+from tarragon.localcluster.kubelet.network.ports import allotted
+from tarragon.localcluster.kubelet.network.translate import Address
+from tarragon.localcluster.kubelet.node.node import NodeSettings
+from tarragon.localcluster.kubelet.resources.sampler import Sampler
+from tarragon.localcluster.kubelet.volumes.tokens import PodApi
+from tarragon.localcluster.registry import metrics_api
+from tarragon.localcluster.registry.api import Api
+from tarragon.localcluster.registry.binding import Binder
+from tarragon.localcluster.registry.client import InProcess
+from tarragon.localcluster.registry.computed import ComputedKinds
+from tarragon.localcluster.scheduler.scheduler import Scheduler
+from tarragon.localcluster.services.endpoint_slices import EndpointSliceController
+from tarragon.localcluster.services.endpoints import EndpointsController
+from tarragon.localcluster.services.kubernetes_service import KubernetesService
+from tarragon.localcluster.services.proxy import ServiceProxy
+
+Companion = Callable[[Cluster], Coroutine[Any, Any, None]]
+"""Something that works in the cluster's process and is given the in-process port. One that runs beside never ends."""
+
+_UNFINISHED = Selection(fields="status.phase!=Succeeded,status.phase!=Failed")
+_OVERTIME_SECONDS = 30.0
+"""Beyond the longest grace: a kubelet kills a shim that has not ended its container within 20."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One cluster. Without `nodes` it is an API in which no pod runs. `port` None is the one it had before, or any
+    that is free.
+
+    It ends by itself after `idle_seconds` in which no pod was unfinished and no client asked for anything; None never.
+    `kubeconfig` is where to write one besides the home's own. `prepare` is done before any client is told of the
+    server: it brings the kinds that clients will ask for. `authorization` is of those who come by the network: all
+    that is in this process may do everything.
+    """
+
+    home: Home
+    nodes: Sequence[NodeSettings] = ()
+    port: int | None = None
+    idle_seconds: float | None = None
+    kubeconfig: Path | None = None
+    prepare: Companion | None = None
+    authorization: Authorization = Authorization.ALWAYS_ALLOW
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """What is there before anything runs."""
+
+    api: Api
+    access: Access
+    nodes: Nodes
+    server: ApiServer
+
+
+class LocalCluster:
+    """Made by `start`, ended by `stop`. Whoever calls them holds the home (`presence.occupied`)."""
+
+    def __init__(self, settings: Settings, clock: Clock, built: _Built) -> None:
+        api = built.api
+        self._settings = settings
+        self._clock = clock
+        self._api = api
+        self._access = built.access
+        self._server = built.server
+        self._client = InProcess(api)
+        self._jitter = random.Random()
+        self._kinds = listable(api.registry)
+        self._nodes = built.nodes
+        self._companions: list[asyncio.Task[None]] = []
+        self._controllers: list[asyncio.Task[None]] = []
+        self._kubelets: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def start(cls, settings: Settings, clock: Clock, companions: Sequence[Companion] = ()) -> LocalCluster:
+        """Serving when it returns. Raises TarragonError; then nothing is left running."""
+        api = await Api.open(settings.home.store, clock)
+        try:
+            built = await _built(settings, clock, api)
+        except BaseException:
+            await api.close()
+            raise
+        cluster = cls(settings, clock, built)
+        try:
+            if settings.prepare is not None:
+                await settings.prepare(cluster.client)
+        except BaseException:
+            await cluster.stop()
+            raise
+        cluster._run(companions)
+        return cluster
+
+    async def stop(self) -> None:
+        """Answer what has been asked, store it, end. Containers go on running; the next start takes them up."""
+        for tasks in (self._companions, self._controllers, self._kubelets):
+            await _end(tasks)
+        await self._server.stop()
+        await self._api.close()
+
+    async def end_pods(self) -> None:
+        """End the containers of all pods, with the grace that each of them has, and store how they ended."""
+        # Nobody may put new pods into the place of those that end.
+        await _end(self._companions)
+        await _end(self._controllers)
+        unfinished = await self._client.list(PODS_TO_RUN, _UNFINISHED)
+        grace = max((pod.grace_seconds for pod in unfinished.items), default=0)
+        try:
+            async with asyncio.timeout(grace + _OVERTIME_SECONDS):
+                await self._nodes.end_pods()
+        except (TimeoutError, OSError):
+            # Their shims were told, and end them all the same; what is lost is how.
+            log.exception("not all pods ended in order", pods=len(unfinished.items))
+
+    @property
+    def client(self) -> Cluster:
+        """The cluster in process."""
+        return self._client
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    def is_busy(self) -> bool:
+        """A pod has not finished, a client reads a stream, or a cron job waits for its time."""
+        some = ListOptions(fields=_UNFINISHED.fields, limit=1)
+        pods = self._api.list(self._api.target(("", "v1", "pods")), some)
+        return bool(pods.items) or self._server.open_streams > 0 or self._has_schedule()
+
+    def _has_schedule(self) -> bool:
+        """Who has ended starts nothing, and a job that sleeps is nobody's request."""
+        cron_jobs = self._api.list(self._api.target(("batch", "v1", "cronjobs")))
+        return any(not decode(item, CronJob).spec.suspend for item in cron_jobs.items)
+
+    def last_request(self) -> float:
+        return self._server.last_request
+
+    def _run(self, companions: Sequence[Companion]) -> None:
+        beside = [
+            (f"companion {number}", functools.partial(companion, self._client))
+            for number, companion in enumerate(companions)
+        ]
+        self._kubelets = self._started(self._nodes.parts())
+        self._controllers = self._started(self._parts())
+        self._companions = self._started(beside)
+
+    def _started(self, parts: Iterable[Part]) -> list[asyncio.Task[None]]:
+        guards = ((name, guarded(name, start, self._clock, self._jitter)) for name, start in parts)
+        return [asyncio.create_task(guard, name=name) for name, guard in guards]
+
+    def _parts(self) -> Iterator[Part]:
+        """Each is made anew whenever it is started again: what a dead one knew may be wrong."""
+        client, clock, jitter = self._client, self._clock, self._jitter
+        authority = _authority(self._settings.home)
+        yield "upkeep of the store", self._api.maintain
+        yield "end of former nodes", self._retire_nodes
+        yield "garbage collector", lambda: GarbageCollector(client, self._kinds, clock, jitter).run()
+        yield "namespaces", lambda: NamespaceController(client, self._kinds, clock, jitter).run()
+        yield "service accounts", lambda: ServiceAccountController(client, clock, jitter).run()
+        yield "roles made of others", lambda: AggregationController(client, clock, jitter).run()
+        yield "root certificates", lambda: RootCertificateController(client, authority, clock, jitter).run()
+        yield "secrets of service accounts", lambda: self._account_secrets().run()
+        yield "taints", lambda: TaintController(client, clock, jitter).run()
+        yield "pods of lost nodes", lambda: OrphanController(client, clock, jitter).run()
+        yield "claims", lambda: ClaimController(client, clock, jitter).run()
+        yield "endpoints", lambda: EndpointsController(client, self._local_port, clock, jitter).run()
+        yield "endpoint slices", lambda: EndpointSliceController(client, clock, jitter).run()
+        yield "kubernetes service", lambda: KubernetesService(client, self._port, clock, jitter).run()
+        yield "service proxy", lambda: ServiceProxy(client, clock, jitter).run()
+        usage = metrics_api.by_pod(Sampler(self._nodes.running, clock).sample)
+        yield "workloads", lambda: WorkloadControllers(client, clock, jitter, usage).run()
+        yield "scheduler", lambda: Scheduler(client, Binder(self._api).bind, clock, jitter).run()
+
+    def _account_secrets(self) -> AccountSecretController:
+        sign = self._access.accounts.lasting
+        return AccountSecretController(self._client, sign, _authority(self._settings.home), self._clock, self._jitter)
+
+    async def _retire_nodes(self) -> None:
+        await self._nodes.retire()
+        await asyncio.Event().wait()  # once is enough
+
+    @property
+    def _port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def _local_port(self, service: Key, port: int) -> int | None:
+        address = Address(namespace=service.namespace, name=service.name, port=port)
+        return allotted(self._settings.home.nodes).get(address)
+
+
+async def _built(settings: Settings, clock: Clock, api: Api) -> _Built:
+    access = access_to(api, settings.authorization, settings.home.account_key, clock)
+    await found_roles(api)
+    is_strict = settings.authorization is Authorization.RBAC
+    api.admit_pods(PodAccounts(api.shelf, is_strict=is_strict).admit)
+    nodes = Nodes(InProcess(api), settings.home.nodes, settings.nodes, clock)
+    api.pod_logs = nodes
+    api.pod_doors = nodes.door
+    computed = _computed(api, access, nodes, clock)
+    server = await _listen(settings, clock, api, access, computed)
+    place = urlsplit(server.url)
+    nodes.pod_api = PodApi(
+        host=place.hostname or "",
+        port=place.port or 0,
+        authority=_authority(settings.home).encode(),
+        tokens=PodTokens(access.accounts),
+    )
+    return _Built(api, access, nodes, server)
+
+
+def _authority(home: Home) -> str:
+    """In PEM, without what stands above it."""
+    text = home.ca.read_text()
+    return text[text.index("-----BEGIN") :]
+
+
+def _computed(api: Api, access: Access, nodes: Nodes, clock: Clock) -> ComputedKinds:
+    measure = Sampler(nodes.running, clock).sample
+    return ComputedKinds(
+        {
+            **reviews(access.authorizer, access.accounts),
+            (metrics_api.GROUP, "nodes"): metrics_api.NodeMetrics(api, measure),
+            (metrics_api.GROUP, "pods"): metrics_api.PodMetrics(api, measure),
+        }
+    )
+
+
+async def _listen(settings: Settings, clock: Clock, api: Api, access: Access, computed: ComputedKinds) -> ApiServer:
+    home = settings.home
+    try:
+        files = certificates(home, clock.now())
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(files.chain, files.key)
+        token = home.read_token()
+    except OSError as error:
+        raise unusable(home.folder, error) from error
+    for port in [settings.port] if settings.port is not None else [_last_port(home), 0]:
+        server = ApiServer(api, clock, Front(token=token, port=port, tls=tls, access=access), computed)
+        try:
+            await server.start()
+        except TarragonError:
+            if port == 0 or settings.port is not None:
+                raise
+        else:
+            with contextlib.suppress(OSError):  # then the next server has another port, and that is all
+                write_private(home.port, server.url.rpartition(":")[2].encode())
+            return server
+    raise AssertionError("port 0 either works or raises")
+
+
+def _last_port(home: Home) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        return int(home.port.read_text())
+    return 0
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

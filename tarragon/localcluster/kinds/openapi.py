@@ -1,0 +1,222 @@
+"""OpenAPI v3, one document a group-version: how kubectl learns to apply, to explain and to let us validate."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from tarragon.kube.codec import decode, encode
+from tarragon.localcluster.kinds.registry import Registry, Served
+
+REFERENCE = "#/components/schemas/"
+OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+@cache
+def built_in_schemas() -> Mapping[str, Any]:
+    """Kubernetes' own schemas by name, with merge keys and list-map keys as `x-kubernetes-…` extensions.
+
+    Made by tools/make_openapi.py; whoever is given them must not change them.
+    """
+    data = files("tarragon.localcluster.kinds").joinpath("openapi.json.gz").read_bytes()
+    schemas: Mapping[str, Any] = decode(gzip.decompress(data), dict)["schemas"]
+    return schemas
+
+
+@cache
+def built_in_names() -> Mapping[tuple[str, str, str], str]:
+    """The name of the schema of each (group, version, kind)."""
+    return {
+        (gvk["group"], gvk["version"], gvk["kind"]): name
+        for name, schema in built_in_schemas().items()
+        for gvk in schema.get("x-kubernetes-group-version-kind", ())
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One encoded document; the hash changes when it does, and is part of the URL that the index names."""
+
+    data: bytes
+    hash: str
+
+
+class OpenApi:
+    """The documents of a registry's kinds. Each is made when it is first asked for, and anew when its kinds change.
+
+    They are made in a thread: on a busy machine that takes longer than anybody else should wait.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._made: dict[tuple[str, str], tuple[Sequence[Served], Document]] = {}
+
+    async def index(self) -> dict[str, Any]:
+        """Where the documents are."""
+        paths: dict[str, Any] = {}
+        for group, version in grouped(self._registry):
+            document = await self.document(group, version)
+            if document is not None:
+                place = f"apis/{group}/{version}" if group else f"api/{version}"
+                paths[place] = {"serverRelativeURL": f"/openapi/v3/{place}?hash={document.hash}"}
+        return {"paths": paths}
+
+    async def document(self, group: str, version: str) -> Document | None:
+        """None when nothing of the group-version is served."""
+        kinds = grouped(self._registry).get((group, version))
+        if kinds is None:
+            self._made.pop((group, version), None)
+            return None
+        made = self._made.get((group, version))
+        if made is None or list(made[0]) != kinds:
+            made = kinds, await asyncio.to_thread(_encoded, kinds)
+            self._made[group, version] = made
+        return made[1]
+
+
+def grouped(kinds: Iterable[Served]) -> dict[tuple[str, str], list[Served]]:
+    """By group and version."""
+    found: dict[tuple[str, str], list[Served]] = {}
+    for served in kinds:
+        found.setdefault((served.group, served.version), []).append(served)
+    return found
+
+
+def _encoded(kinds: Sequence[Served]) -> Document:
+    data = encode(described(kinds))
+    return Document(data, hashlib.sha256(data).hexdigest().upper())
+
+
+def described(kinds: Sequence[Served]) -> dict[str, Any]:
+    """The document of the kinds of one group-version. Parts of it are Kubernetes' own, and must not be changed."""
+    schemas: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
+    for served in kinds:
+        name, schema = _schema(served)
+        schemas[name] = schema
+        paths.update(_paths(served, name))
+    for name in _referred(schemas):
+        schemas.setdefault(name, built_in_schemas()[name])
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "v1.32.0"},
+        "paths": paths,
+        "components": {"schemas": dict(sorted(schemas.items()))},
+    }
+
+
+def _schema(served: Served) -> tuple[str, Mapping[str, Any]]:
+    """The name and schema of a kind: Kubernetes' own, or what its CustomResourceDefinition says."""
+    name = built_in_names().get((served.group, served.version, served.kind))
+    if name is not None and not served.is_custom:
+        return name, built_in_schemas()[name]
+    reversed_group = ".".join(reversed(served.group.split("."))) or "core"
+    return f"{reversed_group}.{served.version}.{served.kind}", _custom_schema(served)
+
+
+def _custom_schema(served: Served) -> Mapping[str, Any]:
+    schema = dict(served.openapi or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+    schema["properties"] = {
+        **(schema.get("properties") or {}),
+        "apiVersion": {"type": "string", "description": f"The group and version: {served.api_version}."},
+        "kind": {"type": "string", "description": f"The kind of the object: {served.kind}."},
+        "metadata": {"allOf": [{"$ref": REFERENCE + OBJECT_META}], "description": "Standard object's metadata."},
+    }
+    schema["x-kubernetes-group-version-kind"] = [_gvk(served)]
+    return schema
+
+
+def _referred(schemas: Mapping[str, Any]) -> set[str]:
+    """The names of all built-in schemas that these refer to, directly or not."""
+    found: set[str] = set()
+    waiting: list[Any] = list(schemas.values())
+    while waiting:
+        for name in _references(waiting.pop()):
+            if name not in found and name in built_in_schemas():
+                found.add(name)
+                waiting.append(built_in_schemas()[name])
+    return found
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        reference = value.get("$ref")
+        if isinstance(reference, str):
+            yield reference.removeprefix(REFERENCE)
+        for child in value.values():
+            yield from _references(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _references(child)
+
+
+# ----------------------------------------------------------------------------------------------------------- paths
+
+
+def _paths(served: Served, schema: str) -> dict[str, Any]:
+    """The operations of a kind, with what kubectl looks for: its kind, and that writes take `fieldValidation`."""
+    base = f"/apis/{served.group}/{served.version}" if served.group else f"/api/{served.version}"
+    everywhere = f"{base}/{served.plural}"
+    home = f"{base}/namespaces/{{namespace}}/{served.plural}" if served.namespaced else everywhere
+    scope = [_path_parameter("namespace")] if served.namespaced else []
+    verbs = set(served.verbs)
+
+    def operations(wanted: Mapping[str, str]) -> dict[str, Any]:
+        return {method: _operation(served, verb, schema) for method, verb in wanted.items() if verb in verbs}
+
+    paths = {home: {**operations({"get": "list", "post": "create", "delete": "deletecollection"}), "parameters": scope}}
+    if served.namespaced:
+        paths[everywhere] = operations({"get": "list"})
+    one = operations({"get": "get", "put": "update", "patch": "patch", "delete": "delete"})
+    if one:
+        paths[f"{home}/{{name}}"] = {**one, "parameters": [*scope, _path_parameter("name")]}
+    return paths
+
+
+_ACTIONS: Mapping[str, str] = {"create": "post", "update": "put"}
+_QUERY: Mapping[str, Sequence[tuple[str, str]]] = {
+    "get": (),
+    "list": (
+        ("labelSelector", "string"),
+        ("fieldSelector", "string"),
+        ("limit", "integer"),
+        ("continue", "string"),
+        ("resourceVersion", "string"),
+        ("watch", "boolean"),
+    ),
+    "create": (("fieldValidation", "string"), ("dryRun", "string"), ("fieldManager", "string")),
+    "update": (("fieldValidation", "string"), ("dryRun", "string"), ("fieldManager", "string")),
+    "patch": (
+        ("fieldValidation", "string"),
+        ("dryRun", "string"),
+        ("fieldManager", "string"),
+        ("force", "boolean"),
+    ),
+    "delete": (("dryRun", "string"), ("gracePeriodSeconds", "integer"), ("propagationPolicy", "string")),
+    "deletecollection": (("labelSelector", "string"), ("fieldSelector", "string"), ("dryRun", "string")),
+}
+
+
+def _operation(served: Served, verb: str, schema: str) -> dict[str, Any]:
+    content = {"application/json": {"schema": {"$ref": REFERENCE + schema}}}
+    answers_object = verb in {"get", "create", "update", "patch"}
+    return {
+        "parameters": [{"name": name, "in": "query", "schema": {"type": kind}} for name, kind in _QUERY[verb]],
+        "responses": {"200": {"description": "OK", **({"content": content} if answers_object else {})}},
+        "x-kubernetes-action": _ACTIONS.get(verb, verb),
+        "x-kubernetes-group-version-kind": _gvk(served),
+    }
+
+
+def _path_parameter(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def _gvk(served: Served) -> dict[str, str]:
+    return {"group": served.group, "version": served.version, "kind": served.kind}

@@ -1,0 +1,315 @@
+"""The types of built-in kinds: what a Go server's decoding does to an object, from Kubernetes' own definitions.
+
+A wrong type is refused, a field that is not known is dropped and told, a null is as good as absent. After that the
+rules of a kind may rely on types. The same definitions say how lists merge in a strategic merge patch.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Literal
+
+from tarragon.kube.codec import moment
+from tarragon.localcluster.kinds.openapi import OBJECT_META, REFERENCE, built_in_names, built_in_schemas
+from tarragon.localcluster.schema.quantities import canonical
+
+Kind = Literal["object", "map", "array", "string", "integer", "number", "boolean", "any", "special"]
+
+_JSON_NAMES: Mapping[type, str] = {
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+_TEXT = frozenset({str})
+_MICROSECONDS = re.compile(r".{19}\.\d{6}(Z|[+-]\d\d:\d\d)")
+_OPAQUE = ("FieldsV1", "JSONSchemaProps", "JSON", "RawExtension")
+"""Definitions whose content is anybody's, or checked elsewhere."""
+
+
+class MisfitError(Exception):
+    """An object cannot be of its kind at all; the text is what Go's decoder says."""
+
+
+class Shape:
+    """The type of one place. Filled in after it is made, as types may contain themselves."""
+
+    __slots__ = ("element", "fields", "go_type", "kind", "limit", "merge_key", "parse", "strategies", "texts")
+
+    def __init__(self) -> None:
+        self.kind: Kind = "any"
+        self.go_type = ""
+        self.limit = 2**63
+        self.fields: dict[str, Shape] = {}
+        self.texts: frozenset[str] = frozenset()
+        """The fields that are plain texts: of most items of lists that is all that is ever set."""
+        self.element: Shape | None = None
+        self.parse: Callable[[Any], Any] | None = None
+        self.merge_key = ""
+        self.strategies: tuple[str, ...] = ()
+
+    def below(self, name: str) -> Shape:
+        """The type of a field or of a map's values; anything goes where nothing is known."""
+        return self.fields.get(name) or (self.element if self.kind == "map" else None) or ANYTHING
+
+
+ANYTHING = Shape()
+
+
+def fit(shape: Shape, thing: dict[str, Any]) -> list[str]:
+    """Bring an object into shape, in place; the paths of what it had that its kind does not know.
+
+    Raises MisfitError.
+    """
+    fitting = _Fitting()
+    fitting.fit_object(shape, thing)
+    return fitting.unknown
+
+
+@cache
+def shape_of(group: str, version: str, kind: str) -> Shape | None:
+    """None for kinds that Kubernetes does not define."""
+    name = built_in_names().get((group, version, kind))
+    return _named(name) if name is not None else None
+
+
+@cache
+def metadata_shape() -> Shape:
+    return _named(OBJECT_META)
+
+
+class _Fitting:
+    """One walk; `path` is where it is."""
+
+    def __init__(self) -> None:
+        self.unknown: list[str] = []
+        self.path: list[str] = []
+
+    def fit_object(self, shape: Shape, value: dict[str, Any]) -> None:
+        fields = shape.fields
+        for name, element in list(value.items()):
+            child = fields.get(name)
+            if child is None:
+                del value[name]
+                self.unknown.append(self._place(name))
+            elif type(element) is str and child.kind == "string":
+                continue  # most fields are
+            elif element is None or (element == {} and _is_map(child)):
+                del value[name]  # an empty map is none: nothing of it is left in what Go stores
+            else:
+                self._fit_field(shape, child, value, name)
+
+    def _fit_field(self, owner: Shape, child: Shape, value: dict[str, Any], name: str) -> None:
+        element = value[name]
+        if child.kind == "string":
+            if type(element) is not str:
+                raise self._misfit(owner, child, element, name)
+        elif child.kind != "any":
+            self.path.append(name)
+            value[name] = self._fitted(owner, child, element)
+            self.path.pop()
+
+    def _fitted(self, owner: Shape, shape: Shape, value: Any) -> Any:
+        match shape.kind:
+            case "object" if type(value) is dict:
+                self.fit_object(shape, value)
+            case "map" if type(value) is dict:
+                self._fit_map(owner, shape, value)
+            case "array" if type(value) is list:
+                self._fit_array(owner, shape, value)
+            case "special" if shape.parse is not None:
+                return self._parsed(shape, value)
+            case "any":
+                pass
+            case "string" | "integer" | "number" | "boolean" if _is_scalar(shape, value):
+                pass
+            case _:
+                raise self._misfit(owner, shape, value)
+        return value
+
+    def _fit_map(self, owner: Shape, shape: Shape, value: dict[str, Any]) -> None:
+        element = shape.element or ANYTHING
+        is_text = element.kind == "string"
+        for name, one in value.items():
+            if is_text and type(one) is str:
+                continue
+            self.path.append(name)
+            value[name] = "" if one is None and is_text else self._fitted(owner, element, one)
+            self.path.pop()
+
+    def _fit_array(self, owner: Shape, shape: Shape, value: list[Any]) -> None:
+        element = shape.element or ANYTHING
+        place, texts = self.path[-1], element.texts
+        for index, one in enumerate(value):
+            if type(one) is dict and one.keys() <= texts and set(map(type, one.values())) == _TEXT:
+                continue
+            self.path[-1] = f"{place}[{index}]"
+            value[index] = self._fitted(owner, element, {} if one is None and element.kind == "object" else one)
+        self.path[-1] = place
+
+    def _parsed(self, shape: Shape, value: Any) -> Any:
+        assert shape.parse is not None  # noqa: S101 - the caller has looked
+        try:
+            return shape.parse(value)
+        except ValueError as error:
+            raise MisfitError(str(error)) from error
+
+    def _misfit(self, owner: Shape, shape: Shape, value: Any, name: str = "") -> MisfitError:
+        place = re.sub(r"\[\d+\]", "", self._place(name))
+        found = _JSON_NAMES.get(type(value), "value")
+        if isinstance(value, float | int) and not isinstance(value, bool) and shape.kind in {"integer", "number"}:
+            found = f"number {value}"
+        struct = owner.go_type.rpartition(".")[2]
+        return MisfitError(
+            f"json: cannot unmarshal {found} into Go struct field {struct}.{place} of type {shape.go_type}"
+        )
+
+    def _place(self, name: str = "") -> str:
+        return ".".join([*self.path, name] if name else self.path)
+
+
+def _is_map(shape: Shape) -> bool:
+    """Of values that have a type: `status: {}` in a CustomResourceDefinition is none, though it has no fields."""
+    return shape.kind == "map" and shape.element is not ANYTHING
+
+
+def _is_scalar(shape: Shape, value: Any) -> bool:
+    match shape.kind:
+        case "string":
+            return type(value) is str
+        case "integer":
+            return type(value) is int and -shape.limit <= value < shape.limit
+        case "number":
+            return type(value) in {int, float}
+        case _:
+            return type(value) is bool
+
+
+@cache
+def _named(name: str) -> Shape:
+    shape = Shape()
+    _SHAPES_BEING_MADE[name] = shape
+    _fill(shape, built_in_schemas()[name], name)
+    return shape
+
+
+_SHAPES_BEING_MADE: dict[str, Shape] = {}
+
+
+def _referred(name: str) -> Shape:
+    """The shape of a definition, also while it is still being filled in."""
+    return _SHAPES_BEING_MADE.get(name) or _named(name)
+
+
+def _fill(shape: Shape, schema: Mapping[str, Any], name: str) -> None:
+    package, _, short = name.rpartition(".")
+    shape.go_type = f"{package.rpartition('.')[2]}.{short}" if name else ""
+    if short in _OPAQUE:
+        return
+    if short in _SPECIAL and name:
+        shape.kind, shape.parse = "special", _SPECIAL[short]
+    elif schema.get("properties"):
+        shape.kind = "object"
+        shape.fields = {field: _field(child) for field, child in schema["properties"].items()}
+        shape.texts = frozenset(field for field, child in shape.fields.items() if child.kind == "string")
+    else:
+        _fill_plain(shape, schema)
+
+
+def _fill_plain(shape: Shape, schema: Mapping[str, Any]) -> None:
+    kind = schema.get("type")
+    if kind == "array":
+        shape.kind, shape.element = "array", _field(schema["items"])
+        shape.go_type = f"[]{shape.element.go_type}"
+    elif kind == "object":
+        extra = schema.get("additionalProperties")
+        shape.kind = "map"
+        shape.element = _field(extra) if isinstance(extra, Mapping) else ANYTHING
+        shape.go_type = f"map[string]{shape.element.go_type}"
+    elif kind == "string" and schema.get("format") == "byte":
+        shape.kind, shape.parse, shape.go_type = "special", _base64, "[]uint8"
+    elif kind in {"string", "integer", "number", "boolean"}:
+        shape.kind = kind
+        shape.go_type = {"integer": str(schema.get("format") or "int64"), "boolean": "bool"}.get(kind, kind)
+        if schema.get("format") == "int32":
+            shape.limit = 2**31
+
+
+def _field(schema: Mapping[str, Any]) -> Shape:
+    """The shape of a field. One that refers to a definition and says how to merge is a copy that shares its fields."""
+    reference = schema.get("$ref") or next((part["$ref"] for part in schema.get("allOf") or () if "$ref" in part), "")
+    if reference:
+        shape = _referred(reference.removeprefix(REFERENCE))
+        if not schema.get("x-kubernetes-patch-strategy"):
+            return shape
+        copied = Shape()
+        copied.kind, copied.go_type, copied.parse = shape.kind, shape.go_type, shape.parse
+        copied.fields, copied.texts, copied.element = shape.fields, shape.texts, shape.element
+        shape = copied
+    else:
+        shape = Shape()
+        _fill(shape, schema, "")
+    shape.merge_key = str(schema.get("x-kubernetes-patch-merge-key") or "")
+    shape.strategies = tuple(filter(None, str(schema.get("x-kubernetes-patch-strategy") or "").split(",")))
+    return shape
+
+
+def _quantity(value: Any) -> str:
+    text = value if isinstance(value, str) else str(value)
+    try:
+        return canonical("-" if isinstance(value, bool | list | dict) else text)
+    except ValueError as error:
+        expression = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
+        raise ValueError(f"quantities must match the regular expression '{expression}'") from error
+
+
+def _micro_time(value: Any) -> str:
+    """Six decimals, no more and no less: clients that write others are refused by every real server."""
+    text = _time(value)
+    if not _MICROSECONDS.fullmatch(text):
+        layout = "2006-01-02T15:04:05.000000Z07:00"
+        raise ValueError(f'parsing time "{value}" as "{layout}": cannot parse "{text[19:]}" as ".000000"')
+    return text
+
+
+def _time(value: Any) -> str:
+    if not isinstance(value, str):
+        found = _JSON_NAMES.get(type(value), "value")
+        raise ValueError(f"json: cannot unmarshal {found} into Go value of type string")  # noqa: TRY004 - bad JSON
+    try:
+        moment(value)
+    except ValueError as error:
+        layout = "2006-01-02T15:04:05Z07:00"
+        raise ValueError(f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "2006"') from error
+    return value
+
+
+def _int_or_string(value: Any) -> int | str:
+    if type(value) is int or type(value) is str:
+        return value
+    raise ValueError(f"json: cannot unmarshal {_JSON_NAMES.get(type(value), 'value')} into Go value of type int32")
+
+
+def _base64(value: Any) -> str:
+    if not isinstance(value, str):
+        found = _JSON_NAMES.get(type(value), "value")
+        raise ValueError(f"json: cannot unmarshal {found} into Go value of type []uint8")  # noqa: TRY004 - bad JSON
+    try:
+        binascii.a2b_base64(value.encode(), strict_mode=True)
+    except (binascii.Error, UnicodeEncodeError) as error:
+        raise ValueError("illegal base64 data at input byte 0") from error
+    return value
+
+
+_SPECIAL: Mapping[str, Callable[[Any], Any]] = {
+    "IntOrString": _int_or_string,
+    "MicroTime": _micro_time,
+    "Quantity": _quantity,
+    "Time": _time,
+}

@@ -1,0 +1,49 @@
+"""The kinds whose controllers make pods: what `kubectl create deployment`, `scale` and `rollout` are about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tarragon.localcluster.kinds import autoscaler_forms
+from tarragon.localcluster.kinds.kind_rows import row
+from tarragon.localcluster.kinds.resource import ScalePaths, Served, View
+
+SCALE = ScalePaths(
+    spec_replicas=("spec", "replicas"), status_replicas=("status", "replicas"), label_selector=("spec", "selector")
+)
+"""The selector is an object here; a custom kind has the text of one."""
+
+
+def core_workloads() -> Sequence[Served]:
+    return (_kind("", "replicationcontrollers", "ReplicationController", short="rc", sub="scale status"),)
+
+
+def group_workloads() -> Sequence[Served]:
+    """In the order of discovery."""
+    return (
+        _kind("apps", "controllerrevisions", "ControllerRevision", categories=()),
+        _kind("apps", "daemonsets", "DaemonSet", short="ds", sub="status"),
+        _kind("apps", "deployments", "Deployment", short="deploy", sub="scale status"),
+        _kind("apps", "replicasets", "ReplicaSet", short="rs", sub="scale status"),
+        _kind("apps", "statefulsets", "StatefulSet", short="sts", sub="scale status"),
+        *_autoscalers(),
+        _kind("batch", "cronjobs", "CronJob", short="cj", sub="status"),
+        _kind("batch", "jobs", "Job", sub="status"),
+    )
+
+
+def _autoscalers() -> Sequence[Served]:
+    """In two versions, of which the second is stored, and preferred."""
+    kind = _kind("autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler", short="hpa", sub="status")
+    stored = replace(kind, version="v2", storage_version="v2")
+    forms = autoscaler_forms
+    view = View(of=stored, shown=forms.shown, kept=forms.kept, old_fields=lambda fields: fields)
+    return stored, replace(kind, view=view)
+
+
+def _kind(  # noqa: PLR0913 - the columns of the table
+    group: str, plural: str, kind: str, *, short: str = "", sub: str = "", categories: tuple[str, ...] = ("all",)
+) -> Served:
+    scale = SCALE if "scale" in sub else None
+    return row(group, plural, kind, short=short, sub=sub, categories=categories, scale=scale)

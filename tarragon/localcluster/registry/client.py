@@ -1,0 +1,163 @@
+"""`Cluster` without a network: in the server's own process, and from the file of a server that is not running."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from tarragon.cluster.errors import NotFound, unavailable
+from tarragon.cluster.port import (
+    EVERYTHING,
+    PLAIN_DELETE,
+    WHOLE_LOG,
+    DeleteOptions,
+    Listing,
+    LogOptions,
+    Selection,
+    WatchEvent,
+)
+from tarragon.kube.codec import decode, encode
+from tarragon.kube.meta import Key, Resource
+from tarragon.kube.nesting import MAX_DEPTH, is_within
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.api.requests import ListOptions, Patch, PatchType, Target, WatchOptions, WriteOptions
+from tarragon.localcluster.registry.api import Api
+from tarragon.localcluster.storage.database import Reading
+from tarragon.localcluster.storage.history import Stored
+from tarragon.localcluster.storage.selection import index, matcher
+
+T = TypeVar("T")
+
+
+class InProcess:
+    """The port `Cluster` on an Api in the same event loop. `manager` is who its writes are by."""
+
+    def __init__(self, api: Api, manager: str = "tarragon") -> None:
+        self._api = api
+        self._writing = WriteOptions(field_manager=manager)
+
+    async def get(self, resource: Resource[T], key: Key) -> T:
+        return decode(self._api.get(self._target(resource, key)), resource.model)
+
+    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+        options = ListOptions(labels=selection.labels, fields=selection.fields)
+        page = self._api.list(self._target(resource, Key(selection.namespace, "")), options)
+        return Listing([decode(item, resource.model) for item in page.items], page.resource_version)
+
+    async def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+        options = WatchOptions(
+            labels=selection.labels, fields=selection.fields, resource_version=since, allow_bookmarks=True
+        )
+        watch = self._api.watch(self._target(resource, Key(selection.namespace, "")), options)
+        try:
+            async for events in watch:
+                for event in events:
+                    thing = None if event.type == "BOOKMARK" else decode(event.object, resource.model)
+                    yield WatchEvent(event.type, event.resource_version, thing)
+        finally:
+            watch.close()
+
+    async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
+        metadata = body.get("metadata")
+        namespace = metadata.get("namespace", "") if isinstance(metadata, Mapping) else ""
+        if resource.namespaced and not namespace:
+            raise errors.bad_request(f"an object of {resource.full_name} needs a metadata.namespace")
+        target = self._target(resource, Key(str(namespace or ""), ""))
+        written = await self._api.create(target, _owned(body), self._writing)
+        return decode(written.object, resource.model)
+
+    async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
+        target = self._target(resource, key, subresource)
+        written = await self._api.patch(target, Patch(PatchType.MERGE, _owned(patch)), self._writing)
+        return decode(written.object, resource.model)
+
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
+        await self._api.delete(self._target(resource, key), options, self._writing)
+
+    async def pod_log(self, key: Key, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
+        target = self._api.target(("", "v1", "pods"), key.namespace, key.name, "log")
+        async for chunk in self._api.pod_log(target, options):
+            yield chunk
+
+    def _target(self, resource: Resource[T], key: Key, subresource: str = "") -> Target:
+        path = (resource.group, resource.version, resource.plural)
+        return self._api.target(path, key.namespace if resource.namespaced else "", key.name, subresource)
+
+
+class OnDisk:
+    """The reading half of `Cluster` on the file of a server that does not run; all else is Unavailable."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+
+    @classmethod
+    def open(cls, path: Path) -> OnDisk:
+        """Raises TarragonError: there is no store, a server holds it, it is corrupt or newer."""
+        return cls(Reading.open(path))
+
+    async def get(self, resource: Resource[T], key: Key) -> T:
+        bodies = self._reading.bodies(resource.full_name, key.namespace, key.name)
+        if not bodies:
+            message = f'{resource.full_name} "{key.name}" not found'
+            raise NotFound(
+                {"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": message}
+            )
+        return _read(resource, bodies[0])
+
+    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+        matches = matcher(resource.full_name, selection.labels, selection.fields)
+        bodies = self._reading.bodies(resource.full_name, selection.namespace)
+        chosen = [_read(resource, body) for body in bodies if matches(_indexed(resource, body))]
+        return Listing(chosen, str(self._reading.revision))
+
+    def watch(self, *_: object, **__: object) -> AsyncIterator[Any]:
+        raise _not_running("watch")
+
+    async def create(self, *_: object, **__: object) -> Any:
+        raise _not_running("create")
+
+    async def patch(self, *_: object, **__: object) -> Any:
+        raise _not_running("change")
+
+    async def delete(self, *_: object, **__: object) -> None:
+        raise _not_running("delete")
+
+    def pod_log(self, *_: object, **__: object) -> AsyncIterator[bytes]:
+        raise _not_running("read logs")
+
+    def close(self) -> None:
+        self._reading.close()
+
+
+def _owned(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy that the Api may change; what is not JSON is refused here."""
+    try:
+        text = encode(body)
+        if not is_within(text, MAX_DEPTH):
+            raise errors.too_deep()
+        copied: dict[str, Any] = decode(text, dict)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise errors.bad_request(f"the object is not JSON: {error}") from error
+    return copied
+
+
+def _read(resource: Resource[T], body: bytes) -> T:
+    """In the version that was asked for, whatever version it is stored in."""
+    thing = decode(body, dict)
+    if thing.get("apiVersion") == resource.api_version:
+        return decode(body, resource.model)
+    return decode(encode({**thing, "apiVersion": resource.api_version}), resource.model)
+
+
+def _indexed(resource: Resource[T], body: bytes) -> Stored:
+    thing = decode(body, dict)
+    labels, fields = index(resource.full_name, thing)
+    key = (thing["metadata"].get("namespace", ""), thing["metadata"]["name"])
+    return Stored(key, 0, body, labels, fields, 0)
+
+
+def _not_running(doing: str) -> Exception:
+    return unavailable(f"cannot {doing}: the local cluster is not running; `tarragon up` starts it")

@@ -1,0 +1,131 @@
+"""Creating objects: names, namespaces, and what other objects have to say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tarragon.kube.codec import decode
+from tarragon.localcluster.admission.limits import Limits
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.api.requests import Json, Target, WriteOptions, Written
+from tarragon.localcluster.apply.fields.admitted import as_sent, filled_in
+from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.registry.custom_kinds import DEFINITIONS, CustomKinds
+from tarragon.localcluster.registry.service_addresses import Addresses
+from tarragon.localcluster.registry.strategy import Author, decoded, prepare_create
+from tarragon.localcluster.registry.writes import Decision, Writes, name_for, new_uid, warnings_for
+from tarragon.localcluster.schema.unenforced import warnings_of
+from tarragon.localcluster.storage.objects import in_version, version_of
+from tarragon.localcluster.validation.kinds import rules_of
+
+PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
+
+_IS_DEFAULT = b'"globalDefault":true'
+"""What is in the bytes of a class that may be the default: each new pod asks, and most clusters have none."""
+
+_MADE_UP_NAMES = 8
+"""How often another name is tried when the one that was made up is taken."""
+
+
+class Creates:
+    """POST to a collection, and PUT of what some kinds may be made by."""
+
+    def __init__(self, writes: Writes, custom_kinds: CustomKinds) -> None:
+        self._writes = writes
+        self._store = writes.store
+        self._custom_kinds = custom_kinds
+        self._addresses = Addresses(writes.store)
+        self._limits = Limits(writes.store)
+        self.admit_pod: Callable[[Served, Json], None] | None = None
+        """What a cluster with service accounts adds to each new pod, or refuses of it."""
+
+    async def create(self, target: Target, body: Json, options: WriteOptions) -> Written:
+        return await self._writes.run(lambda: self.decided(target, body, options), options)
+
+    def decided(
+        self, target: Target, body: Json, options: WriteOptions, author: Author | None = None
+    ) -> Decision[Written]:
+        """`author` is given where it is not plainly who asks."""
+        served = target.served
+        thing, unknown = decoded(served, body)
+        warnings = warnings_for(served, unknown, options)
+        metadata = thing["metadata"]
+        version = metadata.pop("resourceVersion", None)
+        self._settle_namespace(target, metadata)
+        self._settle_name(served, metadata)
+        self._custom_kinds.refuse_creation(served)
+        sent = as_sent(served, thing)
+        if served.full_name == "pods":
+            self._set_priority(served, thing)
+            if self.admit_pod is not None:
+                self.admit_pod(served, thing)
+        self._limits.fill_in(served, thing, target.namespace)
+        self._addresses.settle(served, thing)
+        unowned = filled_in(served, sent, thing)
+        prepare_create(served, thing, author or self._writes.author(options), new_uid(), unowned)
+        if served.full_name == DEFINITIONS:
+            self._custom_kinds.accept(thing)
+            warnings += warnings_of(thing)
+        self._limits.refuse(served, thing, target.namespace)
+        if options.check is not None:
+            options.check(served, thing, None)
+        if version_of(version or "") and not options.dry_run:
+            # As a real server's storage has it: after all else, a 500, and not in a dry run, which does not get there.
+            raise errors.failure(500, "", "resourceVersion should not be set on objects to be created")
+        if self._store.latest(served.shelf, (metadata.get("namespace", ""), metadata["name"])) is not None:
+            taken = errors.no_free_name if metadata.get("generateName") else errors.already_exists
+            raise taken(served, metadata["name"])
+        change = self._writes.change(served, thing, None, options)
+        return Decision([change], Written(in_version(change.state.body, served), created=True, warnings=warnings))
+
+    def _settle_namespace(self, target: Target, metadata: Json) -> None:
+        """Take the namespace from the path, and see that it may have new objects."""
+        if not target.served.namespaced:
+            metadata.pop("namespace", None)
+            return
+        if metadata.get("namespace") not in {None, "", target.namespace}:
+            words = "the namespace of the provided object does not match the namespace sent on the request"
+            raise errors.bad_request(words)
+        metadata["namespace"] = target.namespace
+        stored = self._store.latest("namespaces", ("", target.namespace))
+        if stored is None:
+            raise errors.no_such_namespace(target.namespace)
+        if stored.fields == ("Terminating",):
+            raise errors.terminating(target.served, str(metadata.get("name") or ""), target.namespace)
+
+    def _settle_name(self, served: Served, metadata: Json) -> None:
+        if metadata.get("name"):
+            return
+        for _ in range(_MADE_UP_NAMES):
+            metadata.pop("name", None)
+            name_for(metadata)
+            key = (metadata.get("namespace", ""), metadata.get("name", ""))
+            if self._store.latest(served.shelf, key) is None:
+                return
+
+    def _set_priority(self, served: Served, pod: Json) -> None:
+        """What the priority admission plug-in does: a pod carries the number of its class."""
+        spec = pod.setdefault("spec", {})
+        name = spec.get("priorityClassName")
+        chosen: Any = None
+        if name:
+            stored = self._store.latest(PRIORITY_CLASSES, ("", name))
+            if stored is None:
+                words = f"no PriorityClass with name {name} was found"
+                raise errors.forbidden(served, pod["metadata"].get("name", ""), words)
+            chosen = decode(stored.body, dict)
+        elif default := self._default_class():
+            chosen, spec["priorityClassName"] = default, default["metadata"]["name"]
+        spec["priority"] = int(chosen["value"]) if chosen else 0
+        spec.setdefault("preemptionPolicy", (chosen or {}).get("preemptionPolicy", "PreemptLowerPriority"))
+
+    def _default_class(self) -> Any:
+        found = (stored.body for stored in self._store.latest_of(PRIORITY_CLASSES) if _IS_DEFAULT in stored.body)
+        classes = (decode(body, dict) for body in found)
+        return max((one for one in classes if one.get("globalDefault")), key=lambda one: -one["value"], default=None)
+
+
+def may_be_made_by_update(served: Served) -> bool:
+    """Whether a PUT of what does not exist creates it."""
+    return rules_of(served).is_made_by_update

@@ -1,0 +1,164 @@
+"""What a change of one CustomResourceDefinition does to others, to its objects, and to what is served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tarragon.kube.codec import decode, timestamp
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.api.requests import Json, WriteOptions
+from tarragon.localcluster.crd import definitions
+from tarragon.localcluster.kinds.registry import Registry
+from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.registry.writes import NO_PRECONDITION, Writes, opened
+from tarragon.localcluster.storage.history import Change, Stored
+from tarragon.localcluster.storage.objects import is_same
+from tarragon.localcluster.validation.deleting import is_gone, marked
+
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+
+
+class CustomKinds:
+    """Keeps the registry as the committed definitions say."""
+
+    def __init__(self, writes: Writes, registry: Registry) -> None:
+        self._writes = writes
+        self._store = writes.store
+        self._registry = registry
+        self._endings: dict[str, tuple[int, bool]] = {}
+        self._store.applied = self._applied
+        for stored in self._store.shelf(DEFINITIONS).objects.values():
+            self._serve(_content(stored))
+
+    def refuse_creation(self, served: Served) -> None:
+        """Raise 405 while the kind's definition is being deleted."""
+        if self._is_ending(served):
+            message = "create not allowed while custom resource definition is terminating"
+            details = {"group": served.group, "kind": served.plural}
+            raise errors.failure(405, "MethodNotAllowed", message, details)
+
+    def accept(self, definition: Json) -> None:
+        """Write, in place, into a new or changed definition whether its names are free."""
+        definitions.accept_names(definition, self._all(), timestamp(self._writes.now()))
+
+    def definition_end(self, served: Served, thing: Json, before: Stored, options: WriteOptions) -> list[Change]:
+        """The changes that delete a definition that is marked and that only its own objects can still keep."""
+        changes, remaining = self._objects_end(thing, options)
+        metadata: Json = {**thing["metadata"]}
+        others = [one for one in metadata.get("finalizers") or () if one != definitions.CLEANUP]
+        if remaining or others:
+            metadata["finalizers"] = [*others, definitions.CLEANUP] if remaining else others
+            kept = {**thing, "metadata": metadata, "status": {**thing["status"]}}
+            definitions.mark_terminating(kept, timestamp(self._writes.now()))
+            if not is_same(kept, opened(before, served)):
+                changes.append(self._writes.change(served, kept, before, options))
+            return changes
+        metadata.pop("finalizers", None)
+        gone = {**thing, "metadata": metadata}
+        return [*changes, self._writes.removal(served, gone, before, options), *self._successors(served, gone, options)]
+
+    def after_removal(self, served: Served, removed: Iterable[Change], options: WriteOptions) -> list[Change]:
+        """The changes that end a definition whose last object goes by these removals."""
+        stored = self._definition_of(served)
+        if stored is None or not self._is_ending(served):
+            return []
+        definition = _content(stored)
+        going = {change.key for change in removed}
+        if any(one.key not in going for one in self._store.latest_of(served.full_name)):
+            return []
+        metadata = definition["metadata"]
+        metadata["finalizers"] = [one for one in metadata.get("finalizers") or () if one != definitions.CLEANUP]
+        kind = self._definition_kind()
+        if not is_gone(definition):
+            return [self._writes.change(kind, definition, stored, options)]
+        removal = self._writes.removal(kind, definition, stored, options)
+        return [removal, *self._successors(kind, definition, options)]
+
+    def _objects_end(self, definition: Json, options: WriteOptions) -> tuple[list[Change], int]:
+        """The changes that end all objects of a definition's kind, and how many of them their finalizers keep."""
+        kinds = definitions.served_kinds(definition)
+        if not kinds:
+            return [], 0
+        served, changes, remaining = kinds[0], [], 0
+        for stored in self._store.latest_of(served.full_name):
+            thing = opened(stored, served)
+            ended = marked(served, thing, NO_PRECONDITION, self._writes.now())
+            if is_gone(ended):
+                changes.append(self._writes.removal(served, ended, stored, options))
+            else:
+                remaining += 1
+                if ended != thing:
+                    changes.append(self._writes.change(served, ended, stored, options))
+        return changes, remaining
+
+    def _successors(self, served: Served, gone: Json, options: WriteOptions) -> list[Change]:
+        """Other definitions that wanted a name which is free now."""
+        changes: list[Change] = []
+        rest = [one for one in self._all_stored() if one.key[1] != gone["metadata"]["name"]]
+        for stored in rest:
+            definition = _content(stored)
+            if definitions.is_established(definition) or definition["spec"]["group"] != gone["spec"]["group"]:
+                continue
+            others = [_content(one) for one in rest]
+            definitions.accept_names(definition, others, timestamp(self._writes.now()))
+            if definitions.is_established(definition):
+                changes.append(self._writes.change(served, definition, stored, options))
+        return changes[:1]  # the first takes the names; more than one could not have them
+
+    def _applied(self, change: Change) -> None:
+        if change.kind != DEFINITIONS:
+            return
+        definition = _content(change.state)
+        if change.is_gone:
+            self._registry.set_custom(definitions.full_name(definition), ())
+            self._store.shelf(definitions.full_name(definition)).end_watches()
+        else:
+            self._serve(definition)
+
+    def _serve(self, definition: Json) -> None:
+        name = definitions.full_name(definition)
+        before = {kind.version: kind for kind in self._registry if kind.full_name == name}
+        kinds = [_reshaped(kind, before, definition) for kind in definitions.served_kinds(definition)]
+        self._registry.set_custom(name, kinds)
+        if before.keys() - {kind.version for kind in kinds}:
+            self._store.shelf(name).end_watches()
+
+    def _definition_of(self, served: Served) -> Stored | None:
+        return self._store.latest(DEFINITIONS, ("", served.full_name)) if served.is_custom else None
+
+    def _is_ending(self, served: Served) -> bool:
+        """Asked on every create and delete of a custom object, so a definition is read once a revision."""
+        stored = self._definition_of(served)
+        if stored is None:
+            return False
+        revision, is_ending = self._endings.get(served.full_name, (0, False))
+        if revision != stored.revision:
+            is_ending = bool(_content(stored)["metadata"].get("deletionTimestamp"))
+            self._endings[served.full_name] = (stored.revision, is_ending)
+        return is_ending
+
+    def _definition_kind(self) -> Served:
+        kind = self._registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        assert kind is not None  # noqa: S101 - it is built in
+        return kind
+
+    def _all_stored(self) -> list[Stored]:
+        return self._store.latest_of(DEFINITIONS)
+
+    def _all(self) -> list[Json]:
+        return [_content(stored) for stored in self._all_stored()]
+
+
+def _content(stored: Stored) -> Any:
+    return decode(stored.body, dict)
+
+
+def _reshaped(kind: Served, before: Mapping[str, Served], definition: Json) -> Served:
+    """With the revision since which its schema is what it is, as far as anybody knows."""
+    old = before.get(kind.version)
+    if old is not None and old.openapi == kind.openapi:
+        return replace(kind, reshaped_since=old.reshaped_since)
+    is_first = definition["metadata"].get("generation") == 1
+    return kind if is_first else replace(kind, reshaped_since=int(definition["metadata"]["resourceVersion"]))

@@ -1,0 +1,230 @@
+"""Answering from memory: get, lists with selectors and pages, and where a watch begins."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import msgspec
+
+from tarragon.kube.codec import decode, encode
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.api.requests import ListOptions, Page, Target, WatchOptions
+from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.schema.field_errors import Fault, forbidden_value, unsupported
+from tarragon.localcluster.storage.history import ObjectKey, Shelf, Stored
+from tarragon.localcluster.storage.objects import in_list, version_of
+from tarragon.localcluster.storage.selection import Matcher, matcher
+from tarragon.localcluster.storage.store import Store
+from tarragon.localcluster.storage.watching import Sight, Watch
+
+_SNAPSHOTS = 4
+_TOKEN = "meta.k8s.io/v1"  # noqa: S105 - the version of a continue token's form
+_NAME_FIELD = "metadata.name="
+_PLAIN = re.compile(r"[-a-z0-9.]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a page begins: after a key, in the state of a revision."""
+
+    revision: int
+    after: ObjectKey | None
+
+
+class _Token(msgspec.Struct):
+    """What a continue token says, as a kube-apiserver's does: form, revision, and the last key of the page before."""
+
+    v: str
+    rv: int
+    start: str
+
+
+@dataclass(frozen=True, slots=True)
+class Items(Sequence[bytes]):
+    """Of a list, encoded when they are asked for: thousands of copies at once would be most of what a server holds."""
+
+    _served: Served
+    _found: Sequence[Stored]
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Items: ...
+
+    def __getitem__(self, index: int | slice) -> bytes | Items:
+        if isinstance(index, slice):
+            return Items(self._served, self._found[index])
+        return in_list(self._found[index].body, self._served)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (in_list(stored.body, self._served) for stored in self._found)
+
+
+class Reads:
+    """What can be asked without changing anything. Answers at once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._snapshots: OrderedDict[tuple[str, int], Shelf] = OrderedDict()
+
+    def get(self, target: Target) -> Stored:
+        """Raises NotFound."""
+        stored = self._store.shelf(target.served.shelf).objects.get((target.namespace, target.name))
+        if stored is None:
+            raise errors.not_found(target.served, target.name)
+        return stored
+
+    def list(self, target: Target, options: ListOptions) -> Page:
+        place = self._place(options)
+        matches = _matcher(target.served, options.labels, options.fields)
+        shelf = self._as_of(target.served.shelf, place.revision)
+        wanted = max(0, options.limit)
+        found: list[Stored] = []
+        remaining = 0
+        for stored in _candidates(shelf, target, options, place.after):
+            if not matches(stored):
+                continue
+            if wanted and len(found) == wanted:
+                remaining += 1
+                if options.labels or options.fields:
+                    break  # nobody is told how many more there are when a selector must be tried on each
+            else:
+                found.append(stored)
+        return Page(
+            served=target.served,
+            items=Items(target.served, found),
+            resource_version=str(place.revision),
+            continue_token=_token(place.revision, found[-1].key) if remaining else "",
+            remaining=0 if options.labels or options.fields else remaining,
+        )
+
+    def watch(self, target: Target, options: WatchOptions) -> Watch:
+        fields = options.fields
+        if target.name:
+            fields = f"{fields},{_NAME_FIELD}{target.name}" if fields else f"{_NAME_FIELD}{target.name}"
+        sight = Sight(
+            served=target.served,
+            namespace=target.namespace,
+            matches=_matcher(target.served, options.labels, fields),
+            has_bookmarks=options.allow_bookmarks,
+        )
+        asked = _revision(options.resource_version)
+        if asked > self._store.revision:
+            # It was handed out by another life of this cluster. Waiting for it would be silence for ever.
+            raise errors.too_large_to_watch(asked, self._store.revision)
+        watch = Watch(self._store, sight, asked)
+        if not asked or options.send_initial_events:
+            watch.begin_with_everything(is_announced=options.send_initial_events and options.allow_bookmarks)
+        elif asked < self._store.oldest:
+            raise errors.too_old(asked, self._store.oldest)
+        return watch
+
+    def forget_snapshots(self) -> None:
+        """Let go of past states that pages were read from; they are made again when needed."""
+        self._snapshots.clear()
+
+    def _place(self, options: ListOptions) -> _Place:
+        """Raises Expired for a state that is not remembered, BadRequest and Invalid for nonsense."""
+        asked = _revision(options.resource_version)
+        if options.continue_token:
+            if asked:
+                raise errors.bad_request("specifying resource version is not allowed when using continue")
+            place = _parsed_token(options.continue_token)
+            if place.revision < self._store.oldest or place.revision > self._store.revision:
+                raise errors.expired(
+                    "The provided continue parameter is too old to display a consistent list result. You must start "
+                    "a new list without the continue parameter."
+                )
+            return place
+        _refuse_match(options.resource_version, options.resource_version_match)
+        if asked > self._store.revision:
+            raise errors.too_large(asked, self._store.revision)
+        if options.resource_version_match == "Exact":
+            if asked < self._store.oldest:
+                raise errors.expired(f"The resourceVersion for the provided list is too old: {asked}")
+            return _Place(asked, None)
+        return _Place(self._store.revision, None)
+
+    def _as_of(self, kind: str, revision: int) -> Shelf:
+        shelf = self._store.shelf(kind)
+        if revision == self._store.revision or not shelf.since(revision):
+            return shelf
+        known = self._snapshots.get((kind, revision))
+        if known is None:
+            known = self._snapshots[kind, revision] = shelf.at(revision)
+            if len(self._snapshots) > _SNAPSHOTS:
+                self._snapshots.popitem(last=False)
+        return known
+
+
+def _matcher(served: Served, labels: str, fields: str) -> Matcher:
+    fields = served.view.old_fields(fields) if served.view is not None else fields
+    return matcher(served.shelf, labels, fields, served.selectable)
+
+
+def _candidates(shelf: Shelf, target: Target, options: ListOptions, after: ObjectKey | None) -> Iterable[Stored]:
+    """The objects to try, in order; by name there is at most one in a namespace."""
+    name = _only_name(options.fields)
+    if name and (target.namespace or not target.served.namespaced):
+        stored = shelf.objects.get((target.namespace, name))
+        return [stored] if stored is not None and (after is None or stored.key > after) else []
+    return shelf.between(target.namespace, after)
+
+
+def _only_name(fields: str) -> str:
+    """The name that is all that a field selector asks for, if it does; names have no characters to escape."""
+    name = fields.removeprefix(_NAME_FIELD)
+    return "" if name == fields or not _PLAIN.fullmatch(name) else name
+
+
+def _token(revision: int, last: ObjectKey) -> str:
+    content = encode(_Token(v=_TOKEN, rv=revision, start=f"{last[0]}/{last[1]}"))
+    return base64.urlsafe_b64encode(content).decode().rstrip("=")
+
+
+def _parsed_token(text: str) -> _Place:
+    try:
+        content = decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), _Token)
+    except (binascii.Error, msgspec.MsgspecError, ValueError) as error:
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+    namespace, slash, name = content.start.partition("/")
+    if content.v != _TOKEN or not slash:
+        raise errors.bad_request("invalid continue token: continue key is not valid: it is of another server")
+    return _Place(content.rv, (namespace, name))
+
+
+def _revision(text: str) -> int:
+    """0 for none. Raises BadRequest."""
+    if not text:
+        return 0
+    version = version_of(text)
+    if version is None:
+        words = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise errors.bad_request(words)
+    return version
+
+
+def _refuse_match(version: str, match: str) -> None:
+    fault: Fault | None = None
+    if match and not version:
+        fault = forbidden_value(
+            "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        )
+    elif match not in {"", "Exact", "NotOlderThan"}:
+        fault = unsupported("resourceVersionMatch", match, ("Exact", "NotOlderThan", ""))
+    elif match == "Exact" and version == "0":
+        fault = forbidden_value(
+            "resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        )
+    if fault is not None:
+        raise errors.invalid_options("ListOptions", [fault])

@@ -1,0 +1,96 @@
+"""The subresource `scale`: an autoscaling/v1 Scale made from, and written into, the paths that the kind's row names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.api.requests import Json, Patch, PatchType
+from tarragon.localcluster.apply.patch import patched
+from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.schema.field_errors import invalid_value
+from tarragon.localcluster.tables.workload_columns import selector_text
+
+_KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+_LARGEST = 2**31
+
+
+def scale_of(served: Served, thing: Mapping[str, Any]) -> Json:
+    """Raises InternalError, as a kube-apiserver does, where the object has no wanted replicas."""
+    paths = served.scale
+    assert paths is not None  # noqa: S101 - whoever asks has seen that there is a scale
+    wanted = _at(thing, paths.spec_replicas)
+    if not _is_count(wanted):
+        raise errors.internal(f'the spec replicas field ".{".".join(paths.spec_replicas)}" does not exist')
+    return _scale(served, thing, wanted)
+
+
+def scale_patched(served: Served, thing: Json, patch: Patch) -> Json:
+    """The Scale after a patch. One may be patched in where the object has none yet."""
+    if served.is_custom and patch.type not in {PatchType.JSON, PatchType.MERGE}:
+        raise errors.unsupported_media_type([PatchType.JSON.value, PatchType.MERGE.value])
+    paths = served.scale
+    assert paths is not None  # noqa: S101 - as above
+    wanted = _at(thing, paths.spec_replicas)
+    return patched(served, _scale(served, thing, wanted if _is_count(wanted) else 0), patch)
+
+
+def rescaled(served: Served, thing: Json, scale: Any) -> Json:
+    """The object with the Scale's replicas, in place. Raises BadRequest for what is no Scale, Invalid for a bad one."""
+    paths = served.scale
+    assert paths is not None  # noqa: S101 - as above
+    if not isinstance(scale, dict) or scale.get("kind", "Scale") != "Scale":
+        raise errors.bad_request("the body must be an autoscaling/v1 Scale")
+    spec, metadata = scale.get("spec") or {}, scale.get("metadata") or {}
+    replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or not isinstance(metadata, dict):
+        raise errors.bad_request('Scale in version "v1" cannot be handled as a Scale: spec.replicas must be an integer')
+    if not 0 <= replicas < _LARGEST:
+        fault = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise errors.invalid(served, thing["metadata"]["name"], [fault])
+    if metadata.get("resourceVersion"):
+        thing["metadata"]["resourceVersion"] = str(metadata["resourceVersion"])
+    *parents, last = paths.spec_replicas
+    place: Json = thing
+    for step in parents:
+        if not isinstance(place.get(step), dict):
+            place[step] = {}
+        place = place[step]
+    place[last] = replicas
+    return thing
+
+
+def _scale(served: Served, thing: Mapping[str, Any], wanted: int) -> Json:
+    paths = served.scale
+    assert paths is not None  # noqa: S101 - as above
+    running = _at(thing, paths.status_replicas)
+    status: Json = {"replicas": running if _is_count(running) else 0}
+    selector = _at(thing, paths.label_selector) if paths.label_selector else None
+    if text := _selector_text(selector):
+        status["selector"] = text
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: thing["metadata"][name] for name in _KEPT if name in thing["metadata"]},
+        "spec": {"replicas": wanted},
+        "status": status,
+    }
+
+
+def _selector_text(selector: Any) -> str:
+    """Custom kinds have the text of a selector, deployments a selector, replication controllers a map of labels."""
+    if not isinstance(selector, Mapping):
+        return selector if isinstance(selector, str) else ""
+    is_selector = "matchLabels" in selector or "matchExpressions" in selector
+    return selector_text(selector if is_selector else {"matchLabels": selector})
+
+
+def _at(thing: Any, path: tuple[str, ...]) -> Any:
+    for step in path:
+        thing = thing.get(step) if isinstance(thing, Mapping) else None
+    return thing
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

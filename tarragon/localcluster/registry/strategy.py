@@ -1,0 +1,215 @@
+"""Creating and updating an object of any kind: what the server adds, keeps, drops and refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from tarragon.localcluster.api import errors
+from tarragon.localcluster.apply.fields import recording
+from tarragon.localcluster.apply.fields.reset import filled_in_later
+from tarragon.localcluster.apply.fields.sets import Fields, union
+from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.kinds.shape import MisfitError, fit, metadata_shape, shape_of
+from tarragon.localcluster.schema.field_errors import Fault, invalid_value
+from tarragon.localcluster.validation import metadata as metadata_rules
+from tarragon.localcluster.validation.kinds import Rules, rules_of
+from tarragon.localcluster.validation.scale import scale_faults
+
+Json = dict[str, Any]
+
+_OTHER_PARTS = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Author:
+    """Who writes, when and how. `now` is a metav1.Time. What comes by an apply says itself who owns what."""
+
+    manager: str
+    now: str
+    subresource: str = ""
+    operation: Literal["Apply", "Update"] = "Update"
+
+    def applying(self) -> Author:
+        return replace(self, operation="Apply")
+
+
+def decoded(served: Served, body: Any, touched: Collection[str] | None = None) -> tuple[Json, list[str]]:
+    """The body as an object of the kind, in shape, and the paths of the fields that its kind does not know.
+
+    Of a built-in kind only the parts are looked at that are `touched`, if it is known that all others were in shape.
+    Raises BadRequest for what is not an object of the kind, Invalid for another kind of the same group.
+    """
+    if not isinstance(body, dict):
+        raise errors.not_handled(served, f"json: cannot unmarshal {type(body).__name__} into Go value")
+    _check_type(served, body)
+    try:
+        if served.is_custom:
+            return body, _in_custom_shape(served, body)
+        unknown = _in_built_in_shape(served, body, touched)
+    except MisfitError as error:
+        raise errors.not_handled(served, str(error)) from error
+    body.setdefault("metadata", {})
+    return body, unknown
+
+
+def prepare_create(served: Served, thing: Json, author: Author, uid: str, unowned: Fields | None = None) -> None:
+    """Make, in place, the object that is stored for a decoded body whose metadata has its name and namespace.
+
+    What of it is `unowned`, others have filled in. Raises Invalid.
+    """
+    rules = rules_of(served)
+    metadata = thing["metadata"]
+    given, later = metadata.pop("managedFields", None), union(filled_in_later(served, thing), unowned or {})
+    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
+        metadata.pop(field, None)
+    metadata["uid"], metadata["creationTimestamp"] = uid, author.now
+    if rules.counts_generation:
+        metadata["generation"] = 1
+    if "status" in served.subresources and not rules.keeps_status:
+        thing.pop("status", None)
+    rules.prepare_create(thing)
+    _refuse(served, thing, [*_faults(served, rules, thing), *rules.create_faults(thing)])
+    if author.operation == "Apply":
+        recording.applied(thing, None, given)
+    else:
+        recording.created(served, thing, given, recording.Writing(title(served, author), later))
+
+
+def prepare_update(served: Served, thing: Json, old: Json, author: Author) -> Json:
+    """The object that is stored for a decoded update of `old` through the author's subresource. Raises Invalid.
+
+    Equal to `old` when the update changes nothing.
+    """
+    rules = rules_of(served)
+    given = thing["metadata"].pop("managedFields", None)
+    wanted = _taken(served, thing, old, author.subresource)
+    metadata_rules.carried_over(wanted["metadata"], old["metadata"])
+    if author.subresource in {"", "scale"}:
+        rules.prepare_update(wanted, old)
+    faults = list(metadata_rules.update_faults(wanted["metadata"], old["metadata"]))
+    if author.subresource == "status" and not served.is_custom:
+        faults += _metadata_faults(rules, wanted)  # all else has been checked before, and none of it has changed
+    else:
+        faults += _faults(served, rules, wanted)
+    if author.subresource == "":
+        faults += rules.update_faults(wanted, old)
+    _refuse(served, old, faults)
+    if rules.counts_generation and _is_new_generation(served, wanted, old):
+        wanted["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
+    if author.operation == "Apply":
+        recording.applied(wanted, old, given)
+    else:
+        known = None if author.subresource else given
+        recording.updated(served, wanted, old, known, recording.Writing(title(served, author)))
+    return wanted
+
+
+def _check_type(served: Served, body: Mapping[str, Any]) -> None:
+    version, kind = body.get("apiVersion"), body.get("kind")
+    if served.is_custom:
+        if not kind:
+            raise errors.not_handled(served, "Object 'Kind' is missing")
+        if version != served.api_version:
+            raise errors.bad_request(
+                f"the API version in the data ({version or ''}) does not match the expected API version "
+                f"({served.api_version})"
+            )
+        if kind != served.kind:
+            name = body.get("metadata", {}).get("name", "") if isinstance(body.get("metadata"), dict) else ""
+            raise errors.invalid(served, name, [invalid_value("kind", kind, f"must be {served.kind}")])
+    elif kind not in (None, "", served.kind) or version not in (None, "", served.api_version):
+        raise errors.bad_request(
+            f"the object provided ({version or served.api_version}, Kind={kind or served.kind}) does not match the "
+            f"kind of the resource ({served.api_version}, Kind={served.kind})"
+        )
+
+
+def _in_built_in_shape(served: Served, body: Json, touched: Collection[str] | None) -> list[str]:
+    shape = shape_of(served.group, served.version, served.kind)
+    if shape is None or touched is None:
+        return fit(shape, body) if shape is not None else []
+    parts = {name: body[name] for name in touched if name in body}
+    unknown = fit(shape, parts)
+    for name in touched:
+        _copy_part(body, parts, name)
+    return unknown
+
+
+def _in_custom_shape(served: Served, body: Json) -> list[str]:
+    assert served.schema is not None  # noqa: S101 - every custom kind has one
+    metadata = body.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise MisfitError("json: cannot unmarshal into Go struct field .metadata of type v1.ObjectMeta")
+    unknown = [f"metadata.{path}" for path in fit(metadata_shape(), metadata)]
+    unknown += served.schema.prune(body)
+    served.schema.default(body)
+    return unknown
+
+
+def _faults(served: Served, rules: Rules, thing: Mapping[str, Any]) -> list[Fault]:
+    if served.schema is not None:
+        faults = list(metadata_rules.faults_of(thing["metadata"], rules.name_fault))
+        faults += served.schema.validate(thing)
+        return faults + (list(scale_faults(served.scale, thing)) if served.scale is not None else [])
+    return [*_metadata_faults(rules, thing), *rules.faults(thing)]
+
+
+def _metadata_faults(rules: Rules, thing: Mapping[str, Any]) -> list[Fault]:
+    """Of a built-in kind."""
+    metadata = thing["metadata"]
+    return [*metadata_rules.faults_of(metadata, rules.name_fault), *metadata_rules.finalizer_faults(metadata)]
+
+
+def _refuse(served: Served, thing: Mapping[str, Any], faults: list[Fault]) -> None:
+    if faults:
+        raise errors.invalid(served, thing["metadata"].get("name") or "", faults)
+
+
+def _taken(served: Served, thing: Json, old: Json, subresource: str) -> Json:
+    """The part of an update that its subresource may write, on top of what was there."""
+    match subresource:
+        case "status":
+            wanted = {**old, "metadata": {**old["metadata"]}} if served.is_custom else _with_new_metadata(thing, old)
+            _copy_part(wanted, thing, "status")
+        case "finalize":
+            wanted = {**old, "metadata": {**old["metadata"]}, "spec": thing.get("spec") or {}}
+        case _:
+            wanted = thing
+            if "status" in served.subresources:
+                _copy_part(wanted, old, "status")
+    return wanted
+
+
+def _with_new_metadata(thing: Json, old: Json) -> Json:
+    """Built-in kinds take labels and the like through `status` as well; owners they do not."""
+    wanted = {**thing, "metadata": {**thing["metadata"]}}
+    for part in {*thing, *old} - _OTHER_PARTS:
+        _copy_part(wanted, old, part)
+    _copy_part(wanted["metadata"], old["metadata"], "ownerReferences")
+    return wanted
+
+
+def _is_new_generation(served: Served, thing: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+    """Whether anything but metadata, and status where that is written apart, differs."""
+    outside = {"metadata", "apiVersion"} | ({"status"} if "status" in served.subresources else set())
+    return any(thing.get(part) != old.get(part) for part in {*thing, *old} - outside)
+
+
+def title(served: Served, author: Author) -> Json:
+    """The author's entry among the managedFields, without the fields."""
+    entry = {
+        "manager": author.manager or "unknown",
+        "operation": author.operation,
+        "apiVersion": served.api_version,
+        "time": author.now,
+    }
+    return {**entry, "subresource": author.subresource} if author.subresource else entry
+
+
+def _copy_part(target: Json, source: Mapping[str, Any], part: str) -> None:
+    if part in source:
+        target[part] = source[part]
+    else:
+        target.pop(part, None)

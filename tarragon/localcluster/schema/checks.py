@@ -1,0 +1,221 @@
+"""What a schema demands of one value: bounds, lengths, patterns, formats, enums, sets and maps."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import math
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tarragon.kube.codec import encode, moment
+from tarragon.localcluster.schema.field_errors import (
+    Fault,
+    duplicate,
+    invalid_value,
+    shown,
+    unsupported,
+)
+
+Check = Callable[[str, Any], Iterator[Fault]]
+"""From a path and a value to its faults; a value of a type that the check is not about has none."""
+
+_NAMES: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", list: "array", dict: "object"}
+_DURATION = re.compile(r"[-+]?(\d+(\.\d*)?(ns|us|µs|ms|s|m|h|d|w))+|[-+]?0")
+_DATE_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?([Zz]|[-+]\d{2}:?\d{2})")
+
+
+def type_name(value: Any) -> str:
+    """The JSON type of a value. A number without a fraction is an integer, however it was written."""
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return "integer" if math.isfinite(value) and value == int(value) else "number"
+    return _NAMES[type(value)]
+
+
+def checks_of(openapi: Mapping[str, Any]) -> Iterator[Check]:
+    """The checks that a schema demands of the value at its own place."""
+    for word, make in _MAKERS.items():
+        limit = openapi.get(word)
+        if limit is not None and limit is not False:
+            yield make(limit, openapi)
+
+
+def _minimum(limit: Any, openapi: Mapping[str, Any]) -> Check:
+    is_exclusive = bool(openapi.get("exclusiveMinimum"))
+    words = f"should be greater than {'' if is_exclusive else 'or equal to '}{shown(limit)}"
+    return _of_numbers(lambda value: value > limit if is_exclusive else value >= limit, words)
+
+
+def _maximum(limit: Any, openapi: Mapping[str, Any]) -> Check:
+    is_exclusive = bool(openapi.get("exclusiveMaximum"))
+    words = f"should be less than {'' if is_exclusive else 'or equal to '}{shown(limit)}"
+    return _of_numbers(lambda value: value < limit if is_exclusive else value <= limit, words)
+
+
+def _multiple_of(limit: Any, _: Mapping[str, Any]) -> Check:
+    def fits(value: float) -> bool:
+        quotient = value / limit
+        return math.isclose(quotient, round(quotient), abs_tol=1e-9)
+
+    return _of_numbers(fits, f"should be a multiple of {shown(limit)}")
+
+
+def _of_numbers(fits: Callable[[float], bool], words: str) -> Check:
+    def check(path: str, value: Any) -> Iterator[Fault]:
+        if isinstance(value, int | float) and not isinstance(value, bool) and not fits(value):
+            yield invalid_value(path, value, f"{path} in body {words}")
+
+    return check
+
+
+def _min_length(limit: Any, _: Mapping[str, Any]) -> Check:
+    def check(path: str, value: Any) -> Iterator[Fault]:
+        if isinstance(value, str) and len(value) < limit:
+            yield invalid_value(path, value, f"{path} in body should be at least {limit} chars long")
+
+    return check
+
+
+def _max_length(limit: Any, _: Mapping[str, Any]) -> Check:
+    def check(path: str, value: Any) -> Iterator[Fault]:
+        if isinstance(value, str) and len(value) > limit:
+            yield Fault(path, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
+
+    return check
+
+
+def _pattern(limit: Any, _: Mapping[str, Any]) -> Check:
+    expression = re.compile(str(limit))
+
+    def check(path: str, value: Any) -> Iterator[Fault]:
+        if isinstance(value, str) and expression.search(value) is None:
+            yield invalid_value(path, value, f"{path} in body should match '{limit}'")
+
+    return check
+
+
+def _format(limit: Any, _: Mapping[str, Any]) -> Check:
+    fits = _FORMATS.get(str(limit))
+
+    def check(path: str, value: Any) -> Iterator[Fault]:
+        if fits is not None and isinstance(value, str) and not fits(value):
+            yield invalid_value(path, value, f"{path} in body must be of type {limit}: {shown(value)}")
+
+    return check
+
+
+def _enum(limit: Any, _: Mapping[str, Any]) -> Check:
+    allowed = {encode(one) for one in limit}
+
+    def check(path: str, value: Any) -> Iterator[Fault]:
+        if encode(value) not in allowed:
+            yield unsupported(path, value, limit)
+
+    return check
+
+
+def _min_items(limit: Any, _: Mapping[str, Any]) -> Check:
+    def check(path: str, value: Any) -> Iterator[Fault]:
+        if isinstance(value, list) and len(value) < limit:
+            yield invalid_value(path, len(value), f"{path} in body should have at least {limit} items")
+
+    return check
+
+
+def _max_items(limit: Any, _: Mapping[str, Any]) -> Check:
+    def check(path: str, value: Any) -> Iterator[Fault]:
+        if isinstance(value, list) and len(value) > limit:
+            yield Fault(path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {limit} items")
+
+    return check
+
+
+def _min_properties(limit: Any, _: Mapping[str, Any]) -> Check:
+    def check(path: str, value: Any) -> Iterator[Fault]:
+        if isinstance(value, Mapping) and len(value) < limit:
+            yield invalid_value(path, len(value), f"{path} in body should have at least {limit} properties")
+
+    return check
+
+
+def _max_properties(limit: Any, _: Mapping[str, Any]) -> Check:
+    def check(path: str, value: Any) -> Iterator[Fault]:
+        if isinstance(value, Mapping) and len(value) > limit:
+            yield Fault(path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {limit} items")
+
+    return check
+
+
+def _list_type(limit: Any, openapi: Mapping[str, Any]) -> Check:
+    """Elements of a set are unique, those of a map are by their keys."""
+    keys = list(openapi.get("x-kubernetes-list-map-keys") or ())
+
+    def identity(element: Any) -> Any:
+        if limit == "map" and isinstance(element, Mapping):
+            return {key: element.get(key) for key in keys}
+        return element
+
+    def check(path: str, value: Any) -> Iterator[Fault]:
+        if limit not in {"set", "map"} or not isinstance(value, list):
+            return
+        seen: set[bytes] = set()
+        for index, element in enumerate(value):
+            marked = encode(identity(element))
+            if marked in seen:
+                yield duplicate(f"{path}[{index}]", identity(element))
+            seen.add(marked)
+
+    return check
+
+
+_MAKERS: Mapping[str, Callable[[Any, Mapping[str, Any]], Check]] = {
+    "minimum": _minimum,
+    "maximum": _maximum,
+    "multipleOf": _multiple_of,
+    "minLength": _min_length,
+    "maxLength": _max_length,
+    "pattern": _pattern,
+    "format": _format,
+    "enum": _enum,
+    "minItems": _min_items,
+    "maxItems": _max_items,
+    "minProperties": _min_properties,
+    "maxProperties": _max_properties,
+    "x-kubernetes-list-type": _list_type,
+}
+
+
+def _without_error(parse: Callable[[str], Any]) -> Callable[[str], bool]:
+    def fits(text: str) -> bool:
+        try:
+            parse(text)
+        except (ValueError, binascii.Error):
+            return False
+        return True
+
+    return fits
+
+
+def _parsed_time(text: str) -> None:
+    if not _DATE_TIME.fullmatch(text):
+        raise ValueError(text)
+    moment(text.upper().replace(" ", "T"))
+
+
+_FORMATS: Mapping[str, Callable[[str], bool]] = {
+    "date-time": _without_error(_parsed_time),
+    "datetime": _without_error(_parsed_time),
+    "date": lambda text: re.fullmatch(r"\d{4}-\d{2}-\d{2}", text) is not None,
+    "duration": lambda text: _DURATION.fullmatch(text) is not None,
+    "byte": _without_error(lambda text: base64.b64decode(text, validate=True)),
+    "ipv4": _without_error(ipaddress.IPv4Address),
+    "ipv6": _without_error(ipaddress.IPv6Address),
+    "cidr": _without_error(lambda text: ipaddress.ip_network(text, strict=False)),
+    "uuid": _without_error(uuid.UUID),
+}
+"""The others are not looked at, as kube-apiserver ignores formats that it does not know."""

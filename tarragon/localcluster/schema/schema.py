@@ -1,0 +1,233 @@
+"""Structural schemas of custom kinds, compiled once: pruning, defaulting and validating by walking one tree.
+
+Words and order are kube-apiserver's. Not read: `x-kubernetes-validations` (CEL); of these a
+writer is warned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tarragon.kube.codec import decode, encode
+from tarragon.localcluster.schema.checks import Check, checks_of, type_name
+from tarragon.localcluster.schema.field_errors import Fault, required
+
+_OBJECT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
+"""What every whole object has, whether its schema says so or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Node:
+    """One place of a schema. `types` is empty where anything may stand; `default` is encoded, None for none.
+
+    `prunes` and `defaults` tell whether there is anything to do here or below, so that most of an object is skipped.
+    """
+
+    types: tuple[str, ...] = ()
+    is_nullable: bool = False
+    properties: Mapping[str, Node]
+    additional: Node | None = None
+    items: Node | None = None
+    preserves: bool = False
+    is_whole_object: bool = False
+    default: bytes | None = None
+    required: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    prunes: bool = False
+    defaults: bool = False
+
+
+class Schema:
+    """A compiled schema of a whole object."""
+
+    def __init__(self, openapi: Mapping[str, Any]) -> None:
+        self._root = _compiled({**openapi, "x-kubernetes-embedded-resource": True})
+
+    def prune(self, thing: dict[str, Any]) -> list[str]:
+        """Drop, in place, what the schema does not know; the paths of all that was dropped."""
+        unknown: list[str] = []
+        _prune(self._root, thing, "", unknown)
+        return unknown
+
+    def default(self, thing: dict[str, Any]) -> None:
+        """Fill in defaults, in place, and drop nulls where null is not allowed."""
+        _default(self._root, thing)
+
+    def validate(self, thing: Mapping[str, Any]) -> list[Fault]:
+        """All faults, with their paths."""
+        return list(_validate(self._root, thing, ""))
+
+
+def _compiled(openapi: Mapping[str, Any]) -> Node:
+    properties = {name: _compiled(child) for name, child in (openapi.get("properties") or {}).items()}
+    additional, items = openapi.get("additionalProperties"), openapi.get("items")
+    extra = _compiled(additional) if isinstance(additional, Mapping) else None
+    element = _compiled(items) if isinstance(items, Mapping) else None
+    children = [*properties.values(), *(child for child in (extra, element) if child is not None)]
+    preserves = bool(openapi.get("x-kubernetes-preserve-unknown-fields")) or additional is True
+    is_object = openapi.get("type") == "object"
+    return Node(
+        types=_types(openapi),
+        is_nullable=bool(openapi.get("nullable")),
+        properties=properties,
+        additional=extra,
+        items=element,
+        preserves=preserves,
+        is_whole_object=bool(openapi.get("x-kubernetes-embedded-resource")),
+        default=encode(openapi["default"]) if openapi.get("default") is not None else None,
+        required=tuple(openapi.get("required") or ()),
+        checks=(*checks_of(openapi), *_junctions(openapi)),
+        prunes=(is_object and not preserves and extra is None) or any(child.prunes for child in children),
+        # A property may be null where it must not be, so any property at all is worth a look.
+        defaults=bool(properties) or any(child.defaults for child in children),
+    )
+
+
+def _types(openapi: Mapping[str, Any]) -> tuple[str, ...]:
+    if openapi.get("x-kubernetes-int-or-string"):
+        return ("integer", "string")
+    kind = openapi.get("type")
+    return (kind,) if isinstance(kind, str) and kind else ()
+
+
+def _prune(node: Node, value: Any, path: str, unknown: list[str]) -> None:
+    if isinstance(value, dict):
+        _prune_object(node, value, path, unknown)
+    elif isinstance(value, list) and node.items is not None and node.items.prunes:
+        for index, element in enumerate(value):
+            _prune(node.items, element, f"{path}[{index}]", unknown)
+
+
+def _prune_object(node: Node, value: dict[str, Any], path: str, unknown: list[str]) -> None:
+    for name in list(value):
+        if node.is_whole_object and name in _OBJECT_FIELDS:
+            continue  # a schema may mention metadata, but what may be in it is not for a CRD to say
+        child = node.properties.get(name) or node.additional
+        below = f"{path}.{name}" if path else name
+        if child is not None:
+            if child.prunes:
+                _prune(child, value[name], below, unknown)
+        elif not node.preserves:
+            del value[name]
+            unknown.append(below)
+
+
+def _default(node: Node, value: Any) -> None:
+    if isinstance(value, dict):
+        for name, child in node.properties.items():
+            _default_property(child, value, name)
+        if node.additional is not None:
+            for name in [name for name in value if name not in node.properties]:
+                _default_property(node.additional, value, name)
+    elif isinstance(value, list) and node.items is not None and node.items.defaults:
+        for element in value:
+            _default(node.items, element)
+
+
+def _default_property(child: Node, parent: dict[str, Any], name: str) -> None:
+    if parent.get(name) is None and not (child.is_nullable and name in parent):
+        if child.default is not None:
+            parent[name] = decode(child.default, object)
+        elif name in parent:
+            del parent[name]
+    if child.defaults and name in parent:
+        _default(child, parent[name])
+
+
+def _validate(node: Node, value: Any, path: str) -> Iterator[Fault]:
+    if value is None and node.is_nullable:
+        return
+    if node.types and not _is_of_type(value, node.types):
+        found = type_name(value)
+        words = f'Invalid value: "{found}": {path} in body must be of type {",".join(node.types)}: "{found}"'
+        yield Fault(path, "FieldValueTypeInvalid", words)
+        return
+    for check in node.checks:
+        yield from check(path, value)
+    if isinstance(value, Mapping):
+        yield from _validate_object(node, value, path)
+    elif isinstance(value, list) and node.items is not None:
+        for index, element in enumerate(value):
+            yield from _validate(node.items, element, f"{path}[{index}]")
+
+
+def _validate_object(node: Node, value: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    prefix = f"{path}." if path else ""
+    for name in node.required:
+        if name not in value:
+            yield required(f"{prefix}{name}")
+    for name, element in value.items():
+        child = node.properties.get(name) or node.additional
+        if child is not None:
+            yield from _validate(child, element, f"{prefix}{name}")
+
+
+def _is_of_type(value: Any, types: tuple[str, ...]) -> bool:
+    found = type_name(value)
+    return found in types or (found == "integer" and "number" in types)
+
+
+def _junctions(openapi: Mapping[str, Any]) -> Iterator[Check]:
+    """allOf, anyOf, oneOf and not, whose branches only validate."""
+    branches: dict[str, list[Node]] = {
+        word: [_compiled(branch) for branch in openapi.get(word) or ()] for word in ("allOf", "anyOf", "oneOf")
+    }
+    if branches["allOf"]:
+        yield _all_of(branches["allOf"])
+    if branches["anyOf"]:
+        yield _any_of(branches["anyOf"])
+    if branches["oneOf"]:
+        yield _one_of(branches["oneOf"])
+    if isinstance(openapi.get("not"), Mapping):
+        yield _none_of(_compiled(openapi["not"]))
+
+
+def _all_of(branches: list[Node]) -> Check:
+    def check(path: str, value: Any) -> Iterator[Fault]:
+        faults = [fault for branch in branches for fault in _validate(branch, value, path)]
+        if faults:
+            yield _unmet(f'"{path}" must validate all the schemas (allOf)')
+            yield from faults
+
+    return check
+
+
+def _any_of(branches: list[Node]) -> Check:
+    return _counting(
+        branches, lambda valid: valid > 0, lambda path, _: f'"{path}" must validate at least one schema (anyOf)'
+    )
+
+
+def _one_of(branches: list[Node]) -> Check:
+    def words(path: str, valid: int) -> str:
+        found = f"Found {valid} valid alternatives" if valid else "Found none valid"
+        return f'"{path}" must validate one and only one schema (oneOf). {found}'
+
+    return _counting(branches, lambda valid: valid == 1, words)
+
+
+def _counting(branches: list[Node], fits: Callable[[int], bool], words: Callable[[str, int], str]) -> Check:
+    def check(path: str, value: Any) -> Iterator[Fault]:
+        faults = [list(_validate(branch, value, path)) for branch in branches]
+        valid = sum(not some for some in faults)
+        if not fits(valid):
+            yield _unmet(words(path, valid))
+            if not valid:
+                yield from min(faults, key=len)
+
+    return check
+
+
+def _none_of(branch: Node) -> Check:
+    def check(path: str, value: Any) -> Iterator[Fault]:
+        if not any(_validate(branch, value, path)):
+            yield _unmet(f'"{path}" must not validate the schema (not)')
+
+    return check
+
+
+def _unmet(message: str) -> Fault:
+    """Of a junction the server knows no field, and says so in Go."""
+    return Fault("<nil>", "FieldValueInvalid", f'Invalid value: "": {message}')

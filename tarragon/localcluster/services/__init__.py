@@ -1,0 +1,1 @@
+"""How clients reach pods through Services: endpoints, proxies and forwarded ports."""

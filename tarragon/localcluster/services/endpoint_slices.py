@@ -1,0 +1,124 @@
+"""Endpoint slices: what Endpoints say, for those who only read the newer kind. kubectl describes Services by them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import AlreadyExists, NotFound
+from tarragon.cluster.port import Cluster, Selection
+from tarragon.kube.core import ENDPOINTS
+from tarragon.kube.meta import AnyObject, Key, ObjectMeta, Resource, Struct
+from tarragon.localcluster.controllers.caches import logged_cache
+from tarragon.localcluster.controllers.workqueue import Worklist
+from tarragon.localcluster.services.endpoints import HEADLESS
+
+Json = dict[str, Any]
+
+SLICES = Resource(
+    group="discovery.k8s.io", version="v1", plural="endpointslices", kind="EndpointSlice", model=AnyObject
+)
+SERVICE = "kubernetes.io/service-name"
+MANAGER = "endpointslice.kubernetes.io/managed-by"
+OURS = "endpointslicemirroring-controller.k8s.io"
+
+
+class _Endpoints(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    subsets: tuple[Json, ...] = ()
+
+
+class EndpointSliceController:
+    """Each subset of an Endpoints object is a slice, which goes with it.
+
+    Headless services have none: jobs have thousands of them, and each pod would cost more writes.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Clock, jitter: random.Random) -> None:
+        self._cluster = cluster
+        self._endpoints = logged_cache(
+            cluster, ENDPOINTS.reading(_Endpoints), clock, jitter, Selection(labels=f"!{HEADLESS}")
+        )
+        self._written: dict[Key, int] = {}
+        self._worklist: Worklist[Key] = Worklist(clock, jitter)
+        self._endpoints.subscribe(self._follow)
+
+    async def run(self) -> None:
+        """For ever, until cancelled. Call it once."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._endpoints.run())
+            tasks.create_task(self._worklist.run(self._look))
+
+    def _follow(self, key: Key, _old: _Endpoints | None, new: _Endpoints | None) -> None:
+        if new is None:
+            self._written.pop(key, None)  # the garbage collector takes the slices
+        else:
+            self._worklist.add(key)
+
+    async def _look(self, key: Key) -> None:
+        endpoints = self._endpoints.objects.get(key)
+        if endpoints is None or endpoints.metadata.is_ending:
+            return
+        slices = list(_slices(endpoints))
+        for body in slices:
+            with suppress(NotFound):  # of the namespace
+                await self._write(body)
+        await self._drop(key, range(len(slices), self._written.get(key, 0)))
+        self._written[key] = len(slices)
+
+    async def _write(self, body: Json) -> None:
+        metadata = body["metadata"]
+        try:
+            await self._cluster.create(SLICES, body)
+        except AlreadyExists:
+            content = {name: body[name] for name in ("endpoints", "ports")}
+            change = {"metadata": {"ownerReferences": metadata["ownerReferences"]}, **content}
+            await self._cluster.patch(SLICES, Key(metadata["namespace"], metadata["name"]), change)
+
+    async def _drop(self, key: Key, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            with suppress(NotFound):
+                await self._cluster.delete(SLICES, Key(key.namespace, _name(key, number)))
+
+
+def _slices(endpoints: _Endpoints) -> Iterator[Json]:
+    """One at least: a Service of which nothing is ready has an empty one."""
+    metadata = endpoints.metadata
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "name": metadata.name,
+        "uid": metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    for number, subset in enumerate(endpoints.subsets or ({},)):
+        yield {
+            "apiVersion": SLICES.api_version,
+            "kind": SLICES.kind,
+            "metadata": {
+                "name": _name(metadata.key, number),
+                "namespace": metadata.namespace,
+                "labels": {SERVICE: metadata.name, MANAGER: OURS},
+                "ownerReferences": [owner],
+            },
+            "addressType": "IPv4",
+            "endpoints": [*_addresses(subset, "addresses"), *_addresses(subset, "notReadyAddresses")],
+            "ports": [{"name": "", "protocol": "TCP", **port} for port in subset.get("ports") or ()],
+        }
+
+
+def _addresses(subset: Mapping[str, Any], field: str) -> Iterator[Json]:
+    is_ready = field == "addresses"
+    for address in subset.get(field) or ():
+        kept = {name: address[name] for name in ("nodeName", "targetRef", "hostname") if address.get(name)}
+        conditions = {"ready": is_ready, "serving": is_ready, "terminating": False}
+        yield {"addresses": [address["ip"]], "conditions": conditions, **kept}
+
+
+def _name(key: Key, number: int) -> str:
+    return f"{key.name}-{number}"

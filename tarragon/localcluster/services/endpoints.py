@@ -1,0 +1,160 @@
+"""Endpoints: where the pods behind each Service can really be reached on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from tarragon.base.clock import Clock
+from tarragon.cluster.errors import AlreadyExists, NotFound
+from tarragon.cluster.live import Index
+from tarragon.cluster.port import Cluster
+from tarragon.kube.core import ENDPOINTS, PODS, SERVICES, Pod, Service, ServicePort
+from tarragon.kube.meta import Key, ObjectMeta, Struct
+from tarragon.localcluster.controllers.caches import logged_cache
+from tarragon.localcluster.controllers.workqueue import Worklist
+from tarragon.localcluster.services.selectors import Selectors, Term, terms
+
+LocalPort = Callable[[Key, int], int | None]
+"""The port of this machine that stands for a Service's port, None where nobody has asked for it by name."""
+
+HEADLESS = "service.kubernetes.io/headless"
+
+_HERE = "127.0.0.1"
+
+
+class _Endpoints(Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    subsets: tuple[dict[str, Any], ...] = ()
+
+
+class EndpointsController:
+    """All pods share one address, so a Service has one address too: ready as soon as one of its pods is."""
+
+    def __init__(self, cluster: Cluster, local_port: LocalPort, clock: Clock, jitter: random.Random) -> None:
+        self._cluster = cluster
+        self._local_port = local_port
+        self._services = logged_cache(cluster, SERVICES, clock, jitter)
+        self._pods = logged_cache(cluster, PODS, clock, jitter)
+        self._endpoints = logged_cache(cluster, ENDPOINTS.reading(_Endpoints), clock, jitter)
+        self._selectors = Selectors()
+        self._pods_with = Index(self._pods, lambda pod: map(_word, terms(pod.metadata.namespace, pod.metadata.labels)))
+        self._worklist: Worklist[Key] = Worklist(clock, jitter)
+        self._services.subscribe(self._follow_service)
+        self._pods.subscribe(self._follow_pod)
+
+    async def run(self) -> None:
+        """For ever, until cancelled. Call it once."""
+        caches = (self._services, self._pods, self._endpoints)
+        async with asyncio.TaskGroup() as tasks:
+            for cache in caches:
+                tasks.create_task(cache.run())
+            for cache in caches:
+                await cache.synced()
+            tasks.create_task(self._worklist.run(self._look))
+
+    def _follow_service(self, key: Key, _old: Service | None, new: Service | None) -> None:
+        self._selectors.set(key, new.spec.selector if new is not None else {})
+        self._worklist.add(key)
+
+    def _follow_pod(self, key: Key, old: Pod | None, new: Pod | None) -> None:
+        before, after = _role(old), _role(new)
+        if before == after:
+            return
+        for role in filter(None, (before, after)):
+            for service in self._selectors.selecting(key.namespace, role[0]):
+                self._worklist.add(service)
+
+    async def _look(self, key: Key) -> None:
+        service = self._services.objects.get(key)
+        if service is None:
+            await self._clear(key)
+        elif service.spec.selector and not service.metadata.is_ending:
+            await self._write(key, self._subsets(service))
+
+    def _subsets(self, service: Service) -> list[dict[str, Any]]:
+        behind = [pod for pod in self._selected(service) if _is_reachable(pod)]
+        if not behind:
+            return []
+        ready = [pod for pod in behind if _is_ready(pod)]
+        first = (ready or behind)[0]
+        ports = [self._port(service.metadata.key, port, first) for port in service.spec.ports]
+        return [{"addresses" if ready else "notReadyAddresses": [_address(first)], "ports": ports}]
+
+    def _selected(self, service: Service) -> list[Pod]:
+        """By the rarest of the labels first: then there are few to look at."""
+        selector = service.spec.selector
+        rarest = min(map(_word, terms(service.metadata.namespace, selector)), key=self._pods_with.count)
+        pods = (self._pods.objects[key] for key in sorted(self._pods_with.keys(rarest)))
+        return [pod for pod in pods if selector.items() <= pod.metadata.labels.items()]
+
+    def _port(self, service: Key, port: ServicePort, pod: Pod) -> dict[str, Any]:
+        local = self._local_port(service, port.port) or _target(port, pod)
+        return {"port": local, "protocol": "TCP", **({"name": port.name} if port.name else {})}
+
+    async def _write(self, key: Key, subsets: Sequence[dict[str, Any]]) -> None:
+        known = self._endpoints.objects.get(key)
+        if known is not None and list(known.subsets) == list(subsets):
+            return
+        if known is None:
+            metadata = {"name": key.name, "namespace": key.namespace, "labels": self._labels(key)}
+            body = {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": subsets}
+            with suppress(NotFound):  # of the namespace
+                await self._create(key, body)
+            return
+        await self._cluster.patch(ENDPOINTS, key, {"subsets": list(subsets)})
+
+    def _labels(self, key: Key) -> dict[str, str]:
+        """By which proxies leave out what has no address to answer at."""
+        service = self._services.objects.get(key)
+        return {HEADLESS: ""} if service is not None and service.spec.cluster_ip == "None" else {}
+
+    async def _create(self, key: Key, body: dict[str, Any]) -> None:
+        try:
+            await self._cluster.create(ENDPOINTS, body)
+        except AlreadyExists:
+            await self._cluster.patch(ENDPOINTS, key, {"subsets": body["subsets"]})
+
+    async def _clear(self, key: Key) -> None:
+        if key in self._endpoints.objects:
+            with suppress(NotFound):
+                await self._cluster.delete(ENDPOINTS, key)
+
+
+def _role(pod: Pod | None) -> tuple[dict[str, str], bool, bool] | None:
+    """What of a pod matters here; most of its changes do not."""
+    return (pod.metadata.labels, _is_reachable(pod), _is_ready(pod)) if pod is not None else None
+
+
+def _is_reachable(pod: Pod) -> bool:
+    return bool(pod.status.pod_ip) and not pod.is_finished and not pod.metadata.is_ending
+
+
+def _is_ready(pod: Pod) -> bool:
+    ready = pod.condition("Ready")
+    return ready is not None and ready.status == "True"
+
+
+def _word(term: Term) -> str:
+    return "/".join(term)
+
+
+def _address(pod: Pod) -> dict[str, Any]:
+    target = {
+        "kind": "Pod",
+        "name": pod.metadata.name,
+        "namespace": pod.metadata.namespace,
+        "uid": pod.metadata.uid,
+    }
+    return {"ip": _HERE, "nodeName": pod.spec.node_name, "targetRef": target}
+
+
+def _target(port: ServicePort, pod: Pod) -> int:
+    """Nobody reaches it by a translated name: then it listens where its manifest says."""
+    if isinstance(port.target_port, int):
+        return port.target_port or port.port
+    named = {each.name: each.container_port for container in pod.spec.containers for each in container.ports}
+    return named.get(port.target_port or "", port.port)

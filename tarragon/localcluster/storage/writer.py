@@ -1,0 +1,114 @@
+"""The thread that writes to the disk: it commits together everything that has come while the last commit ran."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tarragon.localcluster.storage.database import Database, Row, WriteFailedError
+from tarragon.localcluster.storage.history import Change
+
+_BATCH = 2_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """Changes to commit, and where to tell that it is done.
+
+    `epoch` counts the failed commits that were known when the changes were decided: those of a failed epoch were
+    decided against what has not happened, and must fail like the commit they relied on.
+    """
+
+    epoch: int
+    rows: Sequence[Row]
+    changes: Sequence[Change]
+    done: asyncio.Future[None]
+
+    def finish(self, error: WriteFailedError | None) -> None:
+        _finish(self.done, error)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forgetting:
+    """Old revisions to drop. Nothing is ever decided against them."""
+
+    revisions: Sequence[int]
+    compacted: int
+    done: asyncio.Future[None]
+
+
+class Writer:
+    """Starts its thread when made. `finish` is called in the event loop, in the order of the commits."""
+
+    def __init__(self, database: Database, finish: Callable[[Sequence[Job], WriteFailedError | None], None]) -> None:
+        self._database = database
+        self._loop = asyncio.get_running_loop()
+        self._finish = finish
+        self._work: list[Job | Forgetting] = []
+        self._failure: WriteFailedError | None = None
+        self._failed_epoch = -1
+        self._is_closing = False
+        self._wakeup = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="store", daemon=True)
+        self._thread.start()
+
+    def add(self, work: Job | Forgetting) -> None:
+        with self._wakeup:
+            self._work.append(work)
+            self._wakeup.notify()
+
+    def close(self) -> None:
+        """Return when everything is committed and the thread has ended."""
+        with self._wakeup:
+            self._is_closing = True
+            self._wakeup.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while work := self._next():
+            jobs = [one for one in work if isinstance(one, Job)]
+            self._commit(jobs)
+            for one in work:
+                if isinstance(one, Forgetting):
+                    self._forget(one)
+
+    def _next(self) -> list[Job | Forgetting]:
+        with self._wakeup:
+            while not self._work and not self._is_closing:
+                self._wakeup.wait()
+            work, self._work = self._work[:_BATCH], self._work[_BATCH:]
+            return work
+
+    def _commit(self, jobs: Sequence[Job]) -> None:
+        doomed = [job for job in jobs if job.epoch <= self._failed_epoch]
+        if doomed:
+            self._loop.call_soon_threadsafe(self._finish, doomed, self._failure)
+        sound = jobs[len(doomed) :]  # epochs only grow
+        if not sound:
+            return
+        try:
+            self._database.append([row for job in sound for row in job.rows])
+        except WriteFailedError as error:
+            self._failure, self._failed_epoch = error, sound[-1].epoch
+            self._loop.call_soon_threadsafe(self._finish, sound, error)
+        else:
+            self._loop.call_soon_threadsafe(self._finish, sound, None)
+
+    def _forget(self, forgetting: Forgetting) -> None:
+        failure: WriteFailedError | None = None
+        try:
+            self._database.forget(forgetting.revisions, forgetting.compacted)
+        except WriteFailedError as error:
+            failure = error
+        self._loop.call_soon_threadsafe(_finish, forgetting.done, failure)
+
+
+def _finish(done: asyncio.Future[None], error: WriteFailedError | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(WriteFailedError(str(error)))

@@ -1,0 +1,1 @@
+"""The rows and columns that `kubectl get` prints."""

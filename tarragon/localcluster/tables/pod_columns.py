@@ -1,0 +1,200 @@
+"""What `kubectl get pods` shows: one word for the state of a pod, made of the states of its containers."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tarragon.kube.codec import moment
+from tarragon.localcluster.tables.cells import text, wide
+from tarragon.localcluster.tables.tables import AGE, NAME, Column, duration
+
+Status = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """`restarts` counts what kubectl counts: while a pod initializes its init containers', later the others'."""
+
+    ready: int
+    containers: int
+    word: str
+    restarts: int
+    last_restart: dt.datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """What one group of containers adds: `word` is empty when it has nothing to say of the pod's state."""
+
+    word: str = ""
+    ready: int = 0
+    restarts: int = 0
+    last_restart: dt.datetime | None = None
+    is_running: bool = False
+
+
+def summary(pod: Mapping[str, Any]) -> Summary:
+    """The state of a pod in one word, as kubectl would say it."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    sidecars = _sidecars(spec)
+    first = _initializing(status, spec.get("initContainers") or [], sidecars)
+    word = first.word
+    shown = first
+    ready = first.ready
+    if not first.word or _condition(status, "Initialized"):
+        main = _main(status)
+        ready += main.ready
+        word = main.word or first.word
+        shown = _with_sidecars(main, status, sidecars)
+        if word == "Completed" and main.is_running:
+            word = "Running" if _condition(status, "Ready") else "NotReady"
+    return Summary(
+        ready=ready,
+        containers=len(spec.get("containers") or []) + len(sidecars),
+        word=_ending(pod) or word or _phase_word(status),
+        restarts=shown.restarts,
+        last_restart=shown.last_restart,
+    )
+
+
+def _phase_word(status: Status) -> str:
+    for condition in status.get("conditions") or []:
+        if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
+            return "SchedulingGated"
+    return str(status.get("reason") or status.get("phase") or "Pending")
+
+
+def _ending(pod: Mapping[str, Any]) -> str:
+    """The word of a pod that was deleted and is still there."""
+    status = pod.get("status") or {}
+    if not (pod.get("metadata") or {}).get("deletionTimestamp"):
+        return ""
+    if status.get("reason") == "NodeLost":
+        return "Unknown"
+    return "" if status.get("phase") in {"Succeeded", "Failed"} else "Terminating"
+
+
+def _sidecars(spec: Mapping[str, Any]) -> frozenset[str]:
+    """Init containers that go on running beside the others."""
+    return frozenset(
+        str(container.get("name"))
+        for container in spec.get("initContainers") or []
+        if container.get("restartPolicy") == "Always"
+    )
+
+
+def _initializing(status: Status, containers: Sequence[Any], sidecars: frozenset[str]) -> _Part:
+    """How far the init containers are; they run one after the other, so the first unfinished one speaks for all."""
+    statuses = status.get("initContainerStatuses") or []
+    ready, word = 0, ""
+    for done, each in enumerate(statuses):
+        terminated = (each.get("state") or {}).get("terminated")
+        if terminated is not None and not terminated.get("exitCode"):
+            continue
+        if each.get("name") in sidecars and each.get("started"):
+            ready += bool(each.get("ready"))
+            continue
+        word = "Init:" + (_trouble(each) or f"{done}/{len(containers)}")
+        break
+    return _Part(word=word, ready=ready, restarts=_restarts(statuses), last_restart=_last_restart(statuses))
+
+
+def _trouble(status: Status) -> str:
+    """Why an init container does not get on, if it is not simply its turn."""
+    state = status.get("state") or {}
+    if state.get("terminated") is not None:
+        return _exit_word(state["terminated"])
+    waiting = str((state.get("waiting") or {}).get("reason") or "")
+    return "" if waiting == "PodInitializing" else waiting
+
+
+def _main(status: Status) -> _Part:
+    """The first container that has a reason to give speaks for the pod."""
+    statuses = status.get("containerStatuses") or []
+    running = [each for each in statuses if each.get("ready") and (each.get("state") or {}).get("running") is not None]
+    return _Part(
+        word=next(filter(None, map(_word, statuses)), ""),
+        ready=len(running),
+        restarts=_restarts(statuses),
+        last_restart=_last_restart(statuses),
+        is_running=bool(running),
+    )
+
+
+def _word(status: Status) -> str:
+    state = status.get("state") or {}
+    if reason := (state.get("waiting") or {}).get("reason"):
+        return str(reason)
+    terminated = state.get("terminated")
+    return "" if terminated is None else _exit_word(terminated)
+
+
+def _exit_word(terminated: Mapping[str, Any]) -> str:
+    if reason := terminated.get("reason"):
+        return str(reason)
+    if signal := terminated.get("signal"):
+        return f"Signal:{signal}"
+    return f"ExitCode:{terminated.get('exitCode', 0)}"
+
+
+def _with_sidecars(part: _Part, status: Status, sidecars: frozenset[str]) -> _Part:
+    """Sidecars still restart after the pod's start; plain init containers have had their time."""
+    statuses = [each for each in status.get("initContainerStatuses") or [] if each.get("name") in sidecars]
+    moments = [moment for moment in (part.last_restart, _last_restart(statuses)) if moment]
+    return _Part(restarts=part.restarts + _restarts(statuses), last_restart=max(moments, default=None))
+
+
+def _restarts(statuses: Sequence[Status]) -> int:
+    return sum(int(each.get("restartCount") or 0) for each in statuses)
+
+
+def _last_restart(statuses: Sequence[Status]) -> dt.datetime | None:
+    ends = (((each.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for each in statuses)
+    return max((moment(str(end)) for end in ends if end), default=None)
+
+
+def _condition(status: Status, kind: str) -> bool:
+    return any(c.get("type") == kind and c.get("status") == "True" for c in status.get("conditions") or [])
+
+
+# --------------------------------------------------------------------------------------------------------- columns
+
+
+def _ready(pod: Mapping[str, Any], _: dt.datetime) -> str:
+    told = summary(pod)
+    return f"{told.ready}/{told.containers}"
+
+
+def _state(pod: Mapping[str, Any], _: dt.datetime) -> str:
+    return summary(pod).word
+
+
+def _restarted(pod: Mapping[str, Any], now: dt.datetime) -> str:
+    told = summary(pod)
+    if not told.restarts or told.last_restart is None:
+        return str(told.restarts)
+    return f"{told.restarts} ({duration(now - told.last_restart)} ago)"
+
+
+def _gates(pod: Mapping[str, Any], _: dt.datetime) -> str:
+    gates = (pod.get("spec") or {}).get("readinessGates") or []
+    if not gates:
+        return "<none>"
+    status = pod.get("status") or {}
+    return f"{sum(_condition(status, str(gate.get('conditionType'))) for gate in gates)}/{len(gates)}"
+
+
+POD_COLUMNS: Sequence[Column] = (
+    NAME,
+    Column("Ready", _ready, description="Containers that are ready, of all."),
+    Column("Status", _state, description="The state of the pod in one word."),
+    Column("Restarts", _restarted, description="How often its containers were started again."),
+    AGE,
+    wide("IP", text("status", "podIP")),
+    wide("Node", text("spec", "nodeName")),
+    wide("Nominated Node", text("status", "nominatedNodeName")),
+    wide("Readiness Gates", _gates),
+)

@@ -1,0 +1,200 @@
+"""What `kubectl get` shows of the kinds whose controllers make pods."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from tarragon.kube.codec import moment
+from tarragon.localcluster.tables.cells import NONE, Object, at, joined, number, pairs, text, wide
+from tarragon.localcluster.tables.tables import AGE, NAME, Cell, Column, duration, since
+
+
+def _count(name: str, *path: str) -> Column:
+    return Column(name, number(*path), type="integer")
+
+
+def _ready(wanted: Sequence[str], ready: Sequence[str]) -> Column:
+    def cell(value: Object, _: dt.datetime) -> str:
+        return f"{at(value, *ready) or 0}/{at(value, *wanted) or 0}"
+
+    return Column("Ready", cell)
+
+
+def _containers(*spec: str) -> tuple[Column, Column]:
+    def of(field: str) -> Cell:
+        def cell(value: Object, _: dt.datetime) -> str:
+            return ",".join(str(one.get(field) or "") for one in at(value, *spec, "containers") or ())
+
+        return cell
+
+    return wide("Containers", of("name")), wide("Images", of("image"))
+
+
+def _selector(*path: str) -> Column:
+    def cell(value: Object, _: dt.datetime) -> str:
+        return selector_text(at(value, *path))
+
+    return wide("Selector", cell)
+
+
+def selector_text(selector: Mapping[str, Any] | None) -> str:
+    """A metav1.LabelSelector as kubectl writes it."""
+    if selector is None:
+        return NONE
+    told = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        key, values = expression["key"], ",".join(sorted(expression.get("values") or ()))
+        forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
+        told.append((key, forms.get(expression["operator"], f"!{key}")))
+    return ",".join(one for _, one in sorted(told)) or NONE
+
+
+def _job_status(job: Object, _: dt.datetime) -> str:
+    true = {str(each.get("type")) for each in at(job, "status", "conditions") or () if each.get("status") == "True"}
+    if at(job, "metadata", "deletionTimestamp") and not true & {"Complete", "Failed"}:
+        return "Terminating"
+    order = ("Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet")
+    return next((kind for kind in order if kind in true), "Running")
+
+
+def _completions(job: Object, _: dt.datetime) -> str:
+    done = at(job, "status", "succeeded") or 0
+    completions, parallelism = at(job, "spec", "completions"), at(job, "spec", "parallelism") or 0
+    if completions is not None:
+        return f"{done}/{completions}"
+    return f"{done}/1 of {parallelism}" if parallelism > 1 else f"{done}/1"
+
+
+def _job_duration(job: Object, now: dt.datetime) -> str:
+    began, ended = at(job, "status", "startTime"), at(job, "status", "completionTime")
+    if not began:
+        return ""
+    return duration((moment(ended) if ended else now) - moment(began))
+
+
+def _last_schedule(cron_job: Object, now: dt.datetime) -> str:
+    last = at(cron_job, "status", "lastScheduleTime")
+    return since(last, now) if last else NONE
+
+
+def _yes_or_no(*path: str) -> Cell:
+    def cell(value: Object, _: dt.datetime) -> str:
+        found = at(value, *path)
+        return "<unset>" if found is None else "True" if found else "False"
+
+    return cell
+
+
+def _controller(revision: Object, _: dt.datetime) -> str:
+    owner = next((one for one in at(revision, "metadata", "ownerReferences") or () if one.get("controller")), None)
+    if owner is None:
+        return NONE
+    kind = str(owner.get("kind")).lower()
+    group = str(owner.get("apiVersion")).partition("/")[0] if "/" in str(owner.get("apiVersion")) else ""
+    return f"{kind}.{group}/{owner.get('name')}" if group else f"{kind}/{owner.get('name')}"
+
+
+def _scaled(autoscaler: Object, _: dt.datetime) -> str:
+    return f"{at(autoscaler, 'spec', 'scaleTargetRef', 'kind')}/{at(autoscaler, 'spec', 'scaleTargetRef', 'name')}"
+
+
+def _targets(autoscaler: Object, _: dt.datetime) -> str:
+    told = []
+    for metric in at(autoscaler, "spec", "metrics") or ():
+        name, target = at(metric, "resource", "name"), at(metric, "resource", "target") or {}
+        found = next((each for each in at(autoscaler, "status", "currentMetrics") or () if _is_of(each, name)), None)
+        current = at(found, "resource", "current") or {}
+        if "averageUtilization" in target:
+            used = current.get("averageUtilization")
+            told.append(f"{name}: {'<unknown>' if used is None else f'{used}%'}/{target['averageUtilization']}%")
+        else:
+            told.append(f"{name or metric.get('type')}: {current.get('averageValue', '<unknown>')}/"
+                        f"{target.get('averageValue', '<unknown>')}")  # fmt: skip
+    return joined(told)
+
+
+def _is_of(current: Object, name: str) -> bool:
+    return bool(at(current, "resource", "name") == name)
+
+
+_TEMPLATE = ("spec", "template", "spec")
+_REPLICA_SET = (
+    NAME,
+    _count("Desired", "spec", "replicas"),
+    _count("Current", "status", "replicas"),
+    _count("Ready", "status", "readyReplicas"),
+    AGE,
+    *_containers(*_TEMPLATE),
+)
+
+WORKLOAD_COLUMNS: Mapping[str, Sequence[Column]] = MappingProxyType(
+    {
+        "deployments.apps": (
+            NAME,
+            _ready(("spec", "replicas"), ("status", "readyReplicas")),
+            _count("Up-to-date", "status", "updatedReplicas"),
+            _count("Available", "status", "availableReplicas"),
+            AGE,
+            *_containers(*_TEMPLATE),
+            _selector("spec", "selector"),
+        ),
+        "replicasets.apps": (*_REPLICA_SET, _selector("spec", "selector")),
+        "replicationcontrollers": (*_REPLICA_SET, wide("Selector", pairs("spec", "selector"))),
+        "statefulsets.apps": (
+            NAME,
+            _ready(("spec", "replicas"), ("status", "readyReplicas")),
+            AGE,
+            *_containers(*_TEMPLATE),
+        ),
+        "daemonsets.apps": (
+            NAME,
+            _count("Desired", "status", "desiredNumberScheduled"),
+            _count("Current", "status", "currentNumberScheduled"),
+            _count("Ready", "status", "numberReady"),
+            _count("Up-to-date", "status", "updatedNumberScheduled"),
+            _count("Available", "status", "numberAvailable"),
+            Column("Node Selector", pairs(*_TEMPLATE, "nodeSelector")),
+            AGE,
+            *_containers(*_TEMPLATE),
+            _selector("spec", "selector"),
+        ),
+        "controllerrevisions.apps": (
+            NAME,
+            Column("Controller", _controller),
+            _count("Revision", "revision"),
+            AGE,
+        ),
+        "horizontalpodautoscalers.autoscaling": (
+            NAME,
+            Column("Reference", _scaled),
+            Column("Targets", _targets),
+            Column("MinPods", text("spec", "minReplicas", missing="<unset>")),
+            _count("MaxPods", "spec", "maxReplicas"),
+            _count("Replicas", "status", "currentReplicas"),
+            AGE,
+        ),
+        "jobs.batch": (
+            NAME,
+            Column("Status", _job_status),
+            Column("Completions", _completions),
+            Column("Duration", _job_duration),
+            AGE,
+            *_containers(*_TEMPLATE),
+            _selector("spec", "selector"),
+        ),
+        "cronjobs.batch": (
+            NAME,
+            Column("Schedule", text("spec", "schedule", missing="")),
+            Column("Timezone", text("spec", "timeZone")),
+            Column("Suspend", _yes_or_no("spec", "suspend")),
+            Column("Active", lambda value, _: len(at(value, "status", "active") or ()), type="integer"),
+            Column("Last Schedule", _last_schedule),
+            AGE,
+            *_containers("spec", "jobTemplate", *_TEMPLATE),
+            _selector("spec", "jobTemplate", "spec", "selector"),
+        ),
+    }
+)

@@ -1,0 +1,243 @@
+"""Which rules each kind has: one row of a table for every built-in kind that has any, one row for all custom kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tarragon.localcluster.crd import definitions
+from tarragon.localcluster.kinds.resource import Served
+from tarragon.localcluster.schema import names
+from tarragon.localcluster.schema.field_errors import Fault
+from tarragon.localcluster.validation import (
+    autoscalers,
+    core,
+    events,
+    jobs,
+    network,
+    pods,
+    ranges,
+    rbac,
+    services,
+    workloads,
+)
+
+Json = dict[str, Any]
+
+
+def _nothing(_: Json) -> None:
+    pass
+
+
+def _no_change(_: Json, __: Mapping[str, Any]) -> None:
+    pass
+
+
+def _no_faults(_: Mapping[str, Any]) -> Iterable[Fault]:
+    return ()
+
+
+def _no_update_faults(_: Mapping[str, Any], __: Mapping[str, Any]) -> Iterable[Fault]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How a kind is prepared and checked. The preparations change their first argument in place.
+
+    `keeps_status` at creation; `counts_generation`; `needs_version`: an update must say which version it changes;
+    `is_made_by_update`: a PUT of what does not exist creates it; `tells_deleted`: a delete answers with the object.
+    """
+
+    name_fault: Callable[[str], str] = names.subdomain
+    prepare_create: Callable[[Json], None] = _nothing
+    prepare_update: Callable[[Json, Mapping[str, Any]], None] = _no_change
+    faults: Callable[[Mapping[str, Any]], Iterable[Fault]] = _no_faults
+    create_faults: Callable[[Mapping[str, Any]], Iterable[Fault]] = _no_faults
+    update_faults: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterable[Fault]] = _no_update_faults
+    keeps_status: bool = False
+    counts_generation: bool = False
+    needs_version: bool = False
+    is_made_by_update: bool = False
+    tells_deleted: bool = False
+
+
+_PLAIN = Rules()
+_CUSTOM = Rules(counts_generation=True, needs_version=True)
+_OF_A_REPLICA_SET = Rules(
+    prepare_create=workloads.prepare_replica_set,
+    prepare_update=workloads.default_replica_set,
+    faults=workloads.replica_set_faults,
+    update_faults=workloads.selector_update_faults,
+    counts_generation=True,
+)
+_ROLE = Rules(name_fault=names.path_segment, is_made_by_update=True, faults=rbac.role_faults)
+_BINDING = replace(
+    _ROLE,
+    prepare_create=rbac.prepare_binding,
+    prepare_update=rbac.default_binding,
+    faults=rbac.binding_faults,
+    update_faults=rbac.binding_update_faults,
+)
+_BUILT_IN: Mapping[str, Rules] = {
+    "controllerrevisions.apps": Rules(faults=workloads.revision_faults, update_faults=workloads.revision_update_faults),
+    "cronjobs.batch": Rules(
+        name_fault=jobs.cron_name_fault,
+        prepare_create=jobs.prepare_cron_job,
+        prepare_update=jobs.default_cron_job,
+        faults=jobs.cron_job_faults,
+        counts_generation=True,
+    ),
+    "daemonsets.apps": Rules(
+        prepare_create=workloads.prepare_daemon_set,
+        prepare_update=workloads.default_daemon_set,
+        faults=workloads.daemon_set_faults,
+        update_faults=workloads.selector_update_faults,
+        counts_generation=True,
+    ),
+    "deployments.apps": Rules(
+        prepare_create=workloads.prepare_deployment,
+        prepare_update=workloads.default_deployment,
+        faults=workloads.deployment_faults,
+        update_faults=workloads.selector_update_faults,
+        counts_generation=True,
+    ),
+    "horizontalpodautoscalers.autoscaling": Rules(
+        prepare_create=autoscalers.prepare,
+        prepare_update=autoscalers.default,
+        faults=autoscalers.faults,
+        counts_generation=True,
+    ),
+    "jobs.batch": Rules(
+        prepare_create=jobs.prepare_job,
+        prepare_update=jobs.default_job,
+        faults=jobs.job_faults,
+        update_faults=jobs.job_update_faults,
+        counts_generation=True,
+    ),
+    "replicasets.apps": _OF_A_REPLICA_SET,
+    "replicationcontrollers": Rules(
+        prepare_create=workloads.prepare_replication_controller,
+        prepare_update=workloads.default_replication_controller,
+        faults=workloads.replication_controller_faults,
+        counts_generation=True,
+    ),
+    "statefulsets.apps": Rules(
+        prepare_create=workloads.prepare_stateful_set,
+        prepare_update=workloads.default_stateful_set,
+        faults=workloads.stateful_set_faults,
+        update_faults=workloads.stateful_set_update_faults,
+        counts_generation=True,
+    ),
+    "configmaps": Rules(faults=core.config_map_faults, update_faults=core.config_map_update_faults),
+    "customresourcedefinitions.apiextensions.k8s.io": Rules(
+        prepare_create=definitions.prepare_create,
+        prepare_update=definitions.prepare_update,
+        faults=definitions.faults,
+        update_faults=definitions.update_faults,
+        counts_generation=True,
+        needs_version=True,
+        tells_deleted=True,
+    ),
+    "endpoints": Rules(is_made_by_update=True),
+    "csidrivers.storage.k8s.io": Rules(
+        prepare_create=network.prepare_driver,
+        prepare_update=network.default_driver,
+        counts_generation=True,
+        needs_version=True,
+        tells_deleted=True,
+    ),
+    "csinodes.storage.k8s.io": Rules(needs_version=True, tells_deleted=True),
+    "endpointslices.discovery.k8s.io": Rules(
+        prepare_create=network.prepare_slice,
+        prepare_update=network.default_slice,
+        faults=network.slice_faults,
+        update_faults=network.slice_update_faults,
+        counts_generation=True,
+    ),
+    "events.events.k8s.io": Rules(
+        prepare_create=events.prepare,
+        faults=events.faults,
+        create_faults=events.creation_faults,
+        is_made_by_update=True,
+    ),
+    "events": Rules(prepare_create=core.prepare_event, faults=core.event_faults, is_made_by_update=True),
+    "ingressclasses.networking.k8s.io": Rules(faults=network.ingress_class_faults, counts_generation=True),
+    "ingresses.networking.k8s.io": Rules(
+        prepare_create=network.prepare_ingress, faults=network.ingress_faults, counts_generation=True
+    ),
+    "leases.coordination.k8s.io": Rules(faults=core.lease_faults, needs_version=True, is_made_by_update=True),
+    "limitranges": Rules(prepare_create=ranges.prepare_range, prepare_update=ranges.default_range, tells_deleted=True),
+    "namespaces": Rules(
+        name_fault=names.label,
+        prepare_create=core.prepare_namespace,
+        prepare_update=core.update_namespace,
+        tells_deleted=True,
+    ),
+    "networkpolicies.networking.k8s.io": Rules(
+        prepare_create=network.prepare_network_policy,
+        prepare_update=network.default_network_policy,
+        counts_generation=True,
+    ),
+    "nodes": Rules(prepare_create=core.prepare_node, faults=core.node_faults, keeps_status=True),
+    "persistentvolumeclaims": Rules(
+        prepare_create=core.prepare_claim,
+        prepare_update=core.default_claim,
+        faults=core.claim_faults,
+        update_faults=core.claim_update_faults,
+        tells_deleted=True,
+    ),
+    "persistentvolumes": Rules(prepare_create=core.prepare_volume, tells_deleted=True),
+    "poddisruptionbudgets.policy": Rules(counts_generation=True, needs_version=True),
+    "podtemplates": Rules(
+        prepare_create=workloads.prepare_pod_template,
+        prepare_update=workloads.default_pod_template,
+        faults=workloads.pod_template_faults,
+        tells_deleted=True,
+    ),
+    "pods": Rules(
+        prepare_create=pods.prepare_create,
+        prepare_update=pods.prepare_update,
+        faults=pods.faults,
+        update_faults=pods.update_faults,
+        tells_deleted=True,
+    ),
+    "priorityclasses.scheduling.k8s.io": Rules(
+        prepare_create=core.prepare_priority_class,
+        update_faults=core.priority_class_update_faults,
+        counts_generation=True,
+    ),
+    "runtimeclasses.node.k8s.io": Rules(
+        faults=network.runtime_class_faults, update_faults=network.runtime_class_update_faults
+    ),
+    "storageclasses.storage.k8s.io": Rules(
+        prepare_create=network.prepare_storage_class, faults=network.storage_class_faults, tells_deleted=True
+    ),
+    "volumeattachments.storage.k8s.io": Rules(needs_version=True, tells_deleted=True),
+    "resourcequotas": Rules(tells_deleted=True),
+    "secrets": Rules(
+        prepare_create=core.prepare_secret,
+        prepare_update=core.update_secret,
+        faults=core.secret_faults,
+        update_faults=core.secret_update_faults,
+    ),
+    "serviceaccounts": Rules(tells_deleted=True),
+    "services": Rules(
+        name_fault=names.label_1035,
+        prepare_create=services.prepare_service,
+        prepare_update=services.default_service,
+        faults=services.service_faults,
+        update_faults=services.service_update_faults,
+        tells_deleted=True,
+    ),
+    "clusterrolebindings.rbac.authorization.k8s.io": replace(_BINDING, faults=rbac.cluster_binding_faults),
+    "clusterroles.rbac.authorization.k8s.io": replace(_ROLE, faults=rbac.cluster_role_faults),
+    "rolebindings.rbac.authorization.k8s.io": _BINDING,
+    "roles.rbac.authorization.k8s.io": _ROLE,
+}
+
+
+def rules_of(served: Served) -> Rules:
+    """The rules of a kind."""
+    return _CUSTOM if served.is_custom else _BUILT_IN.get(served.full_name, _PLAIN)

@@ -1,0 +1,336 @@
+"""The rules of pods: defaults that clients rely on, what may be wrong, and the little that may change.
+
+Left out: the service account volume that an admission plug-in adds.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tarragon.base.quantity import milli
+from tarragon.localcluster.kinds.shape import fit, shape_of
+from tarragon.localcluster.schema import names
+from tarragon.localcluster.schema.field_errors import (
+    Fault,
+    duplicate,
+    forbidden_value,
+    invalid_value,
+    not_found_value,
+    required,
+    shown,
+    unsupported,
+)
+from tarragon.localcluster.validation import probes, resources, tolerations, volumes
+
+Json = dict[str, Any]
+
+_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_LARGEST_PORT = 65535
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
+_CHANGEABLE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def prepare_create(pod: Json) -> None:
+    """Fill in defaults and the first status."""
+    spec = pod.setdefault("spec", {})
+    _default_spec(spec)
+    tolerations.tolerate_trouble(spec)
+    pod["status"] = {"phase": "Pending", "qosClass": quality_of_service(spec)}
+
+
+def prepare_update(pod: Json, _: Mapping[str, Any]) -> None:
+    _default_spec(pod.setdefault("spec", {}))
+
+
+def faults(pod: Mapping[str, Any]) -> Iterator[Fault]:
+    spec = pod["spec"]
+    known = [volume.get("name", "") for volume in spec.get("volumes") or ()]
+    yield from _name_faults("spec.volumes", known)
+    yield from volumes.faults("spec.volumes", spec.get("volumes") or ())
+    yield from tolerations.faults("spec.tolerations", spec.get("tolerations") or ())
+    containers = spec.get("containers") or []
+    if not containers:
+        yield required("spec.containers")
+    yield from _container_faults("spec.containers", containers, set(known))
+    first = spec.get("initContainers") or []
+    yield from _container_faults("spec.initContainers", first, set(known))
+    yield from _handler_faults(spec, containers, first)
+    yield from _shared_name_faults("spec.initContainers", first, containers)
+    if spec["restartPolicy"] not in _RESTART_POLICIES:
+        yield unsupported("spec.restartPolicy", spec["restartPolicy"], _RESTART_POLICIES)
+    if spec["dnsPolicy"] not in _DNS_POLICIES:
+        yield unsupported("spec.dnsPolicy", spec["dnsPolicy"], _DNS_POLICIES)
+    if spec["dnsPolicy"] == "None" and not spec.get("dnsConfig"):
+        yield required("spec.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
+    yield from _spec_value_faults(spec)
+
+
+def update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+    """Images, the deadline (downwards) and tolerations (more of them) may change; nothing else of a spec."""
+    before, after = old["spec"], new["spec"]
+    for field in ("containers", "initContainers"):
+        if len(after.get(field) or ()) != len(before.get(field) or ()):
+            yield forbidden_value(f"spec.{field}", "pod updates may not add or remove containers")
+            return
+    yield from _deadline_faults(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
+    yield from _toleration_faults(after, before)
+    changed = sorted(_differences("spec", _unchangeable(before), _unchangeable(after)))
+    if changed:
+        changed = sorted(_differences("spec", _unchangeable(_as_written_now(old)), _unchangeable(after)))
+    if changed:
+        yield forbidden_value("spec", f"{_CHANGEABLE}\n  changed: {', '.join(changed)}")
+
+
+def quality_of_service(spec: Mapping[str, Any]) -> str:
+    """Guaranteed, Burstable or BestEffort, by cpu and memory of all containers."""
+    requests, limits, is_guaranteed = False, False, True
+    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+        asked = container.get("resources") or {}
+        wanted, bounds = _computed(asked.get("requests")), _computed(asked.get("limits"))
+        requests, limits = requests or bool(wanted), limits or bool(bounds)
+        if len(bounds) < 2 or wanted != bounds:  # noqa: PLR2004 - cpu and memory, both of them
+            is_guaranteed = False
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if is_guaranteed else "Burstable"
+
+
+def _default_spec(spec: Json) -> None:
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("schedulerName", "default-scheduler")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("enableServiceLinks", True)
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = account
+    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+        _default_container(container)
+        for port in container.get("ports") or ():
+            if spec.get("hostNetwork") and port.get("containerPort"):
+                port.setdefault("hostPort", port["containerPort"])
+    for volume in spec.get("volumes") or ():
+        volumes.default_volume(volume)
+
+
+def _default_container(container: Json) -> None:
+    container.setdefault("terminationMessagePath", "/dev/termination-log")
+    container.setdefault("terminationMessagePolicy", "File")
+    tag = str(container.get("image", "")).rpartition("/")[2].partition(":")[2]
+    is_moving = "@" not in str(container.get("image", "")) and tag in {"", "latest"}
+    container.setdefault("imagePullPolicy", "Always" if is_moving else "IfNotPresent")
+    asked = container.setdefault("resources", {})
+    if asked.get("limits"):
+        asked["requests"] = {**asked["limits"], **(asked.get("requests") or {})}
+    for port in container.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+    for variable in container.get("env") or ():
+        if source := variable.get("valueFrom"):
+            _default_source(source)
+        if variable.get("value") == "":
+            del variable["value"]
+    probes.default_handlers(container)
+
+
+def _default_source(source: Json) -> None:
+    if source.get("fieldRef") is not None:
+        source["fieldRef"].setdefault("apiVersion", "v1")
+    if source.get("resourceFieldRef") is not None:
+        source["resourceFieldRef"].setdefault("divisor", "0")
+
+
+def _container_faults(path: str, containers: list[Json], known: set[str]) -> Iterator[Fault]:
+    yield from _name_faults(path, [container.get("name", "") for container in containers])
+    for index, container in enumerate(containers):
+        place = f"{path}[{index}]"
+        if not container.get("image"):
+            yield required(f"{place}.image")
+        elif container["image"].strip() != container["image"]:
+            words = "must not have leading or trailing whitespace"
+            yield invalid_value(f"{place}.image", container["image"], words)
+        if container["imagePullPolicy"] not in _PULL_POLICIES:
+            yield unsupported(f"{place}.imagePullPolicy", container["imagePullPolicy"], _PULL_POLICIES)
+        if (policy := container["terminationMessagePolicy"]) not in _MESSAGE_POLICIES:
+            words = "must be 'File' or 'FallbackToLogsOnError'"
+            yield invalid_value(f"{place}.terminationMessagePolicy", policy, words)
+        yield from _port_faults(f"{place}.ports", container.get("ports") or ())
+        yield from _env_faults(f"{place}.env", container.get("env") or ())
+        yield from _mount_faults(f"{place}.volumeMounts", container.get("volumeMounts") or (), known)
+        yield from resources.faults(f"{place}.resources", container["resources"])
+
+
+def _handler_faults(spec: Mapping[str, Any], containers: list[Json], first: list[Json]) -> Iterator[Fault]:
+    grace = spec["terminationGracePeriodSeconds"]
+    for index, container in enumerate(containers):
+        yield from probes.faults(f"spec.containers[{index}]", container, grace)
+        if container.get("restartPolicy") is not None:
+            yield forbidden_value(f"spec.containers[{index}].restartPolicy", "may not be set for non-init containers")
+    for index, container in enumerate(first):
+        yield from probes.start_faults(f"spec.initContainers[{index}]", container)
+        if container.get("restartPolicy") == "Always":
+            yield from probes.faults(f"spec.initContainers[{index}]", container, grace)
+
+
+def _name_faults(path: str, found: list[str]) -> Iterator[Fault]:
+    seen: set[str] = set()
+    for index, name in enumerate(found):
+        if not name:
+            yield required(f"{path}[{index}].name")
+        elif words := names.label(name):
+            yield invalid_value(f"{path}[{index}].name", name, words)
+        elif name in seen:
+            yield duplicate(f"{path}[{index}].name", name)
+        seen.add(name)
+
+
+def _shared_name_faults(path: str, first: list[Json], containers: list[Json]) -> Iterator[Fault]:
+    taken = {container.get("name") for container in containers}
+    for index, container in enumerate(first):
+        if container.get("name") and container["name"] in taken:
+            yield duplicate(f"{path}[{index}].name", container["name"])
+
+
+def _port_faults(path: str, ports: list[Json] | tuple[()]) -> Iterator[Fault]:
+    taken: set[str] = set()
+    for index, port in enumerate(ports):
+        name = port.get("name") or ""
+        if wrong := names.port_name(name) if name else []:
+            yield from (invalid_value(f"{path}[{index}].name", name, words) for words in wrong)
+        elif name and name in taken:
+            yield duplicate(f"{path}[{index}].name", name)
+        taken.add(name)
+        number = port.get("containerPort", 0)
+        if not number:
+            yield required(f"{path}[{index}].containerPort")
+        elif not 0 < number <= _LARGEST_PORT:
+            words = f"must be between 1 and {_LARGEST_PORT}, inclusive"
+            yield invalid_value(f"{path}[{index}].containerPort", number, words)
+        if port["protocol"] not in _PROTOCOLS:
+            yield unsupported(f"{path}[{index}].protocol", port["protocol"], _PROTOCOLS)
+
+
+def _env_faults(path: str, variables: list[Json] | tuple[()]) -> Iterator[Fault]:
+    for index, variable in enumerate(variables):
+        name = variable.get("name")
+        if not name:
+            yield required(f"{path}[{index}].name")
+        elif words := names.env_name(name):
+            yield invalid_value(f"{path}[{index}].name", name, words)
+        source = variable.get("valueFrom")
+        if source is None:
+            continue
+        if variable.get("value"):
+            yield invalid_value(f"{path}[{index}].valueFrom", "", "may not be specified when `value` is not empty")
+        elif len(source) != 1:
+            words = (
+                "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+            )
+            yield invalid_value(f"{path}[{index}].valueFrom", "", words)
+
+
+def _mount_faults(path: str, mounts: list[Json] | tuple[()], known: set[str]) -> Iterator[Fault]:
+    taken: set[str] = set()
+    for index, mount in enumerate(mounts):
+        if not mount.get("name"):
+            yield required(f"{path}[{index}].name")
+        elif mount["name"] not in known:
+            yield not_found_value(f"{path}[{index}].name", mount["name"])
+        place = mount.get("mountPath")
+        if not place:
+            yield required(f"{path}[{index}].mountPath")
+        elif place in taken:
+            yield invalid_value(f"{path}[{index}].mountPath", place, "must be unique")
+        taken.add(place or "")
+
+
+def _spec_value_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and deadline < 1:
+        yield invalid_value("spec.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
+    if spec["terminationGracePeriodSeconds"] < 0:
+        grace = spec["terminationGracePeriodSeconds"]
+        yield invalid_value("spec.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0")
+    yield from _word_faults(spec)
+
+
+def _word_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+    for field in ("hostname", "subdomain"):
+        if spec.get(field) and (words := names.label(spec[field])):
+            yield invalid_value(f"spec.{field}", spec[field], words)
+    for field in ("nodeName", "serviceAccountName", "priorityClassName"):
+        if spec.get(field) and (words := names.subdomain(spec[field])):
+            yield invalid_value(f"spec.{field}", spec[field], words)
+    for key, value in (spec.get("nodeSelector") or {}).items():
+        if words := names.qualified(key):
+            yield invalid_value("spec.nodeSelector", key, words)
+        if words := names.label_value(value):
+            yield invalid_value("spec.nodeSelector", value, words)
+
+
+def _deadline_faults(new: int | None, old: int | None) -> Iterator[Fault]:
+    if old is not None and new is None:
+        words = "must not update from a positive integer to nil value"
+        yield invalid_value("spec.activeDeadlineSeconds", "null", words)
+    elif old is not None and new is not None and new > old:
+        yield invalid_value("spec.activeDeadlineSeconds", new, "must be less than or equal to previous value")
+
+
+def _toleration_faults(after: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[Fault]:
+    kept = after.get("tolerations") or []
+    if any(toleration not in kept for toleration in before.get("tolerations") or ()):
+        yield forbidden_value(
+            "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
+        )
+
+
+def _unchangeable(spec: Mapping[str, Any]) -> Json:
+    """The spec without what may change."""
+    rest = {
+        name: value
+        for name, value in spec.items()
+        if name not in {"containers", "initContainers", "activeDeadlineSeconds", "tolerations"}
+    }
+    for field in ("containers", "initContainers"):
+        rest[field] = [
+            {name: value for name, value in container.items() if name != "image"} for container in spec.get(field) or ()
+        ]
+    return rest
+
+
+def _as_written_now(pod: Mapping[str, Any]) -> Json:
+    """The spec of a stored pod in today's spelling: an earlier version of this program may have had another."""
+    shape = shape_of("", "v1", "Pod")
+    again = copy.deepcopy(dict(pod))
+    if shape is not None:
+        fit(shape, again)
+    _default_spec(again["spec"])
+    spec: Json = again["spec"]
+    return spec
+
+
+def _differences(path: str, before: Any, after: Any) -> Iterator[str]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for name in sorted(before.keys() | after.keys()):
+            if before.get(name) != after.get(name):
+                yield from _differences(f"{path}.{name}", before.get(name), after.get(name))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            if old != new:
+                yield from _differences(f"{path}[{index}]", old, new)
+    else:
+        yield f"{path} from {shown(before)} to {shown(after)}"
+
+
+def _computed(amounts: Mapping[str, Any] | None) -> dict[str, int]:
+    return {
+        name: milli(amount) for name, amount in (amounts or {}).items() if name in {"cpu", "memory"} and milli(amount)
+    }

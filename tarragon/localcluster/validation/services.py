@@ -1,0 +1,124 @@
+"""The rules of services, but for what needs to know the others: that is in `addresses.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tarragon.localcluster.schema import names
+from tarragon.localcluster.schema.field_errors import Fault, duplicate, invalid_value, required, unsupported
+
+Json = dict[str, Any]
+
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_AFFINITY_SECONDS = 10_800
+_SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_LARGEST_PORT = 65535
+_OUTWARD = ("NodePort", "LoadBalancer")
+_OF_A_CLUSTER_ADDRESS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
+
+
+def prepare_service(service: Json) -> None:
+    service["status"] = {"loadBalancer": {}}
+    default_service(service, {})
+
+
+def default_service(service: Json, old: Mapping[str, Any]) -> None:
+    """An address that was allotted stays, also where an update does not say it."""
+    spec = service.setdefault("spec", {})
+    spec.setdefault("type", "ClusterIP")
+    _carry_over(spec, old.get("spec") or {})
+    if spec.setdefault("sessionAffinity", "None") == "ClientIP":
+        affinity = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
+        affinity.setdefault("timeoutSeconds", _AFFINITY_SECONDS)
+    for port in spec.get("ports") or ():
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port", 0))
+    if spec["type"] == "ExternalName":
+        return
+    _default_families(spec)
+    spec.setdefault("internalTrafficPolicy", "Cluster")
+    if spec["type"] in _OUTWARD:
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if spec["type"] == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+
+
+def _default_families(spec: Json) -> None:
+    """A service without an address and without pods of its own may lead to any family of addresses."""
+    if spec.get("clusterIP"):
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+    leads_anywhere = spec.get("clusterIP") == "None" and not spec.get("selector")
+    spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if leads_anywhere else ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if leads_anywhere else "SingleStack")
+
+
+def _carry_over(spec: Json, old: Mapping[str, Any]) -> None:
+    if spec["type"] == "ExternalName":
+        _drop_addresses(spec, old)
+        return
+    if not spec.get("clusterIP"):
+        spec |= {field: old[field] for field in ("clusterIP", "clusterIPs") if old.get(field)}
+    if old and spec["type"] not in _OUTWARD:
+        spec.pop("externalTrafficPolicy", None)
+        for port in spec.get("ports") or ():
+            port.pop("nodePort", None)
+
+
+def _drop_addresses(spec: Json, old: Mapping[str, Any]) -> None:
+    if old.get("type") in {None, "ExternalName"}:
+        return
+    for field in _OF_A_CLUSTER_ADDRESS:
+        if spec.get(field) == old.get(field):
+            spec.pop(field, None)
+
+
+def service_faults(service: Mapping[str, Any]) -> Iterator[Fault]:
+    spec = service["spec"]
+    ports = spec.get("ports") or []
+    if not ports and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
+        yield required("spec.ports")
+    if spec["type"] not in _SERVICE_TYPES:
+        yield unsupported("spec.type", spec["type"], _SERVICE_TYPES)
+    if spec["type"] == "ExternalName" and not spec.get("externalName"):
+        yield required("spec.externalName")
+    yield from _selector_faults(spec.get("selector") or {})
+    taken: set[Any] = set()
+    for index, port in enumerate(ports):
+        place = f"spec.ports[{index}]"
+        yield from _service_port_faults(place, port, is_alone=len(ports) == 1)
+        for field, mark in ((f"{place}.name", port.get("name")), (place, (port["protocol"], port.get("port")))):
+            if mark and mark in taken:
+                yield duplicate(field, mark if isinstance(mark, str) else port)
+            taken.add(mark)
+
+
+def service_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+    if "ExternalName" in {new["spec"].get("type"), old["spec"].get("type")}:
+        return
+    before, after = old["spec"].get("clusterIP", ""), new["spec"].get("clusterIP", "")
+    if before and before != after:
+        yield invalid_value("spec.clusterIPs[0]", [after], "may not change once set")
+
+
+def _service_port_faults(place: str, port: Mapping[str, Any], *, is_alone: bool) -> Iterator[Fault]:
+    if not port.get("name"):
+        if not is_alone:
+            yield required(f"{place}.name")
+    elif words := names.label(port["name"]):
+        yield invalid_value(f"{place}.name", port["name"], words)
+    for field in ("port", "targetPort"):
+        number = port.get(field, 0)
+        if isinstance(number, str):
+            yield from (invalid_value(f"{place}.{field}", number, words) for words in names.port_name(number))
+        elif not 0 < number <= _LARGEST_PORT:
+            yield invalid_value(f"{place}.{field}", number, f"must be between 1 and {_LARGEST_PORT}, inclusive")
+    if port["protocol"] not in _PROTOCOLS:
+        yield unsupported(f"{place}.protocol", port["protocol"], _PROTOCOLS)
+
+
+def _selector_faults(selector: Mapping[str, str]) -> Iterator[Fault]:
+    for key, value in selector.items():
+        for text, words in ((key, names.qualified(key)), (value, names.label_value(value))):
+            if words:
+                yield invalid_value("spec.selector", text, words)

@@ -1,0 +1,257 @@
+"""The rules of the kinds that keep pods running: deployments, replica sets, stateful sets, daemon sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tarragon.localcluster.schema.field_errors import Fault, forbidden_value, invalid_value, required, unsupported
+from tarragon.localcluster.validation.templates import (
+    count_faults,
+    default_template,
+    immutable_faults,
+    selector_faults,
+    share_faults,
+    template_faults,
+    unmatched_faults,
+)
+
+Json = dict[str, Any]
+
+_QUARTER = "25%"
+_HISTORY = 10
+_PROGRESS_SECONDS = 600
+_ALWAYS = ("Always",)
+_ANY_POLICY = ("Always", "OnFailure", "Never")
+_CHANGEABLE_OF_STATEFUL_SETS = (
+    *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
+    *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
+)
+
+
+# ------------------------------------------------------------------------------------------------------- pod templates
+
+
+def prepare_pod_template(mould: Json) -> None:
+    default_pod_template(mould, {})
+
+
+def default_pod_template(mould: Json, _: Mapping[str, Any]) -> None:
+    default_template(mould.setdefault("template", {}))
+
+
+def pod_template_faults(mould: Mapping[str, Any]) -> Iterator[Fault]:
+    return template_faults("template", mould["template"], _ANY_POLICY)
+
+
+# --------------------------------------------------------------------------------------------------------- deployments
+
+
+def prepare_deployment(deployment: Json) -> None:
+    default_deployment(deployment, {})
+
+
+def default_deployment(deployment: Json, _: Mapping[str, Any]) -> None:
+    spec = deployment.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    spec.setdefault("revisionHistoryLimit", _HISTORY)
+    spec.setdefault("progressDeadlineSeconds", _PROGRESS_SECONDS)
+    strategy = spec.setdefault("strategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", _QUARTER)
+        rolling.setdefault("maxSurge", _QUARTER)
+    default_template(spec.setdefault("template", {}))
+
+
+def deployment_faults(deployment: Mapping[str, Any]) -> Iterator[Fault]:
+    spec = deployment["spec"]
+    yield from _kept_pods_faults(spec, "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+    deadline, least = spec["progressDeadlineSeconds"], spec.get("minReadySeconds") or 0
+    if deadline <= least:
+        yield invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
+    yield from _strategy_faults(spec["strategy"])
+
+
+def _strategy_faults(strategy: Mapping[str, Any]) -> Iterator[Fault]:
+    rolling = strategy.get("rollingUpdate")
+    if strategy["type"] == "Recreate":
+        if rolling is not None:
+            words = "may not be specified when strategy `type` is 'Recreate'"
+            yield forbidden_value("spec.strategy.rollingUpdate", words)
+    elif strategy["type"] != "RollingUpdate":
+        yield unsupported("spec.strategy.type", strategy["type"], ("Recreate", "RollingUpdate"))
+    else:
+        yield from _rolling_faults("spec.strategy.rollingUpdate", rolling or {})
+
+
+def _rolling_faults(path: str, rolling: Mapping[str, Any]) -> Iterator[Fault]:
+    for field in ("maxUnavailable", "maxSurge"):
+        yield from share_faults(f"{path}.{field}", rolling.get(field))
+    if all(str(rolling.get(field)) in {"0", "0%"} for field in ("maxUnavailable", "maxSurge")):
+        yield invalid_value(f"{path}.maxUnavailable", rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0")
+
+
+# -------------------------------------------------------------------------------------------------------- replica sets
+
+
+def prepare_replica_set(replica_set: Json) -> None:
+    default_replica_set(replica_set, {})
+    replica_set["status"] = {"replicas": 0}
+
+
+def default_replica_set(replica_set: Json, _: Mapping[str, Any]) -> None:
+    spec = replica_set.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    default_template(spec.setdefault("template", {}))
+
+
+def replica_set_faults(replica_set: Mapping[str, Any]) -> Iterator[Fault]:
+    yield from _kept_pods_faults(replica_set["spec"], "replicas", "minReadySeconds")
+
+
+def selector_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+    yield from immutable_faults("spec.selector", new["spec"].get("selector"), old["spec"].get("selector"))
+
+
+def prepare_replication_controller(controller: Json) -> None:
+    default_replication_controller(controller, {})
+    controller["status"] = {"replicas": 0}
+
+
+def default_replication_controller(controller: Json, _: Mapping[str, Any]) -> None:
+    """Its selector, a map, is the labels of its template if it says none."""
+    spec = controller.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    template = spec.setdefault("template", {})
+    default_template(template)
+    labels = template["metadata"].get("labels")
+    if labels:
+        if not spec.get("selector"):
+            spec["selector"] = dict(labels)
+        if not controller["metadata"].get("labels"):
+            controller["metadata"]["labels"] = dict(labels)
+
+
+def replication_controller_faults(controller: Mapping[str, Any]) -> Iterator[Fault]:
+    spec = controller["spec"]
+    yield from count_faults(spec, "replicas", "minReadySeconds")
+    if not spec.get("selector"):
+        yield required("spec.selector")
+    yield from unmatched_faults({"matchLabels": spec.get("selector") or {}}, spec["template"])
+    yield from template_faults("spec.template", spec["template"], _ALWAYS)
+
+
+# ------------------------------------------------------------------------------------------------------- stateful sets
+
+
+def prepare_stateful_set(stateful_set: Json) -> None:
+    default_stateful_set(stateful_set, {})
+    stateful_set["status"] = {"replicas": 0, "availableReplicas": 0}
+
+
+def default_stateful_set(stateful_set: Json, _: Mapping[str, Any]) -> None:
+    spec = stateful_set.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    spec.setdefault("revisionHistoryLimit", _HISTORY)
+    spec.setdefault("podManagementPolicy", "OrderedReady")
+    spec.setdefault("serviceName", "")
+    strategy = spec.setdefault("updateStrategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+    retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+    retention.setdefault("whenDeleted", "Retain")
+    retention.setdefault("whenScaled", "Retain")
+    default_template(spec.setdefault("template", {}))
+    for claim in spec.get("volumeClaimTemplates") or ():
+        claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+        claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+        claim["status"] = {"phase": "Pending"}
+
+
+def stateful_set_faults(stateful_set: Mapping[str, Any]) -> Iterator[Fault]:
+    spec = stateful_set["spec"]
+    yield from _kept_pods_faults(_with_claims(spec), "replicas", "minReadySeconds", "revisionHistoryLimit")
+    if spec["podManagementPolicy"] not in {"OrderedReady", "Parallel"}:
+        words = "must be 'OrderedReady' or 'Parallel'"
+        yield invalid_value("spec.podManagementPolicy", spec["podManagementPolicy"], words)
+    if spec["updateStrategy"]["type"] not in {"OnDelete", "RollingUpdate"}:
+        words = "must be 'RollingUpdate' or 'OnDelete'"
+        yield invalid_value("spec.updateStrategy", spec["updateStrategy"], words)
+    for field in ("whenDeleted", "whenScaled"):
+        if (said := spec["persistentVolumeClaimRetentionPolicy"][field]) not in {"Retain", "Delete"}:
+            yield unsupported(f"spec.persistentVolumeClaimRetentionPolicy.{field}", said, ("Retain", "Delete"))
+    if spec["persistentVolumeClaimRetentionPolicy"]["whenScaled"] == "Delete":
+        words = "Delete is not supported by the embedded cluster: delete the claims when you have scaled down"
+        yield forbidden_value("spec.persistentVolumeClaimRetentionPolicy.whenScaled", words)
+
+
+def stateful_set_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+    def fixed(spec: Mapping[str, Any]) -> Json:
+        return {name: value for name, value in spec.items() if name not in _CHANGEABLE_OF_STATEFUL_SETS}
+
+    if fixed(new["spec"]) != fixed(old["spec"]):
+        listed = ", ".join(f"'{field}'" for field in _CHANGEABLE_OF_STATEFUL_SETS[:-1])
+        words = f"updates to statefulset spec for fields other than {listed} and 'minReadySeconds' are forbidden"
+        yield forbidden_value("spec", words)
+
+
+def _with_claims(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The spec with volumes in its template for its claims, which containers may mount."""
+    claims = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
+    template = spec["template"]
+    volumes = [volume for volume in template["spec"].get("volumes") or () if volume.get("name") not in claims]
+    volumes += [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+    return {**spec, "template": {**template, "spec": {**template["spec"], "volumes": volumes}}}
+
+
+# --------------------------------------------------------------------------------------------------------- daemon sets
+
+
+def prepare_daemon_set(daemon_set: Json) -> None:
+    default_daemon_set(daemon_set, {})
+    names = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
+    daemon_set["status"] = dict.fromkeys(names, 0)
+
+
+def default_daemon_set(daemon_set: Json, _: Mapping[str, Any]) -> None:
+    spec = daemon_set.setdefault("spec", {})
+    spec.setdefault("revisionHistoryLimit", _HISTORY)
+    strategy = spec.setdefault("updateStrategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", 1)
+        rolling.setdefault("maxSurge", 0)
+    default_template(spec.setdefault("template", {}))
+
+
+def daemon_set_faults(daemon_set: Mapping[str, Any]) -> Iterator[Fault]:
+    spec = daemon_set["spec"]
+    yield from _kept_pods_faults(spec, "minReadySeconds", "revisionHistoryLimit")
+    strategy = spec["updateStrategy"]
+    if strategy["type"] not in {"OnDelete", "RollingUpdate"}:
+        yield unsupported("spec.updateStrategy.type", strategy["type"], ("OnDelete", "RollingUpdate"))
+    elif strategy["type"] == "RollingUpdate":
+        yield from _rolling_faults("spec.updateStrategy.rollingUpdate", strategy["rollingUpdate"])
+        if str(strategy["rollingUpdate"].get("maxSurge")) not in {"0", "0%"}:
+            words = "is not supported by the embedded cluster, where two daemons of a node share its ports: leave it 0"
+            yield forbidden_value("spec.updateStrategy.rollingUpdate.maxSurge", words)
+
+
+# ----------------------------------------------------------------------------------------------------------- revisions
+
+
+def revision_faults(revision: Mapping[str, Any]) -> Iterator[Fault]:
+    if revision.get("revision", 0) < 0:
+        yield invalid_value("revision", revision["revision"], "must be greater than or equal to 0")
+
+
+def revision_update_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+    yield from immutable_faults("data", new.get("data"), old.get("data"))
+
+
+def _kept_pods_faults(spec: Mapping[str, Any], *counts: str) -> Iterator[Fault]:
+    yield from count_faults(spec, *counts)
+    yield from selector_faults("spec.selector", spec.get("selector"))
+    yield from unmatched_faults(spec.get("selector"), spec["template"])
+    yield from template_faults("spec.template", spec["template"], _ALWAYS)

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tarragon.base.clock import ManualClock
+from tarragon.cluster.errors import from_status
+from tarragon.localcluster.controllers.workqueue import WORKERS, Worklist
+from tests.cluster.scripted import settle
+
+UNAVAILABLE = from_status({"code": 503, "reason": "ServiceUnavailable"})
+ASKED_TO_WAIT = from_status({"code": 429, "reason": "TooManyRequests", "details": {"retryAfterSeconds": 9}})
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.worklist: Worklist[str] = Worklist(self.clock, random.Random(1))
+        self.looked: list[str] = []
+
+    @asynccontextmanager
+    async def working(self, look: Callable[[str], Awaitable[float | None]]) -> AsyncIterator[None]:
+        async def noted(item: str) -> float | None:
+            self.looked.append(item)
+            return await look(item)
+
+        task = asyncio.create_task(self.worklist.run(noted))
+        await settle(self.clock)
+        yield
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def pass_time(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        await settle(self.clock)
+
+
+async def done(_: str) -> float | None:
+    return None
+
+
+async def test_what_waits_already_is_not_added_twice() -> None:
+    bench = Bench()
+    for item in ("a", "b", "a", "a"):
+        bench.worklist.add(item)
+    async with bench.working(done):
+        pass
+
+    assert bench.looked == ["a", "b"]
+
+
+async def test_what_changes_while_it_is_looked_at_is_looked_at_once_more_and_never_twice_at_once() -> None:
+    bench = Bench()
+    gate = asyncio.Event()
+
+    async def slow(_: str) -> float | None:
+        await gate.wait()
+        return None
+
+    bench.worklist.add("a")
+    async with bench.working(slow):
+        bench.worklist.add("a")
+        bench.worklist.add("a")
+        await settle(bench.clock)
+        assert bench.looked == ["a"]
+
+        gate.set()
+        await settle(bench.clock)
+        assert bench.looked == ["a", "a"]
+
+
+async def test_different_things_are_looked_at_side_by_side() -> None:
+    bench = Bench()
+    gate = asyncio.Event()
+
+    async def slow(_: str) -> float | None:
+        await gate.wait()
+        return None
+
+    for number in range(WORKERS + 5):
+        bench.worklist.add(str(number))
+    async with bench.working(slow):
+        assert len(bench.looked) == WORKERS
+
+
+async def test_a_failed_look_is_repeated_after_longer_and_longer_pauses() -> None:
+    bench = Bench()
+    looks: list[float] = []
+
+    async def fails(_: str) -> float | None:
+        looks.append(bench.clock.monotonic())
+        raise UNAVAILABLE
+
+    bench.worklist.add("a")
+    async with bench.working(fails):
+        for _ in range(4000):
+            await bench.pass_time(0.05)
+
+    pauses = [after - before for before, after in itertools.pairwise(looks)]
+    assert 10 < len(looks) < 25
+    assert pauses[0] < 0.1
+    assert 15 <= pauses[-1] <= 30.1
+
+
+async def test_a_server_that_asks_for_time_gets_it() -> None:
+    bench = Bench()
+    answers = iter([ASKED_TO_WAIT])
+
+    async def once(_: str) -> float | None:
+        for answer in answers:
+            raise answer
+        return None
+
+    bench.worklist.add("a")
+    async with bench.working(once):
+        await bench.pass_time(8.9)
+        assert bench.looked == ["a"]
+
+        await bench.pass_time(0.2)
+        assert bench.looked == ["a", "a"]
+
+
+async def test_a_look_may_ask_to_be_repeated_later() -> None:
+    bench = Bench()
+
+    async def twice(_: str) -> float | None:
+        return 5.0 if len(bench.looked) < 2 else None
+
+    bench.worklist.add("a")
+    async with bench.working(twice):
+        await bench.pass_time(4.9)
+        assert bench.looked == ["a"]
+
+        await bench.pass_time(0.2)
+        await bench.pass_time(60)
+        assert bench.looked == ["a", "a"]
+
+
+async def test_a_change_comes_before_the_repetition_and_replaces_it() -> None:
+    bench = Bench()
+
+    async def hourly(_: str) -> float | None:
+        return 3600.0
+
+    bench.worklist.add("a")
+    async with bench.working(hourly):
+        await bench.pass_time(1800)
+        bench.worklist.add("a")
+        await settle(bench.clock)
+        assert bench.looked == ["a", "a"]
+
+        await bench.pass_time(1801)
+        assert bench.looked == ["a", "a"]
+        await bench.pass_time(1800)
+        assert bench.looked == ["a", "a", "a"]
+
+
+async def test_a_bug_in_a_look_is_not_swallowed() -> None:
+    bench = Bench()
+
+    async def broken(_: str) -> float | None:
+        raise ZeroDivisionError
+
+    bench.worklist.add("a")
+    with pytest.raises(ExceptionGroup) as caught:
+        await bench.worklist.run(broken)
+    assert caught.group_contains(ZeroDivisionError)

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import random
+
+from tarragon.kube.codec import encode
+from tarragon.localcluster.storage.interning import Cutter, whole
+
+
+def a_body(revision: int, *, fields: str = "a", status: str = "Pending", note: str = "x" * 900) -> bytes:
+    entry = {"manager": "m", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {f"f:{fields}": {}}}
+    metadata = {"name": f"n{revision}", "resourceVersion": str(revision), "annotations": {"note": note}}
+    return encode(
+        {
+            "kind": "Pod",
+            "metadata": {**metadata, "managedFields": [entry, {**entry, "subresource": "status"}]},
+            "spec": {"containers": [{"name": "main"}]},
+            "status": {"phase": status},
+        }
+    )
+
+
+def test_the_pieces_of_anything_are_it() -> None:
+    words = [
+        b'"resourceVersion":"1"',
+        b',"managedFields":[',
+        b'{"manager":',
+        b'"fieldsV1":',
+        b"}]",
+        b',"status":{',
+        b"x",
+    ]
+    chance, cutter = random.Random(1), Cutter()
+    before: bytes | tuple[bytes, ...] = b""
+
+    for _ in range(3000):
+        body = b"y" * 1024 + b"".join(chance.choices(words, k=chance.randrange(12)))
+        held = cutter.cut(body, before)
+        assert whole(held) == body
+        before = held
+
+
+def test_a_revision_shares_what_has_not_changed_with_the_one_before_it() -> None:
+    cutter = Cutter()
+    one = cutter.cut(a_body(1))
+    two = cutter.cut(a_body(2, status="Running"), one)
+
+    assert isinstance(one, tuple)
+    assert isinstance(two, tuple)
+    assert whole(two) == a_body(2, status="Running")
+    alone = {id(piece) for piece in two} - {id(piece) for piece in one}
+    assert sum(len(piece) for piece in two if id(piece) in alone) < 150
+
+
+def test_objects_that_are_made_alike_share_who_owns_what() -> None:
+    cutter = Cutter()
+    one, two = cutter.cut(a_body(1)), cutter.cut(a_body(2, note="y" * 900))
+
+    assert isinstance(one, tuple)
+    assert isinstance(two, tuple)
+    assert [a is b for a, b in zip(one[2:-2], two[2:-2], strict=True)] == [True] * 4
+
+
+def test_what_is_short_stays_whole() -> None:
+    assert Cutter().cut(a_body(1, note="")) == a_body(1, note="")
