@@ -5,18 +5,24 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import click
-
-if TYPE_CHECKING:
-    from tarragon.cli.editing import Patience
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """Whether, and for how many seconds, the cluster is waited for."""
+
+    waits: bool = False
+    limit: float | None = None
 
 
 def duration(text: str) -> float:
@@ -45,8 +51,6 @@ def patience_options(flag: str, text: str) -> Callable[[Callable[P, T]], Callabl
 
 def waited(*, waits: bool, limit: float | None) -> Patience:
     """Raises UsageError for a limit of nothing."""
-    from tarragon.cli.editing import Patience
-
     if limit is not None and not waits:
         raise click.UsageError("--timeout limits --wait: give both")
     return Patience(waits=waits, limit=limit)

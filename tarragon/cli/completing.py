@@ -139,7 +139,7 @@ def _looked(settings: Settings, ask: Callable[[Looker, str], Awaitable[T]], noth
     """Also of an embedded cluster that does not run. Words for people would stand in the middle of their line."""
     import asyncio
 
-    from tarragon.cli.target import target
+    from tarragon.cli.resolving import target
 
     async def asked() -> T:
         where = target(settings)

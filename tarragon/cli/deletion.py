@@ -15,8 +15,9 @@ from tarragon.cli.jobs import Known, NoSuchJob
 from tarragon.cli.kept import runs_of_job
 from tarragon.cli.leftovers import used
 from tarragon.cli.needed import may_exist
+from tarragon.cli.resolving import target
 from tarragon.cli.settings import Settings
-from tarragon.cli.target import Target, target
+from tarragon.cli.target import Target
 from tarragon.cli.told import words
 from tarragon.cli.words import listed
 from tarragon.cluster.port import Cluster

@@ -18,10 +18,11 @@ from tarragon.cli.local import install_for
 from tarragon.cli.output import TEXTS
 from tarragon.cli.places import addresses, folders, tensorboard
 from tarragon.cli.report.board import troubles
+from tarragon.cli.resolving import target
 from tarragon.cli.rows import reason, replicas
 from tarragon.cli.settings import Settings
 from tarragon.cli.style import STATES, Paint, painter, without_colors
-from tarragon.cli.target import Looker, Target, target
+from tarragon.cli.target import Looker, Target
 from tarragon.cli.words import age, elapsed, listed, table
 from tarragon.cluster.port import Selection
 from tarragon.job.model import CleanPodPolicy, Replica

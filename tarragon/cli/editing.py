@@ -10,6 +10,7 @@ import click
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
+from tarragon.cli.arguments import Patience
 from tarragon.cli.choosing import Choice, chosen
 from tarragon.cli.follow.live import Live
 from tarragon.cli.jobs import Known, NoSuchJob, known, pods_of
@@ -47,14 +48,6 @@ class Edit:
     """Whether the cluster has got there, for --wait."""
     note: Callable[[Known], str] = lambda _: ""
     """What is told of a job that was changed, on stderr."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """Whether, and for how many seconds, the cluster is waited for."""
-
-    waits: bool = False
-    limit: float | None = None
 
 
 async def edit_all(where: Target, choice: Choice, edit: Edit, clock: Clock, patience: Patience) -> int:

@@ -18,10 +18,11 @@ from tarragon.cli.quotas import is_held_back
 from tarragon.cli.report.causes import End, causes
 from tarragon.cli.report.exits import NEVER_AGAIN, ended, meaning, never_again
 from tarragon.cli.report.waits import other_scheduler
+from tarragon.cli.resolving import target
 from tarragon.cli.rows import reason, replicas, size
 from tarragon.cli.settings import Settings
 from tarragon.cli.standing import standing_of
-from tarragon.cli.target import Prompt, target
+from tarragon.cli.target import Prompt
 from tarragon.cli.words import age
 from tarragon.job.phase import Phase
 from tarragon.job.reason import reason_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tarragon.cli.overrides import templates
+from tarragon.cli.podtemplates import templates
 from tarragon.kube.meta import Json, JsonObject
 
 _NAMED_BY = (

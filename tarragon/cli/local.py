@@ -10,7 +10,7 @@ from pathlib import Path
 from tarragon.base.errors import Problem
 from tarragon.cli.environment import calls_python, has_module, installer
 from tarragon.cli.jobs import Known
-from tarragon.cli.overrides import templates
+from tarragon.cli.podtemplates import templates
 from tarragon.cli.settings import home
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.meta import Json, JsonObject

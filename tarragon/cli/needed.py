@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tarragon.base.errors import Problem
 from tarragon.cli.local import VOLUMES
-from tarragon.cli.overrides import templates
+from tarragon.cli.podtemplates import templates
 from tarragon.cli.target import Looker
 from tarragon.cluster.errors import ApiError, NotFound
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS

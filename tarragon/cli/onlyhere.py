@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tarragon.base.errors import Problem
-from tarragon.cli.overrides import templates
+from tarragon.cli.podtemplates import templates
 from tarragon.kube.meta import Json, JsonObject
 
 _PUBLIC = re.compile(

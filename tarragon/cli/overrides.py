@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from tarragon.cli.podtemplates import is_template
 from tarragon.frameworks.fractions import names_a_fraction
 from tarragon.kube.meta import Json, JsonObject
 
@@ -58,11 +59,6 @@ def without_annotations(job: JsonObject, names: Collection[str]) -> JsonObject:
     """A copy whose pod templates carry none of these."""
     spec = job.get("spec")
     return {**job, "spec": _bare(spec, names)} if isinstance(spec, Mapping) else job
-
-
-def templates(job: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    """Every pod template of a job of any shape, with its path."""
-    yield from _templates(job.get("spec"), "spec")
 
 
 def _with(value: Json, steps: Sequence[Step], new: Json, path: str) -> Json:
@@ -128,7 +124,7 @@ def _annotated(value: Json, annotations: Mapping[str, str]) -> Json:
         return [_annotated(element, annotations) for element in value]
     if not isinstance(value, Mapping):
         return value
-    if _is_template(value):
+    if is_template(value):
         metadata = value.get("metadata") or {}
         return {
             **value,
@@ -142,7 +138,7 @@ def _bare(value: Json, names: Collection[str]) -> Json:
         return [_bare(element, names) for element in value]
     if not isinstance(value, Mapping):
         return value
-    if not _is_template(value):
+    if not is_template(value):
         return {name: _bare(inner, names) for name, inner in value.items()}
     metadata = dict(value.get("metadata") or {})
     kept = {name: text for name, text in (metadata.pop("annotations", None) or {}).items() if name not in names}
@@ -150,21 +146,3 @@ def _bare(value: Json, names: Collection[str]) -> Json:
         metadata["annotations"] = kept
     rest = {name: inner for name, inner in value.items() if name != "metadata"}
     return {"metadata": metadata, **rest} if metadata else rest
-
-
-def _templates(value: Json, path: str) -> Iterator[tuple[str, JsonObject]]:
-    if isinstance(value, list):
-        for number, element in enumerate(value):
-            yield from _templates(element, f"{path}[{number}]")
-    elif isinstance(value, Mapping):
-        if _is_template(value):
-            yield path, value
-            return
-        for name, inner in value.items():
-            yield from _templates(inner, f"{path}.{name}")
-
-
-def _is_template(value: JsonObject) -> bool:
-    """A pod template is what has a spec with containers."""
-    spec = value.get("spec")
-    return isinstance(spec, Mapping) and isinstance(spec.get("containers"), list)

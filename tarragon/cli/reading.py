@@ -15,8 +15,9 @@ from tarragon.cli.jobs import JobName, Known, NoSuchJob, find, parse
 from tarragon.cli.kept import Run, Said, lines, runs_of_job, runs_of_name
 from tarragon.cli.loglines import Filter, Printer
 from tarragon.cli.podlogs import containers, lines_of, pod_logs, unread
+from tarragon.cli.resolving import target
 from tarragon.cli.settings import Settings
-from tarragon.cli.target import Target, target
+from tarragon.cli.target import Target
 from tarragon.cli.words import count, listed
 from tarragon.cluster.port import Cluster
 from tarragon.job.model import Replica

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tarragon.base.clock import Clock
-from tarragon.base.errors import TarragonError
-from tarragon.cli.settings import LOCAL, Settings, home
 from tarragon.cluster.port import EVERYTHING, Listing, Selection
 from tarragon.kube.meta import Key, Resource
 
@@ -87,30 +84,6 @@ class Target(Protocol):
     async def follow(self, follower: Follower, clock: Clock, note: Note) -> None:
         """Return when the job is over, however often the connection breaks or the embedded cluster dies."""
         ...
-
-
-def target(settings: Settings) -> Target:
-    """The cluster that the settings name. Raises TarragonError when the kubeconfig does not know it."""
-    if settings.is_local:
-        from tarragon.cli.embedded import Embedded
-
-        return Embedded(home(), settings.given_namespace)
-    from tarragon.cli.foreign import foreign
-
-    return foreign(settings, os.environ)
-
-
-def require_local(settings: Settings, command: str) -> None:
-    """Raises TarragonError where another cluster is named: `up` and others are about the embedded one only."""
-    if settings.is_local:
-        return
-    named = f"context {settings.context}" if settings.context else settings.kubeconfig or "kubectl's current context"
-    remedy = "`kubectl config view` shows its kubeconfig; " if command == "kubeconfig" else ""
-    raise TarragonError(
-        f"`{command}` is about the embedded cluster of this machine, not about {named}",
-        why="other clusters are started, ended and described by whoever runs them",
-        remedy=f"{remedy}--context {LOCAL} means the embedded one",
-    )
 
 
 def is_store(looker: object) -> bool:

@@ -11,9 +11,10 @@ from tarragon.cli.awaiting import Awaited, Met, await_job
 from tarragon.cli.hints import MEANWHILE, hints
 from tarragon.cli.jobs import Known, find
 from tarragon.cli.output import TEXTS
+from tarragon.cli.resolving import target
 from tarragon.cli.schema import headed
 from tarragon.cli.settings import Settings
-from tarragon.cli.target import Target, target
+from tarragon.cli.target import Target
 from tarragon.cli.words import elapsed
 
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tarragon.cli.overrides import annotated, assigned, templates, without_gpus
+from tarragon.cli.overrides import annotated, assigned, without_gpus
+from tarragon.cli.podtemplates import templates
 from tarragon.kube.meta import JsonObject
 
 

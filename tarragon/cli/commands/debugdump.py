@@ -19,9 +19,10 @@ from tarragon.cli.completing import complete_job
 from tarragon.cli.dumping import TAIL, Dump, gather
 from tarragon.cli.jobs import Known, all_jobs, find
 from tarragon.cli.redaction import Redactor
+from tarragon.cli.resolving import target
 from tarragon.cli.settings import Command, Settings, home
 from tarragon.cli.style import plain
-from tarragon.cli.target import Target, target
+from tarragon.cli.target import Target
 from tarragon.cluster.port import Selection
 
 

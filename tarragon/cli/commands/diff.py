@@ -12,9 +12,10 @@ from tarragon.cli.comparison import Compared, companion, job
 from tarragon.cli.completing import complete_file
 from tarragon.cli.filecommand import one_file
 from tarragon.cli.loading import Changes, Loaded, load
+from tarragon.cli.resolving import target
 from tarragon.cli.settings import Command, Settings
 from tarragon.cli.style import Paint, painter
-from tarragon.cli.target import Target, target
+from tarragon.cli.target import Target
 
 DIFFERS = 1
 UNKNOWN = 2

@@ -11,8 +11,8 @@ import click
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.jobs import all_jobs
+from tarragon.cli.resolving import require_local
 from tarragon.cli.settings import Command, Settings, home
-from tarragon.cli.target import require_local
 from tarragon.cli.words import count, listed
 from tarragon.cluster.port import EVERYTHING
 from tarragon.localcluster.home.home import Home

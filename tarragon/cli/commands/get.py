@@ -32,8 +32,8 @@ def command(settings: Settings, *, name: str, form: str, shows_managed: bool) ->
 async def _get(settings: Settings, name: str, form: str, as_shown: Callable[[JsonObject], JsonObject]) -> None:
     from tarragon.base.clock import SystemClock
     from tarragon.cli.jobs import find
+    from tarragon.cli.resolving import target
     from tarragon.cli.rows import header, row
-    from tarragon.cli.target import target
 
     where = target(settings)
     async with where.looking() as looker:

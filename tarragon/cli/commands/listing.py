@@ -13,9 +13,10 @@ from tarragon.cli.jobs import Known, all_jobs, whole_jobs
 from tarragon.cli.listed import ORDERS, Wanted, in_order
 from tarragon.cli.output import FORMS, TEXTS, as_list, show, unmanaged
 from tarragon.cli.queueing import JobKey, positions, waits
+from tarragon.cli.resolving import target
 from tarragon.cli.rows import fitting
 from tarragon.cli.settings import Command, Settings
-from tarragon.cli.target import Looker, target
+from tarragon.cli.target import Looker
 from tarragon.cli.terminal import Sink, sink, size
 from tarragon.cluster.errors import ApiError
 from tarragon.cluster.port import Selection

@@ -28,8 +28,8 @@ def command(
 
     from tarragon.base.clock import SystemClock
     from tarragon.cli.editing import edit_all
+    from tarragon.cli.resolving import target
     from tarragon.cli.suspension import RESUME
-    from tarragon.cli.target import target
 
     wanted = choice(names, labels, everything=everything)
     patience = waited(waits=waits, limit=limit)

@@ -14,9 +14,10 @@ from tarragon.cli.completing import complete_file
 from tarragon.cli.filecommand import FileCommand, changes, one_file
 from tarragon.cli.hints import MEANWHILE, hints
 from tarragon.cli.loading import Loaded, load
+from tarragon.cli.resolving import target
 from tarragon.cli.settings import Settings
 from tarragon.cli.style import painter
-from tarragon.cli.target import Target, target
+from tarragon.cli.target import Target
 from tarragon.cli.terminal import Terminal
 from tarragon.cli.trialoptions import require_trial, show_trial, trial_options
 from tarragon.cli.verdict import verdict

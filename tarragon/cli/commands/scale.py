@@ -50,8 +50,8 @@ def command(
 
     from tarragon.base.clock import SystemClock
     from tarragon.cli.editing import edit_all
+    from tarragon.cli.resolving import target
     from tarragon.cli.scaling import Wish, scaling
-    from tarragon.cli.target import target
     from tarragon.job.model import ReplicaType
 
     given = [*(((ReplicaType.WORKER.value, workers),) if workers is not None else ()), *others]

@@ -15,9 +15,10 @@ from tarragon.cli.filecommand import FileCommand, changes, one_file
 from tarragon.cli.hints import MEANWHILE, hints
 from tarragon.cli.jobs import Known
 from tarragon.cli.loading import Loaded, load_all
+from tarragon.cli.resolving import target
 from tarragon.cli.settings import Settings
 from tarragon.cli.submission import Submission
-from tarragon.cli.target import Target, target
+from tarragon.cli.target import Target
 from tarragon.cli.trialoptions import require_trial, show_trial, trial_options
 
 FEW_GPUS = 8

@@ -15,8 +15,8 @@ from tarragon.base.clock import SystemClock
 from tarragon.cli import operating
 from tarragon.cli.nodes import WantedNode, node, settings_of
 from tarragon.cli.ordering import Ordering, ordering_options
+from tarragon.cli.resolving import require_local
 from tarragon.cli.settings import Command, Settings, home, logs_option
-from tarragon.cli.target import require_local
 
 if TYPE_CHECKING:
     from tarragon.localcluster.home.presence import Server
