@@ -14,9 +14,9 @@ from pathlib import Path
 
 import click
 
-from tarragon.cli.configuration import known_flags
 from tarragon.cli.main import root
-from tarragon.cli.tree import COMMANDS
+from tarragon.cli.options.command_tree import COMMANDS
+from tarragon.cli.options.config_file import known_flags
 from tools.written import write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "commands.md"

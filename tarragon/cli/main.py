@@ -11,10 +11,10 @@ from typing import NoReturn
 import click
 
 from tarragon.base.errors import TarragonError
-from tarragon.cli.settings import Settings, global_options
-from tarragon.cli.terminal import escape_output
-from tarragon.cli.told import bug, is_verbose, words
-from tarragon.cli.tree import Tree, reader_went
+from tarragon.cli.options.command_tree import Tree, reader_went
+from tarragon.cli.options.error_output import bug, is_verbose, words
+from tarragon.cli.options.settings import Settings, global_options
+from tarragon.cli.output.terminal import escape_output
 
 INTERRUPTED = 130
 _COMPLETING = "_TARRAGON_COMPLETE"

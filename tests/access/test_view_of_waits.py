@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tarragon.localcluster.auth.authorizers import Authorization
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.installing import install_here
-from tarragon.cli.jobs import find
-from tarragon.cli.standing import standing_of
+from tarragon.cli.explain.queue_status import standing_of
+from tarragon.cli.jobview.jobs import find
+from tarragon.cli.targets.crds import install_here
 from tarragon.cluster.errors import Forbidden
 from tarragon.cluster.http import Http
 from tarragon.cluster.transport import Server
 from tarragon.kube.core import SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key
+from tarragon.localcluster.auth.authorizers import Authorization
 from tarragon.operator.scheduler.config.published import Publishing
 from tarragon.plan.config.published import LOCAL, Ways
 from tarragon.scheduling.api.rules import Queue, Rules

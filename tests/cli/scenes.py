@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 
-from tarragon.cli.follow.progress import Progress, Sighting, read
+from tarragon.cli.jobview.progress import Progress, Sighting, read
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tarragon.cli.report.causes import End, causes
-from tarragon.cli.report.exits import meaning, words
+from tarragon.cli.jobview.causes import End, causes
+from tarragon.cli.jobview.exits import meaning, words
 from tarragon.cli.report.numbers import numbers
 from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5, UP_TO_TRAINING_OPERATOR_1_4
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tarragon.cli.checks.finding import Finding, told
 from tarragon.cli.checks.kinds import compared, missing
 from tarragon.cli.checks.nodes import offered
 from tarragon.cli.checks.operators import Seen, operators
 from tarragon.cli.checks.rights import of_operator, of_user, operator_findings, user_findings
-from tarragon.cli.style import plain
+from tarragon.cli.output.finding import Finding, told
+from tarragon.cli.output.style import plain
 from tarragon.cluster.lease import Held, LeaseSpec
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.codec import micro_timestamp

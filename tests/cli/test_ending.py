@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tarragon.base.escaping import ESC
-from tarragon.cli.follow.progress import Progress
+from tarragon.cli.jobview.progress import Progress
+from tarragon.cli.output.style import colorful, plain
 from tarragon.cli.report.ending import Ending, exit_codes, failed, succeeded
-from tarragon.cli.style import colorful, plain
 from tarragon.job.exitcode import SINCE_TRAINING_OPERATOR_1_5
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase

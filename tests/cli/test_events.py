@@ -7,8 +7,8 @@ import json
 import msgspec
 import pytest
 
-from tarragon.cli.events import in_order, of_job
-from tarragon.cli.jobs import Known, known
+from tarragon.cli.jobview.events import in_order, of_job
+from tarragon.cli.jobview.jobs import Known, known
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.codec import decode
 from tarragon.kube.core import Pod

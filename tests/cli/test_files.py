@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.cli.files import LARGEST
+from tarragon.cli.manifest.files import LARGEST
 from tests.cli.conftest import Shell
 
 JOB = """\

@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tarragon.cli.awaiting import Awaited, await_job
-from tarragon.cli.follow import listening
-from tarragon.cli.follow.book import Instance
+from tarragon.cli.follow.awaiting import Awaited, await_job
 from tarragon.cli.follow.changes import changes
-from tarragon.cli.follow.follower import Follower
-from tarragon.cli.follow.listening import Listener
-from tarragon.cli.follow.progress import Progress
-from tarragon.cli.jobs import Known, find
-from tarragon.cli.podlogs import unread
-from tarragon.cli.terminal import Terminal
+from tarragon.cli.jobview import log_listener
+from tarragon.cli.jobview.follower import Follower
+from tarragon.cli.jobview.jobs import Known, find
+from tarragon.cli.jobview.log_book import Instance
+from tarragon.cli.jobview.log_listener import Listener
+from tarragon.cli.jobview.progress import Progress
+from tarragon.cli.output.terminal import Terminal
+from tarragon.cli.targets.pod_logs import unread
 from tarragon.cluster.errors import ApiError, Unavailable, from_status, unavailable, unreachable
 from tarragon.cluster.port import Cluster, DeleteOptions, LogOptions
 from tarragon.kube.core import PODS, PRIORITY_CLASSES
@@ -295,7 +295,7 @@ async def test_last_words_that_a_server_dies_with_are_heard_from_the_next_one(st
 async def test_last_words_that_do_not_come_are_said_to_be_missing(
     stage: Stage, logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "LAST_WORDS", 0.1)
+    monkeypatch.setattr(log_listener, "LAST_WORDS", 0.1)
     await stage.submit("digits", Worker=group(1))
     watching = await watcher(stage, "digits")
     await stage.until_pods("digits-worker-0")
@@ -427,7 +427,7 @@ async def test_what_was_told_over_one_connection_is_not_told_over_the_next(stage
 async def test_a_log_that_nobody_can_give_is_said_once_and_not_waited_for(
     stage: Stage, logs: Logs, monkeypatch: pytest.MonkeyPatch, refusal: ApiError, words: str
 ) -> None:
-    monkeypatch.setattr(listening, "LAST_WORDS", 10 * PATIENCE)
+    monkeypatch.setattr(log_listener, "LAST_WORDS", 10 * PATIENCE)
     logs.refusal = refusal
     await stage.submit("digits", Worker=group(1))
     watching = await watcher(stage, "digits")

@@ -15,7 +15,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarragon.cli.output import json_text, yaml_text
+from tarragon.cli.options.formats import json_text, yaml_text
 from tarragon.cluster.http import Http
 from tarragon.cluster.transport import Server
 from tarragon.frameworks.catalog import FRAMEWORKS
@@ -122,9 +122,10 @@ def test_a_stream_in_ascii_is_no_way_around(shell: Shell) -> None:
 
 def test_a_bug_is_told_and_kept_without_escape_sequences(shell: Shell) -> None:
     code = (
-        "import sys; from tarragon.cli import main, told; main.escape_output()\n"
+        "import sys\nfrom tarragon.cli import main\nfrom tarragon.cli.options import error_output\n"
+        "main.escape_output()\n"
         f"try: raise RuntimeError({EVIL!a} + chr(0xd800))\n"
-        "except RuntimeError: told.bug(*sys.exc_info())"
+        "except RuntimeError: error_output.bug(*sys.exc_info())"
     )
     with Tty([sys.executable, "-c", code], shell.folder, shell.environment(), columns=200) as tty:
         assert tty.ended() == 3

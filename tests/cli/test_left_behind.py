@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tarragon.cli.deletion import still_there
-from tarragon.cli.jobs import find
+from tarragon.cli.jobs.deletion import still_there
+from tarragon.cli.jobview.jobs import find
 from tarragon.kube.core import CONFIG_MAPS
 from tests.operator.stage import a_stage, group
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 import click
 import pytest
 
-from tarragon.cli.arguments import instant
 from tarragon.cli.main import root
-from tarragon.cli.settings import Settings
-from tarragon.cli.tree import COMMANDS, first_page
+from tarragon.cli.options.arguments import instant
+from tarragon.cli.options.command_tree import COMMANDS, first_page
+from tarragon.cli.options.settings import Settings
 from tests.cli.conftest import Shell
 from tests.conftest import others_can_reach
 
@@ -23,6 +23,8 @@ LIGHT = (*OF_JOBS, "config", "check")
 MOST_MODULES = 340
 """That Tab may import; a Python that does nothing has about 60 already."""
 HEAVY = ("aiohttp", "rich", "structlog", "numpy", "msgspec", "yaml", "asyncio", "cryptography", "uvloop", "sqlite3")
+
+_WITH_HOOK = "import sys\nfrom tarragon.cli.options.error_output import bug\nsys.excepthook = bug\n"
 
 
 def test_the_first_page_names_every_command_and_nothing_else() -> None:
@@ -93,10 +95,10 @@ def test_rule_20_tab_behind_a_command_imports_no_more_than_the_names_of_jobs_nee
     program = (
         "import sys\n"
         "from tarragon.cli.main import completions\n"
-        "from tarragon.cli.settings import Settings\n"
+        "from tarragon.cli.options.settings import Settings\n"
         f"completions([{name!r}, ''], Settings())\n"
-        "print(len(sys.modules), [each for each in ('aiohttp', 'yaml', 'tarragon.cluster.http', 'tarragon.cli.jobs',"
-        " 'tarragon.cluster.reflector') if each in sys.modules])"
+        "slow = 'aiohttp', 'yaml', 'tarragon.cluster.http', 'tarragon.cli.jobview.jobs', 'tarragon.cluster.reflector'\n"
+        "print(len(sys.modules), [each for each in slow if each in sys.modules])"
     )
 
     ended = subprocess.run(
@@ -175,7 +177,7 @@ def test_a_traceback_is_shown_only_to_whoever_asks(shell: Shell) -> None:
 
 
 def test_what_nobody_foresaw_is_called_a_bug_and_its_trace_is_kept(shell: Shell) -> None:
-    program = "import sys\nfrom tarragon.cli.told import bug\nsys.excepthook = bug\nraise KeyError('no such thing')"
+    program = f"{_WITH_HOOK}raise KeyError('no such thing')"
 
     ended = subprocess.run(
         [sys.executable, "-c", program], env=shell.environment(), capture_output=True, text=True, check=False
@@ -192,7 +194,7 @@ def test_what_nobody_foresaw_is_called_a_bug_and_its_trace_is_kept(shell: Shell)
 
 def test_the_trace_of_a_bug_is_its_owners_alone(shell: Shell, open_umask: None) -> None:
     shell.home.mkdir(mode=0o755)
-    program = "import sys\nfrom tarragon.cli.told import bug\nsys.excepthook = bug\nraise KeyError('my secret')"
+    program = f"{_WITH_HOOK}raise KeyError('my secret')"
 
     subprocess.run([sys.executable, "-c", program], env=shell.environment(), capture_output=True, check=False)
 

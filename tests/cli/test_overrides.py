@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from tarragon.cli.overrides import annotated, assigned, without_gpus
-from tarragon.cli.podtemplates import templates
+from tarragon.cli.jobview.pod_templates import templates
+from tarragon.cli.manifest.overrides import annotated, assigned, without_gpus
 from tarragon.kube.meta import JsonObject
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tarragon.cli.jobs import Known, known, pods_of
+from tarragon.cli.jobview.jobs import Known, known, pods_of
 from tarragon.cli.top.known import Scene
 from tarragon.cluster.access import kubeconfig
 from tarragon.cluster.http import Http

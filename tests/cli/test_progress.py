@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from tarragon.cli.follow.changes import changes, described
-from tarragon.cli.follow.progress import Progress, newest
+from tarragon.cli.jobview.progress import Progress, newest
 from tarragon.job.model import ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, Condition, JobStatus, Obstacle, RestartRecord, Wait

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from tarragon.cli.jobs import Known
-from tarragon.cli.queueing import positions
+from tarragon.cli.jobview.jobs import Known
+from tarragon.cli.jobview.queueing import positions
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.status import Admission, JobStatus, Wait
 from tarragon.kube.meta import CustomMeta, CustomObject

@@ -8,8 +8,8 @@ from dataclasses import replace
 import msgspec
 
 from tarragon.base.resources import CPU
-from tarragon.cli.jobs import Known, known
-from tarragon.cli.quotas import holdings
+from tarragon.cli.explain.quotas import holdings
+from tarragon.cli.jobview.jobs import Known, known
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tarragon.base.errors import TarragonError
-from tarragon.cli.foreign import Foreign
-from tarragon.cli.jobs import NoSuchJob, NotInstalled
-from tarragon.cli.settings import Settings
+from tarragon.cli.jobview.jobs import NoSuchJob, NotInstalled
+from tarragon.cli.options.settings import Settings
+from tarragon.cli.targets.foreign import Foreign
 from tarragon.cluster.access import Access
 from tarragon.cluster.errors import NoCredentials, from_status, unreachable
 from tarragon.cluster.transport import Server

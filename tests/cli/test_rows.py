@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import msgspec
 
-from tarragon.cli.jobs import Known
-from tarragon.cli.rows import header, row
+from tarragon.cli.jobview.jobs import Known
+from tarragon.cli.jobview.rows import header, row
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow import mlkube
 from tarragon.job.model import ReplicaType

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tarragon.cli.editing import CannotChange
-from tarragon.cli.jobs import Known, known
-from tarragon.cli.loading import Refused
-from tarragon.cli.scaling import Wish, scaling
-from tarragon.cli.suspension import RESUME, SUSPEND
+from tarragon.cli.jobs.editing import CannotChange
+from tarragon.cli.jobs.scaling import Wish, scaling
+from tarragon.cli.jobs.suspension import RESUME, SUSPEND
+from tarragon.cli.jobview.jobs import Known, known
+from tarragon.cli.manifest.loading import Refused
 from tarragon.frameworks.catalog import framework_of
 from tarragon.job.model import ReplicaType
 from tarragon.kube.codec import decode, encode

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.cli.redaction import Redactor
+from tarragon.cli.debugdump.redaction import Redactor
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, job, python
 

@@ -12,10 +12,10 @@ from types import MappingProxyType
 import msgspec
 import pytest
 
-from tarragon.cli.listed import in_order
-from tarragon.cli.queueing import key, positions
-from tarragon.cli.rows import HEADER, fitting, header, row
-from tarragon.cli.style import STATES
+from tarragon.cli.jobs.listing import in_order
+from tarragon.cli.jobview.queueing import key, positions
+from tarragon.cli.jobview.rows import HEADER, fitting, header, row
+from tarragon.cli.output.style import STATES
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, JobStatus, RestartRecord

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from tarragon.cli.configkeys import options
 from tarragon.cli.main import call, root
+from tarragon.cli.options.config_keys import options
 from tests.cli.conftest import Shell
 
 pytestmark = pytest.mark.timeout(300)
@@ -147,7 +147,7 @@ def test_a_bad_file_is_told_in_words_and_keeps_nobody_from_help(shell: Shell, te
 def test_kubectls_plugin_takes_the_cluster_from_kubectl_not_from_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tarragon.cli.settings import Settings
+    from tarragon.cli.options.settings import Settings
 
     (tmp_path / "config.yaml").write_text("context: prod\n")
     monkeypatch.setenv("TARRAGON_CONFIG", str(tmp_path / "config.yaml"))

@@ -16,12 +16,12 @@ import click
 import pytest
 import yaml
 
-from tarragon.cli import trial
 from tarragon.cli.commands import submit
-from tarragon.cli.foreign import Foreign
-from tarragon.cli.loading import Loaded
-from tarragon.cli.settings import Settings
-from tarragon.cli.sizing import is_large, read, told
+from tarragon.cli.manifest import dry_run
+from tarragon.cli.manifest.loading import Loaded
+from tarragon.cli.manifest.sizing import is_large, read, told
+from tarragon.cli.options.settings import Settings
+from tarragon.cli.targets.foreign import Foreign
 from tarragon.cluster.access import kubeconfig as access
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tests.cli.conftest import Shell
@@ -106,7 +106,7 @@ def test_a_job_of_every_generation_can_be_tried(shell: Shell) -> None:
     spec = {"replicaSpecs": [{"tfReplicaType": "MASTER", "template": {"spec": body}}]}
     manifest = {"metadata": {"generateName": "old-"}, "spec": spec}
     for version, kind in (("kubeflow.org/v1alpha1", "TFJob"), ("mlkube.io/v1beta1", "TfJob")):
-        found = trial.by_client(
+        found = dry_run.by_client(
             Loaded(
                 framework=next(each for each in FRAMEWORKS if each.kind == kind),
                 job={"apiVersion": version, "kind": kind, **manifest},

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.cli.hints import hints
-from tarragon.cli.invocation import invocation
-from tarragon.cli.target import Prompt
-from tarragon.cli.terminal import ColorChoice, Sink, decide
+from tarragon.cli.jobview.target import Prompt
+from tarragon.cli.output.invocation import invocation
+from tarragon.cli.output.terminal import ColorChoice, Sink, decide
+from tarragon.cli.targets.next_commands import hints
 from tarragon.kube.meta import Key
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from tarragon.base.clock import ManualClock
-from tarragon.cli.style import plain
+from tarragon.cli.output.style import plain
 from tarragon.cli.top.composing import SHARE, Sorted
 from tarragon.cli.top.entries import Entry
 from tarragon.cli.top.known import Scene

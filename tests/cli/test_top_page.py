@@ -9,8 +9,9 @@ import pytest
 
 from tarragon.base.escaping import ESC
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
-from tarragon.cli.jobs import known
-from tarragon.cli.style import colorful, plain, without_colors
+from tarragon.cli.jobview.jobs import known
+from tarragon.cli.output.style import colorful, plain, without_colors
+from tarragon.cli.output.wrapping import cell_width, wrapped
 from tarragon.cli.top.entries import Entry, chosen, entry
 from tarragon.cli.top.grid import Column, Line, drawn
 from tarragon.cli.top.machines import Machine, Requests, machines, size
@@ -18,7 +19,6 @@ from tarragon.cli.top.page import keys_row, page
 from tarragon.cli.top.sayings import progress
 from tarragon.cli.top.state import Panel, Place
 from tarragon.cli.top.view import Frame, ReplicaRow, View, heights
-from tarragon.cli.wrapping import cell_width, wrapped
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.codec import decode, timestamp
 from tarragon.kube.core import Container, Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceRequirements

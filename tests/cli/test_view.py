@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tarragon.cli.follow.screen import Screen
-from tarragon.cli.follow.teller import Moving, Plain, Stage
+from tarragon.cli.follow.progress_output import Moving, Plain, Stage
 from tarragon.cli.follow.view import Frame, view
-from tarragon.cli.style import colorful, plain, without_colors
-from tarragon.cli.terminal import Terminal
+from tarragon.cli.output.screen import Screen
+from tarragon.cli.output.style import colorful, plain, without_colors
+from tarragon.cli.output.terminal import Terminal
 from tarragon.job.model import Replica, ReplicaType
 from tarragon.job.phase import Phase
 from tarragon.job.status import Admission, JobStatus, Obstacle, Wait

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import msgspec
 
-from tarragon.cli.explanation import explained
-from tarragon.cli.jobs import Known, known
-from tarragon.cli.target import Prompt
+from tarragon.cli.explain.explanation import explained
+from tarragon.cli.jobview.jobs import Known, known
+from tarragon.cli.jobview.target import Prompt
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job import conditions
 from tarragon.job.model import ReplicaType

@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from tarragon.cli.words import age, count, elapsed, listed, table
+from tarragon.cli.output.words import age, count, elapsed, listed, table
 
 
 @pytest.mark.parametrize(

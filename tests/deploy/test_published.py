@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.cli.ways import Published, ways_of
+from tarragon.cli.explain.operator_config import Published, ways_of
 from tarragon.cluster.access import kubeconfig
 from tarragon.cluster.http import Http
 from tarragon.scheduling.api.rules import Queue

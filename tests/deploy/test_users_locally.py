@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tarragon.localcluster.auth.authorizers import Authorization
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.installing import install
+from tarragon.cli.targets.crds import install
 from tarragon.cluster.port import EVERYTHING, Cluster
+from tarragon.localcluster.auth.authorizers import Authorization
 from tarragon.localcluster.controllers.aggregation import CLUSTER_ROLES
 from tarragon.localcluster.daemon.cluster import LocalCluster, Settings
 from tarragon.localcluster.daemon.kubeconfig import kubeconfig

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tarragon.cli import told, tree
-from tarragon.cli.report import outcome
+from tarragon.cli.jobview import exit_code
+from tarragon.cli.options import command_tree, error_output
 from tests.docs.markdown import ROOT
 
 
@@ -13,5 +13,5 @@ def test_every_exit_code_of_the_code_stands_on_the_page() -> None:
     page = (ROOT / "docs" / "cli.md").read_text()
     codes = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
 
-    known = {outcome.SUCCEEDED, outcome.FAILED, outcome.UNFINISHED, outcome.GONE, outcome.EVICTED}
-    assert codes == known | {1, 2, told.CRASHED, 102, 130, tree.READER_WENT}
+    known = {exit_code.SUCCEEDED, exit_code.FAILED, exit_code.UNFINISHED, exit_code.GONE, exit_code.EVICTED}
+    assert codes == known | {1, 2, error_output.CRASHED, 102, 130, command_tree.READER_WENT}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tarragon.cli.report.waits import DOCS
+from tarragon.cli.report.wait_report import DOCS
 from tarragon.plan.lifecycle import gang_restart, start_timeout
 from tarragon.plan.nodes import left_to_kube_scheduler
 from tarragon.plan.status import creation_failures

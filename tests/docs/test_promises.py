@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.cli.tree import FIRST_PAGE
+from tarragon.cli.options.command_tree import FIRST_PAGE
 from tarragon.frameworks.otherkinds import NOT_YET, TABLE
 from tests.conftest import ROOT
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tarragon.cli import operating
+from tarragon.cli.operator import surroundings
 from tarragon.plan.objects.accelerators import read
 from tarragon.plan.objects.settings import Settings
 from tarragon.plan.view import stalls
@@ -75,10 +75,10 @@ def test_the_accelerators_that_we_show_can_be_read(place: str) -> None:
 
 
 def test_a_config_file_is_read_from_its_path(tmp_path: Path) -> None:
-    assert operating.accelerators(None) == {}
-    with pytest.raises(operating.BadConfig, match="can't read"):
-        operating.accelerators(tmp_path / "none.yaml")
+    assert surroundings.accelerators(None) == {}
+    with pytest.raises(surroundings.BadConfig, match="can't read"):
+        surroundings.accelerators(tmp_path / "none.yaml")
     for text in ("a: [", "[" * 2_000 + "]" * 2_000):
         (tmp_path / "bad.yaml").write_text(text)
-        with pytest.raises(operating.BadConfig, match="is not YAML"):
-            operating.accelerators(tmp_path / "bad.yaml")
+        with pytest.raises(surroundings.BadConfig, match="is not YAML"):
+            surroundings.accelerators(tmp_path / "bad.yaml")

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 import pytest
 
-from tarragon.cli import operating
 from tarragon.cli.main import call
+from tarragon.cli.operator import surroundings
 from tarragon.operator.manager.health import Address
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
@@ -43,16 +43,16 @@ def test_what_cannot_be_meant_is_refused_before_anything_begins(
 
 
 def test_the_lock_of_the_old_operators_was_where_these_variables_say() -> None:
-    assert operating.lease_namespace({"KUBEFLOW_NAMESPACE": "kubeflow", "MY_POD_NAMESPACE": "default"}) == "kubeflow"
-    assert operating.lease_namespace({"MY_POD_NAMESPACE": "default"}) == "default"
-    assert operating.lease_namespace({}) == ""
+    assert surroundings.lease_namespace({"KUBEFLOW_NAMESPACE": "kubeflow", "MY_POD_NAMESPACE": "default"}) == "kubeflow"
+    assert surroundings.lease_namespace({"MY_POD_NAMESPACE": "default"}) == "default"
+    assert surroundings.lease_namespace({}) == ""
 
 
 def test_no_two_processes_have_one_identity_even_in_one_pod() -> None:
     pod = {"MY_POD_NAME": "tarragon-0"}
 
-    assert operating.identity(pod) != operating.identity(pod)
-    assert operating.identity(pod).startswith("tarragon-0_")
+    assert surroundings.identity(pod) != surroundings.identity(pod)
+    assert surroundings.identity(pod).startswith("tarragon-0_")
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ def test_no_two_processes_have_one_identity_even_in_one_pod() -> None:
 def test_outside_of_a_pod_nobody_but_this_machine_is_answered_unless_that_is_asked_for(
     text: str | None, environment: dict[str, str], expected: Address | None
 ) -> None:
-    assert operating.listening(text, environment) == expected
+    assert surroundings.listening(text, environment) == expected
 
 
 def test_an_address_without_a_port_is_told_as_one() -> None:
     with pytest.raises(click.BadParameter, match="is not HOST:PORT"):
-        operating.listening("localhost", {})
+        surroundings.listening("localhost", {})

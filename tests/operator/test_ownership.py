@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tarragon.cli.sight import sight
+from tarragon.cli.explain.scheduler_view import sight
 from tarragon.kube.core import NAMESPACES, PODS, SERVICES
 from tarragon.kube.meta import Key
 from tarragon.scheduling.api.rules import Rules

@@ -9,7 +9,7 @@ import pytest
 import structlog.testing
 
 from tarragon.cli.main import call
-from tarragon.cli.ordering import Ordering
+from tarragon.cli.operator.scheduling_options import Ordering
 from tarragon.operator.scheduler.config.reload import BadQueues, RulesInFile
 from tarragon.scheduling.api.rules import Queue, Rules
 

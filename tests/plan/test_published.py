@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.plan.config.published import RULES, SHARES, Ways, understood, with_shares, written
-from tarragon.scheduling.api.rules import Queue, Rules
-from tarragon.scheduling.policies.names import NAMES
+from tarragon.scheduling.api.rules import POLICY_NAMES, Queue, Rules
 
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.integers(0, 2**60))
 QUEUES = st.builds(Queue, weight=st.floats(1e-6, 1e6), quota=AMOUNTS)
@@ -22,7 +21,7 @@ RULES_OF_ALL_KINDS = st.builds(
 )
 
 
-@given(st.builds(Ways, policy=st.sampled_from(NAMES), rules=RULES_OF_ALL_KINDS))
+@given(st.builds(Ways, policy=st.sampled_from(POLICY_NAMES), rules=RULES_OF_ALL_KINDS))
 def test_what_is_written_is_what_is_understood(ways: Ways) -> None:
     data = written(ways)
     known = understood(data[RULES])

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tarragon.cli.installing import install
+from tarragon.cli.targets.crds import install
 from tarragon.cluster.access import kubeconfig
 from tarragon.cluster.http import Http
 from tarragon.cluster.port import Selection

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from tarragon.cli.needed import missing
+from tarragon.cli.manifest.dependencies import missing
 from tarragon.cluster.access import kubeconfig
 from tarragon.cluster.errors import Forbidden
 from tarragon.cluster.http import Http
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import Key
 from tests.access.both import BINDINGS, RBAC
-from tests.cli.test_needed import wanting
+from tests.cli.test_dependencies import wanting
 from tools.controlplane import ControlPlane
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]

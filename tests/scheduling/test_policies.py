@@ -12,9 +12,8 @@ from tarragon.base.resources import CPU
 from tarragon.scheduling.api.decision import (
     QUOTA_EXCEEDED,
 )
-from tarragon.scheduling.api.rules import Queue, Rules
+from tarragon.scheduling.api.rules import DEFAULT_POLICY, POLICY_NAMES, Queue, Rules
 from tarragon.scheduling.policies import POLICIES
-from tarragon.scheduling.policies.names import DEFAULT, NAMES
 from tests.scheduling.rounds import PS, Job, Rounds, gpus
 from tests.scheduling.scenes import STANDARD, every_policy, scene
 
@@ -141,5 +140,5 @@ def test_waits_of_a_thousand_gangs_are_told_in_few_words(name: str) -> None:
 
 
 def test_the_names_that_are_offered_are_those_of_the_policies() -> None:
-    assert tuple(POLICIES) == NAMES
-    assert DEFAULT in POLICIES
+    assert tuple(POLICIES) == POLICY_NAMES
+    assert DEFAULT_POLICY in POLICIES

@@ -15,9 +15,9 @@ import msgspec
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
 from tarragon.cli.checks import features, kinds, nodes
-from tarragon.cli.checks.finding import Finding
 from tarragon.cli.checks.operators import Seen, operators
 from tarragon.cli.checks.rights import Answers, of_operator, of_user, operator_findings, user_findings
+from tarragon.cli.output.finding import Finding
 from tarragon.cluster.errors import ApiError, Forbidden, NotFound
 from tarragon.cluster.lease import HELD, Held
 from tarragon.cluster.port import Cluster, Selection
@@ -31,7 +31,7 @@ from tarragon.operator.coexistence.rivals import DEPLOYMENTS, ENDPOINTS_LOCKS, L
 from tarragon.operator.rbac import LEASE_NAME, Question
 
 if TYPE_CHECKING:
-    from tarragon.cli.foreign import Foreign
+    from tarragon.cli.targets.foreign import Foreign
 
 T = TypeVar("T")
 

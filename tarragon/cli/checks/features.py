@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from types import MappingProxyType
 
-from tarragon.cli.checks.finding import Finding
-from tarragon.cli.words import count, listed
+from tarragon.cli.output.finding import Finding
+from tarragon.cli.output.words import count, listed
 from tarragon.kube.meta import JsonObject
 
 _SCHEDULERS = MappingProxyType(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tarragon.cli.checks.finding import Finding
-from tarragon.cli.words import listed
+from tarragon.cli.output.finding import Finding
+from tarragon.cli.output.words import listed
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.meta import Json, JsonObject
 

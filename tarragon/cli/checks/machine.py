@@ -12,9 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from tarragon.base.errors import TarragonError
-from tarragon.cli.checks.finding import Finding
-from tarragon.cli.environment import has_module, installer
-from tarragon.cli.words import count
+from tarragon.cli.output.finding import Finding
+from tarragon.cli.output.words import count
+from tarragon.cli.targets.environment import has_module, installer
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.images.images import own_environment
 

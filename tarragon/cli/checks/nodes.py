@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from tarragon.base.quantity import milli
 from tarragon.base.resources import CPU, MEMORY
-from tarragon.cli.checks.finding import Finding
-from tarragon.cli.words import count
+from tarragon.cli.output.finding import Finding
+from tarragon.cli.output.words import count
 from tarragon.kube.core import Node
 
 UNSEEN = Finding(

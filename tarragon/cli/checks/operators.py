@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tarragon.cli.checks.finding import Finding
-from tarragon.cli.words import elapsed, listed
+from tarragon.cli.output.finding import Finding
+from tarragon.cli.output.words import elapsed, listed
 from tarragon.cluster.lease import Held
 from tarragon.kube.codec import moment
 from tarragon.operator.coexistence.rivals import FRESH_SECONDS, Found, rivals

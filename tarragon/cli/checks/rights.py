@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from tarragon.cli.checks.finding import Finding
-from tarragon.cli.words import listed
+from tarragon.cli.output.finding import Finding
+from tarragon.cli.output.words import listed
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.core import EVENTS, PODS
 from tarragon.operator.rbac import Permission, Question, Scope, questions

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import click
 
-from tarragon.cli.checks.finding import Finding, told
-from tarragon.cli.settings import Command, Settings, home
-from tarragon.cli.style import painter
+from tarragon.cli.options.settings import Command, Settings, home
+from tarragon.cli.output.finding import Finding, told
+from tarragon.cli.output.style import painter
 
 
 @click.command("check", cls=Command)
@@ -24,8 +24,8 @@ def command(settings: Settings, *, for_operator: bool, form: str | None) -> int:
     paint = painter(colors=settings.terminal().colors_out)
     findings = found(settings, for_operator=for_operator)
     if form is not None:
-        from tarragon.cli.output import TEXTS
-        from tarragon.cli.schema import check
+        from tarragon.cli.jobview.schema import check
+        from tarragon.cli.options.formats import TEXTS
 
         click.echo(TEXTS[form](check(findings)))
     for finding in findings if form is None else ():
@@ -41,7 +41,7 @@ def found(settings: Settings, *, for_operator: bool = False) -> Sequence[Finding
 
         from tarragon.base.clock import SystemClock
         from tarragon.cli.checks.cluster import of_cluster
-        from tarragon.cli.foreign import foreign
+        from tarragon.cli.targets.foreign import foreign
 
         return asyncio.run(of_cluster(foreign(settings, os.environ), SystemClock(), for_operator=for_operator))
     if for_operator:

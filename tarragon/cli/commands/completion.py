@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from tarragon.cli.settings import Command
+from tarragon.cli.options.settings import Command
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 VARIABLE = "_TARRAGON_COMPLETE"

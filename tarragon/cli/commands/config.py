@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from tarragon.cli.settings import Command
+from tarragon.cli.options.settings import Command
 
 FORMS = ("table", "json", "yaml")
 
@@ -39,11 +39,11 @@ def command() -> None:
 @click.pass_context
 def view(ctx: click.Context, *, with_origin: bool, everything: bool, form: str) -> None:
     """What is set, by variables and in the file."""
-    from tarragon.cli.configkeys import settings
-    from tarragon.cli.configuration import configuration
-    from tarragon.cli.output import TEXTS
-    from tarragon.cli.schema import config
-    from tarragon.cli.words import table
+    from tarragon.cli.jobview.schema import config
+    from tarragon.cli.options.config_file import configuration
+    from tarragon.cli.options.config_keys import settings
+    from tarragon.cli.options.formats import TEXTS
+    from tarragon.cli.output.words import table
 
     found = configuration()
     shown = [each for each in settings(ctx.find_root(), found, os.environ) if everything or not each.is_default]
@@ -65,8 +65,8 @@ def view(ctx: click.Context, *, with_origin: bool, everything: bool, form: str) 
 @click.pass_context
 def set_key(ctx: click.Context, key: str, value: str) -> None:
     """Keep VALUE for KEY in the file: tarragon config set run.timeout 2h."""
-    from tarragon.cli.configkeys import checked
-    from tarragon.cli.configuration import configuration
+    from tarragon.cli.options.config_file import configuration
+    from tarragon.cli.options.config_keys import checked
 
     found = configuration()
     made = checked(ctx.find_root(), found, key, value)
@@ -79,7 +79,7 @@ def set_key(ctx: click.Context, key: str, value: str) -> None:
 @click.argument("key")
 def unset(key: str) -> None:
     """Take KEY out of the file."""
-    from tarragon.cli.configuration import configuration, unknown
+    from tarragon.cli.options.config_file import configuration, unknown
 
     found = configuration()
     if key not in found.values:
@@ -91,7 +91,7 @@ def unset(key: str) -> None:
 @command.command("path", cls=_Part)
 def path() -> None:
     """Where the file is, or would be: TARRAGON_CONFIG names another one."""
-    from tarragon.cli.configuration import location
+    from tarragon.cli.options.config_file import location
 
     click.echo(location(os.environ))
 
@@ -119,7 +119,7 @@ def _nested(values: Mapping[str, object]) -> Mapping[str, object]:
 def _write(path: Path, values: Mapping[str, object]) -> None:
     """Whole or not at all. Comments are not kept, which whoever wrote some is told."""
     from tarragon.base.errors import TarragonError
-    from tarragon.cli.yamlstyle import dumped
+    from tarragon.cli.output.yaml_style import dumped
 
     before = path.read_text() if path.exists() else ""
     if any(line.lstrip().startswith("#") for line in before.splitlines()):

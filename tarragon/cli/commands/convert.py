@@ -8,12 +8,12 @@ import click
 
 from tarragon.base.errors import Problem
 from tarragon.base.escaping import escaped_line
-from tarragon.cli.arguments import complete_generation, generation
-from tarragon.cli.completing import complete_file
-from tarragon.cli.filecommand import one_file
-from tarragon.cli.loading import parse, refused
-from tarragon.cli.output import as_list, json_text, yaml_text
-from tarragon.cli.settings import Command
+from tarragon.cli.manifest.file_command import one_file
+from tarragon.cli.manifest.loading import parse, refused
+from tarragon.cli.options.arguments import complete_generation, generation
+from tarragon.cli.options.formats import as_list, json_text, yaml_text
+from tarragon.cli.options.settings import Command
+from tarragon.cli.targets.completion import complete_file
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.meta import Json, JsonObject
 from tarragon.plan.input.conversion import Conversion, converted

@@ -13,16 +13,16 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.checks.finding import told
 from tarragon.cli.commands.check import found
-from tarragon.cli.completing import complete_job
-from tarragon.cli.dumping import TAIL, Dump, gather
-from tarragon.cli.jobs import Known, all_jobs, find
-from tarragon.cli.redaction import Redactor
-from tarragon.cli.resolving import target
-from tarragon.cli.settings import Command, Settings, home
-from tarragon.cli.style import plain
-from tarragon.cli.target import Target
+from tarragon.cli.debugdump.gathering import TAIL, Dump, gather
+from tarragon.cli.debugdump.redaction import Redactor
+from tarragon.cli.jobview.jobs import Known, all_jobs, find
+from tarragon.cli.jobview.target import Target
+from tarragon.cli.options.settings import Command, Settings, home
+from tarragon.cli.output.finding import told
+from tarragon.cli.output.style import plain
+from tarragon.cli.targets.completion import complete_job
+from tarragon.cli.targets.resolving import target
 from tarragon.cluster.port import Selection
 
 
@@ -70,7 +70,7 @@ def _ours(settings: Settings) -> Sequence[str]:
     if settings.is_local:
         place = home()
         return [path.read_text().strip() for path in (place.token, place.account_key) if path.exists()]
-    from tarragon.cli.foreign import foreign
+    from tarragon.cli.targets.foreign import foreign
 
     server = foreign(settings, os.environ).access.server
     return [value for value in (server.token, server.client_key.decode(errors="replace"), server.proxy_url) if value]
@@ -78,7 +78,7 @@ def _ours(settings: Settings) -> Sequence[str]:
 
 def _machine(settings: Settings, dump: Dump) -> None:
     """What lies on this machine: our config file, and the log of the embedded cluster."""
-    from tarragon.cli.configuration import location
+    from tarragon.cli.options.config_file import location
 
     files = [(location(os.environ), "config.yaml")]
     if settings.is_local:

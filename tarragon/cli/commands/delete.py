@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import click
 
-from tarragon.cli.choosing import choice, choice_options
-from tarragon.cli.settings import Command, Settings
+from tarragon.cli.jobs.selection import choice, choice_options
+from tarragon.cli.options.settings import Command, Settings
 
 
 @click.command("delete", cls=Command)
@@ -22,6 +22,6 @@ def command(settings: Settings, *, names: Sequence[str], labels: str, everything
     import asyncio
 
     from tarragon.base.clock import SystemClock
-    from tarragon.cli.deletion import delete_chosen
+    from tarragon.cli.jobs.deletion import delete_chosen
 
     return asyncio.run(delete_chosen(settings, choice(names, labels, everything=everything), SystemClock()))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tarragon.cli.completing import complete_job
-from tarragon.cli.settings import Command, Settings
+from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.targets.completion import complete_job
 
 
 @click.command("describe", cls=Command)
@@ -16,6 +16,6 @@ def command(settings: Settings, name: str, form: str | None) -> None:
     """A job with its conditions, replicas, addresses, folders and events."""
     import asyncio
 
-    from tarragon.cli.description import describe
+    from tarragon.cli.jobs.description import describe
 
     asyncio.run(describe(settings, name, form))

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import click
 
 from tarragon.base.errors import TarragonError
-from tarragon.cli.comparison import Compared, companion, job
-from tarragon.cli.completing import complete_file
-from tarragon.cli.filecommand import one_file
-from tarragon.cli.loading import Changes, Loaded, load
-from tarragon.cli.resolving import target
-from tarragon.cli.settings import Command, Settings
-from tarragon.cli.style import Paint, painter
-from tarragon.cli.target import Target
+from tarragon.cli.jobview.target import Target
+from tarragon.cli.manifest.comparison import Compared, companion, job
+from tarragon.cli.manifest.file_command import one_file
+from tarragon.cli.manifest.loading import Changes, Loaded, load
+from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.output.style import Paint, painter
+from tarragon.cli.targets.completion import complete_file
+from tarragon.cli.targets.resolving import target
 
 DIFFERS = 1
 UNKNOWN = 2

@@ -10,10 +10,10 @@ import click
 
 from tarragon.base.clock import Clock, SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.jobs import all_jobs
-from tarragon.cli.resolving import require_local
-from tarragon.cli.settings import Command, Settings, home
-from tarragon.cli.words import count, listed
+from tarragon.cli.jobview.jobs import all_jobs
+from tarragon.cli.options.settings import Command, Settings, home
+from tarragon.cli.output.words import count, listed
+from tarragon.cli.targets.resolving import require_local
 from tarragon.cluster.port import EVERYTHING
 from tarragon.localcluster.home.home import Home
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tarragon.cli.completing import complete_job
-from tarragon.cli.output import FORMS, TEXTS, show, unmanaged
-from tarragon.cli.settings import Command, Settings
+from tarragon.cli.options.formats import FORMS, TEXTS, show, unmanaged
+from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.targets.completion import complete_job
 
 if TYPE_CHECKING:
     from tarragon.kube.meta import JsonObject
@@ -31,9 +31,9 @@ def command(settings: Settings, *, name: str, form: str, shows_managed: bool) ->
 
 async def _get(settings: Settings, name: str, form: str, as_shown: Callable[[JsonObject], JsonObject]) -> None:
     from tarragon.base.clock import SystemClock
-    from tarragon.cli.jobs import find
-    from tarragon.cli.resolving import target
-    from tarragon.cli.rows import header, row
+    from tarragon.cli.jobview.jobs import find
+    from tarragon.cli.jobview.rows import header, row
+    from tarragon.cli.targets.resolving import target
 
     where = target(settings)
     async with where.looking() as looker:

@@ -7,8 +7,8 @@ import asyncio
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.resolving import require_local
-from tarragon.cli.settings import Command, Settings, home
+from tarragon.cli.options.settings import Command, Settings, home
+from tarragon.cli.targets.resolving import require_local
 
 
 @click.command("kubeconfig", cls=Command)

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 import click
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.cli.jobs import Known, all_jobs, whole_jobs
-from tarragon.cli.listed import ORDERS, Wanted, in_order
-from tarragon.cli.output import FORMS, TEXTS, as_list, show, unmanaged
-from tarragon.cli.queueing import JobKey, positions, waits
-from tarragon.cli.resolving import target
-from tarragon.cli.rows import fitting
-from tarragon.cli.settings import Command, Settings
-from tarragon.cli.target import Looker
-from tarragon.cli.terminal import Sink, sink, size
+from tarragon.cli.jobs.listing import ORDERS, Wanted, in_order
+from tarragon.cli.jobview.jobs import Known, all_jobs, whole_jobs
+from tarragon.cli.jobview.queueing import JobKey, positions, waits
+from tarragon.cli.jobview.rows import fitting
+from tarragon.cli.jobview.target import Looker
+from tarragon.cli.options.formats import FORMS, TEXTS, as_list, show, unmanaged
+from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.output.terminal import Sink, sink, size
+from tarragon.cli.targets.resolving import target
 from tarragon.cluster.errors import ApiError
 from tarragon.cluster.port import Selection
 from tarragon.kube.selectors import label_selector
@@ -79,7 +79,7 @@ def command(
         shows_managed=shows_managed,
     )
     if watches:
-        from tarragon.cli.watching import watch
+        from tarragon.cli.jobs.watching import watch
 
         asyncio.run(watch(wanted, SystemClock()))
     else:

@@ -7,9 +7,9 @@ import re
 
 import click
 
-from tarragon.cli.arguments import duration, instant
-from tarragon.cli.completing import complete_job, complete_replica, complete_type
-from tarragon.cli.settings import Command, Settings
+from tarragon.cli.options.arguments import duration, instant
+from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.targets.completion import complete_job, complete_replica, complete_type
 
 
 def pattern(text: str) -> re.Pattern[str]:
@@ -82,8 +82,8 @@ def command(
     import asyncio
 
     from tarragon.base.clock import SystemClock
-    from tarragon.cli.loglines import Filter
-    from tarragon.cli.reading import logs
+    from tarragon.cli.targets.log_filter import Filter
+    from tarragon.cli.targets.log_reading import logs
 
     clock = SystemClock()
     wanted = Filter(

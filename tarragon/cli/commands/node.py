@@ -19,13 +19,13 @@ import click
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
 from tarragon.base.resources import CPU, MEMORY
-from tarragon.cli import operating
-from tarragon.cli.arguments import assignment, folder
-from tarragon.cli.durations import seconds
-from tarragon.cli.gathering import gathered
-from tarragon.cli.nodes import WantedNode, amount, settings_of
-from tarragon.cli.settings import Command, Settings, home
-from tarragon.cli.whose import Named, access, cluster_options
+from tarragon.cli.operator import surroundings
+from tarragon.cli.options.arguments import assignment, folder
+from tarragon.cli.options.durations import seconds
+from tarragon.cli.options.gathering import gathered
+from tarragon.cli.options.settings import Command, Settings, home
+from tarragon.cli.targets.cluster_options import Named, access, cluster_options
+from tarragon.cli.targets.embedded_nodes import WantedNode, amount, settings_of
 
 if TYPE_CHECKING:
     from tarragon.cluster.access import Access
@@ -187,7 +187,7 @@ def command(
     cluster knows it. All replicas of one job must be on one machine: their addresses are local ones. Nothing is
     isolated: whoever may make pods in that cluster may run programs as you, here.
     """
-    operating.log(settings)
+    surroundings.log(settings)
     where = access(settings, cluster)
     if hollow is None:
         asyncio.run(_serve(where, machine.settings(where), door.towards(where)))

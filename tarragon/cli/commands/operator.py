@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli import operating
-from tarragon.cli.durations import seconds_option
-from tarragon.cli.electing import Election, election_options
-from tarragon.cli.gathering import gathered
-from tarragon.cli.grouping import pod_groups_option
-from tarragon.cli.ordering import Ordering, ordering_options
-from tarragon.cli.settings import Command, Settings, is_namespace, logs_option
-from tarragon.cli.whose import Named, access, cluster_options
+from tarragon.cli.operator import surroundings
+from tarragon.cli.operator.leader_election import Election, election_options
+from tarragon.cli.operator.pod_groups import pod_groups_option
+from tarragon.cli.operator.scheduling_options import Ordering, ordering_options
+from tarragon.cli.options.durations import seconds_option
+from tarragon.cli.options.gathering import gathered
+from tarragon.cli.options.settings import Command, Settings, is_namespace, logs_option
+from tarragon.cli.targets.cluster_options import Named, access, cluster_options
 
 if TYPE_CHECKING:
     from tarragon.plan.objects.settings import Settings as PlanSettings
@@ -49,7 +49,7 @@ class Duties:
         from tarragon.plan.objects.placement import Placement
         from tarragon.plan.objects.settings import Settings as PlanSettings
 
-        domain = operating.cluster_domain(os.environ) if self.cluster_domain is None else self.cluster_domain
+        domain = surroundings.cluster_domain(os.environ) if self.cluster_domain is None else self.cluster_domain
         return PlanSettings(
             scheduler=self.scheduler,
             pod_groups=self.pod_groups,
@@ -58,7 +58,7 @@ class Duties:
             start_patience=self.start_patience,
             cluster_domain=domain,
             logs=Form(self.logs_of_jobs),
-            accelerators=operating.accelerators(self.config_file),
+            accelerators=surroundings.accelerators(self.config_file),
             namespaces=namespaces,
             adopts=self.adopt,
         )
@@ -103,7 +103,7 @@ class Duties:
 )
 @click.option("--log-format", type=click.Choice(["json", "text"]), help="by default text on a terminal, else json")
 @logs_option
-@operating.accelerators_option
+@surroundings.accelerators_option
 @click.option("--adopt", is_flag=True, help="keep the jobs that another training operator keeps, or has begun, too")
 @seconds_option("--grace", 20.0, "for the writes that have begun, when it is told to end")
 @click.pass_obj
@@ -130,18 +130,18 @@ def command(
 
     # `tarragon -n ml operator` means it, too.
     namespaces = _lawful(duties.namespaces or tuple(filter(None, [settings.given_namespace])))
-    where = access(settings, cluster, operating.kubeconfig(os.environ))
+    where = access(settings, cluster, surroundings.kubeconfig(os.environ))
     claim = election.claim(os.environ, where.namespace)
     plan = duties.plan(namespaces)
     wanted = ProcessSettings(
         # Without the whole cluster nothing is placed, and nobody waits for a place.
         options=ordering.options(plan, published_in="" if namespaces else claim.key.namespace),
         claim=claim if election.leader_elect else None,
-        listen=operating.listening(listen, os.environ),
+        listen=surroundings.listening(listen, os.environ),
         grace=grace,
         adopt=plan.adopts,
     )
-    operating.log(settings, log_format)
+    surroundings.log(settings, log_format)
     server = replace(where.server, user_agent=user_agent("operator", claim.identity))
     if not asyncio.run(serve(server, SystemClock(), wanted)):
         raise click.exceptions.Exit(LOST)

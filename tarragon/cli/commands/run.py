@@ -7,20 +7,20 @@ import asyncio
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli.arguments import duration
-from tarragon.cli.attending import Attendance
 from tarragon.cli.commands.submit import submitted
-from tarragon.cli.completing import complete_file
-from tarragon.cli.filecommand import FileCommand, changes, one_file
-from tarragon.cli.hints import MEANWHILE, hints
-from tarragon.cli.loading import Loaded, load
-from tarragon.cli.resolving import target
-from tarragon.cli.settings import Settings
-from tarragon.cli.style import painter
-from tarragon.cli.target import Target
-from tarragon.cli.terminal import Terminal
-from tarragon.cli.trialoptions import require_trial, show_trial, trial_options
-from tarragon.cli.verdict import verdict
+from tarragon.cli.follow.attending import Attendance
+from tarragon.cli.follow.verdict import verdict
+from tarragon.cli.jobview.target import Target
+from tarragon.cli.manifest.dry_run_options import require_trial, show_trial, trial_options
+from tarragon.cli.manifest.file_command import FileCommand, changes, one_file
+from tarragon.cli.manifest.loading import Loaded, load
+from tarragon.cli.options.arguments import duration
+from tarragon.cli.options.settings import Settings
+from tarragon.cli.output.style import painter
+from tarragon.cli.output.terminal import Terminal
+from tarragon.cli.targets.completion import complete_file
+from tarragon.cli.targets.next_commands import MEANWHILE, hints
+from tarragon.cli.targets.resolving import target
 
 
 @click.command("run", cls=FileCommand)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import click
 
-from tarragon.cli.arguments import patience_options, replicas, waited
-from tarragon.cli.choosing import choice, choice_options
-from tarragon.cli.settings import Command, Settings
+from tarragon.cli.jobs.selection import choice, choice_options
+from tarragon.cli.options.arguments import patience_options, replicas, waited
+from tarragon.cli.options.settings import Command, Settings
 
 _NUMBER = click.IntRange(0, 100_000)
 
@@ -49,9 +49,9 @@ def command(
     import asyncio
 
     from tarragon.base.clock import SystemClock
-    from tarragon.cli.editing import edit_all
-    from tarragon.cli.resolving import target
-    from tarragon.cli.scaling import Wish, scaling
+    from tarragon.cli.jobs.editing import edit_all
+    from tarragon.cli.jobs.scaling import Wish, scaling
+    from tarragon.cli.targets.resolving import target
     from tarragon.job.model import ReplicaType
 
     given = [*(((ReplicaType.WORKER.value, workers),) if workers is not None else ()), *others]

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 import click
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.cli.arguments import duration
-from tarragon.cli.completing import complete_file
-from tarragon.cli.filecommand import FileCommand, changes, one_file
-from tarragon.cli.hints import MEANWHILE, hints
-from tarragon.cli.jobs import Known
-from tarragon.cli.loading import Loaded, load_all
-from tarragon.cli.resolving import target
-from tarragon.cli.settings import Settings
-from tarragon.cli.submission import Submission
-from tarragon.cli.target import Target
-from tarragon.cli.trialoptions import require_trial, show_trial, trial_options
+from tarragon.cli.jobview.jobs import Known
+from tarragon.cli.jobview.target import Target
+from tarragon.cli.manifest.dry_run_options import require_trial, show_trial, trial_options
+from tarragon.cli.manifest.file_command import FileCommand, changes, one_file
+from tarragon.cli.manifest.loading import Loaded, load_all
+from tarragon.cli.manifest.submission import Submission
+from tarragon.cli.options.arguments import duration
+from tarragon.cli.options.settings import Settings
+from tarragon.cli.targets.completion import complete_file
+from tarragon.cli.targets.next_commands import MEANWHILE, hints
+from tarragon.cli.targets.resolving import target
 
 FEW_GPUS = 8
 """More are worth a question: a node of the largest machines that one can rent."""
@@ -87,7 +87,7 @@ def command(
     for job in jobs:
         click.echo(job.name)
     if stays:
-        from tarragon.cli.waited import waited_for
+        from tarragon.cli.follow.waiting import waited_for
 
         return asyncio.run(waited_for(where, settings, jobs[0], (), limit, watches=watches))
     click.echo("\n".join(hint for job in jobs for hint in hints(where.prompt, job.address, MEANWHILE)), err=True)
@@ -98,7 +98,7 @@ def agree(where: Target, loaded: Sequence[Loaded], most_gpus: int, *, is_agreed:
     """Shows what a large job asks for. Raises Abort when somebody at a terminal says no."""
     if where.is_local:
         return  # this machine has what it has, and costs nothing
-    from tarragon.cli.sizing import is_large, read, told
+    from tarragon.cli.manifest.sizing import is_large, read, told
 
     jobs = read(loaded)
     if not is_large(jobs, most_gpus):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import click
 
-from tarragon.cli.arguments import patience_options, waited
-from tarragon.cli.choosing import choice, choice_options
-from tarragon.cli.settings import Command, Settings
+from tarragon.cli.jobs.selection import choice, choice_options
+from tarragon.cli.options.arguments import patience_options, waited
+from tarragon.cli.options.settings import Command, Settings
 
 
 @click.command("suspend", cls=Command)
@@ -30,9 +30,9 @@ def command(
     import asyncio
 
     from tarragon.base.clock import SystemClock
-    from tarragon.cli.editing import edit_all
-    from tarragon.cli.resolving import target
-    from tarragon.cli.suspension import SUSPEND
+    from tarragon.cli.jobs.editing import edit_all
+    from tarragon.cli.jobs.suspension import SUSPEND
+    from tarragon.cli.targets.resolving import target
 
     wanted = choice(names, labels, everything=everything)
     patience = waited(waits=waits, limit=limit)

@@ -10,8 +10,8 @@ import click
 
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.resolving import target
-from tarragon.cli.settings import Command, Settings
+from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.targets.resolving import target
 
 
 class NoTerminal(TarragonError):

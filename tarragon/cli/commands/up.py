@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import click
 
 from tarragon.base.clock import SystemClock
-from tarragon.cli import operating
-from tarragon.cli.nodes import WantedNode, node, settings_of
-from tarragon.cli.ordering import Ordering, ordering_options
-from tarragon.cli.resolving import require_local
-from tarragon.cli.settings import Command, Settings, home, logs_option
+from tarragon.cli.operator import surroundings
+from tarragon.cli.operator.scheduling_options import Ordering, ordering_options
+from tarragon.cli.options.settings import Command, Settings, home, logs_option
+from tarragon.cli.targets.embedded_nodes import WantedNode, node, settings_of
+from tarragon.cli.targets.resolving import require_local
 
 if TYPE_CHECKING:
     from tarragon.localcluster.home.presence import Server
@@ -48,7 +48,7 @@ IDLE_SECONDS = 600.0
 )
 @ordering_options
 @logs_option
-@operating.accelerators_option
+@surroundings.accelerators_option
 @click.option("--background", is_flag=True, hidden=True, help="how other commands start it")
 @click.pass_obj
 def command(
@@ -69,7 +69,7 @@ def command(
     Prints one line with `ready` and the kubeconfig once it serves. Without --node there is one node, this machine,
     which counts requests for CPUs as shares; nodes that are given are strict.
     """
-    from tarragon.cli.installing import install_here, install_without_operator
+    from tarragon.cli.targets.crds import install_here, install_without_operator
     from tarragon.localcluster.auth.authorizers import Authorization
     from tarragon.localcluster.daemon.cluster import Settings as ClusterSettings
     from tarragon.localcluster.daemon.serving import serve
@@ -89,10 +89,10 @@ def command(
         authorization=Authorization(authorization),
     )
     clock = SystemClock()
-    plan = PlanSettings(logs=Form(logs_of_jobs), accelerators=operating.accelerators(config_file))
+    plan = PlanSettings(logs=Form(logs_of_jobs), accelerators=surroundings.accelerators(config_file))
     options = ordering.options(plan, LOCAL)
     companions = [] if without_operator else [partial(run, clock=clock, options=options)]
-    operating.log(settings, "json" if background else "text")
+    surroundings.log(settings, "json" if background else "text")
     asyncio.run(serve(wanted, clock, companions, partial(_ready, kubeconfig or home().kubeconfig)))
 
 

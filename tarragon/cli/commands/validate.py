@@ -10,15 +10,15 @@ import click
 
 from tarragon.base.errors import Problem, TarragonError
 from tarragon.base.escaping import escaped_line
-from tarragon.cli.completing import complete_file
-from tarragon.cli.files import named
-from tarragon.cli.loading import Refused, parse, refused
-from tarragon.cli.onlyhere import only_here, this_machine
-from tarragon.cli.output import TEXTS
-from tarragon.cli.schema import validated
-from tarragon.cli.settings import Command, Settings
-from tarragon.cli.told import words
-from tarragon.cli.words import count, listed
+from tarragon.cli.jobview.schema import validated
+from tarragon.cli.manifest.files import named
+from tarragon.cli.manifest.loading import Refused, parse, refused
+from tarragon.cli.manifest.local_paths import only_here, this_machine
+from tarragon.cli.options.error_output import words
+from tarragon.cli.options.formats import TEXTS
+from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.output.words import count, listed
+from tarragon.cli.targets.completion import complete_file
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.meta import Json
 from tarragon.plan.input.decode_and_validate import intake

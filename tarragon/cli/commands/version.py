@@ -8,7 +8,7 @@ import sys
 import click
 
 from tarragon import __version__
-from tarragon.cli.settings import Command
+from tarragon.cli.options.settings import Command
 
 
 @click.command("version", cls=Command)
@@ -22,8 +22,8 @@ def command(output: str | None) -> None:
         "platform": platform.platform(),
     }
     if output is not None:
-        from tarragon.cli.output import TEXTS
-        from tarragon.cli.schema import headed
+        from tarragon.cli.jobview.schema import headed
+        from tarragon.cli.options.formats import TEXTS
 
         click.echo(TEXTS[output](headed("Version", facts)))
         return

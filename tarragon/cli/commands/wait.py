@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import click
 
-from tarragon.cli.arguments import duration
-from tarragon.cli.completing import complete_job
-from tarragon.cli.output import TEXTS
-from tarragon.cli.settings import Command, Settings
+from tarragon.cli.options.arguments import duration
+from tarragon.cli.options.formats import TEXTS
+from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.targets.completion import complete_job
 
 STATES = ("created", "waiting", "starting", "running", "restarting", "suspended", "succeeded", "failed", "deleted")
 """What may be waited for, each in the word that `list` shows."""
@@ -47,6 +47,6 @@ def command(settings: Settings, name: str, states: Sequence[str], limit: float |
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     import asyncio
 
-    from tarragon.cli.waited import wait
+    from tarragon.cli.follow.waiting import wait
 
     return asyncio.run(wait(settings, name, states, limit, form))

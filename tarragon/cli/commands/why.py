@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tarragon.cli.completing import complete_job
-from tarragon.cli.settings import Command, Settings
+from tarragon.cli.options.settings import Command, Settings
+from tarragon.cli.targets.completion import complete_job
 
 
 @click.command("why", cls=Command)
@@ -16,6 +16,6 @@ def command(settings: Settings, name: str, form: str | None) -> None:
     """Why JOB waits, does not start, or failed; from its status, so also when its pods are gone."""
     import asyncio
 
-    from tarragon.cli.explanation import why
+    from tarragon.cli.explain.explanation import why
 
     asyncio.run(why(settings, name, form))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tarragon.cli.follow.progress import FAILED, RESTARTING, Member, Progress
-from tarragon.cli.words import count
+from tarragon.cli.jobview.progress import FAILED, RESTARTING, Member, Progress
+from tarragon.cli.output.words import count
 from tarragon.scheduling.api.decision import PREEMPTED
 
 _MOST_TOGETHER = 8

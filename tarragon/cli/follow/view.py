@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from tarragon.base.escaping import escaped_line
 from tarragon.cli.follow.changes import described, standstill
-from tarragon.cli.follow.progress import FAILED, RESTARTING, Member, Progress
-from tarragon.cli.style import REPLICA_TYPES, STATES, Paint
-from tarragon.cli.words import count, elapsed
+from tarragon.cli.jobview.progress import FAILED, RESTARTING, Member, Progress
+from tarragon.cli.output.style import REPLICA_TYPES, STATES, Paint
+from tarragon.cli.output.words import count, elapsed
 
 Row = Sequence[tuple[str, str]]
 """Pieces of text with their colours, from left to right."""

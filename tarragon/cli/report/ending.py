@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tarragon.cli.follow.lines import last, shown
-from tarragon.cli.follow.progress import FAILED, STARTING, WAITING, Member, Progress
-from tarragon.cli.report.causes import End, causes
-from tarragon.cli.report.exits import NEVER_AGAIN, Meaning, ended, meaning, never_again
+from tarragon.cli.jobview.causes import End, causes
+from tarragon.cli.jobview.exits import NEVER_AGAIN, Meaning, ended, meaning, never_again
+from tarragon.cli.jobview.progress import FAILED, STARTING, WAITING, Member, Progress
+from tarragon.cli.output.log_lines import last, shown
+from tarragon.cli.output.style import STATES, Paint, plain
+from tarragon.cli.output.words import count, elapsed, table
 from tarragon.cli.report.numbers import numbers
-from tarragon.cli.style import STATES, Paint, plain
-from tarragon.cli.words import count, elapsed, table
 from tarragon.job.exitcode import ExitCodeTable
 from tarragon.job.model import Replica, ReplicaType, RestartPolicy
 from tarragon.job.status import FirstFailure

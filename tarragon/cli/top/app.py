@@ -10,10 +10,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tarragon.base.clock import Clock
-from tarragon.cli.settings import Settings
-from tarragon.cli.style import painter
-from tarragon.cli.target import Target
-from tarragon.cli.terminal import size
+from tarragon.cli.jobview.target import Target
+from tarragon.cli.options.settings import Settings
+from tarragon.cli.output.style import painter
+from tarragon.cli.output.terminal import size
 from tarragon.cli.top.composing import Composer
 from tarragon.cli.top.console import Console
 from tarragon.cli.top.desk import Desk

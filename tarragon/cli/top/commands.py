@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from subprocess import DEVNULL, PIPE, STDOUT
 
-from tarragon.cli.follow.lines import Lines
-from tarragon.cli.settings import Settings
+from tarragon.cli.options.settings import Settings
+from tarragon.cli.output.log_lines import Lines
 from tarragon.cli.top.entries import Entry
 
 _AS_COMMAND = ("-m", "tarragon")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from tarragon.base.clock import Clock
 from tarragon.base.resources import CPU, MEMORY
 from tarragon.cli.follow.changes import described
-from tarragon.cli.follow.progress import RUNNING, SUCCEEDED, Member, newest
-from tarragon.cli.jobs import pods_of
-from tarragon.cli.queueing import positions
-from tarragon.cli.target import Target
+from tarragon.cli.jobview.jobs import pods_of
+from tarragon.cli.jobview.progress import RUNNING, SUCCEEDED, Member, newest
+from tarragon.cli.jobview.queueing import positions
+from tarragon.cli.jobview.target import Target
 from tarragon.cli.top.entries import Entry, JobKey, chosen
 from tarragon.cli.top.known import Scene
 from tarragon.cli.top.machines import Machine, cores, machines, size

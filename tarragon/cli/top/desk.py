@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.clock import Clock
-from tarragon.cli.follow.lines import shown
-from tarragon.cli.settings import Settings
+from tarragon.cli.options.settings import Settings
+from tarragon.cli.output.log_lines import shown
 from tarragon.cli.top.commands import heard, words
 from tarragon.cli.top.entries import Entry
 from tarragon.cli.top.help import TEXT

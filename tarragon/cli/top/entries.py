@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tarragon.cli.gpus import of_job
-from tarragon.cli.jobs import Known
-from tarragon.cli.rows import ready, reason, replicas, restarts, size
-from tarragon.cli.words import age
+from tarragon.cli.jobview.gpus import of_job
+from tarragon.cli.jobview.jobs import Known
+from tarragon.cli.jobview.rows import ready, reason, replicas, restarts, size
+from tarragon.cli.output.words import age
 from tarragon.kube.meta import Key
 
 JobKey = tuple[str, Key]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tarragon.base.escaping import escaped_line
-from tarragon.cli.style import Paint
-from tarragon.cli.wrapping import cell_width
+from tarragon.cli.output.style import Paint
+from tarragon.cli.output.wrapping import cell_width
 
 GAP = 2
 NARROWEST = 12

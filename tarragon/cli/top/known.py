@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from tarragon.base.resources import Resources
-from tarragon.cli.follow.progress import Progress, newest, read
-from tarragon.cli.jobs import known, pods_of, sighting
+from tarragon.cli.jobview.jobs import known, pods_of, sighting
+from tarragon.cli.jobview.progress import Progress, newest, read
 from tarragon.cli.top.entries import Entry, JobKey, entry
 from tarragon.cli.top.machines import Requests
 from tarragon.frameworks.plugin import Framework

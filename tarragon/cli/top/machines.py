@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.base.resources import CPU, MEMORY, PODS, Resources
-from tarragon.cli.gpus import accelerators
+from tarragon.cli.jobview.gpus import accelerators
 from tarragon.kube.core import Node, Pod
 from tarragon.plan.nodes.capacity import node_capacity, pod_request
 

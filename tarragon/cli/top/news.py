@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
-from tarragon.cli.events import in_order, of_job, when
-from tarragon.cli.jobs import Known
-from tarragon.cli.words import age, table
+from tarragon.cli.jobview.events import in_order, of_job, when
+from tarragon.cli.jobview.jobs import Known
+from tarragon.cli.output.words import age, table
 from tarragon.cluster.port import Cluster, Selection
 from tarragon.kube.core import EVENTS, Pod
 from tarragon.kube.meta import Json

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tarragon.cli.style import STATES, Paint
+from tarragon.cli.output.style import STATES, Paint
+from tarragon.cli.output.words import count
+from tarragon.cli.output.wrapping import cell_width
 from tarragon.cli.top.grid import fitted
 from tarragon.cli.top.panels import jobs, nodes, replicas
 from tarragon.cli.top.state import Place
 from tarragon.cli.top.view import HEAD, Frame, View, heights
-from tarragon.cli.words import count
-from tarragon.cli.wrapping import cell_width
 
 
 def page(view: View, place: Place, frame: Frame, paint: Paint) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tarragon.cli.style import REPLICA_TYPES, STATES, Paint
+from tarragon.cli.output.style import REPLICA_TYPES, STATES, Paint
+from tarragon.cli.output.wrapping import wrapped
 from tarragon.cli.top.entries import Entry
 from tarragon.cli.top.grid import Column, Line, drawn, fitted
 from tarragon.cli.top.state import Panel, Place
 from tarragon.cli.top.view import Frame, View, shown_jobs, window
-from tarragon.cli.wrapping import wrapped
 
 WIDE = 140
 """Columns from which on there is room for more than what everybody asks first."""

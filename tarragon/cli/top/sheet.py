@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from tarragon.cli.follow.lines import shown
-from tarragon.cli.style import Paint
+from tarragon.cli.output.log_lines import shown
+from tarragon.cli.output.style import Paint
+from tarragon.cli.output.wrapping import wrapped
 from tarragon.cli.top.grid import fitted
 from tarragon.cli.top.page import keys_row
 from tarragon.cli.top.view import Frame
-from tarragon.cli.wrapping import wrapped
 
 MOST = 10_000
 """Rows that are kept: older ones are for the command itself."""

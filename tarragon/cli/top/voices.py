@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 
 from tarragon.base.clock import Clock
-from tarragon.cli.follow.book import Instance
-from tarragon.cli.follow.lines import Lines, shown
-from tarragon.cli.follow.listening import has_begun
+from tarragon.cli.jobview.log_book import Instance
+from tarragon.cli.jobview.log_listener import has_begun
+from tarragon.cli.output.log_lines import Lines, shown
 from tarragon.cluster.errors import ApiError
 from tarragon.cluster.port import Cluster, LogOptions
 from tarragon.job.member import main_status

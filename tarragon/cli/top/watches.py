@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.cli.jobs import NotInstalled, is_indispensable
-from tarragon.cli.refusals import is_kind_missing, worded
-from tarragon.cli.target import Target
+from tarragon.cli.jobview.jobs import NotInstalled, is_indispensable
+from tarragon.cli.jobview.target import Target
+from tarragon.cli.targets.refusals import is_kind_missing, worded
 from tarragon.cli.top.known import Scene
 from tarragon.cli.top.usage import measured
 from tarragon.cluster.errors import ApiError, Forbidden, NotFound, Unauthorized, Unavailable

@@ -32,9 +32,8 @@ from tarragon.operator.scheduler.cycle import Admitter, Conduct
 from tarragon.plan.config.published import Ways
 from tarragon.plan.objects.podgroup_kinds import PodGroup
 from tarragon.plan.objects.settings import Settings
-from tarragon.scheduling.api.rules import Rules
+from tarragon.scheduling.api.rules import DEFAULT_POLICY, Rules
 from tarragon.scheduling.policies import POLICIES, Policy, name_of
-from tarragon.scheduling.policies.names import DEFAULT
 
 RULES_SECONDS = 5.0
 """How often it is looked whether the rules of scheduling have changed, where nothing else happens."""
@@ -56,7 +55,7 @@ class Options:
     """How an operator runs; everything that is not the cluster or the clock."""
 
     settings: Settings = field(default_factory=Settings)
-    policy: Policy = POLICIES[DEFAULT]
+    policy: Policy = POLICIES[DEFAULT_POLICY]
     rules: Callable[[], Rules] = Rules
     """Asked once a round: they may be in a file that people edit."""
     published_in: str = ""

@@ -16,8 +16,7 @@ import msgspec
 from tarragon.base import quantity
 from tarragon.kube.meta import Struct
 from tarragon.plan.config.queues import NAMESPACES, QUOTA, WEIGHT, read
-from tarragon.scheduling.api.rules import Queue, Rules
-from tarragon.scheduling.policies.names import DEFAULT, NAMES
+from tarragon.scheduling.api.rules import DEFAULT_POLICY, POLICY_NAMES, Queue, Rules
 
 RULES, SHARES = "tarragon-rules", "tarragon-shares"
 """How the two are called, in the namespace of the operator's Lease."""
@@ -32,7 +31,7 @@ Data = Mapping[str, str]
 class Ways:
     """By which an operator decides who starts, when and where."""
 
-    policy: str = DEFAULT
+    policy: str = DEFAULT_POLICY
     rules: Rules = field(default_factory=Rules)
 
 
@@ -76,7 +75,7 @@ def understood(data: Data) -> tuple[Ways, int] | None:
     except msgspec.ValidationError:
         return None
     times = (said.aged, said.idle, said.cool_down)
-    if said.policy not in NAMES or not all(0 <= each < math.inf for each in times):
+    if said.policy not in POLICY_NAMES or not all(0 <= each < math.inf for each in times):
         return None
     aged, idle, cool_down = times
     rules = Rules(aged=aged, idle=idle, cool_down=cool_down, is_fair=said.fair, preempts=said.preempt)

@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 
 from tarragon.base.resources import Resources
 
+POLICY_NAMES = ("fifo", "backfill", "dragon")
+"""The policies of `policies.POLICIES`; importing them takes its time, and `--help` names them."""
+DEFAULT_POLICY = "dragon"
+
 _LONGEST = 100 * 365 * 86400.0
 """Whoever says more means never; a moment later than all calendars could not be told."""
 

@@ -13,7 +13,7 @@ from tarragon.scheduling.policies.fifo import fifo
 Policy = Callable[[Snapshot], Sequence[Decision]]
 
 POLICIES: Mapping[str, Policy] = {"fifo": fifo, "backfill": backfill, "dragon": dragon}
-"""By the names of `scheduling.names`."""
+"""By `POLICY_NAMES` of `api/rules.py`."""
 
 
 def name_of(policy: Policy) -> str:

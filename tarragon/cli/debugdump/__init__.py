@@ -1,0 +1,1 @@
+"""Everything about one job in an archive, with secrets taken out."""

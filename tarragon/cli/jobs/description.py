@@ -1,0 +1,169 @@
+"""Everything about one job that a person may want to know, for `tarragon describe`."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+
+import click
+
+from tarragon.base.clock import SystemClock
+from tarragon.cli.jobview import schema
+from tarragon.cli.jobview.events import in_order, of_job, when
+from tarragon.cli.jobview.jobs import Known, find, pods_of, sighting
+from tarragon.cli.jobview.progress import INTERRUPTED, Progress, newest, order, read
+from tarragon.cli.jobview.rows import reason, replicas
+from tarragon.cli.jobview.target import Looker, Target
+from tarragon.cli.manifest.local_images import install_for
+from tarragon.cli.options.formats import TEXTS
+from tarragon.cli.options.settings import Settings
+from tarragon.cli.output.style import STATES, Paint, painter, without_colors
+from tarragon.cli.output.words import age, elapsed, listed, table
+from tarragon.cli.report.tensorboard import troubles
+from tarragon.cli.targets.local_places import addresses, folders, tensorboard
+from tarragon.cli.targets.next_commands import spelled
+from tarragon.cli.targets.resolving import target
+from tarragon.cli.targets.stored_logs import pods_of_job
+from tarragon.cluster.port import Selection
+from tarragon.job.model import CleanPodPolicy, Replica
+from tarragon.kube.codec import timestamp
+from tarragon.kube.core import EVENTS, PODS, Pod
+from tarragon.kube.meta import Json, JsonObject
+
+MOST_ROWS = 40
+"""Replicas, folders and events that are shown; hundreds are for `-o json`."""
+
+
+async def describe(settings: Settings, name: str, form: str | None) -> None:
+    where = target(settings)
+    async with where.looking() as looker:
+        job = await find(looker, name, where.namespace)
+        listing = await looker.list(PODS, Selection(namespace=job.key.namespace, labels=job.selector))
+        pods = newest(pods_of(job, listing.items))
+        events = await _events(looker, where, job, listing.items)
+    now = SystemClock().now()
+    # Where no cluster runs, none of the pods does, whatever was stored of them.
+    gone = frozenset(pod.metadata.uid for pod in pods.values()) if job.state == INTERRUPTED else frozenset()
+    progress = read(sighting(job, pods, gone))
+    paint = painter(colors=settings.terminal().colors_out)
+    parts = (
+        _head(job, progress, now, paint),
+        _titled("Warnings", [str(warning) for warning in job.warnings]),
+        _titled("Made of", _provenance(job)),
+        _titled("Conditions", _conditions(job, now)),
+        _titled("Replicas", _members(where, job, progress)),
+        [] if job.is_stored else _still_running(where, job, pods),
+        _titled("TensorBoard", _board(where, job, listing.items)),
+        _titled("Folders", [f"{what:<22} {path}" for what, path in folders(where.nodes, job, pods)]),
+        _titled("Events", _told(events, now)),
+    )
+    if form is not None:
+        plainly = [without_colors(line) for part in parts for line in part]
+        click.echo(TEXTS[form](schema.job(job, now, plainly)))
+        return
+    for part in parts:
+        for line in part:
+            click.echo(line, color=True)
+
+
+def _head(job: Known, progress: Progress, now: dt.datetime, paint: Paint) -> Iterator[str]:
+    state = paint(progress.state, STATES.get(progress.state, ""))
+    generation = job.dialect.name if job.dialect is not None else "a generation that is not known"
+    version = job.object.api_version
+    facts = [
+        ("Name", job.key.name),
+        ("Namespace", job.key.namespace),
+        ("Kind", f"{job.framework.kind} {version}" + (f" ({generation})" if generation != version else "")),
+        ("State", f"{state}, {elapsed(progress.elapsed(now))} after it was created"),
+        ("Reason", reason(job)),
+        ("Replicas", replicas(job)),
+        ("Created", timestamp(job.born) if job.born else ""),
+        ("Started", timestamp(progress.started) if progress.started else ""),
+        ("Ended", timestamp(progress.completed) if progress.completed else ""),
+    ]
+    yield from (f"{label + ':':<11} {value}" for label, value in facts if value)
+
+
+def _titled(title: str, lines: Sequence[str]) -> Iterator[str]:
+    if lines:
+        yield ""
+        yield f"{title}:"
+        yield from (f"  {line}" for line in lines[: MOST_ROWS + 1])
+        if len(lines) > MOST_ROWS + 1:
+            yield f"  and {len(lines) - MOST_ROWS - 1} more"
+
+
+def _conditions(job: Known, now: dt.datetime) -> Sequence[str]:
+    rows = [
+        (known.type, str(known.is_true), known.reason, age(known.changed, now), known.message)
+        for known in job.status.conditions
+    ]
+    return table(("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows) if rows else ()
+
+
+def _board(where: Target, job: Known, pods: Sequence[Pod]) -> Sequence[str]:
+    """An address is no promise: whether it answers stands beside it."""
+    address = tensorboard(where.nodes, job)
+    if job.state == INTERRUPTED or job.job is None or job.job.tensorboard is None:
+        return [*filter(None, [address])]
+    install = install_for(job, job.job.tensorboard.image, is_local=where.is_local)
+    return [*filter(None, [address]), *troubles(job, pods, install)]
+
+
+def _provenance(job: Known) -> Sequence[str]:
+    """What tells later which job this was; images only where their nodes have pulled any."""
+    known = job.status.provenance
+    if known is None:
+        return ()
+    images = [("image", f"{image} {digests}") for image, digests in known.images.items()]
+    return [
+        f"{what:<9} {value}" for what, value in (("manifest", known.manifest), ("operator", known.operator), *images)
+    ]
+
+
+def _members(where: Target, job: Known, progress: Progress) -> Sequence[str]:
+    """Only on this machine is there another address for the same thing."""
+    header = ("REPLICA", "STATE", "EXIT", "RESTARTS", "NODE", "ADDRESS", *(["HERE"] if where.is_local else []))
+    rows = []
+    for member in progress.members:
+        address, local = addresses(where.nodes, job, member.replica)
+        code = "-" if member.exit_code is None else str(member.exit_code)
+        here = [local or "-"] if where.is_local else []
+        rows.append((member.name, member.state, code, str(member.restarts), member.node or "-", address, *here))
+    return table(header, rows) if rows else ()
+
+
+def _still_running(where: Target, job: Known, pods: Mapping[Replica, Pod]) -> Iterator[str]:
+    """What nobody would think of when the job has ended. Other clean-up policies end it in a moment."""
+    policy = None if job.job is None else job.job.run_policy.clean_pods
+    if not job.status.phase.is_final or policy is not CleanPodPolicy.NONE:
+        return
+    going = [replica for replica in sorted(pods, key=order) if not pods[replica].is_finished]
+    names = [str(replica) for replica in going if not pods[replica].metadata.is_ending]
+    if names:
+        yield f"  still running: {listed(names)}; cleanPodPolicy is None: memory is held until the job is deleted:"
+        yield f"    {spelled(where.prompt, job.address, 'delete')}"
+
+
+async def _events(looker: Looker, where: Target, job: Known, pods: Sequence[Pod]) -> Sequence[JsonObject]:
+    """About the job and its pods, the oldest first."""
+    kept = {pod.facts.uid for pod in pods_of_job(where.nodes, job)}
+    listing = await looker.list(EVENTS.reading(dict), Selection(namespace=job.key.namespace))
+    return in_order(of_job(listing.items, job, pods, kept))
+
+
+def _told(events: Sequence[JsonObject], now: dt.datetime) -> Sequence[str]:
+    rows = []
+    for event in events[-MOST_ROWS:]:
+        times = int(event.get("count") or 1)
+        about: Json = event.get("involvedObject") or {}
+        rows.append(
+            (
+                age(when(event), now) + (f" ({times} times)" if times > 1 else ""),
+                str(event.get("type", "")),
+                str(event.get("reason", "")),
+                f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}",
+                str(event.get("message", "")).replace("\n", " "),
+            )
+        )
+    return table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), rows) if rows else ()

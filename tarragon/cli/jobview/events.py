@@ -1,0 +1,55 @@
+"""The events about a job and its replicas, also about those whose pods are gone. Pure."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from tarragon.cli.jobview.jobs import Known, pods_of
+from tarragon.kube.codec import moment
+from tarragon.kube.core import Pod
+from tarragon.kube.meta import Json, JsonObject
+
+_NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
+
+
+def of_job(
+    events: Iterable[JsonObject], job: Known, pods: Collection[Pod], gone: Collection[str] = ()
+) -> Iterator[JsonObject]:
+    """The events about the job and its pods. `gone` has uids of pods of the job that do not exist any more.
+
+    `pods` are those that exist, whoever controls them. An event about a pod that is in neither is the job's if the pod
+    was named like one of its replicas after the job was created.
+    """
+    own = {job.uid, *gone, *(pod.metadata.uid for _, pod in pods_of(job, pods))}
+    others = {pod.metadata.uid for pod in pods} - own
+    for event in events:
+        about: Json = event.get("involvedObject") or {}
+        is_of_pod = about.get("kind") == "Pod" and about.get("uid") not in others
+        if about.get("uid") in own or (is_of_pod and _is_own(job, event, about)):
+            yield event
+
+
+def in_order(events: Iterable[JsonObject]) -> Sequence[JsonObject]:
+    """The oldest first; those of one second, which is all that most of them tell, as they were written."""
+    return sorted(events, key=lambda event: ((when(event) or _NEVER).replace(microsecond=0), _version(event)))
+
+
+def when(event: JsonObject) -> dt.datetime | None:
+    try:
+        return moment(str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+    except ValueError:
+        return None
+
+
+def _is_own(job: Known, event: JsonObject, about: JsonObject) -> bool:
+    if job.job is None or job.dialect is None:
+        return False
+    at = when(event)
+    is_since = job.born is None or at is None or at >= job.born
+    return is_since and job.dialect.names.replica(job.job, str(about.get("name", ""))) is not None
+
+
+def _version(event: JsonObject) -> int:
+    text = str((event.get("metadata") or {}).get("resourceVersion", ""))
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,260 @@
+"""Jobs as users name them, and what is known of one: `name`, `kind/name` or `@latest`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from tarragon.base.errors import Problem, TarragonError
+from tarragon.cli.jobview.progress import INTERRUPTED, STOPPING, Sighting, state
+from tarragon.cli.jobview.target import Looker, is_store
+from tarragon.cli.output.words import listed
+from tarragon.cluster.errors import Forbidden, NotFound
+from tarragon.cluster.port import Selection
+from tarragon.frameworks.catalog import FRAMEWORKS, kinds
+from tarragon.frameworks.otherkinds import RUNS, not_yet
+from tarragon.frameworks.plugin import Dialect, Framework
+from tarragon.job.encoding import read_status
+from tarragon.job.model import ADOPT_ANNOTATION, Replica, ReplicaType, TrainingJob
+from tarragon.job.phase import Phase
+from tarragon.job.status import JobStatus
+from tarragon.kube.core import Pod
+from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, OwnerIdentity, Resource
+from tarragon.plan.input.decode_and_validate import intake
+
+T = TypeVar("T")
+
+LATEST = "@latest"
+
+
+class NoSuchJob(TarragonError):
+    """Exit code 102, as scripts know it."""
+
+    exit_code = 102
+
+
+class NotInstalled(TarragonError):
+    """The cluster knows none of our kinds."""
+
+    def __init__(self) -> None:
+        verb = "kind {} is" if len(kinds()) == 1 else "kinds {} are"
+        super().__init__(
+            f"the {verb.format(listed(kinds()))} not installed here",
+            remedy="kubectl apply -k deploy (in tarragon's folder) installs it; it takes a cluster administrator",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JobName:
+    """`frameworks` are the kinds it may be of: one where the user named it, else all."""
+
+    frameworks: Sequence[Framework]
+    name: str
+
+    @property
+    def is_latest(self) -> bool:
+        return self.name == LATEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A job of a cluster. `job` and `dialect` are None where its manifest can't be read."""
+
+    framework: Framework
+    object: CustomObject
+    job: TrainingJob | None
+    dialect: Dialect | None
+    status: JobStatus
+    is_stored: bool = False
+    """It was read from what a cluster has stored that does not run."""
+    warnings: Sequence[Problem] = ()
+    """Of its manifest as it is now."""
+
+    @property
+    def key(self) -> Key:
+        return self.object.metadata.key
+
+    @property
+    def uid(self) -> str:
+        return self.object.metadata.uid
+
+    @property
+    def as_owner(self) -> OwnerIdentity:
+        """The identity by which its pods name it as their controller."""
+        return self.object.as_owner
+
+    @property
+    def born(self) -> dt.datetime | None:
+        return self.object.metadata.creation_timestamp
+
+    @property
+    def state(self) -> str:
+        """The one word for people."""
+        if self.object.metadata.is_ending and not self.status.phase.is_final:
+            return STOPPING
+        if self.is_stored and not self.status.phase.is_final and self.status.phase is not Phase.SUSPENDED:
+            return INTERRUPTED
+        return state(self.status)
+
+    @property
+    def name(self) -> str:
+        """As every command takes it: with the group where another kind is called alike, and comes first."""
+        kind, full, *_ = spellings(self.framework)
+        is_first = next(each for each in FRAMEWORKS if kind in spellings(each)) is self.framework
+        return f"{kind if is_first else full}/{self.key.name}"
+
+    @property
+    def address(self) -> Key:
+        """Its key, with the shortest name by which every command finds it: where two have it, the first kind's is."""
+        name = self.key.name if self.framework is FRAMEWORKS[0] else self.name
+        return Key(self.key.namespace, name)
+
+    @property
+    def selector(self) -> str:
+        """Labels that all of its pods carry; none where another operator has made some, with labels of its own."""
+        if self.job is None or self.dialect is None:
+            return "tarragon.dev/no-such-label"
+        if self.object.metadata.annotations.get(ADOPT_ANNOTATION) == "true":
+            return ""
+        return ",".join(f"{name}={value}" for name, value in sorted(self.dialect.selector(self.job).items()))
+
+    @property
+    def wished(self) -> Mapping[ReplicaType, int]:
+        return self.job.wished() if self.job is not None else {}
+
+
+def parse(text: str) -> JobName:
+    """Raises NoSuchJob for a kind that nobody knows."""
+    kind, slash, name = text.rpartition("/")
+    if not slash:
+        return JobName(FRAMEWORKS, name)
+    matching = [framework for framework in FRAMEWORKS if kind.lower() in spellings(framework)]
+    if not matching:
+        other = not_yet(kind)
+        if other is not None:
+            raise NoSuchJob(f"{other} is not supported yet", remedy=RUNS)
+        known = ", ".join(map(str.lower, kinds()))
+        raise NoSuchJob(f"there is no kind of job called {kind}", remedy=f"write one of {known}, or the name alone")
+    return JobName(matching, name)
+
+
+def spellings(framework: Framework) -> Sequence[str]:
+    """As kubectl takes a kind: `tfjob`, `tfjob.kubeflow.org`, `tfjobs`, `tfjobs.kubeflow.org`."""
+    kind, resource = framework.kind.lower(), framework.resource
+    return kind, f"{kind}.{resource.group}", resource.plural, resource.full_name
+
+
+def known(framework: Framework, found: CustomObject) -> Known:
+    taken = intake(framework, found)
+    return Known(
+        framework=framework,
+        object=found,
+        job=taken.job,
+        dialect=taken.dialect,
+        status=read_status(found.status),
+        warnings=taken.warnings,
+    )
+
+
+async def find(looker: Looker, text: str, namespace: str) -> Known:
+    """The job of that name. Raises NoSuchJob with the nearest one there is."""
+    wanted = parse(text)
+    if wanted.is_latest:
+        return latest(await all_jobs(looker, Selection(namespace=namespace), wanted.frameworks), namespace)
+    for framework in wanted.frameworks:
+        try:
+            found = known(framework, await looker.get(framework.resource, Key(namespace, wanted.name)))
+        except NotFound:
+            continue
+        except Forbidden:
+            if is_indispensable(framework.resource, wanted.frameworks):
+                raise
+            continue
+        return replace(found, is_stored=is_store(looker))
+    raise no_such_job(wanted.name, namespace, await all_jobs(looker, Selection(namespace=namespace)))
+
+
+def is_indispensable(resource: Resource[Json], asked: Sequence[Framework] = FRAMEWORKS) -> bool:
+    """Whether its jobs can't just be left out of an answer. Roles of long ago tell of kubeflow.org's jobs only."""
+    optional = [framework.resource.full_name for framework in asked if framework.is_optional]
+    return resource.full_name not in optional or len(asked) == 1
+
+
+async def all_jobs(
+    looker: Looker, selection: Selection, frameworks: Sequence[Framework] = FRAMEWORKS
+) -> Sequence[Known]:
+    """By namespace and name. Raises NotInstalled where none of the kinds is served."""
+    listings = await _listings(looker, [framework.resource for framework in frameworks], selection)
+    found = [
+        replace(known(framework, each), is_stored=is_store(looker))
+        for framework, items in zip(frameworks, listings, strict=True)
+        for each in items
+    ]
+    return sorted(found, key=lambda job: (job.key, job.framework.kind))
+
+
+async def whole_jobs(looker: Looker, selection: Selection) -> Sequence[JsonObject]:
+    """The same as they are stored."""
+    listings = await _listings(looker, [framework.resource.reading(dict) for framework in FRAMEWORKS], selection)
+    found: list[JsonObject] = [each for items in listings for each in items]
+    return sorted(found, key=lambda job: (job["metadata"]["namespace"], job["metadata"]["name"], job["kind"]))
+
+
+async def _listings(looker: Looker, resources: Sequence[Resource[T]], selection: Selection) -> Sequence[Sequence[T]]:
+    """None of a kind that is not served, nor of one that a cluster may do without and that may not be read."""
+    found: list[Sequence[T]] = []
+    missing = 0
+    for resource in resources:
+        try:
+            found.append((await looker.list(resource, selection)).items)
+        except (NotFound, Forbidden) as error:
+            if isinstance(error, Forbidden) and is_indispensable(resource):
+                raise
+            found.append(())
+            missing += 1
+    if missing == len(resources) and not is_store(looker):
+        raise NotInstalled
+    return found
+
+
+def latest(jobs: Iterable[Known], namespace: str) -> Known:
+    """The one created last."""
+    newest = max(jobs, key=lambda job: (job.born.timestamp() if job.born else 0.0, job.key), default=None)
+    if newest is None:
+        raise NoSuchJob(f"there is no job in namespace {namespace}", remedy="`list -A` shows all there are")
+    return newest
+
+
+def no_such_job(name: str, namespace: str, jobs: Iterable[Known]) -> NoSuchJob:
+    names = sorted({job.key.name for job in jobs})
+    near = difflib.get_close_matches(name, names, n=1)
+    remedy = f"did you mean {near[0]}?" if near else "`list -A` shows all there are"
+    return NoSuchJob(f'there is no job "{name}" in namespace {namespace}', remedy=remedy)
+
+
+def pods_of(job: Known, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod]]:
+    """Those of the pods that are this job's own, with the replica that each is. Another job's of that name are not."""
+    if job.job is None or job.dialect is None:
+        return
+    owner = job.as_owner
+    for pod in pods:
+        replica = job.dialect.names.replica(job.job, pod.metadata.name)
+        if replica is not None and pod.metadata.controlled_by == owner:
+            yield replica, pod
+
+
+def sighting(job: Known, pods: Mapping[Replica, Pod], gone: frozenset[str] = frozenset()) -> Sighting:
+    return Sighting(
+        key=job.key,
+        kind=job.framework.kind,
+        created=job.born,
+        status=job.status,
+        state=job.state,
+        wished=job.wished,
+        main_container=job.framework.main_container,
+        pods=pods,
+        gone=gone,
+    )

@@ -1,0 +1,85 @@
+"""What `-o json` and `-o yaml` say where no object of Kubernetes is asked for: docs/reference/cli-output.md.
+
+A change here is one that scripts meet: fields may come, none may go or change its meaning within a version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from tarragon.cli.jobview.jobs import Known
+    from tarragon.cli.options.config_keys import Setting
+    from tarragon.cli.output.finding import Finding
+    from tarragon.kube.meta import Json, JsonObject
+
+API_VERSION = "cli.tarragon.dev/v1"
+
+
+def headed(kind: str, fields: Mapping[str, Json]) -> JsonObject:
+    """Without what is not known: a field that is there has a value."""
+    known = {name: value for name, value in fields.items() if value is not None}
+    return {"apiVersion": API_VERSION, "kind": kind, **known}
+
+
+def check(findings: Iterable[Finding]) -> JsonObject:
+    found = [_finding(each) for each in findings]
+    return headed("Check", {"canTrain": all(each["level"] != "error" for each in found), "findings": found})
+
+
+def _finding(found: Finding) -> dict[str, Json]:
+    return {"level": found.level, "topic": found.topic, "text": found.text, "remedy": found.remedy}
+
+
+def validated(files: Iterable[Mapping[str, Json]]) -> JsonObject:
+    found = list(files)
+    return headed("Validation", {"isValid": not any(each["problems"] for each in found), "files": found})
+
+
+def job(known: Known, now: dt.datetime, lines: Iterable[str]) -> JsonObject:
+    """What `describe` and `why` know of a job, beside what the object itself says."""
+    from tarragon.cli.jobview.rows import ready, reason, restarts, size
+    from tarragon.kube.codec import timestamp
+
+    status = known.status
+    failure = status.first_failure
+    first = failure and {
+        "replica": str(failure.replica),
+        "exitCode": failure.exit_code,
+        "reason": failure.reason,
+        "message": failure.message,
+    }
+    facts: dict[str, Json] = {
+        "name": known.key.name,
+        "namespace": known.key.namespace,
+        "job": known.name,
+        "uid": known.uid,
+        "jobApiVersion": known.object.api_version,
+        "jobKind": known.framework.kind,
+        "generation": known.dialect.name if known.dialect is not None else None,
+        "state": known.state,
+        "reason": reason(known) or None,
+        "ready": ready(known),
+        "replicas": {kind.word: number for kind, number in size(known).items()},
+        "wished": {kind.word: number for kind, number in known.wished.items()},
+        "restarts": restarts(known),
+        "created": timestamp(known.born) if known.born is not None else None,
+        "ageSeconds": round((now - known.born).total_seconds()) if known.born is not None else None,
+        "conditions": [
+            {"type": each.type, "status": each.is_true, "reason": each.reason, "message": each.message}
+            for each in status.conditions
+        ],
+        "firstFailure": first,
+        "warnings": [str(warning) for warning in known.warnings],
+        "text": list(lines),
+    }
+    return headed("Job", facts)
+
+
+def config(path: Path, found: Iterable[Setting]) -> JsonObject:
+    settings = [{"key": each.key, "value": each.value, "origin": each.origin} for each in found]
+    return headed("Config", {"path": str(path), "settings": settings})

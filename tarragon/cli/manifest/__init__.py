@@ -1,0 +1,1 @@
+"""Files that are submitted: reading, overrides, local images, missing dependencies, dry runs."""

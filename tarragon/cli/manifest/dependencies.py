@@ -1,0 +1,131 @@
+"""What pods of a job need beside it (claims, Secrets, ConfigMaps, a service account), and which of it is not there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tarragon.base.errors import Problem
+from tarragon.cli.jobview.pod_templates import templates
+from tarragon.cli.jobview.target import Looker
+from tarragon.cli.manifest.local_images import VOLUMES
+from tarragon.cluster.errors import ApiError, NotFound
+from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS
+from tarragon.kube.meta import AnyObject, Json, JsonObject, Key, Resource
+
+_OF_VOLUMES: Mapping[str, tuple[Resource[AnyObject], str]] = {
+    "persistentVolumeClaim": (PERSISTENT_VOLUME_CLAIMS, "claimName"),
+    "secret": (SECRETS, "secretName"),
+    "configMap": (CONFIG_MAPS, "name"),
+}
+_OF_VARIABLES: Mapping[str, tuple[Resource[AnyObject], str]] = {
+    "secretKeyRef": (SECRETS, "name"),
+    "configMapKeyRef": (CONFIG_MAPS, "name"),
+    "secretRef": (SECRETS, "name"),
+    "configMapRef": (CONFIG_MAPS, "name"),
+}
+_OF_SOURCES: Mapping[str, tuple[Resource[AnyObject], str]] = {
+    "secret": (SECRETS, "name"),
+    "configMap": (CONFIG_MAPS, "name"),
+}
+
+_WAITS = "pods that use it do not start before it is there: make it, or add it to FILE"
+_REFUSED = "no pod is made before it is there: make it, or add it to FILE"
+
+_OF_ITSELF = frozenset({(SERVICE_ACCOUNTS.kind, "default"), (CONFIG_MAPS.kind, "kube-root-ca.crt")})
+"""What every namespace gets from its cluster, a moment after it was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """`path` is where the manifest names it first."""
+
+    resource: Resource[AnyObject]
+    name: str
+    path: str
+
+    @property
+    def id(self) -> tuple[str, str]:
+        return self.resource.kind, self.name
+
+
+async def missing(looker: Looker, job: JsonObject, brought: Collection[tuple[str, str]]) -> list[Problem]:
+    """Each object is asked for once; of what may not be looked at nothing is said. `brought`: what is in FILE."""
+    namespace = str(job["metadata"]["namespace"])
+    first: dict[tuple[str, str], Need] = {}
+    for need in needs(job):
+        if need.id not in brought and need.id not in _OF_ITSELF:
+            first.setdefault(need.id, need)
+    keys = ((need.resource, Key(namespace, need.name)) for need in first.values())
+    there = await asyncio.gather(*(may_exist(looker, *each) for each in keys))
+    return [_problem(need, namespace) for need, is_there in zip(first.values(), there, strict=True) if not is_there]
+
+
+def needs(job: JsonObject) -> Iterator[Need]:
+    """Without what may be absent, and without volumes for which this machine has a folder."""
+    for path, template in templates(job):
+        spec = template["spec"]
+        account = spec.get("serviceAccountName")
+        if isinstance(account, str) and account:
+            yield Need(SERVICE_ACCOUNTS, account, f"{path}.spec.serviceAccountName")
+        yield from _of_volumes(spec, _given(template), f"{path}.spec")
+        for field in ("initContainers", "containers"):
+            for where, container in _each(spec, field, f"{path}.spec"):
+                yield from _of_variables(container, where)
+
+
+def _of_volumes(spec: JsonObject, given: Collection[str], path: str) -> Iterator[Need]:
+    for where, volume in _each(spec, "volumes", path):
+        if volume.get("name") not in given:
+            yield from _named(volume, _OF_VOLUMES, where)
+            for inner, source in _each(volume.get("projected"), "sources", f"{where}.projected"):
+                yield from _named(source, _OF_SOURCES, inner)
+
+
+def _of_variables(container: JsonObject, path: str) -> Iterator[Need]:
+    for where, variable in _each(container, "env", path):
+        yield from _named(variable.get("valueFrom"), _OF_VARIABLES, f"{where}.valueFrom")
+    for where, source in _each(container, "envFrom", path):
+        yield from _named(source, _OF_VARIABLES, where)
+
+
+async def may_exist(looker: Looker, resource: Resource[AnyObject], key: Key) -> bool:
+    """What we may not look at counts as there."""
+    try:
+        await looker.get(resource, key)
+    except NotFound:
+        return False
+    except ApiError:
+        return True
+    return True
+
+
+def _problem(need: Need, namespace: str) -> Problem:
+    remedy = _REFUSED if need.resource is SERVICE_ACCOUNTS else _WAITS
+    return Problem(need.path, f"there is no {need.resource.kind} {need.name} in {namespace}", remedy)
+
+
+def _named(body: Json, kinds: Mapping[str, tuple[Resource[AnyObject], str]], path: str) -> Iterator[Need]:
+    for field, (resource, named) in kinds.items():
+        found = body.get(field) if isinstance(body, Mapping) else None
+        name = found.get(named) if isinstance(found, Mapping) and found.get("optional") is not True else None
+        if isinstance(name, str) and name:
+            yield Need(resource, name, f"{path}.{field}.{named}")
+
+
+def _each(body: Json, field: str, path: str) -> Iterator[tuple[str, JsonObject]]:
+    found = body.get(field) if isinstance(body, Mapping) else None
+    for number, item in enumerate(found if isinstance(found, list) else ()):
+        if isinstance(item, Mapping):
+            yield f"{path}.{field}[{number}]", item
+
+
+def _given(template: JsonObject) -> Collection[str]:
+    """By --volume."""
+    annotations: Json = (template.get("metadata") or {}).get("annotations") or {}
+    with suppress(ValueError, TypeError, AttributeError, RecursionError):
+        return set(json.loads(annotations.get(VOLUMES, "{}")))
+    return ()

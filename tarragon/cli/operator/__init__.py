@@ -1,0 +1,1 @@
+"""The options of `tarragon operator`, read into its settings."""

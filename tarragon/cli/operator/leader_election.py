@@ -1,0 +1,73 @@
+"""The options about the Lease by which operators agree about who acts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, ParamSpec
+
+import click
+
+from tarragon.cli.operator import surroundings
+from tarragon.cli.options.durations import seconds_option
+from tarragon.cli.options.gathering import gathered
+
+if TYPE_CHECKING:
+    from tarragon.cluster.lease import Claim, Terms
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Election:
+    """As the command line has it. Raises UsageError when two could lead at once."""
+
+    leader_elect: bool
+    lease_namespace: str | None
+    lease_name: str
+    identity: str | None
+    lease_duration: float
+    renew_deadline: float
+    retry_period: float
+
+    def __post_init__(self) -> None:
+        if fault := self._terms().fault:
+            raise click.UsageError(fault)
+
+    def claim(self, environment: Mapping[str, str], namespace: str) -> Claim:
+        """`namespace` is where the operator is."""
+        from tarragon.cluster.lease import Claim
+        from tarragon.kube.meta import Key
+
+        return Claim(
+            key=Key(self.lease_namespace or surroundings.lease_namespace(environment) or namespace, self.lease_name),
+            identity=self.identity or surroundings.identity(environment),
+            terms=self._terms(),
+        )
+
+    def _terms(self) -> Terms:
+        from tarragon.cluster.lease import Terms
+
+        return Terms(duration=self.lease_duration, deadline=self.renew_deadline, retry=self.retry_period)
+
+
+_OPTIONS = (
+    click.option(
+        "--leader-elect/--no-leader-elect",
+        default=True,
+        show_default=True,
+        help="agree by a Lease with other operators about who acts",
+    ),
+    click.option("--lease-namespace", metavar="NAMESPACE", help="where the Lease is; by default where the operator is"),
+    click.option("--lease-name", metavar="NAME", default="tarragon", show_default=True, help="of the Lease"),
+    click.option("--identity", metavar="NAME", help="who holds the Lease; must be this process's alone"),
+    seconds_option("--lease-duration", 15.0, "a Lease that is not renewed for so long is anybody's"),
+    seconds_option("--renew-deadline", 10.0, "a leader that could not renew for so long ends"),
+    seconds_option("--retry-period", 2.0, "between two renewals"),
+)
+
+
+def election_options(command: Callable[P, None]) -> Callable[P, None]:
+    """Together as `election`."""
+    return reduce(lambda below, option: option(below), reversed(_OPTIONS), gathered("election", Election)(command))

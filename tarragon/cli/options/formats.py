@@ -1,0 +1,88 @@
+"""The forms of `-o`: what people read, and what scripts do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import click
+
+from tarragon.base.escaping import escaped
+from tarragon.cli.options.settings import Settings
+from tarragon.cli.output.style import STATES, painter
+from tarragon.cli.output.terminal import Sink, sink, size
+from tarragon.cli.output.words import padded
+from tarragon.cli.output.wrapping import wrapped
+
+if TYPE_CHECKING:
+    from tarragon.kube.meta import JsonObject
+
+FORMS = ("table", "wide", "name", "json", "yaml")
+
+
+def json_text(value: JsonObject) -> str:
+    """Control characters stand only within texts, where `escaped` writes them as JSON does."""
+    import json
+
+    return escaped(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def yaml_text(value: JsonObject) -> str:
+    from tarragon.cli.output.yaml_style import dumped
+
+    return dumped(value)
+
+
+TEXTS: Mapping[str, Callable[[JsonObject], str]] = MappingProxyType({"json": json_text, "yaml": yaml_text})
+
+
+def unmanaged(value: JsonObject) -> JsonObject:
+    """Without who has written which field, which nobody reads who did not ask for it."""
+    metadata = value.get("metadata", {})
+    return {**value, "metadata": {name: each for name, each in metadata.items() if name != "managedFields"}}
+
+
+def as_list(items: Sequence[JsonObject]) -> JsonObject:
+    """As `kubectl get -o json` has it, so that the same scripts read both."""
+    return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(items)}
+
+
+def show(rows: Sequence[Sequence[str]], settings: Settings, *, shown: int | None = None) -> None:
+    """Rows as a table, or only the last ones of them; the others still make the columns wide enough.
+
+    Words that are states have their colours. On a terminal the last column is cut at its edge.
+    """
+    width = size(sys.stdout).columns if sink(sys.stdout) is Sink.TERMINAL else sys.maxsize
+    for line in lines(rows, settings, width)[-(shown or len(rows)) :]:
+        click.echo(line, color=True)
+
+
+def lines(rows: Sequence[Sequence[str]], settings: Settings, width: int) -> list[str]:
+    """The same, to be shown elsewhere."""
+    paint = painter(colors=settings.terminal().colors_out)
+    told = []
+    for cells in padded(rows):
+        before = "   ".join(cells[:-1])
+        last = _cut(cells[-1].rstrip(), width - len(before) - 3)
+        told.append("   ".join([*(_painted(cell, paint) for cell in cells[:-1]), last]).rstrip())
+    return told
+
+
+def tell(lines: Iterable[str]) -> None:
+    """Sentences on stdout: on a terminal long ones go on in the next row, between two words."""
+    is_terminal = sink(sys.stdout) is Sink.TERMINAL
+    for line in lines:
+        rows = wrapped(line, size(sys.stdout).columns) if is_terminal else [line]
+        for row in rows:
+            click.echo(row, color=True)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
+
+
+def _painted(cell: str, paint: Callable[[str, str], str]) -> str:
+    word = cell.rstrip()
+    return paint(word, STATES[word]) + cell[len(word) :] if word in STATES else cell

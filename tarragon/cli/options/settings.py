@@ -1,0 +1,205 @@
+"""What every command is told beside its own options: which cluster, which namespace, how to look."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
+
+from tarragon.cli.output.terminal import ColorChoice, Terminal, here
+
+if TYPE_CHECKING:
+    from tarragon.localcluster.home.home import Home
+
+LOCAL = "local"
+EVERYWHERE = (
+    "Everywhere: --context NAME, --kubeconfig FILE, -n NAMESPACE, -v, --color auto|always|never. Every option has "
+    "a variable, too: TARRAGON_NAMESPACE=ml tarragon list; `tarragon config` keeps what is to hold always."
+)
+NAMESPACE_FORM = "lower-case letters, digits and -, at most 63 of them"
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_COLORS: Mapping[str, ColorChoice] = MappingProxyType({"auto": "auto", "always": "always", "never": "never"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """`context`, `kubeconfig` and `given_namespace` are empty where none was given.
+
+    `is_plugin`: called as `kubectl tarragon`, where the cluster is kubectl's unless another one is named.
+    """
+
+    context: str = ""
+    kubeconfig: str = ""
+    is_plugin: bool = False
+    given_namespace: str = ""
+    is_verbose: bool = False
+    color: ColorChoice = "auto"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is the embedded cluster of this home: `local` always is."""
+        return self.context == LOCAL or not (self.context or self.kubeconfig or self.is_plugin)
+
+    @property
+    def program(self) -> str:
+        """How the help calls us."""
+        return "kubectl tarragon" if self.is_plugin else "tarragon"
+
+    def terminal(self) -> Terminal:
+        return here(self.color)
+
+
+def home() -> Home:
+    """The embedded cluster that this user, or this TARRAGON_HOME, has."""
+    from tarragon.localcluster.home.home import Home
+
+    return Home.of(os.environ)
+
+
+class Command(click.Command):
+    """A command that takes the global options behind its name, too: `tarragon list -n research`."""
+
+    def __init__(self, *args: object, **facts: object) -> None:
+        super().__init__(*args, **facts)  # type: ignore[arg-type] # click's own signature, passed on
+        taken = {name for param in self.params for name in param.opts}
+        # `up --kubeconfig FILE` writes one: a command's own option goes before the one that all have.
+        self.params += [param for param in global_options(are_hidden=True) if not taken & {*param.opts}]
+        for param in self.params:
+            self.name_variable(param)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing and not asks_for_help(args):
+            configured(self, ctx, str(self.name))
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            raise _with_origin(error, ctx) from error
+
+    def name_variable(self, param: click.Parameter) -> None:
+        """After the flag, as users see it: TARRAGON_RUN_TIMEOUT for `run --timeout`, whatever we call it inside."""
+        if isinstance(param, click.Option) and param.allow_from_autoenv:
+            from tarragon.cli.options.config_file import flag_name
+
+            param.envvar = f"TARRAGON_{self.name}_{flag_name(param)}".upper().replace("-", "_")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_epilog(ctx, formatter)
+        formatter.write_paragraph()
+        formatter.write_text(EVERYWHERE)
+
+
+def asks_for_help(args: Sequence[str]) -> bool:
+    """That is answered whatever is wrong elsewhere."""
+    return "--help" in args or "-h" in args
+
+
+def _with_origin(error: click.BadParameter, ctx: click.Context) -> click.BadParameter:
+    """Whoever has typed no such flag looks for it in vain."""
+    from tarragon.cli.options.config_file import location
+
+    name = error.param.name if error.param is not None else None
+    if name is not None and ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP:
+        return click.BadParameter(f"{error.message} (from {location(os.environ)})", ctx, error.param)
+    return error
+
+
+def configured(command: click.Command, ctx: click.Context, section: str) -> None:
+    """What the config file says of the command becomes its defaults. Raises BadConfig."""
+    from tarragon.cli.options.config_file import configuration, defaults
+
+    settings = ctx.obj if isinstance(ctx.obj, Settings) else Settings()
+    ctx.default_map = dict(defaults(command, configuration(), section, is_plugin=settings.is_plugin))
+
+
+logs_option = click.option(
+    "--logs",
+    "logs_of_jobs",
+    type=click.Choice(["json", "text"]),
+    default="text",
+    show_default=True,
+    allow_from_autoenv=False,
+    envvar=["TARRAGON_LOGS", "TARRAGON_OPERATOR_LOGS", "TARRAGON_UP_LOGS"],
+    help="how replicas log where their job does not say it by the annotation tarragon.dev/logs",
+)
+"""Of all commands that bring an operator. One variable for all: a cluster in the background is given no flags."""
+
+
+def global_options(*, are_hidden: bool = False) -> list[click.Parameter]:
+    """Only those of the first page are read from TARRAGON_CONTEXT and the like: the others come later and would win."""
+
+    def option(*names: str, text: str, kind: click.Choice[str] | None = None) -> click.Option:
+        is_flag = "--verbose" in names
+        return click.Option(
+            names,
+            type=kind,
+            is_flag=is_flag,
+            help=text,
+            hidden=are_hidden,
+            expose_value=False,
+            allow_from_autoenv=not are_hidden,
+            callback=_remember,
+            metavar=_METAVARS.get(names[-1]),
+            shell_complete=_COMPLETED.get(names[-1]),
+        )
+
+    return [
+        option("--context", text="the cluster; `local`, the embedded one, is the default"),
+        option("--kubeconfig", text="the file with the contexts; alone, its current context is the cluster"),
+        option("-n", "--namespace", text="the context's own by default"),
+        option("-v", "--verbose", text="say more, and show tracebacks"),
+        option("--color", text="auto by default", kind=click.Choice(list(_COLORS))),
+    ]
+
+
+def _contexts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from tarragon.cli.targets.completion import complete_context
+
+    return complete_context(ctx, param, incomplete)
+
+
+def _namespaces(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from tarragon.cli.targets.completion import complete_namespace
+
+    return complete_namespace(ctx, param, incomplete)
+
+
+def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    from tarragon.cli.targets.completion import complete_file
+
+    return complete_file(ctx, param, incomplete)
+
+
+_METAVARS = MappingProxyType({"--context": "NAME", "--kubeconfig": "FILE", "--namespace": "NAMESPACE"})
+_COMPLETED = MappingProxyType({"--context": _contexts, "--kubeconfig": _files, "--namespace": _namespaces})
+
+
+def is_namespace(name: str) -> bool:
+    """Whether Kubernetes takes it as the name of one."""
+    return _LABEL.fullmatch(name) is not None
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None:
+    if not value:
+        return
+    if param.name == "namespace" and not is_namespace(str(value)):
+        raise click.BadParameter(f"{value!r} is no name of a namespace: {NAMESPACE_FORM}", ctx, param)
+    before = ctx.obj if isinstance(ctx.obj, Settings) else Settings()
+    ctx.obj = _CHANGES[param.name or ""](before, str(value))
+
+
+_CHANGES: Mapping[str, Callable[[Settings, str], Settings]] = MappingProxyType(
+    {
+        "context": lambda before, value: replace(before, context=value),
+        "kubeconfig": lambda before, value: replace(before, kubeconfig=value),
+        "namespace": lambda before, value: replace(before, given_namespace=value),
+        "verbose": lambda before, _: replace(before, is_verbose=True),
+        "color": lambda before, value: replace(before, color=_COLORS[value]),
+    }
+)

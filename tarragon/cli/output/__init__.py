@@ -1,0 +1,1 @@
+"""Text for people: words, colours, wrapping, what a terminal can show."""

@@ -1,0 +1,67 @@
+"""The TensorBoard beside a job: whether it serves, and what keeps it from that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from tarragon.cli.jobview.causes import End, causes
+from tarragon.cli.jobview.jobs import Known
+from tarragon.cli.output.log_lines import last, shown
+from tarragon.job.tensorboard import IMAGE
+from tarragon.kube.core import ContainerStatus, Pod, Terminated
+from tarragon.plan.reconcile.tensorboard import CONTAINER
+
+_NO_TENSORBOARD = re.compile(r"(?:No module named|module specification for) '?tensorboard")
+_LAST_LINES = 3
+
+
+def troubles(job: Known, pods: Iterable[Pod], install: str) -> Iterator[str]:
+    """Nothing of one that runs. `pods` may be anybody's; `install` begins a command that installs where it runs."""
+    if job.job is None or job.dialect is None or job.job.tensorboard is None:
+        return
+    is_over = job.status.phase.is_final
+    if is_over and job.job.tensorboard.ends_with_job:
+        return
+    name, owner = job.dialect.names.tensorboard(job.job), job.as_owner
+    pod = next((pod for pod in pods if pod.metadata.name == name and pod.metadata.controlled_by == owner), None)
+    if pod is None:
+        yield "does not serve: its pod is gone" if is_over else "does not serve yet: its pod has not been made"
+        return
+    main = pod.container_status(CONTAINER)
+    if main is not None and main.state.running is not None:
+        return
+    end = _last_end(main)
+    yield f"does not serve: pod {name} is {_state(pod, main)}{_exit(end)}"
+    lines = last(end.message.split("\n"), _LAST_LINES) if end is not None else []
+    yield from (f"  │ {shown(line, colors=False)}" for line in lines)
+    yield from _remedies(lines, job.job.tensorboard.image, install)
+
+
+def _state(pod: Pod, main: ContainerStatus | None) -> str:
+    """In the words of whoever holds it up: the kubelet, or who is to find a node for it."""
+    waiting = main.state.waiting if main is not None else None
+    if waiting is not None and waiting.reason:
+        return ": ".join(filter(None, (waiting.reason, waiting.message)))
+    scheduled = pod.condition("PodScheduled")
+    if not pod.spec.node_name and scheduled is not None and scheduled.status == "False":
+        return f"{pod.status.phase}: {scheduled.message}"
+    return pod.status.phase
+
+
+def _last_end(main: ContainerStatus | None) -> Terminated | None:
+    return None if main is None else main.state.terminated or main.last_state.terminated
+
+
+def _exit(end: Terminated | None) -> str:
+    return "" if end is None else f"; it ended with exit code {end.exit_code}"
+
+
+def _remedies(lines: list[str], image: str, install: str) -> Iterator[str]:
+    if any(map(_NO_TENSORBOARD.search, lines)):
+        yield f"Probably: there is no TensorBoard in {image}"
+        yield f"  {install} tensorboard, or name an image that has it: the annotation {IMAGE}"
+        return
+    for cause in causes(End(lines=lines, install=install)):
+        yield f"Probably: {cause.what}"
+        yield f"  {cause.remedy}"

@@ -1,0 +1,58 @@
+"""Where on this machine a job's things lie: its volumes, its logs, and the ports that stand for its services."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tarragon.cli.jobview.jobs import Known
+from tarragon.cli.jobview.leftovers import used
+from tarragon.cli.jobview.progress import order
+from tarragon.cli.targets.stored_logs import log_folders
+from tarragon.job.model import Replica
+from tarragon.kube.core import Pod
+from tarragon.localcluster.kubelet.base.layout import NodeFolder
+from tarragon.localcluster.kubelet.network.ports import allotted
+from tarragon.localcluster.kubelet.network.translate import Address
+from tarragon.plan.reconcile.tensorboard import SERVICE_PORT
+
+
+def addresses(nodes: Path | None, job: Known, replica: Replica) -> tuple[str, str]:
+    """A replica's service as the job knows it, and what stands for it here; empty where there is none yet."""
+    group = job.job.group(replica.type) if job.job is not None else None
+    if job.job is None or job.dialect is None or group is None:
+        return "", ""
+    address = Address(namespace=job.key.namespace, name=job.dialect.names.service(job.job, replica), port=group.port)
+    local = allotted(nodes).get(address) if nodes is not None else None
+    return f"{address.name}.{address.namespace}.svc:{address.port}", f"127.0.0.1:{local}" if local else ""
+
+
+def tensorboard(nodes: Path | None, job: Known) -> str:
+    """Where a browser finds it: on this machine, or what makes it so; empty where there is none."""
+    if job.job is None or job.dialect is None or job.job.tensorboard is None:
+        return ""
+    if job.job.tensorboard.ends_with_job and job.status.phase.is_final:
+        return ""
+    name, namespace = job.dialect.names.tensorboard(job.job), job.key.namespace
+    if nodes is None:
+        return f"kubectl port-forward -n {namespace} service/{name} 6006:80, then http://127.0.0.1:6006"
+    local = allotted(nodes).get(Address(namespace=namespace, name=name, port=SERVICE_PORT))
+    return f"http://127.0.0.1:{local}" if local else ""
+
+
+def folders(nodes: Path | None, job: Known, pods: Mapping[Replica, Pod]) -> Iterator[tuple[str, Path]]:
+    """(what it is, where it lies), as far as it is there; nothing of a cluster whose pods run elsewhere."""
+    if nodes is None:
+        return
+    shared = NodeFolder(nodes / "any")
+    for kind, name in used({"spec": job.object.spec}):
+        path = shared.claims / job.key.namespace / name
+        if kind == "PersistentVolumeClaim" and path.exists():
+            yield f"claim {name}", path
+    for replica, logs in sorted(log_folders(nodes, job).items(), key=lambda found: order(found[0])):
+        yield f"logs of {replica}", logs
+    for replica, pod in pods.items():
+        node = NodeFolder(nodes / pod.spec.node_name)
+        volumes = node.pod(pod.metadata.uid).volumes
+        if pod.spec.node_name and volumes.exists():
+            yield f"volumes of {replica}", volumes

@@ -1,0 +1,89 @@
+"""Which lines of which replicas are wanted, and how each of them is printed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from tarragon.base.escaping import write_verbatim
+from tarragon.cli.options.settings import Settings
+from tarragon.cli.output.log_lines import Stamp, shown, stamped
+from tarragon.cli.output.style import REPLICA_TYPES, painter
+from tarragon.cli.output.terminal import Sink, sink
+from tarragon.cli.targets.stored_logs import Said
+from tarragon.cluster.port import LogOptions
+from tarragon.job.model import Replica
+from tarragon.kube.codec import micro_timestamp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which replicas and lines, and how they are printed. Of empty collections everybody is one."""
+
+    replicas: Collection[str] = ()
+    types: Collection[str] = ()
+    container: str = ""
+    """Instead of the one that trains and those that run before it."""
+    tail: int | None = None
+    since: dt.datetime | None = None
+    previous: bool = False
+    life: int | None = None
+    """Which of the jobs that had the name, from 1; from the newest if negative."""
+    timestamps: bool = False
+    prefix: bool = True
+    grep: re.Pattern[str] | None = None
+
+    def wants(self, replica: Replica) -> bool:
+        is_named = not self.replicas or str(replica) in self.replicas
+        return is_named and (not self.types or replica.type.word in self.types)
+
+    def fits(self, said: Said) -> bool:
+        return self.grep is None or self.grep.search(said.text) is not None
+
+    def asked(self, now: dt.datetime) -> LogOptions:
+        """What the cluster can leave out for us: it counts whole seconds, and may send a line too many."""
+        seconds = None if self.since is None else max(1, math.ceil((now - self.since).total_seconds()))
+        return LogOptions(container=self.container, tail_lines=self.tail, since_seconds=seconds, previous=self.previous)
+
+
+class Printer:
+    """Prints lines to stdout: as they are for programs, on a terminal without all that could change it."""
+
+    def __init__(self, wanted: Filter, settings: Settings) -> None:
+        terminal = settings.terminal()
+        self._wanted = wanted
+        self._since: Stamp = ("", "") if wanted.since is None else stamped(micro_timestamp(wanted.since))[0]
+        self._colors = terminal.colors_out
+        self._paint = painter(colors=terminal.colors_out)
+        self._is_terminal = sink(sys.stdout) is Sink.TERMINAL
+
+    def said(self, replica: Replica, said: Sequence[tuple[str, str]]) -> None:
+        if self._wanted.wants(replica):
+            self._print("".join(self._line(replica, moment, text) for moment, text in said))
+            sys.stdout.flush()
+
+    def kept(self, said: Iterator[Said]) -> None:
+        for line in said:
+            self._print(self._line(line.replica, line.moment, line.text))
+
+    def _print(self, text: str) -> None:
+        if self._is_terminal:
+            sys.stdout.write(text)
+        else:
+            write_verbatim(sys.stdout, text)
+
+    def _line(self, replica: Replica, moment: str, text: str) -> str:
+        if stamped(moment)[0] < self._since:
+            return ""
+        if self._wanted.grep is not None and not self._wanted.grep.search(text):
+            return ""
+        words = [shown(text, colors=self._colors) if self._is_terminal else text]
+        if self._wanted.timestamps:
+            words.insert(0, moment)
+        if self._wanted.prefix:
+            words.insert(0, self._paint(f"[{replica}]", REPLICA_TYPES.get(replica.type.word, "")))
+        return " ".join(words) + "\n"

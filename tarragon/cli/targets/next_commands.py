@@ -1,0 +1,25 @@
+"""The commands that usually come next, spelled so that pasting them works for this user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tarragon.cli.jobview.target import Prompt
+from tarragon.kube.meta import Key
+
+AFTERWARDS = (("logs", "logs"), ("details", "describe"), ("clean up", "delete"))
+MEANWHILE = (("follow", "logs --follow"), ("details", "describe"), ("end it", "delete"))
+
+
+def hints(prompt: Prompt, key: Key, wanted: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """One line for each (label, command), aligned: `  logs      tarragon logs digits`."""
+    width = max((len(label) for label, _ in wanted), default=0)
+    for label, command in wanted:
+        yield f"  {label.ljust(width)}   {spelled(prompt, key, command)}"
+
+
+def spelled(prompt: Prompt, key: Key, command: str) -> str:
+    """`logs --follow` about that job: `tarragon -n research logs digits --follow`."""
+    where = "" if key.namespace in {"", prompt.namespace} else f" -n {key.namespace}"
+    verb, _, options = command.partition(" ")
+    return f"{prompt.program}{where} {verb} {key.name}{' ' + options if options else ''}"

@@ -1,0 +1,135 @@
+"""Who submits a job that names what is not there is warned, with the path, and nothing else changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarragon.cli.manifest.dependencies import missing, needs
+from tarragon.cli.manifest.local_images import VOLUMES as FOLDERS
+from tarragon.cluster.errors import Forbidden
+from tarragon.cluster.passing import Passing
+from tarragon.cluster.port import Cluster
+from tarragon.kube.core import CONFIG_MAPS, SECRETS
+from tarragon.kube.meta import Key, Resource
+from tests.cli.conftest import Shell
+from tests.cli.manifests import group, job, python
+from tests.operator.stage import a_stage
+
+VOLUMES = [
+    {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+    {"name": "keys", "secret": {"secretName": "keys"}},
+    {"name": "code", "configMap": {"name": "code"}},
+    {"name": "more", "projected": {"sources": [{"secret": {"name": "keys"}}, {"configMap": {"name": "settings"}}]}},
+    {"name": "spare", "configMap": {"name": "spare", "optional": True}},
+    {"name": "scratch", "emptyDir": {}},
+]
+VARIABLES: dict[str, Any] = {
+    "env": [
+        {"name": "A", "value": "a"},
+        {"name": "B", "valueFrom": {"secretKeyRef": {"name": "token", "key": "b"}}},
+        {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "spare", "key": "c", "optional": True}}},
+    ],
+    "envFrom": [{"configMapRef": {"name": "code"}}],
+}
+AT = "spec.tfReplicaSpecs.Worker.template.spec"
+WAITS = "pods that use it do not start before it is there: make it, or add it to FILE"
+
+
+def wanting(program: str = "print(1)") -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(job("digits", Worker=group(python(program, **VARIABLES), 2, VOLUMES)))
+    body["metadata"]["namespace"] = "default"
+    body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["serviceAccountName"] = "robot"
+    return body
+
+
+class Counting(Passing):
+    """Counts what is asked for; of secrets nobody is told."""
+
+    def __init__(self, client: Cluster) -> None:
+        super().__init__(client)
+        self.asked: list[str] = []
+
+    async def get(self, resource: Resource[Any], key: Key) -> Any:
+        self.asked.append(f"{resource.plural}/{key}")
+        if resource.plural == SECRETS.plural:
+            raise Forbidden({"status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"})
+        return await super().get(resource, key)
+
+
+def test_what_may_be_absent_is_no_need_and_a_folder_of_this_machine_stands_for_a_volume() -> None:
+    body = wanting()
+    template = body["spec"]["tfReplicaSpecs"]["Worker"]["template"]
+    template["metadata"] = {"annotations": {"tarragon.dev/volumes": json.dumps({"data": "/data", "more": "/more"})}}
+
+    found = [f"{need.resource.plural}/{need.name}" for need in needs(body)]
+
+    assert found == ["serviceaccounts/robot", "secrets/keys", "configmaps/code", "secrets/token", "configmaps/code"]
+
+
+async def test_each_object_is_asked_for_once_and_silence_is_kept_of_what_may_not_be_read(tmp_path: Path) -> None:
+    async with a_stage(tmp_path) as stage:
+        await stage.world.create(CONFIG_MAPS, "code")
+        looker = Counting(stage.world.client)
+        found = [str(problem) for problem in await missing(looker, wanting(), {("ConfigMap", "settings")})]
+
+    assert sorted(looker.asked) == [
+        "configmaps/default/code",
+        "persistentvolumeclaims/default/data",
+        "secrets/default/keys",
+        "secrets/default/token",
+        "serviceaccounts/default/robot",
+    ]
+    refused = "no pod is made before it is there: make it, or add it to FILE"
+    assert found == [
+        f"{AT}.serviceAccountName: there is no ServiceAccount robot in default; {refused}",
+        f"{AT}.volumes[0].persistentVolumeClaim.claimName: there is no PersistentVolumeClaim data in default; {WAITS}",
+    ]
+
+
+async def test_what_every_namespace_gets_of_itself_is_not_warned_of(tmp_path: Path) -> None:
+    body = wanting()
+    body["metadata"]["namespace"] = "just-made"
+    spec = body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
+    spec |= {"serviceAccountName": "default", "volumes": [{"name": "ca", "configMap": {"name": "kube-root-ca.crt"}}]}
+    spec["containers"][0] |= {"env": [], "envFrom": []}
+
+    async with a_stage(tmp_path) as stage:
+        assert not await missing(stage.world.client, body, ())
+
+
+@pytest.mark.parametrize("said", ["3", "[[1]]", "[", 3])
+def test_an_annotation_that_makes_no_sense_gives_no_folders(said: Any) -> None:
+    """The kubelet says what is wrong with it; a job that was just made does not end in a bug of ours."""
+    body = wanting()
+    body["spec"]["tfReplicaSpecs"]["Worker"]["template"]["metadata"] = {"annotations": {FOLDERS: said}}
+
+    assert ("PersistentVolumeClaim", "data") in {need.id for need in needs(body)}
+
+
+def test_submit_and_its_trial_by_the_server_warn_and_what_is_in_file_is_there(shell: Shell) -> None:
+    brought = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}}
+    text = f"{json.dumps(brought)}\n---\n{json.dumps(wanting())}"
+    file = shell.file("job.yaml", text)
+
+    tried = shell("submit", file, "--dry-run=server", "-o", "name")
+    submitted = shell("submit", file)
+    again = shell("submit", file)
+
+    for ended in (tried, submitted):
+        told = [line for line in ended.err.splitlines() if "there is no " in line]
+        assert ended.code == 0
+        claim = f"{AT}.volumes[0].persistentVolumeClaim.claimName: there is no PersistentVolumeClaim data in default"
+        assert told[1] == f"warning: {claim}; {WAITS}"
+        kinds = [line.partition("there is no ")[2].partition(" in ")[0] for line in told]
+        assert kinds == [
+            "ServiceAccount robot",
+            "PersistentVolumeClaim data",
+            "ConfigMap code",
+            "ConfigMap settings",
+            "Secret token",
+        ]
+    assert "there is no" not in again.err
