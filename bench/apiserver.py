@@ -34,10 +34,10 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tarragon.base.clock import SystemClock  # noqa: E402
-from tarragon.cluster.errors import NotFound  # noqa: E402
-from tarragon.cluster.http import Http  # noqa: E402
-from tarragon.cluster.port import DeleteOptions, Selection  # noqa: E402
-from tarragon.cluster.transport import Server  # noqa: E402
+from tarragon.client.errors import NotFound  # noqa: E402
+from tarragon.client.http.client import Http  # noqa: E402
+from tarragon.client.http.transport import Server  # noqa: E402
+from tarragon.client.port import DeleteOptions, Selection  # noqa: E402
 from tarragon.kube.core import NAMESPACES, PODS  # noqa: E402
 from tarragon.kube.meta import Key  # noqa: E402
 from tarragon.localcluster.apiserver.apiserver import ApiServer, Front  # noqa: E402

@@ -36,8 +36,8 @@ from bench.support.plane import (  # noqa: E402
     run,
     until,
 )
-from tarragon.cluster.port import Selection  # noqa: E402
-from tarragon.cluster.streams import closed_after  # noqa: E402
+from tarragon.client.port import Selection  # noqa: E402
+from tarragon.client.streams import closed_after  # noqa: E402
 from tarragon.kube.core import PODS  # noqa: E402
 from tarragon.kube.meta import Key  # noqa: E402
 

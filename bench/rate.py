@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 from bench.support.calls import Recorded, Recorder  # noqa: E402
 from bench.support.plane import TFJOBS, Plane, a_plane, an_operator, cpu_of, each, job, load, run, until  # noqa: E402
 from tarragon.base.clock import SystemClock  # noqa: E402
-from tarragon.cluster.port import Selection  # noqa: E402
+from tarragon.client.port import Selection  # noqa: E402
 from tarragon.kube.core import PODS  # noqa: E402
 from tarragon.operator.manager.operator import Operator, Options  # noqa: E402
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tarragon.cluster.passing import Passing
-from tarragon.cluster.port import Cluster
+from tarragon.client.middleware.middleware import Passing
+from tarragon.client.port import Cluster
 from tarragon.kube.codec import encode
 from tarragon.kube.core import LEASES
 from tarragon.kube.meta import Key, Resource

@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 
 from bench.support.plane import NODE_COUNT, TFJOBS, OperatorProcess, Plane, each, heartbeat, job, node_name, until
-from tarragon.cluster.port import Selection
+from tarragon.client.port import Selection
 from tarragon.kube.codec import encode
 from tarragon.kube.core import PODS, SERVICES
 from tarragon.kube.meta import Key

@@ -19,10 +19,10 @@ from typing import Any
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import AlreadyExists, ApiError
-from tarragon.cluster.http import Http
-from tarragon.cluster.transport import Server
+from tarragon.client.errors import AlreadyExists, ApiError
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.http.transport import Server
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES

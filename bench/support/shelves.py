@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import Conflict, NotFound
-from tarragon.cluster.port import WatchEvent
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import Conflict, NotFound
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import WatchEvent
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import decode, encode

@@ -10,15 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tarragon.localcluster.auth.authorizers import Authorization
-
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.http import Http
-from tarragon.cluster.transport import Server
+from tarragon.client.errors import ApiError
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.http.transport import Server
 from tarragon.kube.core import NAMESPACES
 from tarragon.kube.meta import Resource
+from tarragon.localcluster.auth.authorizers import Authorization
 from tarragon.localcluster.daemon.cluster import LocalCluster, Settings
 from tarragon.localcluster.home.home import Home
 from tools.controlplane import ControlPlane

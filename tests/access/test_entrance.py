@@ -13,15 +13,15 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tarragon.localcluster.auth.authorizers import Authorization
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.errors import Forbidden
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import Selection
-from tarragon.cluster.transport import Server
+from tarragon.client.errors import Forbidden
+from tarragon.client.http.client import Http
+from tarragon.client.http.transport import Server
+from tarragon.client.port import Selection
 from tarragon.kube.core import NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key
+from tarragon.localcluster.auth.authorizers import Authorization
 from tarragon.localcluster.daemon.cluster import LocalCluster, Settings
 from tarragon.localcluster.home.home import Home
 from tests.access.both import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, ROLES, binding, person, role, rule

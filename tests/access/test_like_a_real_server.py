@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.http import Http
+from tarragon.client.http.client import Http
 from tests.access.both import (
     ACCESS_REVIEWS,
     BINDINGS,

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tarragon.localcluster.auth.authorizers import Authorization
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.errors import Forbidden
-from tarragon.cluster.port import Selection
+from tarragon.client.errors import Forbidden
+from tarragon.client.port import Selection
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key
+from tarragon.localcluster.auth.authorizers import Authorization
 from tarragon.localcluster.daemon.cluster import LocalCluster, Settings
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.node.node import NodeSettings, this_machine

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tarragon.base.clock import ManualClock
+from tarragon.client.errors import ApiError
+from tarragon.kube.codec import decode
+from tarragon.localcluster.api.identity import OWNER
 from tarragon.localcluster.auth.accounts import ISSUER, Accounts, Grant, Known, Refused
 from tarragon.localcluster.auth.keys import SigningKey
 from tarragon.localcluster.auth.token_requests import TokenRequests
-
-from tarragon.base.clock import ManualClock
-from tarragon.cluster.errors import ApiError
-from tarragon.kube.codec import decode
-from tarragon.localcluster.api.identity import OWNER
 from tarragon.localcluster.registry.api import Api
 
 Json = dict[str, Any]

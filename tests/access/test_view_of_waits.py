@@ -13,9 +13,9 @@ from tarragon.base.clock import SystemClock
 from tarragon.cli.explain.queue_status import standing_of
 from tarragon.cli.jobview.jobs import find
 from tarragon.cli.targets.crds import install_here
-from tarragon.cluster.errors import Forbidden
-from tarragon.cluster.http import Http
-from tarragon.cluster.transport import Server
+from tarragon.client.errors import Forbidden
+from tarragon.client.http.client import Http
+from tarragon.client.http.transport import Server
 from tarragon.kube.core import SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.auth.authorizers import Authorization

@@ -15,7 +15,7 @@ from tarragon.cli.checks.operators import Seen, operators
 from tarragon.cli.checks.rights import of_operator, of_user, operator_findings, user_findings
 from tarragon.cli.output.finding import Finding, told
 from tarragon.cli.output.style import plain
-from tarragon.cluster.lease import Held, LeaseSpec
+from tarragon.client.leader_election import Held, LeaseSpec
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.codec import micro_timestamp
 from tarragon.kube.core import Node, NodeSpec, NodeStatus, PodCondition

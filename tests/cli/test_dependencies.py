@@ -10,9 +10,9 @@ import pytest
 
 from tarragon.cli.manifest.dependencies import missing, needs
 from tarragon.cli.manifest.local_images import VOLUMES as FOLDERS
-from tarragon.cluster.errors import Forbidden
-from tarragon.cluster.passing import Passing
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import Forbidden
+from tarragon.client.middleware.middleware import Passing
+from tarragon.client.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS, SECRETS
 from tarragon.kube.meta import Key, Resource
 from tests.cli.conftest import Shell

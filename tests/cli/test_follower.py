@@ -19,8 +19,8 @@ from tarragon.cli.jobview.log_listener import Listener
 from tarragon.cli.jobview.progress import Progress
 from tarragon.cli.output.terminal import Terminal
 from tarragon.cli.targets.pod_logs import unread
-from tarragon.cluster.errors import ApiError, Unavailable, from_status, unavailable, unreachable
-from tarragon.cluster.port import Cluster, DeleteOptions, LogOptions
+from tarragon.client.errors import ApiError, Unavailable, from_status, unavailable, unreachable
+from tarragon.client.port import Cluster, DeleteOptions, LogOptions
 from tarragon.kube.core import PODS, PRIORITY_CLASSES
 from tarragon.kube.meta import Key
 from tests.kubelet.waiting import eventually

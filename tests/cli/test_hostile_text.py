@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.cli.options.formats import json_text, yaml_text
-from tarragon.cluster.http import Http
-from tarragon.cluster.transport import Server
+from tarragon.client.http.client import Http
+from tarragon.client.http.transport import Server
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.core import EVENTS, PODS
 from tarragon.kube.meta import Key

@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.http import Http
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
 from tests.cli.conftest import Shell

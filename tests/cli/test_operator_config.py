@@ -9,7 +9,7 @@ from pathlib import Path
 from tarragon.base.clock import SystemClock
 from tarragon.cli.explain.operator_config import ways_of
 from tarragon.cli.targets.crds import install_here, install_without_operator
-from tarragon.cluster.port import Cluster
+from tarragon.client.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import Key
 from tarragon.localcluster.daemon.daemon import Launch, ensure_running, stop

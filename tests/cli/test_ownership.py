@@ -12,9 +12,9 @@ import pytest
 
 from tarragon.cli.jobview.jobs import Known, known, pods_of
 from tarragon.cli.top.known import Scene
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import EVERYTHING
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.port import EVERYTHING
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import NAMESPACES, PODS, Pod

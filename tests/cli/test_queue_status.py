@@ -16,8 +16,8 @@ from tarragon.cli.explain.queue_status import Standing, standing_of
 from tarragon.cli.jobview.jobs import find
 from tarragon.cli.jobview.target import Looker, Prompt
 from tarragon.cli.report.wait_report import starts_fields, starts_line
-from tarragon.cluster.errors import Forbidden, Unavailable
-from tarragon.cluster.port import EVERYTHING, Listing, Selection
+from tarragon.client.errors import Forbidden, Unavailable
+from tarragon.client.port import EVERYTHING, Listing, Selection
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from tarragon.kube.meta import Key, Resource

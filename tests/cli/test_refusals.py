@@ -10,9 +10,9 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.jobview.jobs import NoSuchJob, NotInstalled
 from tarragon.cli.options.settings import Settings
 from tarragon.cli.targets.foreign import Foreign
-from tarragon.cluster.access import Access
-from tarragon.cluster.errors import NoCredentials, from_status, unreachable
-from tarragon.cluster.transport import Server
+from tarragon.client.errors import NoCredentials, from_status, unreachable
+from tarragon.client.http.connection import Access
+from tarragon.client.http.transport import Server
 
 URL = "https://10.0.0.1:6443"
 NAME = f"context prod ({URL})"

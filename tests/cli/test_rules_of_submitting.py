@@ -22,7 +22,7 @@ from tarragon.cli.manifest.loading import Loaded
 from tarragon.cli.manifest.sizing import is_large, read, told
 from tarragon.cli.options.settings import Settings
 from tarragon.cli.targets.foreign import Foreign
-from tarragon.cluster.access import kubeconfig as access
+from tarragon.client.http.connection import kubeconfig as access
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tests.cli.conftest import Shell
 from tests.cli.manifests import group, job, python, worker

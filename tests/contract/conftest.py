@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.errors import AlreadyExists, ApiError, Forbidden, NotFound, Unavailable
-from tarragon.cluster.port import Cluster, DeleteOptions, Selection
+from tarragon.client.errors import AlreadyExists, ApiError, Forbidden, NotFound, Unavailable
+from tarragon.client.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS
 from tarragon.kube.meta import Key, Resource
 from tests.contract.implementations import EACH, IMPLEMENTATIONS

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.counted import Call, Counted
-from tarragon.cluster.fenced import Fenced
-from tarragon.cluster.http import Http
-from tarragon.cluster.lease import Claim, Lease, Terms
-from tarragon.cluster.port import Cluster
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.leader_election import Claim, Lease, Terms
+from tarragon.client.middleware.counted import Call, Counted
+from tarragon.client.middleware.fenced import Fenced
+from tarragon.client.port import Cluster
 from tarragon.kube.meta import Key
 from tarragon.localcluster.registry.api import Api
 from tarragon.localcluster.registry.client import InProcess

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
-from tarragon.cluster.port import Cluster, Selection, WatchEvent
+from tarragon.client.port import Cluster, Selection, WatchEvent
 from tarragon.kube.core import CONFIG_MAPS, NODES, PODS
 from tarragon.kube.meta import Resource
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.errors import Invalid
-from tarragon.cluster.port import Cluster, Selection
+from tarragon.client.errors import Invalid
+from tarragon.client.port import Cluster, Selection
 from tarragon.kube.core import EVENTS
 from tarragon.kube.meta import AnyObject, Key, Resource
 from tests.contract.objects import Json, watching

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import Expired, Unavailable
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import Cluster, Selection
+from tarragon.client.errors import Expired, Unavailable
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.port import Cluster, Selection
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import Key
 from tarragon.localcluster.registry.api import Api

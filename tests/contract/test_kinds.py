@@ -4,8 +4,8 @@ import datetime as dt
 
 import pytest
 
-from tarragon.cluster.errors import ApiError, BadRequest, Invalid, NotFound
-from tarragon.cluster.port import Cluster, DeleteOptions, Selection
+from tarragon.client.errors import ApiError, BadRequest, Invalid, NotFound
+from tarragon.client.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, SECRETS, SERVICES
 from tarragon.kube.meta import Key, Resource
 from tests.contract.conftest import Gadgets, definition, older

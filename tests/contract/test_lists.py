@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tarragon.cluster.errors import BadRequest
-from tarragon.cluster.port import EVERYTHING, Cluster, Selection
+from tarragon.client.errors import BadRequest
+from tarragon.client.port import EVERYTHING, Cluster, Selection
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, PODS
 from tarragon.kube.meta import Key
 from tests.contract.objects import config_map, pod

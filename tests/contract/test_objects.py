@@ -5,8 +5,8 @@ import copy
 
 import pytest
 
-from tarragon.cluster.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
-from tarragon.cluster.port import Cluster, DeleteOptions, Selection
+from tarragon.client.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
+from tarragon.client.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, PODS
 from tarragon.kube.meta import CustomObject, Key, Resource
 from tests.contract.objects import WHOLE_CONFIG_MAPS, WHOLE_PODS, Json, config_map, pod, watching

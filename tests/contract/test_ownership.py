@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.http import Http
-from tarragon.cluster.transport import Request, Server, Transport
+from tarragon.client.errors import ApiError
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.http.transport import Request, Server, Transport
 from tarragon.kube.codec import decode, encode
 from tests.contract.conftest import define_gadgets, takes_pods
 from tests.localcluster_http.embedded import embedded

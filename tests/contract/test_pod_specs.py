@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.errors import BadRequest, Invalid
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import BadRequest, Invalid
+from tarragon.client.port import Cluster
 from tarragon.kube.core import LEASES, PERSISTENT_VOLUME_CLAIMS, SERVICES
 from tests.contract.objects import WHOLE_PODS, Json, pod
 

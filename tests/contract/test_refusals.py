@@ -5,8 +5,8 @@ import itertools
 
 import pytest
 
-from tarragon.cluster.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
-from tarragon.cluster.port import Cluster, DeleteOptions, LogOptions, Selection
+from tarragon.client.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
+from tarragon.client.port import Cluster, DeleteOptions, LogOptions, Selection
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, LEASES, NAMESPACES, PODS, SERVICES, Pod
 from tarragon.kube.meta import Key, Resource
 from tests.contract.conftest import Gadgets

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.errors import NotFound, Unavailable
-from tarragon.cluster.port import Cluster, DeleteOptions, Selection
+from tarragon.client.errors import NotFound, Unavailable
+from tarragon.client.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, PODS
 from tarragon.kube.meta import Key
 from tests.contract.conftest import Gadgets, define_gadgets

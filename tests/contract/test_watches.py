@@ -5,8 +5,8 @@ from contextlib import aclosing
 
 import pytest
 
-from tarragon.cluster.errors import ApiError, BadRequest
-from tarragon.cluster.port import Cluster, Selection
+from tarragon.client.errors import ApiError, BadRequest
+from tarragon.client.port import Cluster, Selection
 from tarragon.kube.core import CONFIG_MAPS, PODS
 from tarragon.kube.meta import Key
 from tests.contract.objects import PATIENCE, WHOLE_CONFIG_MAPS, WHOLE_PODS, Json, config_map, pod, watching

@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from tarragon.cluster.access import SERVICE_ACCOUNT, in_cluster
-from tarragon.cluster.errors import Forbidden
-from tarragon.cluster.http import Http
+from tarragon.client.errors import Forbidden
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import SERVICE_ACCOUNT, in_cluster
 from tarragon.kube.core import SECRETS
 from tests.deploy.stage import TFJOBS, Json, Stage
 from tests.docs.markdown import ROOT

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tarragon.cli.explain.operator_config import Published, ways_of
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.http import Http
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
 from tarragon.scheduling.api.rules import Queue
 from tests.deploy.stage import Stage
 

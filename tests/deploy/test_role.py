@@ -10,9 +10,9 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import EVERYTHING, DeleteOptions, Listing, Selection, WatchEvent
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.port import EVERYTHING, DeleteOptions, Listing, Selection, WatchEvent
 from tarragon.job.annotations import CHECKPOINT_SECONDS
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource

@@ -10,7 +10,7 @@ import pytest
 
 from tarragon.base.clock import SystemClock
 from tarragon.cli.targets.crds import install
-from tarragon.cluster.port import EVERYTHING, Cluster
+from tarragon.client.port import EVERYTHING, Cluster
 from tarragon.localcluster.auth.authorizers import Authorization
 from tarragon.localcluster.controllers.aggregation import CLUSTER_ROLES
 from tarragon.localcluster.daemon.cluster import LocalCluster, Settings

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tarragon.cluster.errors import NotFound, Unavailable
+from tarragon.client.errors import NotFound, Unavailable
 from tarragon.frameworks.tensorflow.framework import TFJOBS
 from tarragon.job.encoding import read_status
 from tarragon.job.status import JobStatus, RestartRecord

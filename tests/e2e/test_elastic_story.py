@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.http import Http
-from tarragon.cluster.reflector import Cache
+from tarragon.client.http.client import Http
+from tarragon.client.informer.reflector import Cache
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW, TFJOBS
 from tarragon.kube.core import NODES, PODS
 from tests.cli.manifests import command

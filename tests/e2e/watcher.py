@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tarragon.cluster.errors import Unavailable
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import EVERYTHING
-from tarragon.cluster.transport import Server as Address
+from tarragon.client.errors import Unavailable
+from tarragon.client.http.client import Http
+from tarragon.client.http.transport import Server as Address
+from tarragon.client.port import EVERYTHING
 from tarragon.kube.core import PODS
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.home.presence import Server, read_server

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import ApiError
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.port import Cluster
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tarragon.kube.meta import Key
 from tests.conftest import helm_program

@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import NotFound
-from tarragon.cluster.http import Http
+from tarragon.client.errors import NotFound
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.kubelet import end_everything

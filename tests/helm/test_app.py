@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import ApiError, NotFound
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import Selection
+from tarragon.client.errors import ApiError, NotFound
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.port import Selection
 from tarragon.kube.core import NAMESPACES, PODS, SECRETS
 from tarragon.kube.meta import Key, Resource
 from tests.helm.conftest import Helm

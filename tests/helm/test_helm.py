@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.errors import NotFound
+from tarragon.client.errors import NotFound
 from tarragon.kube.core import CONFIG_MAPS, SECRETS, SERVICES
 from tarragon.kube.meta import Key, Resource
 from tests.helm.conftest import CHART, Helm

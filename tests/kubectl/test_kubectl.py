@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tarragon.cluster.port import LogOptions
+from tarragon.client.port import LogOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tests.kubectl.conftest import Kubectl

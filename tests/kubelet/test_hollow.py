@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tarragon.base.clock import ManualClock, SystemClock
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.counted import Call, Counted
-from tarragon.cluster.errors import AlreadyExists, Forbidden, NotFound, Unavailable
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import Cluster, DeleteOptions, Selection
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import AlreadyExists, Forbidden, NotFound, Unavailable
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.middleware.counted import Call, Counted
+from tarragon.client.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import NAMESPACES, NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings

@@ -18,7 +18,7 @@ import pytest
 
 from tarragon.base.clock import ManualClock, SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cluster.errors import BadRequest
+from tarragon.client.errors import BadRequest
 from tarragon.kube.core import SERVICES
 from tarragon.localcluster.kubelet.kubelet import Kubelet, end_everything
 from tarragon.localcluster.kubelet.network.ports import allotted

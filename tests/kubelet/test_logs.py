@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.base.clock import ManualClock
-from tarragon.cluster.errors import BadRequest
-from tarragon.cluster.port import LogOptions
+from tarragon.client.errors import BadRequest
+from tarragon.client.port import LogOptions
 from tarragon.localcluster.kubelet.base.files import write_json
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.pod import logs, stored_logs

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from tarragon.cluster.errors import NotFound
+from tarragon.client.errors import NotFound
 from tarragon.localcluster.kubelet.network.ports import allotted
 from tarragon.localcluster.kubelet.shim.shim_client import State, state_of
 from tests.kubelet.waiting import eventually

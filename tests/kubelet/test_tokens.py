@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tarragon.base.clock import ManualClock
-from tarragon.cluster.errors import unavailable
+from tarragon.client.errors import unavailable
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.base.spec import Pod

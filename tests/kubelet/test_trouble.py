@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from tarragon.base.clock import ManualClock
-from tarragon.cluster.errors import Forbidden, unavailable
-from tarragon.cluster.passing import Passing
-from tarragon.cluster.port import EVERYTHING, PLAIN_DELETE, DeleteOptions, Listing, Selection, WatchEvent
+from tarragon.client.errors import Forbidden, unavailable
+from tarragon.client.middleware.middleware import Passing
+from tarragon.client.port import EVERYTHING, PLAIN_DELETE, DeleteOptions, Listing, Selection, WatchEvent
 from tarragon.kube.meta import Key, Resource
 from tests.kubelet.builders import container_json
 from tests.kubelet.waiting import eventually

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.cluster.errors import AlreadyExists
-from tarragon.cluster.port import Cluster, DeleteOptions, LogOptions, Selection
+from tarragon.client.errors import AlreadyExists
+from tarragon.client.port import Cluster, DeleteOptions, LogOptions, Selection
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.base.layout import NodeFolder

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.http import Http
-from tarragon.cluster.transport import Server as Address
+from tarragon.client.http.client import Http
+from tarragon.client.http.transport import Server as Address
 from tarragon.localcluster.daemon.daemon import Launch, ensure_running, stop
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.home.presence import Server, is_occupied

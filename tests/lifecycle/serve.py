@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from tarragon.base import logs
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cluster.port import Cluster
+from tarragon.client.port import Cluster
 from tarragon.localcluster.daemon import serving
 from tarragon.localcluster.daemon.cluster import Settings
 from tarragon.localcluster.home.home import Home

@@ -13,7 +13,7 @@ import pytest
 
 from tarragon import __version__
 from tarragon.base.errors import TarragonError
-from tarragon.cluster.port import EVERYTHING, Selection
+from tarragon.client.port import EVERYTHING, Selection
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, PODS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.daemon.daemon import END_PODS, ensure_running, running, stop

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import Selection
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import ApiError
+from tarragon.client.http.client import Http
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import Selection
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import AnyObject, Key
 from tests.lifecycle.background import CLOCK, a_home, client, eventually, killed, up

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tarragon.base.clock import ManualClock
 from tarragon.localcluster.daemon.logfile import MOST_BYTES, START_BYTES, keep_small, last_lines, put_aside
-from tests.cluster.scripted import settle
+from tests.client.scripted import settle
 from tests.conftest import others_can_reach
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tarragon.base.errors import TarragonError
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import EVERYTHING
+from tarragon.client.http.client import Http
+from tarragon.client.port import EVERYTHING
 from tarragon.kube.core import NODES, PODS, Pod
 from tarragon.kube.meta import AnyObject, Key, Resource
 from tarragon.localcluster.daemon.daemon import END_PODS, stop

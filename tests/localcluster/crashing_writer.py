@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.errors import NotFound
+from tarragon.client.errors import NotFound
 from tarragon.localcluster.registry.api import Api
 from tests.localcluster.things import CONFIG_MAPS, Asking, config_map
 

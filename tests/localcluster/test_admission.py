@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.errors import ApiError, Forbidden
+from tarragon.client.errors import ApiError, Forbidden
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api.requests import WriteOptions
 from tests.localcluster.things import CONFIG_MAPS, PODS, Asking, config_map, opened, pod

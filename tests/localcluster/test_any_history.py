@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tarragon.base.clock import ManualClock
-from tarragon.cluster.errors import AlreadyExists, Conflict, Expired, NotFound
+from tarragon.client.errors import AlreadyExists, Conflict, Expired, NotFound
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api.requests import ListOptions, WatchOptions
 from tarragon.localcluster.registry.api import Api

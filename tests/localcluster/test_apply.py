@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tarragon.base.clock import ManualClock
-from tarragon.cluster.errors import ApiError, BadRequest, Conflict, NotFound
+from tarragon.client.errors import ApiError, BadRequest, Conflict, NotFound
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api.requests import Patch, PatchType, WriteOptions
 from tests.localcluster.things import CONFIG_MAPS, CRDS, PODS, WIDGETS, Asking, Json, config_map, definition, pod

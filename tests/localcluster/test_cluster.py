@@ -9,7 +9,7 @@ import pytest
 
 from tarragon.base.clock import SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cluster.port import EVERYTHING, Cluster
+from tarragon.client.port import EVERYTHING, Cluster
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads.model import CRON_JOBS

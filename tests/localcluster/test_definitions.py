@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.errors import ApiError, Invalid, NotFound
+from tarragon.client.errors import ApiError, Invalid, NotFound
 from tarragon.kube.codec import decode
 from tarragon.localcluster.kinds.registry import PrinterColumn, ScalePaths
 from tests.localcluster.things import CRDS, WIDGETS, Asking, Json, definition, opened, version, widget

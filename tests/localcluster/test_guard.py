@@ -9,7 +9,7 @@ import structlog
 
 from tarragon.base.clock import ManualClock
 from tarragon.localcluster.controllers.guard import guarded
-from tests.cluster.scripted import settle
+from tests.client.scripted import settle
 
 
 class Part:

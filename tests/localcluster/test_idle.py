@@ -4,7 +4,7 @@ import asyncio
 
 from tarragon.base.clock import ManualClock
 from tarragon.localcluster.daemon.idle import until_idle
-from tests.cluster.scripted import settle
+from tests.client.scripted import settle
 
 QUARTER = 900.0
 

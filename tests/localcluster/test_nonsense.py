@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.api.requests import Patch, PatchType, WriteOptions
 from tests.localcluster.things import CRDS, PODS, WIDGETS, Asking, Json, definition, opened, pod, version, widget

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarragon.base.clock import ManualClock
-from tarragon.cluster.errors import ApiError, BadRequest, Expired, Invalid
+from tarragon.client.errors import ApiError, BadRequest, Expired, Invalid
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api.requests import ListOptions, Page
 from tarragon.localcluster.storage.store import Window

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.errors import ApiError, BadRequest, Invalid
+from tarragon.client.errors import ApiError, BadRequest, Invalid
 from tarragon.localcluster.api.requests import PatchType
 from tarragon.localcluster.apply.strategic import StrategicError, strategically_merged
 from tarragon.localcluster.kinds.shape import shape_of

@@ -3,11 +3,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tarragon.localcluster.validation.pods import quality_of_service
 
-from tarragon.cluster.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
-from tarragon.cluster.port import LogOptions
+from tarragon.client.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
+from tarragon.client.port import LogOptions
 from tarragon.localcluster.kinds.shape import MisfitError, fit, shape_of
+from tarragon.localcluster.validation.pods import quality_of_service
 from tests.localcluster.things import PODS, Asking, Json, pod
 
 BUDGETS = ("policy", "v1", "poddisruptionbudgets")

@@ -18,8 +18,8 @@ import pytest
 
 from tarragon.base.clock import ManualClock
 from tarragon.base.errors import TarragonError
-from tarragon.cluster.errors import ApiError, Expired, NotFound, Unavailable
-from tarragon.cluster.port import Selection
+from tarragon.client.errors import ApiError, Expired, NotFound, Unavailable
+from tarragon.client.port import Selection
 from tarragon.kube.codec import decode
 from tarragon.kube.core import CONFIG_MAPS as CONFIG_MAP_RESOURCE
 from tarragon.kube.meta import Key

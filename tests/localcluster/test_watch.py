@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.clock import ManualClock
-from tarragon.cluster.errors import BadRequest, Expired
+from tarragon.client.errors import BadRequest, Expired
 from tarragon.localcluster.api.requests import WatchOptions
 from tarragon.localcluster.storage.store import Window
 from tests.localcluster.things import (

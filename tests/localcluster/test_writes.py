@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tarragon.base.clock import ManualClock
-from tarragon.cluster.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
+from tarragon.client.port import DeleteOptions
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api.requests import FieldValidation, Patch, PatchType, WriteOptions
 from tarragon.localcluster.storage.objects import is_same

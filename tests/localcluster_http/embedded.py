@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tarragon.localcluster.apiserver.http.connection import DEFAULT_LIMITS, Limits
 
 from tarragon.base.clock import Clock, SystemClock
-from tarragon.cluster.http import Http
-from tarragon.cluster.transport import Server
+from tarragon.client.http.client import Http
+from tarragon.client.http.transport import Server
 from tarragon.kube.codec import decode
 from tarragon.kube.meta import CustomObject, Resource
 from tarragon.localcluster.apiserver.apiserver import ApiServer, Front
+from tarragon.localcluster.apiserver.http.connection import DEFAULT_LIMITS, Limits
 from tarragon.localcluster.daemon.certificates import certificates
 from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.registry.api import Api

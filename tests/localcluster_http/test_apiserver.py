@@ -21,10 +21,10 @@ import yaml
 
 from tarragon.base.clock import ManualClock, SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cluster.errors import BadRequest, Expired, Unavailable
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import EVERYTHING, LogOptions
-from tarragon.cluster.transport import Server
+from tarragon.client.errors import BadRequest, Expired, Unavailable
+from tarragon.client.http.client import Http
+from tarragon.client.http.transport import Server
+from tarragon.client.port import EVERYTHING, LogOptions
 from tarragon.kube import core
 from tarragon.localcluster.apiserver.apiserver import ApiServer, Front
 from tarragon.localcluster.apiserver.http import bodies

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from tarragon.cluster.errors import (
+from tarragon.client.errors import (
     ApiError,
     BadRequest,
     Conflict,
@@ -24,12 +24,12 @@ from tarragon.cluster.errors import (
     Unauthorized,
     Unavailable,
 )
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import DeleteOptions, LogOptions, Selection, WatchEvent
-from tarragon.cluster.transport import Server, lines
+from tarragon.client.http.client import Http
+from tarragon.client.http.transport import Server, lines
+from tarragon.client.port import DeleteOptions, LogOptions, Selection, WatchEvent
 from tarragon.kube.core import NODES, PODS, Pod
 from tarragon.kube.meta import Key
-from tests.cluster.hasty import HastyClock
+from tests.client.hasty import HastyClock
 from tests.localcluster_http.scripted_server import Answer, Script, in_turn, says, serving, streams
 
 KEY = Key("default", "a")
@@ -236,14 +236,14 @@ async def begun_and_quiet(request: web.BaseRequest) -> web.StreamResponse:
 async def test_a_watch_that_falls_silent_ends_so_that_the_next_one_finds_out_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tarragon.cluster.http._SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr("tarragon.client.http.client._SILENCE_SECONDS", 0.05)
     async with talking(begun_and_quiet) as (http, _):
         assert [event.type for event in await watched(http)] == ["ADDED"]
 
 
 async def test_a_peer_that_does_not_answer_at_all_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tarragon.cluster.http._SILENCE_SECONDS", 0.05)
-    monkeypatch.setattr("tarragon.cluster.transport._ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr("tarragon.client.http.client._SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr("tarragon.client.http.transport._ANSWER_SECONDS", 0.05)
     async with talking(never) as (http, _):
         with pytest.raises(Unavailable, match=r"no answer in time: GET /api/v1/namespaces/default/pods$"):
             await watched(http)

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.credentials import Identity as ShownIdentity
-from tarragon.cluster.errors import Unavailable
-from tarragon.cluster.http import Http
-from tarragon.cluster.transport import Server
+from tarragon.client.errors import Unavailable
+from tarragon.client.http.client import Http
+from tarragon.client.http.credentials import Identity as ShownIdentity
+from tarragon.client.http.transport import Server
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.daemon.certificates import Certificates, certificates

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from tarragon.base.clock import Clock, ManualClock
-from tarragon.cluster.errors import Unavailable, unavailable
-from tarragon.cluster.passing import Passing
-from tarragon.cluster.port import EVERYTHING, Cluster, DeleteOptions
+from tarragon.client.errors import Unavailable, unavailable
+from tarragon.client.middleware.middleware import Passing
+from tarragon.client.port import EVERYTHING, Cluster, DeleteOptions
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import decode, encode

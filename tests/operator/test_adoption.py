@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.port import DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES
 from tarragon.kube.meta import Key

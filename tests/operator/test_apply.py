@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.errors import ApiError, Conflict, Forbidden, unavailable
-from tarragon.cluster.passing import Passing
-from tarragon.cluster.port import PLAIN_DELETE, Cluster, DeleteOptions
+from tarragon.client.errors import ApiError, Conflict, Forbidden, unavailable
+from tarragon.client.middleware.middleware import Passing
+from tarragon.client.port import PLAIN_DELETE, Cluster, DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.leaving import LEAVING
 from tarragon.kube.core import EVENTS, PODS

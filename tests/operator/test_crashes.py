@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.passing import Passing
-from tarragon.cluster.port import Cluster
-from tarragon.cluster.reflector import Cache
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.middleware.middleware import Passing
+from tarragon.client.port import Cluster
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import NODES, PODS, PRIORITY_CLASSES
 from tarragon.operator.informers.cache_transforms import KeptJob, KeptPod

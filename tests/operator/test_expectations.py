@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from bench.support.shelves import Shelves, a_job, a_node, a_pod
 from tarragon.base.clock import Clock, ManualClock
-from tarragon.cluster.errors import AlreadyExists, ApiError, Unavailable, from_status, unavailable
-from tarragon.cluster.passing import Passing
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import AlreadyExists, ApiError, Unavailable, from_status, unavailable
+from tarragon.client.middleware.middleware import Passing
+from tarragon.client.port import Cluster
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.expectations import LATEST_SECONDS

@@ -7,10 +7,10 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from tarragon.cluster.errors import Forbidden
-from tarragon.cluster.live import Trouble
-from tarragon.cluster.passing import Passing
-from tarragon.cluster.port import EVERYTHING, Selection
+from tarragon.client.errors import Forbidden
+from tarragon.client.informer.cache_reader import Trouble
+from tarragon.client.middleware.middleware import Passing
+from tarragon.client.port import EVERYTHING, Selection
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.tensorflow.framework import MLKUBE, TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS

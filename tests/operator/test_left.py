@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tarragon.base.clock import ManualClock, SystemClock
-from tarragon.cluster.errors import Forbidden
-from tarragon.cluster.port import EVERYTHING, Listing, Selection, WatchEvent
+from tarragon.client.errors import Forbidden
+from tarragon.client.port import EVERYTHING, Listing, Selection, WatchEvent
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.core import NAMESPACES, NODES, PODS, SERVICES
 from tarragon.kube.meta import Key, Resource

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.errors import ApiError
+from tarragon.client.port import DeleteOptions
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, Options

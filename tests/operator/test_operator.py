@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.passing import Passing
-from tarragon.cluster.port import Cluster
+from tarragon.client.middleware.middleware import Passing
+from tarragon.client.port import Cluster
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from tarragon.kube.meta import Key
@@ -326,7 +326,7 @@ async def test_a_watch_that_is_lost_without_a_word_holds_up_no_job_for_long(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That the pod was made, the server has said when it answered; what a kubelet says of it, only a watch brings."""
-    monkeypatch.setattr("tarragon.cluster.reflector.LATEST_SECONDS", 0.2)
+    monkeypatch.setattr("tarragon.client.informer.reflector.LATEST_SECONDS", 0.2)
     await stage.node("n")
     await stage.submit("a", Worker=group(1, cpu="1"))
     cluster = LosesAWatch(stage.world.client)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.port import DeleteOptions
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tests.operator.stage import Stage, group

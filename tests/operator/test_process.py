@@ -13,10 +13,10 @@ import pytest
 
 from tarragon.base.clock import ManualClock, SystemClock
 from tarragon.base.errors import TarragonError
-from tarragon.cluster.errors import Forbidden
-from tarragon.cluster.lease import HELD, Claim, Terms
-from tarragon.cluster.passing import Passing
-from tarragon.cluster.port import EVERYTHING, Cluster, Selection
+from tarragon.client.errors import Forbidden
+from tarragon.client.leader_election import HELD, Claim, Terms
+from tarragon.client.middleware.middleware import Passing
+from tarragon.client.port import EVERYTHING, Cluster, Selection
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import micro_timestamp
 from tarragon.kube.core import LEASES, PODS

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.lease import HELD
-from tarragon.cluster.port import DeleteOptions, Selection
+from tarragon.client.leader_election import HELD
+from tarragon.client.port import DeleteOptions, Selection
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.model import GENERATION_ANNOTATION
 from tarragon.kube.codec import micro_timestamp, moment

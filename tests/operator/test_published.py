@@ -10,9 +10,9 @@ import pytest
 import structlog.testing
 
 from tarragon.base.clock import ManualClock
-from tarragon.cluster.errors import Forbidden
-from tarragon.cluster.passing import Passing
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import Forbidden
+from tarragon.client.middleware.middleware import Passing
+from tarragon.client.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS, LEASES
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, Options

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.base.clock import ManualClock
-from tarragon.cluster.counted import Call, Counted
+from tarragon.client.middleware.counted import Call, Counted
 from tarragon.kube.core import EVENTS
 from tarragon.kube.event import MESSAGE_LIMIT, Event, ObjectReference
 from tarragon.kube.meta import Key

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.errors import ApiError, Forbidden, from_status, unavailable
-from tarragon.cluster.passing import Passing
+from tarragon.client.errors import ApiError, Forbidden, from_status, unavailable
+from tarragon.client.middleware.middleware import Passing
 from tarragon.kube.core import CONFIG_MAPS, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, Options

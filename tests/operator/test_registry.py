@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tarragon.cluster.counted import Counted
-from tarragon.cluster.errors import ApiError, NotFound
-from tarragon.cluster.port import EVERYTHING
+from tarragon.client.errors import ApiError, NotFound
+from tarragon.client.middleware.counted import Counted
+from tarragon.client.port import EVERYTHING
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import Key
 from tarragon.operator.manager.operator import Operator, Options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.port import DeleteOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tests.operator.stage import TFJOBS, Stage, group, job

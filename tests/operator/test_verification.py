@@ -10,7 +10,7 @@ import pytest
 from bench.support.shelves import NODES, PODS, TFJOBS, Json, Shelves, a_job, a_node, a_pod
 from tarragon.base.clock import ManualClock
 from tarragon.base.resources import NVIDIA_GPU
-from tarragon.cluster.errors import unavailable
+from tarragon.client.errors import unavailable
 from tarragon.kube.meta import Key
 from tarragon.kube.patch import merged
 from tarragon.operator.informers.informers import World

@@ -3,9 +3,9 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 
 from tarragon.base.clock import ManualClock
-from tarragon.cluster.errors import from_status
-from tarragon.cluster.live import Recovery, Trouble
-from tarragon.cluster.pauses import FIRST_PAUSE
+from tarragon.client.backoff import FIRST_PAUSE
+from tarragon.client.errors import from_status
+from tarragon.client.informer.cache_reader import Recovery, Trouble
 from tarragon.operator.informers.watch_errors import AGAIN_SECONDS, Troubles
 
 FORBIDDEN = from_status({"code": 403, "reason": "Forbidden", "message": "nodes is forbidden"})

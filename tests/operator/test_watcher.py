@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tarragon.base.clock import ManualClock
-from tarragon.cluster.errors import Forbidden, unavailable
+from tarragon.client.errors import Forbidden, unavailable
 from tarragon.kube.codec import micro_timestamp
 from tarragon.kube.core import LEASES
 from tarragon.operator.coexistence.watcher import AGAIN_SECONDS, LOOK_SECONDS, Lookout

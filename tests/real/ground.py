@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import AlreadyExists, ApiError, NotFound
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import DeleteOptions, Selection
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import AlreadyExists, ApiError, NotFound
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import DeleteOptions, Selection
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.encoding import read_status
 from tarragon.job.status import Condition, JobStatus

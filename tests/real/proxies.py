@@ -16,7 +16,7 @@ import yaml
 from aiohttp import web
 from yarl import URL
 
-from tarragon.cluster.sockets import Sockets
+from tarragon.client.http.sockets import Sockets
 from tools.controlplane import ControlPlane
 
 _CHUNK = 65536

@@ -15,10 +15,10 @@ from typing import Any
 import yaml
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import AlreadyExists, NotFound, Unavailable
-from tarragon.cluster.http import Http
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import AlreadyExists, NotFound, Unavailable
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.informer.reflector import Cache
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.job.encoding import read_status
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, Pod

@@ -23,9 +23,9 @@ import pytest
 import yaml
 
 from tarragon.cli.targets.crds import install
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import Selection
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.port import Selection
 from tarragon.kube.core import NAMESPACES, NODES
 from tarragon.kube.meta import Resource
 from tests.cli.conftest import Ended, Shell

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import Forbidden
-from tarragon.cluster.http import Http
+from tarragon.client.errors import Forbidden
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
 from tarragon.kube.core import NAMESPACES
 from tarragon.kube.meta import Key
 from tools.controlplane import API_SERVER, ControlPlane

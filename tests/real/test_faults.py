@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.port import DeleteOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key
 from tests.conftest import ROOT

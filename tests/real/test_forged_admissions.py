@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tarragon.base.resources import CPU
-from tarragon.cluster.port import Selection
+from tarragon.client.port import Selection
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import EVENTS, NODES
 from tarragon.scheduling.api.rules import Queue, Rules

@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.port import Selection
-from tarragon.cluster.transport import Request, Transport
+from tarragon.client.errors import ApiError
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.http.transport import Request, Transport
+from tarragon.client.port import Selection
 from tarragon.kube.nesting import LEFT_OUT, MAX_DEPTH
 from tests.hostile import BOTH, LISTS, OBJECTS, hostile_jobs, hostile_statuses, nested
 from tests.real.ground import TFJOBS, Ground, a_ground, group

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tarragon.cluster.port import Selection
+from tarragon.client.port import Selection
 from tarragon.frameworks.tensorflow.framework import MLKUBE
 from tarragon.job.encoding import read_status
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES

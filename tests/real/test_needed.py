@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tarragon.cli.manifest.dependencies import missing
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import Forbidden
-from tarragon.cluster.http import Http
+from tarragon.client.errors import Forbidden
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import Key
 from tests.access.both import BINDINGS, RBAC

@@ -22,11 +22,11 @@ import pytest
 import yaml
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import Forbidden, NotFound, Unavailable
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import DeleteOptions, LogOptions, Selection
-from tarragon.cluster.streams import closed_after
+from tarragon.client.errors import Forbidden, NotFound, Unavailable
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.port import DeleteOptions, LogOptions, Selection
+from tarragon.client.streams import closed_after
 from tarragon.kube.core import (
     CONFIG_MAPS,
     LEASES,

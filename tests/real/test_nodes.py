@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import AnyObject, Key, Resource
 from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.http import Http
+from tarragon.client.http.client import Http
 from tarragon.job.encoding import read_status
 from tarragon.job.status import JobStatus
 from tarragon.kube.core import NAMESPACES, PODS

@@ -22,8 +22,8 @@ import pytest
 
 from tarragon.base.clock import SystemClock
 from tarragon.base.resources import minus, total
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.http.client import Http
+from tarragon.client.port import DeleteOptions
 from tarragon.job.model import ReplicaType
 from tarragon.kube.core import NAMESPACES, NODES, PODS, Node, Pod
 from tarragon.kube.meta import AnyObject, Key, OwnerIdentity, Resource

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import DeleteOptions
-from tarragon.cluster.reflector import Cache
+from tarragon.client.http.client import Http
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import DeleteOptions
 from tarragon.frameworks.tensorflow.framework import TENSORFLOW
 from tarragon.kube.core import NODES, Node
 from tarragon.kube.meta import Key

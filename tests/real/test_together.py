@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.port import DeleteOptions
 from tarragon.job.annotations import RESIZE, RESTART
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.port import Selection
+from tarragon.client.port import Selection
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Resource
 from tests.real.ground import TFJOBS, Ground, a_ground, group

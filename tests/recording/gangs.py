@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tarragon.base.clock import Clock
 from tarragon.base.resources import Resources, fits, total
-from tarragon.cluster.live import Live
+from tarragon.client.informer.cache_reader import Live
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.encoding import read_status

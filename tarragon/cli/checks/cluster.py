@@ -18,10 +18,10 @@ from tarragon.cli.checks import features, kinds, nodes
 from tarragon.cli.checks.operators import Seen, operators
 from tarragon.cli.checks.rights import Answers, of_operator, of_user, operator_findings, user_findings
 from tarragon.cli.output.finding import Finding
-from tarragon.cluster.errors import ApiError, Forbidden, NotFound
-from tarragon.cluster.lease import HELD, Held
-from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.transport import Request, Server, Transport
+from tarragon.client.errors import ApiError, Forbidden, NotFound
+from tarragon.client.http.transport import Request, Server, Transport
+from tarragon.client.leader_election import HELD, Held
+from tarragon.client.port import Cluster, Selection
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.codec import decode

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tarragon.cli.output.finding import Finding
 from tarragon.cli.output.words import elapsed, listed
-from tarragon.cluster.lease import Held
+from tarragon.client.leader_election import Held
 from tarragon.kube.codec import moment
 from tarragon.operator.coexistence.rivals import FRESH_SECONDS, Found, rivals
 

@@ -23,7 +23,7 @@ from tarragon.cli.output.finding import told
 from tarragon.cli.output.style import plain
 from tarragon.cli.targets.completion import complete_job
 from tarragon.cli.targets.resolving import target
-from tarragon.cluster.port import Selection
+from tarragon.client.port import Selection
 
 
 @click.command("debug-dump", cls=Command)

@@ -14,7 +14,7 @@ from tarragon.cli.jobview.jobs import all_jobs
 from tarragon.cli.options.settings import Command, Settings, home
 from tarragon.cli.output.words import count, listed
 from tarragon.cli.targets.resolving import require_local
-from tarragon.cluster.port import EVERYTHING
+from tarragon.client.port import EVERYTHING
 from tarragon.localcluster.home.home import Home
 
 

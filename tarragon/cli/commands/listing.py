@@ -18,8 +18,8 @@ from tarragon.cli.options.formats import FORMS, TEXTS, as_list, show, unmanaged
 from tarragon.cli.options.settings import Command, Settings
 from tarragon.cli.output.terminal import Sink, sink, size
 from tarragon.cli.targets.resolving import target
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.port import Selection
+from tarragon.client.errors import ApiError
+from tarragon.client.port import Selection
 from tarragon.kube.selectors import label_selector
 
 

@@ -28,7 +28,7 @@ from tarragon.cli.targets.cluster_options import Named, access, cluster_options
 from tarragon.cli.targets.embedded_nodes import WantedNode, amount, settings_of
 
 if TYPE_CHECKING:
-    from tarragon.cluster.access import Access
+    from tarragon.client.http.connection import Access
     from tarragon.localcluster.kubelet.node.node import NodeSettings
     from tarragon.localcluster.kubelet.remote.remote import Place
 
@@ -222,8 +222,8 @@ def _folder(access: Access, name: str) -> Path:
 
 
 async def _serve(access: Access, node: NodeSettings, place: Place) -> None:
-    from tarragon.cluster.http import Http
-    from tarragon.cluster.user_agent import user_agent
+    from tarragon.client.http.client import Http
+    from tarragon.client.http.user_agent import user_agent
     from tarragon.localcluster.kubelet.remote.remote import RemoteNode
 
     def ready(port: int) -> None:
@@ -256,8 +256,8 @@ def _told(group: BaseExceptionGroup) -> TarragonError | None:
 
 
 async def _pretend(access: Access, names: Sequence[str], amounts: Mapping[str, int], seconds: float | None) -> None:
-    from tarragon.cluster.http import Http
-    from tarragon.cluster.user_agent import user_agent
+    from tarragon.client.http.client import Http
+    from tarragon.client.http.user_agent import user_agent
     from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
 
     settings = HollowSettings(names=names, seconds=seconds)

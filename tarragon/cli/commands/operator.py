@@ -124,7 +124,7 @@ def command(
     Any number of operators may run for one cluster: one acts, the others stand by and take over. One that loses the
     Lease ends with exit code 1. Runs in a pod, or anywhere else with a kubeconfig.
     """
-    from tarragon.cluster.user_agent import user_agent
+    from tarragon.client.http.user_agent import user_agent
     from tarragon.operator.manager.process import serve
     from tarragon.operator.manager.settings import ProcessSettings
 

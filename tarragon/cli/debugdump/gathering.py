@@ -18,8 +18,8 @@ from tarragon.cli.jobview.leftovers import used
 from tarragon.cli.jobview.target import Looker, Target
 from tarragon.cli.options.formats import yaml_text
 from tarragon.cli.targets.stored_logs import as_written, runs_of_job
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.port import LogOptions, Selection
+from tarragon.client.errors import ApiError
+from tarragon.client.port import LogOptions, Selection
 from tarragon.kube.core import CONFIG_MAPS, EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICES
 from tarragon.kube.meta import Json, JsonObject, Key, OwnerReference, Resource
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from tarragon.cli.jobview.target import Looker
 from tarragon.cli.output.words import listed
-from tarragon.cluster.errors import Forbidden, NotFound
-from tarragon.cluster.port import Selection
+from tarragon.client.errors import Forbidden, NotFound
+from tarragon.client.port import Selection
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Json, Key
 from tarragon.plan.config.published import LOCAL, RULES, SHARES, SYSTEM, Data, Ways, understood, with_shares

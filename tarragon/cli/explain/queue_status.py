@@ -29,8 +29,8 @@ from tarragon.cli.report.wait_report import (
     starts_fields,
     starts_line,
 )
-from tarragon.cluster.errors import Forbidden
-from tarragon.cluster.port import Selection
+from tarragon.client.errors import Forbidden
+from tarragon.client.port import Selection
 from tarragon.kube.codec import timestamp
 from tarragon.kube.meta import Json
 from tarragon.plan.nodes.capacity import why_nowhere

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from tarragon.base.clock import Clock
 from tarragon.base.resources import Resources
 from tarragon.cli.jobview.target import Looker
-from tarragon.cluster.errors import ApiError, Conflict, Forbidden, NotFound
-from tarragon.cluster.port import EVERYTHING, Listing, Selection, WatchEvent
+from tarragon.client.errors import ApiError, Conflict, Forbidden, NotFound
+from tarragon.client.port import EVERYTHING, Listing, Selection, WatchEvent
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.job.encoding import read_status
 from tarragon.kube.core import SERVICES, Node
@@ -30,7 +30,7 @@ from tarragon.scheduling.explain.forecast import Outlook
 from tarragon.scheduling.explain.runtime_estimates import Lengths, Life
 
 if TYPE_CHECKING:
-    from tarragon.cluster.port import Cluster
+    from tarragon.client.port import Cluster
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from tarragon.cli.output.terminal import Terminal
 from tarragon.cli.targets.ending import delete, kill
 from tarragon.cli.targets.pod_logs import unread
 from tarragon.cli.targets.stored_logs import as_written, runs_of_job, size
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import NEVER_FITS
 

@@ -20,7 +20,7 @@ from tarragon.cli.targets.ending import begin, gone
 from tarragon.cli.targets.next_commands import spelled
 from tarragon.cli.targets.resolving import target
 from tarragon.cli.targets.stored_logs import runs_of_job
-from tarragon.cluster.port import Cluster
+from tarragon.client.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS
 from tarragon.kube.meta import Key
 

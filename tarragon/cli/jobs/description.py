@@ -24,7 +24,7 @@ from tarragon.cli.targets.local_places import addresses, folders, tensorboard
 from tarragon.cli.targets.next_commands import spelled
 from tarragon.cli.targets.resolving import target
 from tarragon.cli.targets.stored_logs import pods_of_job
-from tarragon.cluster.port import Selection
+from tarragon.client.port import Selection
 from tarragon.job.model import CleanPodPolicy, Replica
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import EVENTS, PODS, Pod

@@ -18,8 +18,8 @@ from tarragon.cli.jobview.target import Target
 from tarragon.cli.options.arguments import Patience
 from tarragon.cli.options.error_output import words
 from tarragon.cli.output.words import elapsed
-from tarragon.cluster.errors import Conflict
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import Conflict
+from tarragon.client.port import Cluster
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import JsonObject
 from tarragon.kube.patch import difference

@@ -13,7 +13,7 @@ from tarragon.cli.jobview.queueing import JobKey, key
 from tarragon.cli.jobview.rows import header, restarts, row, size
 from tarragon.cli.jobview.target import Target
 from tarragon.cli.options.settings import Settings
-from tarragon.cluster.port import Selection
+from tarragon.client.port import Selection
 
 _TROUBLE = ("Failed", "Restarting", "Waiting", "Starting", "Created", "Running")
 _LAST = 10**9

@@ -53,7 +53,7 @@ def choice(names: Sequence[str], labels: str, *, everything: bool) -> Choice:
 async def chosen(looker: Looker, wanted: Choice, namespace: str) -> tuple[Sequence[Known], Sequence[NoSuchJob]]:
     """Each once, and what was not found: one that is not there keeps none of the others."""
     from tarragon.cli.jobview.jobs import NoSuchJob, all_jobs, find
-    from tarragon.cluster.port import Selection
+    from tarragon.client.port import Selection
 
     if not wanted.names:
         found = await all_jobs(looker, Selection(namespace=namespace, labels=wanted.labels))

@@ -22,10 +22,10 @@ from tarragon.cli.jobview.target import Target
 from tarragon.cli.options.formats import lines, show
 from tarragon.cli.output.screen import Screen
 from tarragon.cli.output.terminal import size
-from tarragon.cluster.errors import ApiError, Forbidden, Unauthorized, Unavailable
-from tarragon.cluster.live import Recovery, Trouble
-from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import ApiError, Forbidden, Unauthorized, Unavailable
+from tarragon.client.informer.cache_reader import Recovery, Trouble
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import Cluster, Selection
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.meta import CustomObject, Key

@@ -11,7 +11,7 @@ from tarragon.cli.jobview.jobs import Known, known, pods_of, sighting
 from tarragon.cli.jobview.live import Live
 from tarragon.cli.jobview.log_listener import Listener
 from tarragon.cli.jobview.progress import ENDING, FAILED, RUNNING, STARTING, Progress, newest, read
-from tarragon.cluster.port import Cluster
+from tarragon.client.port import Cluster
 from tarragon.job.model import Replica
 from tarragon.kube.core import Pod
 

@@ -12,8 +12,8 @@ from tarragon.base.errors import Problem, TarragonError
 from tarragon.cli.jobview.progress import INTERRUPTED, STOPPING, Sighting, state
 from tarragon.cli.jobview.target import Looker, is_store
 from tarragon.cli.output.words import listed
-from tarragon.cluster.errors import Forbidden, NotFound
-from tarragon.cluster.port import Selection
+from tarragon.client.errors import Forbidden, NotFound
+from tarragon.client.port import Selection
 from tarragon.frameworks.catalog import FRAMEWORKS, kinds
 from tarragon.frameworks.otherkinds import RUNS, not_yet
 from tarragon.frameworks.plugin import Dialect, Framework

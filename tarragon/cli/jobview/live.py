@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 
 from tarragon.base.clock import Clock
 from tarragon.cli.jobview.jobs import Known
-from tarragon.cluster.errors import Forbidden, Unauthorized, Unavailable
-from tarragon.cluster.live import Trouble
-from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import Forbidden, Unauthorized, Unavailable
+from tarragon.client.informer.cache_reader import Trouble
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import Cluster, Selection
 from tarragon.kube.core import PODS, Pod
 from tarragon.kube.meta import CustomObject
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from tarragon.base.clock import Clock
 from tarragon.cli.jobview.log_book import Instance, LogBook
 from tarragon.cli.output.log_lines import Lines, moment
-from tarragon.cluster.errors import ApiError, NotFound, Unavailable, Unreachable, unreachable
-from tarragon.cluster.port import Cluster, LogOptions
+from tarragon.client.errors import ApiError, NotFound, Unavailable, Unreachable, unreachable
+from tarragon.client.port import Cluster, LogOptions
 from tarragon.job.model import Replica
 from tarragon.kube.core import ContainerStatus, Pod
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.port import EVERYTHING, Listing, Selection
+from tarragon.client.port import EVERYTHING, Listing, Selection
 from tarragon.kube.meta import Key, Resource
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tarragon.cli.jobview.follower import Follower
-    from tarragon.cluster.http import Http
-    from tarragon.cluster.port import Cluster
+    from tarragon.client.http.client import Http
+    from tarragon.client.port import Cluster
 
 T = TypeVar("T")
 

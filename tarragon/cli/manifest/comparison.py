@@ -12,7 +12,7 @@ from tarragon.cli.manifest.loading import Loaded
 from tarragon.cli.manifest.local_images import ENVIRONMENTS, VOLUMES, WORKDIR
 from tarragon.cli.manifest.overrides import without_annotations
 from tarragon.cli.options.formats import yaml_text
-from tarragon.cluster.errors import NotFound
+from tarragon.client.errors import NotFound
 from tarragon.frameworks.recognition import LAST_APPLIED
 from tarragon.kube.meta import CustomObject, Json, JsonObject, Key, Resource
 from tarragon.kube.patch import merged

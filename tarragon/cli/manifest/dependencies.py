@@ -12,7 +12,7 @@ from tarragon.base.errors import Problem
 from tarragon.cli.jobview.pod_templates import templates
 from tarragon.cli.jobview.target import Looker
 from tarragon.cli.manifest.local_images import VOLUMES
-from tarragon.cluster.errors import ApiError, NotFound
+from tarragon.client.errors import ApiError, NotFound
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SECRETS, SERVICE_ACCOUNTS
 from tarragon.kube.meta import AnyObject, Json, JsonObject, Key, Resource
 

@@ -11,7 +11,7 @@ from tarragon.cli.jobview.target import Note, Target
 from tarragon.cli.manifest.comparison import hidden
 from tarragon.cli.manifest.dependencies import missing
 from tarragon.cli.manifest.loading import Loaded
-from tarragon.cluster.errors import AlreadyExists, ApiError, Forbidden
+from tarragon.client.errors import AlreadyExists, ApiError, Forbidden
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import CONFIG_MAPS, PODS, SERVICES
 from tarragon.kube.meta import Json, JsonObject, Resource
@@ -23,7 +23,7 @@ from tarragon.plan.objects.settings import Settings
 from tarragon.plan.reconcile import tensorboard
 
 if TYPE_CHECKING:
-    from tarragon.cluster.http import Http
+    from tarragon.client.http.client import Http
 
 UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
 """Of a job that is not there yet. Names of v1alpha1 and mlkube.io are made of it."""

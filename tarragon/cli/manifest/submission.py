@@ -18,8 +18,8 @@ from tarragon.cli.targets.ending import delete
 from tarragon.cli.targets.next_commands import spelled
 from tarragon.cli.targets.refusals import is_kind_missing
 from tarragon.cli.targets.stored_logs import runs_of_job
-from tarragon.cluster.errors import AlreadyExists, Forbidden, NotFound
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import AlreadyExists, Forbidden, NotFound
+from tarragon.client.port import Cluster
 from tarragon.job.annotations import IDEMPOTENCY_KEY
 from tarragon.job.phase import Phase
 from tarragon.kube.core import NAMESPACES

@@ -14,7 +14,7 @@ from tarragon.cli.options.durations import seconds_option
 from tarragon.cli.options.gathering import gathered
 
 if TYPE_CHECKING:
-    from tarragon.cluster.lease import Claim, Terms
+    from tarragon.client.leader_election import Claim, Terms
 
 P = ParamSpec("P")
 
@@ -37,7 +37,7 @@ class Election:
 
     def claim(self, environment: Mapping[str, str], namespace: str) -> Claim:
         """`namespace` is where the operator is."""
-        from tarragon.cluster.lease import Claim
+        from tarragon.client.leader_election import Claim
         from tarragon.kube.meta import Key
 
         return Claim(
@@ -47,7 +47,7 @@ class Election:
         )
 
     def _terms(self) -> Terms:
-        from tarragon.cluster.lease import Terms
+        from tarragon.client.leader_election import Terms
 
         return Terms(duration=self.lease_duration, deadline=self.renew_deadline, retry=self.retry_period)
 

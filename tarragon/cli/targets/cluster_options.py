@@ -14,7 +14,7 @@ from tarragon.cli.options.gathering import gathered
 from tarragon.cli.options.settings import LOCAL, Settings, home
 
 if TYPE_CHECKING:
-    from tarragon.cluster.access import Access
+    from tarragon.client.http.connection import Access
 
 P = ParamSpec("P")
 
@@ -45,7 +45,7 @@ def access(settings: Settings, cluster: Named, otherwise: Path | None = None) ->
 
     Raises TarragonError.
     """
-    from tarragon.cluster.access import here
+    from tarragon.client.http.connection import here
 
     before = Path(settings.kubeconfig) if settings.kubeconfig else None
     path = cluster.file or before or otherwise

@@ -53,7 +53,7 @@ def complete_namespace(ctx: click.Context, _: click.Parameter, incomplete: str) 
 
 def complete_context(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """Of all kubeconfigs there are, and our own."""
-    from tarragon.cluster.access import contexts
+    from tarragon.client.http.connection import contexts
 
     found: Sequence[str] = ()
     with suppress(OSError, ValueError, TarragonError):
@@ -122,7 +122,7 @@ async def _wished(looker: Looker, namespace: str, name: str) -> Mapping[str, int
 
 async def _job_names(looker: Looker, namespace: str) -> Sequence[str]:
     from tarragon.cli.jobview.jobs import all_jobs
-    from tarragon.cluster.port import Selection
+    from tarragon.client.port import Selection
 
     jobs = await all_jobs(looker, Selection(namespace=namespace))
     bare = {job.key.name for job in jobs if job.address.name == job.key.name}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from tarragon.cluster.errors import AlreadyExists, NotFound
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import AlreadyExists, NotFound
+from tarragon.client.port import Cluster
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.core import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import Json, Key, Resource

@@ -17,13 +17,13 @@ from tarragon.base.errors import TarragonError
 from tarragon.cli.jobview.target import Looker, Note, Prompt
 from tarragon.cli.options.settings import LOCAL
 from tarragon.cli.output.invocation import here
-from tarragon.cluster.errors import NotFound, Unauthorized, Unavailable
-from tarragon.cluster.port import EVERYTHING, Listing, Selection
+from tarragon.client.errors import NotFound, Unauthorized, Unavailable
+from tarragon.client.port import EVERYTHING, Listing, Selection
 from tarragon.kube.meta import Key, Resource
 
 if TYPE_CHECKING:
     from tarragon.cli.jobview.follower import Follower
-    from tarragon.cluster.http import Http
+    from tarragon.client.http.client import Http
     from tarragon.localcluster.home.home import Home
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ T = TypeVar("T")
 BREATH = 0.2
 """Seconds between two attempts, so that a cluster that dies at every start does not keep us busy."""
 
-_CLIENT = "tarragon.cluster.http"
+_CLIENT = "tarragon.client.http.client"
 
 
 class Embedded:
@@ -131,9 +131,9 @@ class Embedded:
 
 def client(place: Home, url: str) -> Http:
     """Of the embedded cluster that serves at that URL."""
-    from tarragon.cluster.http import Http
-    from tarragon.cluster.transport import Server
-    from tarragon.cluster.user_agent import user_agent
+    from tarragon.client.http.client import Http
+    from tarragon.client.http.transport import Server
+    from tarragon.client.http.user_agent import user_agent
 
     server = Server(url=url, ca_data=place.ca.read_bytes(), token=place.read_token(), user_agent=user_agent("cli"))
     return Http(server, random.Random())

@@ -10,8 +10,8 @@ from tarragon.cli.jobview.jobs import Known, pods_of
 from tarragon.cli.jobview.live import Live
 from tarragon.cli.jobview.target import Note
 from tarragon.cli.output.words import listed
-from tarragon.cluster.errors import NotFound
-from tarragon.cluster.port import Cluster, DeleteOptions, Selection
+from tarragon.client.errors import NotFound
+from tarragon.client.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import PODS
 
 SLOW = 5.0

@@ -17,10 +17,10 @@ from tarragon.cli.jobview.target import Looker, Note, Prompt
 from tarragon.cli.options.settings import Settings
 from tarragon.cli.output.invocation import here
 from tarragon.cli.targets.refusals import worded
-from tarragon.cluster.access import Access
-from tarragon.cluster.errors import ApiError, NotFound, Unavailable
-from tarragon.cluster.http import Http
-from tarragon.cluster.user_agent import user_agent
+from tarragon.client.errors import ApiError, NotFound, Unavailable
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import Access
+from tarragon.client.http.user_agent import user_agent
 
 if TYPE_CHECKING:
     from tarragon.cli.jobview.follower import Follower
@@ -31,7 +31,7 @@ PAUSES = (0.5, 1.0, 2.0, 5.0)
 
 def foreign(settings: Settings, environment: Mapping[str, str]) -> Foreign:
     """Raises TarragonError when there is no such context."""
-    from tarragon.cluster import access
+    from tarragon.client.http import connection as access
 
     path = Path(settings.kubeconfig).expanduser() if settings.kubeconfig else None
     if settings.context or path is not None:

@@ -15,7 +15,7 @@ from tarragon.cli.output.log_lines import Stamp, shown, stamped
 from tarragon.cli.output.style import REPLICA_TYPES, painter
 from tarragon.cli.output.terminal import Sink, sink
 from tarragon.cli.targets.stored_logs import Said
-from tarragon.cluster.port import LogOptions
+from tarragon.client.port import LogOptions
 from tarragon.job.model import Replica
 from tarragon.kube.codec import micro_timestamp
 

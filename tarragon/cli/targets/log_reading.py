@@ -19,7 +19,7 @@ from tarragon.cli.targets.log_filter import Filter, Printer
 from tarragon.cli.targets.pod_logs import containers, lines_of, pod_logs, unread
 from tarragon.cli.targets.resolving import target
 from tarragon.cli.targets.stored_logs import Run, Said, lines, runs_of_job, runs_of_name
-from tarragon.cluster.port import Cluster
+from tarragon.client.port import Cluster
 from tarragon.job.model import Replica
 from tarragon.job.phase import Phase
 from tarragon.kube.meta import Key

@@ -16,8 +16,8 @@ from tarragon.cli.jobview.progress import FAILED, STOPPED, SUCCEEDED, Progress, 
 from tarragon.cli.output.log_lines import Lines, shown, stamped
 from tarragon.cli.output.words import listed
 from tarragon.cli.targets.stored_logs import Said
-from tarragon.cluster.errors import ApiError, Forbidden
-from tarragon.cluster.port import Cluster, LogOptions, Selection
+from tarragon.client.errors import ApiError, Forbidden
+from tarragon.client.port import Cluster, LogOptions, Selection
 from tarragon.job.model import CleanPodPolicy, Replica
 from tarragon.job.spoken import spoken
 from tarragon.kube.core import PODS, Pod

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from tarragon.base.errors import TarragonError
 from tarragon.cli.jobview.jobs import NotInstalled
 from tarragon.cli.jobview.target import Prompt
-from tarragon.cluster.errors import ApiError, Forbidden, NoCredentials, NotFound, TooManyRequests, Unauthorized
+from tarragon.client.errors import ApiError, Forbidden, NoCredentials, NotFound, TooManyRequests, Unauthorized
 from tarragon.kube.meta import Json
 
 _NOT_ALLOWED = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)"')

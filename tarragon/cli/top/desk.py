@@ -16,7 +16,7 @@ from tarragon.cli.top.news import events
 from tarragon.cli.top.sheet import Sheet
 from tarragon.cli.top.state import Panel, Place, Wish
 from tarragon.cli.top.watches import Watches
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.job.phase import Phase
 
 TAIL = "500"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tarragon.cli.jobview.events import in_order, of_job, when
 from tarragon.cli.jobview.jobs import Known
 from tarragon.cli.output.words import age, table
-from tarragon.cluster.port import Cluster, Selection
+from tarragon.client.port import Cluster, Selection
 from tarragon.kube.core import EVENTS, Pod
 from tarragon.kube.meta import Json
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from tarragon.base.quantity import milli
 from tarragon.base.resources import Resources, total
-from tarragon.cluster.errors import ApiError, Unavailable
-from tarragon.cluster.port import Cluster, Selection
+from tarragon.client.errors import ApiError, Unavailable
+from tarragon.client.port import Cluster, Selection
 from tarragon.kube.meta import Json, JsonObject, Resource
 
 _GROUP, _VERSION = "metrics.k8s.io", "v1beta1"

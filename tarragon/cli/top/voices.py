@@ -11,8 +11,8 @@ from tarragon.base.clock import Clock
 from tarragon.cli.jobview.log_book import Instance
 from tarragon.cli.jobview.log_listener import has_begun
 from tarragon.cli.output.log_lines import Lines, shown
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.port import Cluster, LogOptions
+from tarragon.client.errors import ApiError
+from tarragon.client.port import Cluster, LogOptions
 from tarragon.job.member import main_status
 from tarragon.job.model import Replica
 from tarragon.job.spoken import spoken

@@ -16,10 +16,10 @@ from tarragon.cli.jobview.target import Target
 from tarragon.cli.targets.refusals import is_kind_missing, worded
 from tarragon.cli.top.known import Scene
 from tarragon.cli.top.usage import measured
-from tarragon.cluster.errors import ApiError, Forbidden, NotFound, Unauthorized, Unavailable
-from tarragon.cluster.live import Trouble
-from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import ApiError, Forbidden, NotFound, Unauthorized, Unavailable
+from tarragon.client.informer.cache_reader import Trouble
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import Cluster, Selection
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import NODES, PODS, Pod

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tarragon.base.quantity import milli
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.kube.codec import decode
 from tarragon.localcluster.admission.following import Known, newest, with_status
 from tarragon.localcluster.admission.scopes import is_in_scope

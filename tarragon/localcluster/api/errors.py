@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tarragon.cluster.errors import ApiError, from_status
+from tarragon.client.errors import ApiError, from_status
 from tarragon.kube.nesting import MANIFEST_DEPTH
 from tarragon.localcluster.kinds.resource import Served
 from tarragon.localcluster.schema.field_errors import Fault

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from tarragon.cluster.port import EventType, LogOptions
+from tarragon.client.port import EventType, LogOptions
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kinds.registry import Served
 

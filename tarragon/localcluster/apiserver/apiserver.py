@@ -12,7 +12,7 @@ from aiohttp import web
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.kube.codec import encode
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.identity import User

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDictProxy
 
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.identity import MASTERS, OWNER, User
 from tarragon.localcluster.api.requests import Check

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from tarragon.cluster.errors import NotFound
+from tarragon.client.errors import NotFound
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api.requests import Target, WriteOptions
 from tarragon.localcluster.auth.default_roles import AUTOUPDATE, cluster_role_bindings, cluster_roles

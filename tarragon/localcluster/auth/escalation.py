@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.identity import MASTERS, User
 from tarragon.localcluster.auth import messages

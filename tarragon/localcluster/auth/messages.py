@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.identity import User
 from tarragon.localcluster.auth.attributes import Attributes

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.kube.codec import timestamp
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.identity import User

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Any
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import NotFound
-from tarragon.cluster.port import Cluster, DeleteOptions, Selection
+from tarragon.client.errors import NotFound
+from tarragon.client.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import SECRETS, SERVICE_ACCOUNTS
 from tarragon.kube.meta import AnyObject, Key, ObjectMeta, Struct
 from tarragon.localcluster.controllers.caches import logged_cache

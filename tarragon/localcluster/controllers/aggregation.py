@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import NotFound
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import NotFound
+from tarragon.client.port import Cluster
 from tarragon.kube.meta import Key, ObjectMeta, Resource, Struct
 from tarragon.kube.selectors import from_match_labels
 from tarragon.localcluster.controllers.caches import logged_cache

@@ -8,9 +8,9 @@ from typing import TypeVar
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.live import Recovery, Trouble
-from tarragon.cluster.port import EVERYTHING, Cluster, Selection
-from tarragon.cluster.reflector import Cache
+from tarragon.client.informer.cache_reader import Recovery, Trouble
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import EVERYTHING, Cluster, Selection
 from tarragon.kube.meta import Resource
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import NotFound
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import NotFound
+from tarragon.client.port import Cluster
 from tarragon.kube.core import PERSISTENT_VOLUME_CLAIMS
 from tarragon.kube.meta import CustomObject, Key
 from tarragon.localcluster.controllers.caches import logged_cache

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import AlreadyExists, ApiError
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import AlreadyExists, ApiError
+from tarragon.client.port import Cluster
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import EVENTS
 from tarragon.kube.event import Event, body

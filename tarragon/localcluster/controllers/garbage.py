@@ -13,9 +13,9 @@ from typing import Literal
 from msgspec import structs, to_builtins
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import NotFound
-from tarragon.cluster.port import Cluster, DeleteOptions
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import NotFound
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import Cluster, DeleteOptions
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS
 from tarragon.kube.meta import AnyObject, CustomObject, Key, OwnerIdentity, OwnerReference, Resource, group_of
 from tarragon.localcluster.controllers.caches import logged_cache

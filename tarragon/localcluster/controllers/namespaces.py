@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import Conflict, NotFound
-from tarragon.cluster.port import Cluster, DeleteOptions, Selection
+from tarragon.client.errors import Conflict, NotFound
+from tarragon.client.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from tarragon.kube.meta import AnyObject, CustomObject, Key, Resource
 from tarragon.localcluster.controllers.caches import logged_cache

@@ -7,8 +7,8 @@ import random
 from contextlib import suppress
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import AlreadyExists, NotFound
-from tarragon.cluster.port import Cluster, Selection
+from tarragon.client.errors import AlreadyExists, NotFound
+from tarragon.client.port import Cluster, Selection
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES
 from tarragon.kube.meta import AnyObject, Key, ObjectMeta, Struct
 from tarragon.localcluster.controllers.caches import logged_cache

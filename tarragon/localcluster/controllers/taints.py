@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import Conflict, NotFound
-from tarragon.cluster.live import Index
-from tarragon.cluster.port import Cluster, DeleteOptions
+from tarragon.client.errors import Conflict, NotFound
+from tarragon.client.informer.cache_reader import Index
+from tarragon.client.port import Cluster, DeleteOptions
 from tarragon.kube.core import NODES, PODS, Node, SlimMeta, Taint, Toleration
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key, Struct

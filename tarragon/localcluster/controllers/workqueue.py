@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 
 Item = TypeVar("Item", bound=Hashable)
 

@@ -17,7 +17,7 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.cluster.port import Cluster, Selection
+from tarragon.client.port import Cluster, Selection
 from tarragon.kube.codec import decode
 from tarragon.kube.meta import Key
 from tarragon.localcluster.api.requests import ListOptions

@@ -12,8 +12,8 @@ from typing import Any
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import NotFound
-from tarragon.cluster.port import Cluster, DeleteOptions, LogOptions, Selection
+from tarragon.client.errors import NotFound
+from tarragon.client.port import Cluster, DeleteOptions, LogOptions, Selection
 from tarragon.kube.core import NODES, PODS
 from tarragon.kube.meta import AnyObject, Key
 from tarragon.localcluster.api import errors

@@ -15,9 +15,9 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.cluster.live import Recovery, Trouble
-from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.reflector import Cache
+from tarragon.client.informer.cache_reader import Recovery, Trouble
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import Cluster, Selection
 from tarragon.kube.core import SERVICES, Service
 from tarragon.kube.meta import Key
 from tarragon.localcluster.home.home import write_private

@@ -1,7 +1,7 @@
 """`Api`: the one facade of the embedded Kubernetes API that all fronts call, in process and over HTTP.
 
 Reads answer at once, from committed state only. Writes answer when they are on the disk. Whatever fails raises an
-error of `tarragon.cluster.errors` whose `status` is the complete metav1.Status that a kube-apiserver would send.
+error of `tarragon.client.errors` whose `status` is the complete metav1.Status that a kube-apiserver would send.
 All methods belong to the thread of the event loop.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.port import PLAIN_DELETE, WHOLE_LOG, DeleteOptions, LogOptions
+from tarragon.client.port import PLAIN_DELETE, WHOLE_LOG, DeleteOptions, LogOptions
 from tarragon.kube.codec import decode, encode
 from tarragon.localcluster.admission.budgets import Budgets
 from tarragon.localcluster.admission.quota import Quotas

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tarragon.cluster.errors import NotFound, unavailable
-from tarragon.cluster.port import (
+from tarragon.client.errors import NotFound, unavailable
+from tarragon.client.port import (
     EVERYTHING,
     PLAIN_DELETE,
     WHOLE_LOG,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.port import DeleteOptions
 from tarragon.kube.codec import encode
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import Deleted, Json, Target, WriteOptions

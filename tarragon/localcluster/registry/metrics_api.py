@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.kube.codec import decode, timestamp
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import Json, ListOptions, Target

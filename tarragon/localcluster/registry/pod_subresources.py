@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.port import DeleteOptions
 from tarragon.kube.codec import encode, timestamp
 from tarragon.localcluster.admission.budgets import Budgets, Standing, is_healthy
 from tarragon.localcluster.api import errors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.localcluster.api.requests import Json, Target, WriteOptions
 from tarragon.localcluster.kinds.registry import Registry
 from tarragon.localcluster.registry.create import Creates

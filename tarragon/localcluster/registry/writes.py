@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.errors import ApiError
+from tarragon.client.port import DeleteOptions
 from tarragon.kube.codec import decode, timestamp
 from tarragon.localcluster.admission.following import Follower
 from tarragon.localcluster.api import errors

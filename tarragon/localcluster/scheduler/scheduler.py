@@ -11,8 +11,8 @@ from msgspec import to_builtins
 
 from tarragon.base.clock import Clock
 from tarragon.base.resources import Resources, minus, total
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import ApiError
+from tarragon.client.port import Cluster
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import NODES, PODS, Node, Pod, PodCondition
 from tarragon.kube.event import Event, ObjectReference

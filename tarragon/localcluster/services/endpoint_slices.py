@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import AlreadyExists, NotFound
-from tarragon.cluster.port import Cluster, Selection
+from tarragon.client.errors import AlreadyExists, NotFound
+from tarragon.client.port import Cluster, Selection
 from tarragon.kube.core import ENDPOINTS
 from tarragon.kube.meta import AnyObject, Key, ObjectMeta, Resource, Struct
 from tarragon.localcluster.controllers.caches import logged_cache

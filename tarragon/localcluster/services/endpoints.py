@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import AlreadyExists, NotFound
-from tarragon.cluster.live import Index
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import AlreadyExists, NotFound
+from tarragon.client.informer.cache_reader import Index
+from tarragon.client.port import Cluster
 from tarragon.kube.core import ENDPOINTS, PODS, SERVICES, Pod, Service, ServicePort
 from tarragon.kube.meta import Key, ObjectMeta, Struct
 from tarragon.localcluster.controllers.caches import logged_cache

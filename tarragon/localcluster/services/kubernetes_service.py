@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import AlreadyExists, NotFound
-from tarragon.cluster.port import Cluster, Selection
+from tarragon.client.errors import AlreadyExists, NotFound
+from tarragon.client.port import Cluster, Selection
 from tarragon.kube.core import ENDPOINTS, SERVICES
 from tarragon.kube.meta import AnyObject, Key, Resource
 from tarragon.localcluster.controllers.caches import logged_cache

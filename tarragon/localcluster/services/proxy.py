@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.port import Cluster, Selection
+from tarragon.client.port import Cluster, Selection
 from tarragon.kube.core import ENDPOINTS, SERVICES
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import Key, ObjectMeta, Struct

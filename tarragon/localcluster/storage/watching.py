@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tarragon.cluster.port import EventType
+from tarragon.client.port import EventType
 from tarragon.kube.codec import encode
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import Event

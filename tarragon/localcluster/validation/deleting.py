@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tarragon.base.times import later
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.port import DeleteOptions
 from tarragon.kube.codec import moment, timestamp
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.kinds.resource import Served

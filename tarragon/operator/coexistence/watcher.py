@@ -9,8 +9,8 @@ from typing import TypeVar
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError, Forbidden, NotFound
-from tarragon.cluster.port import EVERYTHING, Cluster, Selection
+from tarragon.client.errors import ApiError, Forbidden, NotFound
+from tarragon.client.port import EVERYTHING, Cluster, Selection
 from tarragon.kube.meta import Resource
 from tarragon.operator.coexistence.rivals import (
     DEPLOYMENTS,

@@ -10,8 +10,8 @@ from http import HTTPStatus
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import AlreadyExists, ApiError
-from tarragon.cluster.live import Live
+from tarragon.client.errors import AlreadyExists, ApiError
+from tarragon.client.informer.cache_reader import Live
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key

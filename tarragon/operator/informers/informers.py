@@ -10,11 +10,11 @@ from functools import partial
 from typing import TypeVar
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import Forbidden, NotFound
-from tarragon.cluster.joined import joined
-from tarragon.cluster.live import Index, Live, Trouble
-from tarragon.cluster.port import Cluster, Selection
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import Forbidden, NotFound
+from tarragon.client.informer.cache_reader import Index, Live, Trouble
+from tarragon.client.informer.multi_namespace_cache import joined
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import Cluster, Selection
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.encoding import raw_admission
 from tarragon.kube.core import (

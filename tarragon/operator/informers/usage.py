@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from tarragon.base.resources import Resources
-from tarragon.cluster.live import Live
+from tarragon.client.informer.cache_reader import Live
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import Pod, PodSpec
 from tarragon.kube.meta import Key

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import Forbidden, NotFound
-from tarragon.cluster.live import Recovery, Trouble
-from tarragon.cluster.pauses import FIRST_PAUSE
+from tarragon.client.backoff import FIRST_PAUSE
+from tarragon.client.errors import Forbidden, NotFound
+from tarragon.client.informer.cache_reader import Recovery, Trouble
 
 AGAIN_SECONDS = 600.0
 """A permission that is not given on purpose is refused twice a minute, for ever."""

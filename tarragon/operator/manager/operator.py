@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError, Unavailable
-from tarragon.cluster.learning import Learning
-from tarragon.cluster.lease import LeaseLost
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import ApiError, Unavailable
+from tarragon.client.leader_election import LeaseLost
+from tarragon.client.middleware.write_through import Learning
+from tarragon.client.port import Cluster
 from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.frameworks.plugin import Framework
 from tarragon.kube.core import Pod, Service

@@ -20,12 +20,12 @@ import structlog
 
 from tarragon import __version__
 from tarragon.base.clock import Clock, within
-from tarragon.cluster.counted import Counted
-from tarragon.cluster.fenced import Fenced
-from tarragon.cluster.http import Http
-from tarragon.cluster.lease import Lease, LeaseLost
-from tarragon.cluster.port import Cluster
-from tarragon.cluster.transport import Server
+from tarragon.client.http.client import Http
+from tarragon.client.http.transport import Server
+from tarragon.client.leader_election import Lease, LeaseLost
+from tarragon.client.middleware.counted import Counted
+from tarragon.client.middleware.fenced import Fenced
+from tarragon.client.port import Cluster
 from tarragon.kube.meta import Json
 from tarragon.operator.coexistence.watcher import Lookout
 from tarragon.operator.manager.health import Answer, Routes, serving, verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tarragon.cluster.lease import Claim
+from tarragon.client.leader_election import Claim
 from tarragon.operator.manager.health import Address
 from tarragon.operator.manager.operator import Options
 

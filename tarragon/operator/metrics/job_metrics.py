@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.live import Live
+from tarragon.client.informer.cache_reader import Live
 from tarragon.job.encoding import read_status
 from tarragon.job.phase import Phase
 from tarragon.job.status import JobStatus

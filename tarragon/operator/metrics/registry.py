@@ -10,8 +10,8 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.counted import Call
-from tarragon.cluster.live import Trouble
+from tarragon.client.informer.cache_reader import Trouble
+from tarragon.client.middleware.counted import Call
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.informers import World
 from tarragon.operator.metrics.definitions import (

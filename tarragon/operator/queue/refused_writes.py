@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, Expired, TooManyRequests, Unauthorized
+from tarragon.client.errors import AlreadyExists, ApiError, Conflict, Expired, TooManyRequests, Unauthorized
 from tarragon.kube.meta import Key
 from tarragon.plan.view.actions import Refusal
 

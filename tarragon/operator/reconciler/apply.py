@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from msgspec import convert
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import (
+from tarragon.client.errors import (
     AlreadyExists,
     ApiError,
     Conflict,
     Forbidden,
     NotFound,
 )
-from tarragon.cluster.port import Cluster, DeleteOptions
+from tarragon.client.port import Cluster, DeleteOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import AnyObject, CustomObject, Json, JsonObject, Key, OwnerReference, Resource

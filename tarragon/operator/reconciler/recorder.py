@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import AlreadyExists, ApiError, NotFound
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import AlreadyExists, ApiError, NotFound
+from tarragon.client.port import Cluster
 from tarragon.kube import event as events
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import EVENTS

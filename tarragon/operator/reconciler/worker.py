@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import structlog
 from structlog.contextvars import bind_contextvars
 
-from tarragon.cluster.errors import ApiError, Conflict
-from tarragon.cluster.lease import LeaseLost
+from tarragon.client.errors import ApiError, Conflict
+from tarragon.client.leader_election import LeaseLost
 from tarragon.kube.meta import Key
 from tarragon.operator.informers.informers import World
 from tarragon.operator.metrics.meter import Meter

@@ -14,7 +14,7 @@ from functools import partial
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.port import Cluster
+from tarragon.client.port import Cluster
 from tarragon.frameworks.plugin import Framework
 from tarragon.job.encoding import read_status
 from tarragon.job.status import Admission

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tarragon.cluster.errors import Forbidden
+from tarragon.client.errors import Forbidden
 from tarragon.kube.core import CONFIG_MAPS, NAMESPACES, PODS, SECRETS
 from tarragon.localcluster.controllers.namespaces import NamespaceController
 from tests.localcluster.controllers.world import WIDGETS, Scene, World, define_widgets, pod_spec

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.errors import Invalid
+from tarragon.client.errors import Invalid
 from tarragon.kube.core import ENDPOINTS, SERVICES
 from tarragon.localcluster.services.kubernetes_service import KubernetesService
 from tarragon.localcluster.services.proxy import ServiceProxy

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tarragon.cluster.errors import from_status
+from tarragon.client.errors import from_status
 from tarragon.kube.core import NODES, PODS, Pod
 from tarragon.kube.meta import Key
 from tarragon.localcluster.registry.binding import Binder

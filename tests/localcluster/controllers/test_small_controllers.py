@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.port import EVERYTHING
-from tarragon.cluster.streams import closed_after
+from tarragon.client.port import EVERYTHING
+from tarragon.client.streams import closed_after
 from tarragon.kube.core import (
     NAMESPACES,
     NODES,

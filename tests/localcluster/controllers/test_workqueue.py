@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tarragon.base.clock import ManualClock
-from tarragon.cluster.errors import from_status
+from tarragon.client.errors import from_status
 from tarragon.localcluster.controllers.workqueue import WORKERS, Worklist
-from tests.cluster.scripted import settle
+from tests.client.scripted import settle
 
 UNAVAILABLE = from_status({"code": 503, "reason": "ServiceUnavailable"})
 ASKED_TO_WAIT = from_status({"code": 429, "reason": "TooManyRequests", "details": {"retryAfterSeconds": 9}})

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from tarragon.base.clock import SystemClock
-from tarragon.cluster.access import kubeconfig
-from tarragon.cluster.errors import ApiError, Forbidden, Unavailable
-from tarragon.cluster.http import Http
-from tarragon.cluster.port import EVERYTHING, Cluster, DeleteOptions
+from tarragon.client.errors import ApiError, Forbidden, Unavailable
+from tarragon.client.http.client import Http
+from tarragon.client.http.connection import kubeconfig
+from tarragon.client.port import EVERYTHING, Cluster, DeleteOptions
 from tarragon.kube.core import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tarragon.cluster.port import Selection
+from tarragon.client.port import Selection
 from tarragon.kube.core import CONFIG_MAPS, NODES, PERSISTENT_VOLUME_CLAIMS
 from tarragon.kube.meta import AnyObject, Key, Resource
 from tarragon.localcluster.controllers.garbage import GarbageCollector

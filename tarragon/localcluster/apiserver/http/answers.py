@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from aiohttp import HttpVersion11, web
 
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.kube.codec import encode
 from tarragon.localcluster.api.requests import Page
 

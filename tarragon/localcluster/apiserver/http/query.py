@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from tarragon.cluster.port import DeleteOptions, LogOptions
+from tarragon.client.port import DeleteOptions, LogOptions
 from tarragon.kube.codec import moment
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.requests import FieldValidation, ListOptions, PatchType, WatchOptions, WriteOptions

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from aiohttp import web
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import Expired
+from tarragon.client.errors import Expired
 from tarragon.kube.codec import decode, encode, timestamp
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.api.identity import User

@@ -9,7 +9,7 @@ from typing import Any, cast
 from aiohttp import web
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.kube.codec import encode
 from tarragon.localcluster.api.requests import Event
 from tarragon.localcluster.apiserver.http.connection import Connection

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.localcluster.api import errors
 from tarragon.localcluster.apply.fields import sets
 from tarragon.localcluster.apply.fields.entries import Entry

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import Conflict, NotFound
-from tarragon.cluster.live import Index
-from tarragon.cluster.port import Cluster, DeleteOptions
+from tarragon.client.errors import Conflict, NotFound
+from tarragon.client.informer.cache_reader import Index
+from tarragon.client.port import Cluster, DeleteOptions
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import NODES, PODS, SlimMeta
 from tarragon.kube.meta import AnyObject, Key, Struct

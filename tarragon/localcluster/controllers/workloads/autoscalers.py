@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from tarragon.cluster.errors import ApiError, NotFound
-from tarragon.cluster.port import Selection
+from tarragon.client.errors import ApiError, NotFound
+from tarragon.client.port import Selection
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import PODS, Pod
 from tarragon.kube.meta import Key, Resource

@@ -9,10 +9,10 @@ from typing import Generic, TypeVar
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.live import Index
-from tarragon.cluster.port import Cluster
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import ApiError
+from tarragon.client.informer.cache_reader import Index
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import Cluster
 from tarragon.kube.meta import Key, OwnerIdentity, Resource
 from tarragon.kube.selectors import from_match_labels
 from tarragon.localcluster.controllers.caches import logged_cache

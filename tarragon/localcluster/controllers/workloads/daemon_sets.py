@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tarragon.cluster.reflector import Cache
+from tarragon.client.informer.reflector import Cache
 from tarragon.kube import core
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import daemon_plan, replicas

@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound
-from tarragon.cluster.live import Index
-from tarragon.cluster.port import DeleteOptions
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import AlreadyExists, ApiError, Conflict, NotFound
+from tarragon.client.informer.cache_reader import Index
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import DeleteOptions
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import deployment_status, rollout
 from tarragon.localcluster.controllers.workloads.context import (

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from tarragon.cluster.errors import Conflict, NotFound
-from tarragon.cluster.live import Index
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.errors import Conflict, NotFound
+from tarragon.client.informer.cache_reader import Index
+from tarragon.client.port import DeleteOptions
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import job_plan
 from tarragon.localcluster.controllers.workloads.context import LOOK_AGAIN_SECONDS, Ground, Kept

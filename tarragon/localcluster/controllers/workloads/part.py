@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.port import Cluster
+from tarragon.client.port import Cluster
 from tarragon.localcluster.controllers.workloads.autoscalers import AutoscalerController, Usage
 from tarragon.localcluster.controllers.workloads.context import Ground
 from tarragon.localcluster.controllers.workloads.cron_jobs import CronJobController

@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import to_builtins
 
-from tarragon.cluster.errors import ApiError, Conflict, NotFound
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.errors import ApiError, Conflict, NotFound
+from tarragon.client.port import DeleteOptions
 from tarragon.kube.event import Event, ObjectReference
 from tarragon.kube.meta import OwnerIdentity, OwnerReference, Resource
 from tarragon.kube.patch import merged

@@ -8,10 +8,10 @@ from typing import Generic, TypeVar
 
 from msgspec import to_builtins
 
-from tarragon.cluster.errors import Conflict, NotFound
-from tarragon.cluster.live import Index
-from tarragon.cluster.port import DeleteOptions
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import Conflict, NotFound
+from tarragon.client.informer.cache_reader import Index
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import DeleteOptions
 from tarragon.localcluster.controllers.workloads.context import Ground, Unseen, owners
 from tarragon.localcluster.controllers.workloads.model import CONTROLLER_REVISIONS, ControllerRevision, Json, Owner
 from tarragon.localcluster.controllers.workloads.pod_control import Hands

@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from msgspec import to_builtins
 
-from tarragon.cluster.errors import AlreadyExists
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import AlreadyExists
+from tarragon.client.informer.reflector import Cache
 from tarragon.kube.core import PERSISTENT_VOLUME_CLAIMS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.controllers.workloads import replicas, stateful_plan

@@ -25,10 +25,10 @@ import structlog
 
 from tarragon.base.clock import Clock
 from tarragon.base.resources import CPU, MEMORY, PODS, Resources
-from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound
-from tarragon.cluster.live import Recovery, Trouble
-from tarragon.cluster.port import Cluster, DeleteOptions, Selection
-from tarragon.cluster.reflector import Cache
+from tarragon.client.errors import AlreadyExists, ApiError, Conflict, NotFound
+from tarragon.client.informer.cache_reader import Recovery, Trouble
+from tarragon.client.informer.reflector import Cache
+from tarragon.client.port import Cluster, DeleteOptions, Selection
 from tarragon.kube import core
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import NODES, Node

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tarragon.cluster.live import Index
-from tarragon.cluster.reflector import Cache
+from tarragon.client.informer.cache_reader import Index
+from tarragon.client.informer.reflector import Cache
 from tarragon.kube.core import Service
 from tarragon.localcluster.kubelet.base.spec import Pod
 

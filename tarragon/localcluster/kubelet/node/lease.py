@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import AlreadyExists, NotFound
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import AlreadyExists, NotFound
+from tarragon.client.port import Cluster
 from tarragon.kube.codec import micro_timestamp
 from tarragon.kube.core import LEASES, NODES
 from tarragon.kube.meta import Key

@@ -19,8 +19,8 @@ import tarragon
 from tarragon.base.clock import Clock
 from tarragon.base.quantity import text
 from tarragon.base.resources import CPU, MEMORY, NVIDIA_GPU, PODS, Resources
-from tarragon.cluster.errors import AlreadyExists, ApiError, Forbidden, NotFound
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from tarragon.client.port import Cluster
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import NODES
 from tarragon.kube.meta import Key

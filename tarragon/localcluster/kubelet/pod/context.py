@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.port import Cluster
+from tarragon.client.port import Cluster
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.network.ports import PortBook
 from tarragon.localcluster.kubelet.node.node import NodeSettings

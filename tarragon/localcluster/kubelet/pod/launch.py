@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from tarragon.cluster.errors import NotFound
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import NotFound
+from tarragon.client.port import Cluster
 from tarragon.kube.codec import decode
 from tarragon.kube.core import SERVICES, Service
 from tarragon.kube.meta import Key

@@ -9,8 +9,8 @@ from pathlib import Path
 import structlog
 from msgspec.structs import replace
 
-from tarragon.cluster.errors import ApiError, Conflict, NotFound
-from tarragon.cluster.port import DeleteOptions
+from tarragon.client.errors import ApiError, Conflict, NotFound
+from tarragon.client.port import DeleteOptions
 from tarragon.localcluster.kubelet.base.spec import PODS_TO_RUN, Container, Pod
 from tarragon.localcluster.kubelet.devices.devices import told
 from tarragon.localcluster.kubelet.pod.admission import requests

@@ -10,8 +10,8 @@ from typing import Any
 
 from tarragon.base.clock import Clock
 from tarragon.base.times import later
-from tarragon.cluster.errors import ApiError, from_status
-from tarragon.cluster.port import LogOptions
+from tarragon.client.errors import ApiError, from_status
+from tarragon.client.port import LogOptions
 from tarragon.localcluster.api.containers import container_asked
 from tarragon.localcluster.kubelet.base.layout import NodeFolder
 from tarragon.localcluster.kubelet.pod.logs import Wanted, follow, read

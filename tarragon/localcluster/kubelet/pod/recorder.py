@@ -9,8 +9,8 @@ from typing import Literal
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import AlreadyExists, ApiError
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import AlreadyExists, ApiError
+from tarragon.client.port import Cluster
 from tarragon.kube.codec import timestamp
 from tarragon.kube.core import EVENTS
 from tarragon.kube.event import Event, ObjectReference, body

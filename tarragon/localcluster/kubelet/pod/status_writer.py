@@ -8,8 +8,8 @@ from collections.abc import Callable
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError, Conflict, NotFound, TooManyRequests, Unavailable
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import ApiError, Conflict, NotFound, TooManyRequests, Unavailable
+from tarragon.client.port import Cluster
 from tarragon.kube.patch import difference
 from tarragon.localcluster.kubelet.base.spec import PODS_TO_RUN, Pod
 from tarragon.localcluster.kubelet.pod.status import Json, relevant

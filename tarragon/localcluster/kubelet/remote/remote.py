@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError, TooManyRequests, Unavailable
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import ApiError, TooManyRequests, Unavailable
+from tarragon.client.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Key
 from tarragon.localcluster.kubelet.base.layout import NodeFolder

@@ -18,8 +18,8 @@ from aiohttp import web
 
 from tarragon.base.clock import Clock
 from tarragon.base.errors import TarragonError
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.port import Cluster, LogOptions
+from tarragon.client.errors import ApiError
+from tarragon.client.port import Cluster, LogOptions
 from tarragon.kube.core import PODS
 from tarragon.kube.meta import Key, Resource, Struct
 from tarragon.localcluster.api import errors

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tarragon.cluster.port import Cluster, Selection
+from tarragon.client.port import Cluster, Selection
 from tarragon.kube.codec import decode, encode
 from tarragon.kube.core import SERVICES, Service
 from tarragon.localcluster.kubelet.base.layout import NodeFolder

@@ -17,8 +17,8 @@ from typing import Any
 import structlog
 
 from tarragon.base.clock import Clock, within
-from tarragon.cluster.errors import ApiError, NotFound
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import ApiError, NotFound
+from tarragon.client.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS, SECRETS, SlimMeta
 from tarragon.kube.meta import Key, Resource, Struct
 from tarragon.localcluster.kubelet.base.errors import CannotStart

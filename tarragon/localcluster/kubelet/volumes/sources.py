@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tarragon.cluster.errors import NotFound
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import NotFound
+from tarragon.client.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS
 from tarragon.kube.meta import Key, Struct
 from tarragon.localcluster.kubelet.base.spec import Container, Pod

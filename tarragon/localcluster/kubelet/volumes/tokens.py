@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import ApiError
+from tarragon.client.errors import ApiError
 from tarragon.kube.codec import decode
 from tarragon.localcluster.home.home import write_private
 from tarragon.localcluster.kubelet.base.layout import NodeFolder

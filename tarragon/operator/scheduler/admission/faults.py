@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import structlog
 
-from tarragon.cluster.errors import ApiError
-from tarragon.cluster.lease import LeaseLost
+from tarragon.client.errors import ApiError
+from tarragon.client.leader_election import LeaseLost
 from tarragon.operator.informers.candidates import JobId
 
 TO_CARRY_OUT, TO_TELL, TO_WRITE = "carry out what was decided", "tell why it waits", "write what was decided"

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import Conflict, NotFound
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import Conflict, NotFound
+from tarragon.client.port import Cluster
 from tarragon.job.encoding import admission_fields, raw_admission
 from tarragon.job.status import Admission
 from tarragon.kube.meta import CustomObject

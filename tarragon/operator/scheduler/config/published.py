@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import structlog
 
 from tarragon.base.clock import Clock
-from tarragon.cluster.errors import AlreadyExists, ApiError, Conflict, NotFound
-from tarragon.cluster.port import Cluster
+from tarragon.client.errors import AlreadyExists, ApiError, Conflict, NotFound
+from tarragon.client.port import Cluster
 from tarragon.kube.core import CONFIG_MAPS
 from tarragon.kube.meta import Key
 from tarragon.plan.config.published import Data, Ways, written

@@ -1,0 +1,58 @@
+"""What an answer that is none says: the server's own Status, or one made of what a proxy said instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from tarragon.client.errors import ApiError, from_status
+from tarragon.kube.codec import decode
+
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+async def refusal(response: aiohttp.ClientResponse) -> ApiError:
+    """Reads the answer to its end, and closes it."""
+    async with response:
+        body = await response.read()
+    code = response.status
+    status = (
+        _status(body)
+        or {
+            "kind": "Status",
+            "status": "Failure",
+            "code": code,
+            "reason": _REASONS.get(code, "InternalError" if code >= 500 else ""),  # noqa: PLR2004
+            "message": body.decode(errors="replace").strip()[:500] or f"HTTP {code} {response.reason}",
+        }
+    )
+    status.setdefault("code", code)
+    wait = response.headers.get("Retry-After", "")
+    details = status.get("details") or {}
+    if wait.isdigit() and "retryAfterSeconds" not in details:
+        status["details"] = {**details, "retryAfterSeconds": int(wait)}
+    return from_status(status)
+
+
+def _status(body: bytes) -> dict[str, Any] | None:
+    try:
+        value: object = decode(body, object)
+    except msgspec.DecodeError:
+        return None
+    return value if isinstance(value, dict) and value.get("kind") == "Status" else None

@@ -1,0 +1,1 @@
+"""Caches that list and watch, as client-go's informers do."""

@@ -1,0 +1,94 @@
+"""The caches of one kind in several namespaces, read as if they were one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from tarragon.client.informer.cache_reader import Failing, Handler, Live, Recovery, Trouble
+from tarragon.client.informer.reflector import Cache, namespace_of
+from tarragon.kube.meta import Key, Resource
+
+T = TypeVar("T")
+
+
+def joined(caches: Mapping[str, Cache[T]]) -> Live[T]:
+    """By namespace, at least one."""
+    if len(caches) == 1:
+        return next(iter(caches.values()))
+    return Joined(caches)
+
+
+class Joined(Generic[T]):
+    """Each cache keeps to itself: one namespace that is forbidden, or slow, leaves the others as they are."""
+
+    def __init__(self, caches: Mapping[str, Cache[T]]) -> None:
+        self._caches = caches
+        self._objects = _Objects({namespace: cache.objects for namespace, cache in caches.items()})
+
+    @property
+    def resource(self) -> Resource[T]:
+        return next(iter(self._caches.values())).resource
+
+    @property
+    def objects(self) -> Mapping[Key, T]:
+        return self._objects
+
+    @property
+    def is_synced(self) -> bool:
+        return all(cache.is_synced for cache in self._caches.values())
+
+    @property
+    def failing(self) -> Failing | None:
+        """The one that lasts longest."""
+        found = [cache.failing for cache in self._caches.values() if cache.failing is not None]
+        return min(found, key=lambda failing: failing.since, default=None)
+
+    @property
+    def recovered(self) -> float:
+        """The last one that did."""
+        return max(cache.recovered for cache in self._caches.values())
+
+    async def synced(self) -> None:
+        for cache in self._caches.values():
+            await cache.synced()
+
+    def learn(self, found: bytes) -> None:
+        cache = self._caches.get(namespace_of(found))
+        if cache is not None:
+            cache.learn(found)
+
+    def subscribe(self, handler: Handler[T]) -> None:
+        for cache in self._caches.values():
+            cache.subscribe(handler)
+
+    def on_trouble(self, handler: Callable[[Trouble], None]) -> None:
+        for cache in self._caches.values():
+            cache.on_trouble(handler)
+
+    def on_recovery(self, handler: Callable[[Recovery], None]) -> None:
+        for cache in self._caches.values():
+            cache.on_recovery(handler)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for cache in self._caches.values():
+                tasks.create_task(cache.run())
+
+
+class _Objects(Mapping[Key, T]):
+    """A live view; a key tells which of them to ask."""
+
+    def __init__(self, parts: Mapping[str, Mapping[Key, T]]) -> None:
+        self._parts = parts
+
+    def __getitem__(self, key: Key) -> T:
+        return self._parts[key.namespace][key]
+
+    def __iter__(self) -> Iterator[Key]:
+        for part in self._parts.values():
+            yield from part
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts.values()))

@@ -1,0 +1,1 @@
+"""Clients around a client: counted, fenced by the lease, and written through to caches."""

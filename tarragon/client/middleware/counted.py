@@ -1,0 +1,134 @@
+"""`Counted`: the port, with every call told to whoever keeps count."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from tarragon.base.clock import Clock
+from tarragon.client.errors import ApiError
+from tarragon.client.middleware.middleware import Passing
+from tarragon.client.port import (
+    EVERYTHING,
+    PLAIN_DELETE,
+    WHOLE_LOG,
+    Cluster,
+    DeleteOptions,
+    Listing,
+    LogOptions,
+    Selection,
+    WatchEvent,
+)
+from tarragon.client.streams import closed_after
+from tarragon.kube.core import PODS
+from tarragon.kube.meta import Key, Resource
+
+T = TypeVar("T")
+
+OK = 200
+CREATED = 201
+UNKNOWN = 0
+"""Of a call that was given up before its answer came."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call that has ended: `resource` as kubectl names it, with the subresource: `tfjobs.kubeflow.org/status`.
+
+    A list counts once, however many pages it had. A call that got no answer has the code 503.
+    """
+
+    verb: str
+    resource: str
+    code: int
+    seconds: float
+
+
+class Counter(Protocol):
+    """Who keeps count. It must be quick and must not raise."""
+
+    def called(self, call: Call) -> None: ...
+
+    def watch_began(self, resource: str) -> None: ...
+
+    def watch_brought(self, resource: str) -> None:
+        """One event, bookmarks included."""
+        ...
+
+    def watch_ended(self, resource: str, code: int) -> None:
+        """200 when the server or the reader ended it."""
+        ...
+
+
+class Counted(Passing):
+    """The port in front of another one. It changes nothing and keeps nothing."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, counter: Counter) -> None:
+        super().__init__(cluster)
+        self._clock = clock
+        self._counter = counter
+
+    async def get(self, resource: Resource[T], key: Key) -> T:
+        return await self._timed("get", resource.full_name, super().get(resource, key))
+
+    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+        return await self._timed("list", resource.full_name, super().list(resource, selection))
+
+    async def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+        name = resource.full_name
+        self._counter.watch_began(name)
+        code = OK
+        try:
+            async with closed_after(super().watch(resource, selection, since)) as events:
+                async for event in events:
+                    self._counter.watch_brought(name)
+                    yield event
+        except ApiError as error:
+            code = error.code
+            raise
+        finally:
+            self._counter.watch_ended(name, code)
+
+    async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
+        return await self._timed("create", resource.full_name, super().create(resource, body), CREATED)
+
+    async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
+        name = f"{resource.full_name}/{subresource}" if subresource else resource.full_name
+        return await self._timed("patch", name, super().patch(resource, key, patch, subresource=subresource))
+
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
+        await self._timed("delete", resource.full_name, super().delete(resource, key, options))
+
+    def pod_log(self, key: Key, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
+        """Told as a watch of `pods/log`."""
+        return self._log(key, options)
+
+    async def _log(self, key: Key, options: LogOptions) -> AsyncIterator[bytes]:
+        name = f"{PODS.full_name}/log"
+        self._counter.watch_began(name)
+        code = OK
+        try:
+            async with closed_after(super().pod_log(key, options)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except ApiError as error:
+            code = error.code
+            raise
+        finally:
+            self._counter.watch_ended(name, code)
+
+    async def _timed(self, verb: str, resource: str, call: Awaitable[T], success: int = OK) -> T:
+        began = self._clock.monotonic()
+        code = success
+        try:
+            return await call
+        except ApiError as error:
+            code = error.code
+            raise
+        except BaseException:
+            code = UNKNOWN
+            raise
+        finally:
+            seconds = self._clock.monotonic() - began
+            self._counter.called(Call(verb=verb, resource=resource, code=code, seconds=seconds))

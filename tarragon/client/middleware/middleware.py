@@ -1,0 +1,49 @@
+"""`Passing`: the port in front of another one, for what stands between a client and its cluster and changes a call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, TypeVar
+
+from tarragon.client.port import (
+    EVERYTHING,
+    PLAIN_DELETE,
+    WHOLE_LOG,
+    Cluster,
+    DeleteOptions,
+    Listing,
+    LogOptions,
+    Selection,
+    WatchEvent,
+)
+from tarragon.kube.meta import Key, Resource
+
+T = TypeVar("T")
+
+
+class Passing:
+    """Every call goes through as it is. A decorator overrides those that it is for, and asks `super()` for the rest."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def get(self, resource: Resource[T], key: Key) -> T:
+        return await self._cluster.get(resource, key)
+
+    async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
+        return await self._cluster.list(resource, selection)
+
+    def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
+        return self._cluster.watch(resource, selection, since)
+
+    async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
+        return await self._cluster.create(resource, body)
+
+    async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
+        return await self._cluster.patch(resource, key, patch, subresource=subresource)
+
+    async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
+        await self._cluster.delete(resource, key, options)
+
+    def pod_log(self, key: Key, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
+        return self._cluster.pod_log(key, options)
