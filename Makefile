@@ -34,7 +34,7 @@ CHECKS := '$(BIN)/ruff check' '$(BIN)/ruff format --check' '$(BIN)/mypy' '$(BIN)
 	'$(BIN)/pytest -q tests/docs --ignore=tests/docs/test_story.py' '$(UV) lock --check' \
 	'$(BIN)/python tools/make_crds.py --check' '$(BIN)/python tools/make_deploy.py --check' \
 	'$(BIN)/python tools/make_reference.py --check' \
-	'$(BIN)/python tools/make_commands.py --check'
+	'$(BIN)/python tools/make_commands.py --check' '$(BIN)/python tools/check_commits.py'
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s%s\n", $$1, $$2 }' Makefile
@@ -48,7 +48,7 @@ test: $(FOR_DEVELOPMENT) ## run the tests (ARGS='-k gang -x' for pytest, JOBS=2 
 soak: $(FOR_DEVELOPMENT) ## kill and break things at random, by the hundred (takes long)
 	$(BIN)/pytest -m soak $(ARGS)
 
-check: $(FOR_DEVELOPMENT) ## lint, types, layers, docs, lock file, what is written from the code; shows every fault, not the first alone
+check: $(FOR_DEVELOPMENT) ## lint, types, layers, docs, lock file, generated files, commit messages; shows every fault, not the first alone
 	@result=0; for check in $(CHECKS); do echo "== $$check"; eval "$$check" || result=1; done; exit $$result
 
 bench: $(FOR_DEVELOPMENT) ## measure what docs/benchmarks.md promises

@@ -1,0 +1,44 @@
+"""The rules for commit messages, each with a message that breaks it and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tools.check_commits import problems
+
+WHY = "\n\nPods that are being deleted counted as restarts.\n"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Skip terminating pods when counting restarts" + WHY,
+        "Process one key at a time" + WHY,
+        "Pass the clock to the informer" + WHY,
+        'Revert "Skip terminating pods when counting restarts"',
+        "Merge branch 'main'",
+        "Link the advisory\n\nhttps://example.com/" + "a" * 120,
+    ],
+)
+def test_a_message_that_keeps_the_rules_has_no_problem(message: str) -> None:
+    assert list(problems(message)) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        ("Skip " + "very " * 14 + WHY, "characters"),
+        ("Skip terminating pods." + WHY, "full stop"),
+        ("skip terminating pods" + WHY, "capital letter"),
+        ("Skipped terminating pods" + WHY, "as an order"),
+        ("Skipping terminating pods" + WHY, "as an order"),
+        ("Skips terminating pods" + WHY, "as an order"),
+        ("Skip terminating pods", "say why"),
+        ("Skip terminating pods\nThey counted.\n\nThey did.", "blank line"),
+        ("Skip terminating pods\n\n" + "They counted. " * 10, "line of the body"),
+    ],
+)
+def test_a_message_that_breaks_a_rule_says_which(message: str, problem: str) -> None:
+    (found,) = problems(message)
+
+    assert problem in found
