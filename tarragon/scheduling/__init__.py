@@ -1,6 +1,7 @@
-"""Which gang runs, where and with how many workers: a snapshot in, decisions out. Pure; it knows nothing of Kubernetes.
+"""The gang scheduler: policies decide from a snapshot which gangs run, on which nodes and at which size.
 
-The floors, from the ground up: `api` (what goes in and what comes out), `state` (what is free), `placement` (which
-nodes), `explain` (why not), `cycle` (one scheduling cycle), `actions` (what a policy composes), `policies`. Each
-imports only those before it. Begin with `policies/dragon.py`.
+The package is pure and does not know Kubernetes. Its sub-packages, from the bottom up: `api` (a policy's input and
+output), `state` (free capacity), `placement` (node selection), `explain` (why a gang waits), `cycle` (one scheduling
+cycle), `actions` (the steps of a policy) and `policies`. Each imports only from those before it. Start reading at
+`policies/dragon.py`.
 """

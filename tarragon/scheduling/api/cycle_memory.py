@@ -1,6 +1,6 @@
-"""What is found out about gangs and stays true from round to round, as long as the nodes have what they have.
+"""What one scheduling cycle remembers for the next: results that stay valid while the nodes keep their capacity.
 
-Thousands of gangs wait for minutes, and in each round the same is asked about them: what never changes is told once.
+Thousands of gangs may wait for minutes, and each cycle would compute the same answers for them again.
 """
 
 from __future__ import annotations
@@ -16,28 +16,30 @@ from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import Wait
 from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang
 
-Told = TypeVar("Told")
+Value = TypeVar("Value")
 Why = tuple[str, str]
-"""The code and the words of a wait."""
+"""The code and message of a wait."""
 
-_KEPT = 20_000
-"""Jobs come and go for months, what they asked for must not stay."""
+_MAX_ENTRIES = 20_000
+"""The size at which a cache is cleared: jobs come and go for months, and their demands must not accumulate."""
 
 
 @dataclass(slots=True, eq=False)
 class Shape:
-    """Gangs whose demands any nodes answer alike; each is one object, so that it is quickly compared."""
+    """Gangs whose demands always get the same answers from the same nodes. They share one object, which makes comparing
+    them cheap.
+    """
 
     smallest: Sequence[Demand]
-    """What each of them needs at least."""
+    """The demands at the gang's minimum size."""
     least: dict[str, int]
-    """The same as amounts."""
+    """The total resources of the minimum size."""
     never: Why | None
-    """Of those that could not run on the empty cluster."""
+    """Why such a gang does not fit even the empty cluster; None if it does."""
     _refused: Why | None = None
 
     def refused(self, why: Why) -> Why:
-        """The same object as in the round before if it says the same: whoever was told it needs not be told again."""
+        """Return an equal earlier reason if there is one, so that an unchanged reason is recognized by identity."""
         if self._refused is None or self._refused != why:
             self._refused = why
         return self._refused
@@ -45,18 +47,20 @@ class Shape:
 
 @dataclass(slots=True, eq=False)
 class Standing:
-    """A gang that waits, with what is kept about it: the same object in each round while the gang is the same."""
+    """A waiting gang and what is remembered about it. The object stays the same from cycle to cycle while the gang
+    does.
+    """
 
     gang: Gang
     shape: Shape
     why: Why | None = None
-    """What it was told last."""
+    """The reason of the last wait decision."""
     wait: Wait | None = None
-    """The decision that told it."""
+    """The last wait decision."""
 
     def told(self, why: Why) -> Wait:
-        """The same object as in the round before if it is told the same: ten thousand new ones in each round are what
-        the garbage collector stops for.
+        """Return a wait for this reason: the previous decision if the reason has not changed. Ten thousand new objects
+        in each cycle would make the garbage collector pause.
         """
         wait = self.wait
         if wait is None or (wait.code, wait.message) != why:
@@ -66,56 +70,58 @@ class Standing:
 
 
 class Lore:
-    """Of nodes with these capacities, while the same ones are away."""
+    """What is remembered for one set of node capacities and unavailable nodes."""
 
     def __init__(self, away: Sequence[NodeState] = ()) -> None:
         self.away = tuple(away)
         self.line: list[Standing] = []
-        """Who waited in the last round, in their order."""
+        """The gangs that waited in the last cycle, in queue order."""
         self.in_line: dict[int, Standing] = {}
-        """By which object the gang is."""
+        """The same, by `id()` of the gang."""
         self._by_demands: dict[int, tuple[Sequence[Demand], Shape]] = {}
         self._by_shapes: dict[Hashable, Shape] = {}
 
-    def shape(self, demands: Sequence[Demand], made: Callable[[], Shape]) -> Shape:
-        """By which object they are, which is quick; else by what they say; else made."""
-        known = self._by_demands.get(id(demands))
-        if known is not None and known[0] is demands:
-            return known[1]
-        if max(len(self._by_demands), len(self._by_shapes)) >= _KEPT:
+    def shape(self, demands: Sequence[Demand], create: Callable[[], Shape]) -> Shape:
+        """Return the shape of these demands: looked up by identity, which is quick, then by value; created if it is
+        new.
+        """
+        cached = self._by_demands.get(id(demands))
+        if cached is not None and cached[0] is demands:
+            return cached[1]
+        if max(len(self._by_demands), len(self._by_shapes)) >= _MAX_ENTRIES:
             self._by_demands.clear()
             self._by_shapes.clear()
-        said = tuple(demand.shape for demand in demands)
-        shape = self._by_shapes.get(said)
+        key = tuple(demand.shape for demand in demands)
+        shape = self._by_shapes.get(key)
         if shape is None:
-            shape = self._by_shapes[said] = made()
+            shape = self._by_shapes[key] = create()
         self._by_demands[id(demands)] = demands, shape
         return shape
 
 
-class OfRunning(Generic[Told]):
-    """By gang that runs, while it stays the same object: few change from round to round."""
+class OfRunning(Generic[Value]):
+    """A cache with one value for each running gang, keyed by identity: few gangs change between cycles."""
 
     def __init__(self) -> None:
-        self._told: dict[int, tuple[RunningGang, Told]] = {}
+        self._values: dict[int, tuple[RunningGang, Value]] = {}
 
-    def of(self, gang: RunningGang, tell: Callable[[RunningGang], Told]) -> Told:
-        known = self._told.get(id(gang))
-        if known is None or known[0] is not gang:
-            if len(self._told) >= _KEPT:
-                self._told.clear()
-            known = self._told[id(gang)] = gang, tell(gang)
-        return known[1]
+    def of(self, gang: RunningGang, compute: Callable[[RunningGang], Value]) -> Value:
+        cached = self._values.get(id(gang))
+        if cached is None or cached[0] is not gang:
+            if len(self._values) >= _MAX_ENTRIES:
+                self._values.clear()
+            cached = self._values[id(gang)] = gang, compute(gang)
+        return cached[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loose:
-    """What one gang could give back: a row for each replica, the first to go first."""
+    """The replicas that one gang could give back, a row for each; the first row is given back first."""
 
     replicas: Sequence[Replica]
     rows: npt.NDArray[np.int64]
-    """Of their nodes."""
+    """The inventory row of each replica's node."""
     freed: npt.NDArray[np.int64]
-    """By column of the inventory."""
+    """What each replica would free, by column of the inventory."""
     order: npt.NDArray[np.float64]
-    """What decides who goes first: priority, less above its minimum, less of its maximum, age."""
+    """The sort keys of each row: priority, replicas above the minimum (negated), part of the maximum (negated), age."""

@@ -1,4 +1,4 @@
-"""What a policy may say about a gang."""
+"""The decisions of a policy, and the codes that say why a gang waits."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from dataclasses import dataclass
 from tarragon.job.model import Replica
 
 NEVER_FITS = "NeverFits"
-"""The smallest form of the gang does not fit the cluster even when it is empty."""
+"""The gang would not fit at its minimum size even if the cluster were empty."""
 NO_NODE_MAY = "no node may run"
-"""How the words of a gang begin that never fits because of where it may run, not of how much it asks for."""
+"""How the message begins if a gang never fits because no node is eligible, rather than because it is too large."""
 NODES_AWAY = "NodesAway"
-"""It would fit if the nodes were back that take nobody now."""
+"""The gang would fit if nodes that are unavailable now came back."""
 INSUFFICIENT_RESOURCES = "InsufficientResources"
-"""It would fit, but others hold what it needs."""
+"""The gang would fit, but others hold resources that it needs."""
 BEHIND_OTHERS = "BehindOthers"
-"""A gang that goes first waits, and what this one needs is kept for it."""
+"""A gang that goes first waits, and the resources are reserved for it."""
 RESOURCES_RELEASING = "ResourcesReleasing"
-"""Its places are reserved; pods that have been told to end still hold them."""
+"""Resources are reserved for the gang, but terminating pods still hold them."""
 QUOTA_EXCEEDED = "QueueQuotaExceeded"
-"""Its namespace would hold more than its queue may."""
+"""The gang would bring its namespace above its quota."""
 SCHEDULER_ERROR = "SchedulerError"
-"""A bug of the scheduler's own keeps it from deciding about this gang; it goes on with the others."""
+"""A bug in the scheduler prevents a decision about this gang; others are scheduled as usual."""
 NEVER_WITHIN_QUOTA = "waiting does not help"
-"""How the words of a gang begin that alone is larger than the quota of its queue."""
+"""How the message begins if a gang alone exceeds the quota of its queue."""
 PREEMPTED = "Preempted"
-"""It ran, and gave its places to a gang of higher priority."""
+"""The gang was running and gave its resources to a gang of higher priority."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Start the gang, whole: a node for every replica of its size."""
+    """Start the gang, with a node for every replica of its size."""
 
     gang: str
     nodes: Mapping[Replica, str]
@@ -40,17 +40,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """Go on with these replicas instead: some more, or some fewer."""
+    """Continue with another set of replicas, either larger or smaller."""
 
     gang: str
     nodes: Mapping[Replica, str]
     reason: str = ""
-    """In words that follow "2 -> 4 workers:", as `nodes are idle`."""
+    """The reason for the new size, appended to a text such as "2 -> 4 workers:", as `nodes are idle`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Give back all places and wait again."""
+    """Withdraw the gang's admission, so that it releases all its nodes and queues again."""
 
     gang: str
     code: str
@@ -59,14 +59,14 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Decide again at this moment, even if nothing happens until then."""
+    """Run the next scheduling cycle at this moment, even if nothing changes until then."""
 
     at: dt.datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not now. The code is one of the constants above."""
+    """Leave the gang waiting (or running as it is). The code is one of the constants above."""
 
     gang: str
     code: str

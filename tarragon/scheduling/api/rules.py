@@ -1,4 +1,4 @@
-"""What whoever runs the cluster has decided about its scheduling. Times in seconds."""
+"""The scheduling rules that an administrator sets. Times are in seconds."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from dataclasses import dataclass, field
 from tarragon.base.resources import Resources
 
 POLICY_NAMES = ("fifo", "backfill", "dragon")
-"""The policies of `policies.POLICIES`; importing them takes its time, and `--help` names them."""
+"""The names of `policies.POLICIES`, kept here because `--help` lists them and importing the policies is slow."""
 DEFAULT_POLICY = "dragon"
 
-_LONGEST = 100 * 365 * 86400.0
-"""Whoever says more means never; a moment later than all calendars could not be told."""
+_LONGEST_SECONDS = 100 * 365 * 86400.0
+"""Longer durations mean never. The bound keeps deadlines within the range of `datetime`."""
 
 
 def span(seconds: float) -> dt.timedelta:
-    """So long, but no longer than anybody waits."""
-    return dt.timedelta(seconds=min(seconds, _LONGEST))
+    """Convert seconds to a duration of at most 100 years."""
+    return dt.timedelta(seconds=min(seconds, _LONGEST_SECONDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """The jobs of one namespace, together."""
+    """The share and quota of one namespace's jobs."""
 
     weight: float = 1.0
-    """Its share of what is contended, beside the others'."""
+    """The share of contended resources, relative to other queues."""
     quota: Resources = field(default_factory=dict)
-    """The most it may hold, in thousandths; a resource that is missing is not limited."""
+    """The most that the queue may hold, in thousandths. Resources that are not listed are unlimited."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The defaults are those of DRAGON's README, where it says any."""
+    """The rules of scheduling. Defaults are those of DRAGON's README where it gives any."""
 
     queues: Mapping[str, Queue] = field(default_factory=dict)
-    """By namespace; one that is missing has a weight of 1 and no quota."""
+    """The queue of each namespace; one that is not listed has a weight of 1 and no quota."""
     is_fair: bool = False
-    """Whether, among gangs of one priority, the namespace goes first that holds least for its weight."""
+    """Whether, among gangs of equal priority, the namespace with the lowest weighted share goes first."""
     preempts: bool = True
-    """Whether gangs of lower priority give way when a gang waits that may preempt."""
+    """Whether waiting gangs may preempt gangs of lower priority."""
     aged: float = 30.0
-    """After so long a wait others shrink for a gang, and nobody passes it for good."""
+    """After this wait a gang counts as starving: others shrink for it, and resources are reserved for it."""
     idle: float = 60.0
-    """Gangs grow when nothing has started, ended or been resized for so long."""
+    """How long nothing may have started or been resized before gangs grow."""
     cool_down: float = 60.0
-    """A gang whose size was changed keeps it for so long."""
+    """How long a gang keeps a new size before it grows on its own."""

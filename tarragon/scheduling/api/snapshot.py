@@ -1,4 +1,4 @@
-"""The cluster at one moment as a policy sees it: nodes as amounts, gangs as demands."""
+"""A snapshot of the cluster as policies see it: nodes with their capacity, gangs with their demands."""
 
 from __future__ import annotations
 
@@ -13,128 +13,139 @@ from tarragon.scheduling.api.rules import Rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """`capacity` is what gangs could ever get here, `free` what nobody holds now; both in thousandths."""
+    """The `capacity` of a node (all that gangs can ever get there) and its `free` resources (not allocated now), in
+    thousandths.
+    """
 
     name: str
     capacity: Resources
     free: Resources
     releasing: Resources = field(default_factory=dict)
-    """What pods still hold that have been told to end: nobody's yet, but no reason to take more from anybody."""
+    """Resources held by terminating pods: not free yet, but nothing else has to be preempted to obtain them."""
     away: str = ""
-    """Why nobody gets a place here for the time being, as `is not ready`."""
+    """Why the node accepts no pods for now, as `is not ready`; empty if it does."""
     domains: tuple[str, ...] = ()
-    """Where it stands, from wide to narrow, as (zone, rack); nodes that share more of them are nearer to each other."""
+    """The node's topology domains from wide to narrow, as (zone, rack). Nodes that share more of them are nearer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Spread:
-    """How replicas are to lie over domains of nodes: topology spread, affinity and anti-affinity between pods."""
+    """A constraint on how replicas are spread over topology domains: topology spread, pod affinity or anti-affinity."""
 
     domains: Mapping[str, str]
-    """By node; one that is missing takes no replica that this is about."""
+    """The domain of each node. A node without one cannot take replicas with this constraint."""
     counted: frozenset[ReplicaType]
-    """The gang's own replicas that count in a domain."""
+    """The gang's replica types that count in a domain."""
     already: Mapping[str, int] = field(default_factory=dict)
-    """Other pods that count, by domain."""
+    """The number of other pods that count, by domain."""
     skew: int | None = None
-    """At most so many more than in the emptiest of `domains` (maxSkew), also where that takes nobody."""
+    """The highest allowed difference from the domain with the fewest (maxSkew). Domains without room are compared as
+    well.
+    """
     most: int | None = None
-    """At most so many in one domain, who is to be placed included if it counts itself; 1 is anti-affinity, and 0 keeps
-    whoever does not count itself away from those that do."""
+    """The highest number in one domain, including the replica to be placed if its type counts. 1 is anti-affinity; 0
+    keeps replicas of types that do not count out of domains with pods that do.
+    """
     together: bool = False
-    """All in one domain."""
+    """Whether all replicas must be in one domain (pod affinity)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """Equal replicas: what each one needs and on which nodes it may run."""
+    """A group of equal replicas: the resources that each needs, and the nodes on which it may run."""
 
     type: ReplicaType
     each: Resources
     minimum: int
-    """Fewer than this are of no use: the gang waits."""
+    """The gang cannot run with fewer replicas than this."""
     wish: int
     eligible: frozenset[str]
     maximum: int = 0
-    """Where resources are idle it may grow to this many; less than the wish means the wish."""
+    """The size to which the gang may grow on idle resources. A value below `wish` means `wish`."""
     refused: str = ""
-    """Where no node is eligible: what each of them says to that."""
+    """If no node is eligible, the reasons that the nodes give."""
     crowded: str = ""
-    """Where pods of others narrow down where it may run: how much. That may change while the nodes stay as they are."""
+    """How pods of others restrict the eligible nodes. This may change while the nodes stay the same."""
     preference: Mapping[str, int] = field(default_factory=dict)
-    """By node, what it is liked more for than others (preferred affinity, soft taints); missing is zero."""
+    """The score of each node (preferred affinity, soft taints); nodes that are not listed score zero."""
     spreads: tuple[Spread, ...] = ()
     shape: Hashable = field(init=False, compare=False, repr=False)
-    """Equal for demands that any nodes answer alike, in the same words."""
+    """A key that is equal for demands that always get the same answers, in the same words, from the same nodes."""
 
     @property
     def most(self) -> int:
-        """The gang may never have more of them."""
+        """The largest number of replicas that the gang may have."""
         return max(self.maximum, self.wish)
 
     def __post_init__(self) -> None:
         each = frozenset(self.each.items())
         preference = frozenset(self.preference.items())
-        numbers, words = (self.minimum, self.wish, self.maximum), (self.refused, self.crowded)
-        shape = (self.type, each, numbers, self.eligible, preference, self.spreads, words)
+        counts, messages = (self.minimum, self.wish, self.maximum), (self.refused, self.crowded)
+        shape = (self.type, each, counts, self.eligible, preference, self.spreads, messages)
         object.__setattr__(self, "shape", shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """A job that waits. Demands come in start order: the parameter servers are placed before their workers."""
+    """A gang that waits for admission. Demands are in start order: parameter servers come before their workers."""
 
     name: str
     queued: dt.datetime
     demands: Sequence[Demand]
     priority: int = 0
-    """Of its PriorityClass; more goes first."""
+    """The value of its PriorityClass; higher goes first."""
     preempts: bool = True
-    """Whether it may take the places of gangs of lower priority."""
+    """Whether the gang may preempt gangs of lower priority."""
     queue: str = ""
-    """Whose share it counts to: its namespace."""
+    """The queue (namespace) whose share and quota the gang counts towards."""
 
     @property
     def order(self) -> tuple[int, dt.datetime, str]:
-        """The more urgent first, then who came first; the name decides between equals: equal input, equal answers."""
+        """The sort key of the queue: higher priority first, then earlier queue time. Ties are broken by name, so that
+        decisions are deterministic.
+        """
         return -self.priority, self.queued, self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningGang:
-    """A job that was admitted: `nodes` is where each replica runs, `demands` what it wishes now."""
+    """An admitted gang: `nodes` holds the node of each replica, `demands` what the job asks for now."""
 
     name: str
     demands: Sequence[Demand]
     nodes: Mapping[Replica, str]
     elastic: bool
-    """Whether it may grow."""
+    """Whether the gang may grow."""
     whole: bool = False
-    """It grows to all that it wishes, or not at all: that takes a restart."""
+    """Whether the gang restarts to resize. It then grows to all that it asks for or not at all, and never shrinks for
+    others.
+    """
     homeless: frozenset[Replica] = frozenset()
-    """Those whose node is no more: they need another place, or they never run again."""
+    """Replicas whose node is gone. They run again only if they get another node."""
     finished: frozenset[Replica] = frozenset()
-    """Those that have done their part: they hold nothing, and taking them away frees nothing."""
+    """Replicas that have finished. They hold no resources, so removing them frees nothing."""
     priority: int = 0
     queue: str = ""
     admitted: dt.datetime | None = None
     resized: dt.datetime | None = None
-    """When its size was changed last."""
+    """When its size last changed."""
     wished: Mapping[ReplicaType, int] = field(default_factory=dict)
-    """The wish when its size was decided last: one that has sunk or risen since is what somebody has just asked for."""
+    """The requested sizes at the time of the last size decision. A `wish` that differs is a new request of the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything a policy may look at. Nodes are sorted by name."""
+    """Everything that a policy may look at. Nodes are sorted by name."""
 
     now: dt.datetime
     nodes: Collection[NodeState]
-    """An `Inventory`, or what one is made of."""
+    """An `Inventory`, or the node states to build one from."""
     waiting: Sequence[Gang] = ()
     running: Sequence[RunningGang] = field(default=())
     beside: Sequence[RunningGang] = field(default=())
-    """Those that run, too, and of which nothing is to be decided: what they hold counts for their namespace."""
+    """Running gangs about which nothing is decided. What they hold counts towards the shares and quotas of their
+    namespaces.
+    """
     away: Sequence[NodeState] = field(default=())
-    """Nodes that belong to the cluster and take nobody now."""
+    """Nodes of the cluster that accept no pods for now."""
     rules: Rules = field(default_factory=Rules)

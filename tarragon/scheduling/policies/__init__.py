@@ -13,9 +13,9 @@ from tarragon.scheduling.policies.fifo import fifo
 Policy = Callable[[Snapshot], Sequence[Decision]]
 
 POLICIES: Mapping[str, Policy] = {"fifo": fifo, "backfill": backfill, "dragon": dragon}
-"""By `POLICY_NAMES` of `api/rules.py`."""
+"""The policies by name; the names are `POLICY_NAMES` of `api/rules.py`."""
 
 
 def name_of(policy: Policy) -> str:
-    """Empty for one that is none of these."""
-    return next((name for name, known in POLICIES.items() if known is policy), "")
+    """Return the policy's name; empty for a function that is not in `POLICIES`."""
+    return next((name for name, listed in POLICIES.items() if listed is policy), "")

@@ -1,4 +1,4 @@
-"""First in, first out, but who fits passes who does not: until that one is aged, and then only without delaying it."""
+"""First in, first out with backfilling: gangs that fit pass those that do not, but must not delay starving ones."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from tarragon.scheduling.cycle.scheduling_cycle import Round
 
 
 def backfill(snapshot: Snapshot) -> Sequence[Decision]:
-    """Every gang that fits starts, in their order, on what is not kept for another; running ones grow if all did."""
-    made = Round(snapshot)
-    settle(made)
-    preemption, reservations = Preemption(made), Reservations(made)
+    """Start every gang that fits, in queue order, on resources that are not reserved. Running gangs grow if all have
+    started.
+    """
+    cycle = Round(snapshot)
+    settle(cycle)
+    preemption, reservations = Preemption(cycle), Reservations(cycle)
     all_started = True
-    for standing, kind in reservations.asking(in_order(made)):
+    for standing, kind in reservations.asking(in_order(cycle)):
         gang = standing.gang
-        known: AboutGang | None = made.hopeless(standing, kind) or made.started(gang, kind)
-        if known is None:
+        decision: AboutGang | None = cycle.hopeless(standing, kind) or cycle.started(gang, kind)
+        if decision is None:
             all_started = False
-            known = made.promised(gang, kind) or preemption.wait(gang, kind) or reservations.wait(standing, kind)
-        made.add(known)
+            decision = cycle.promised(gang, kind) or preemption.wait(gang, kind) or reservations.wait(standing, kind)
+        cycle.add(decision)
     if all_started:
-        grow_to_wish(made)
-    return [*made.decisions, *reservations.again()]
+        grow_to_wish(cycle)
+    return [*cycle.decisions, *reservations.again()]

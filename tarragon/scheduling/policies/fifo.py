@@ -1,4 +1,4 @@
-"""First in, first out: nobody passes a gang that could run once others have ended."""
+"""First in, first out: no gang passes one that could run once others have ended."""
 
 from __future__ import annotations
 
@@ -14,27 +14,26 @@ from tarragon.scheduling.explain import wait_messages
 
 
 def fifo(snapshot: Snapshot) -> Sequence[Decision]:
-    """Gangs start in their order; the first one that has to wait is waited for, and running ones don't grow then.
+    """Start gangs in queue order up to the first that has to wait. Running gangs grow only if none has to.
 
-    A gang that could not run on the empty cluster blocks nobody, nor does one that needs nodes which are away, or one
-    whose namespace holds all that it may.
+    Gangs that can never fit, need unavailable nodes or would exceed the quota of their namespace do not block others.
     """
-    made = Round(snapshot)
-    settle(made)
-    preemption = Preemption(made)
-    is_open = True
-    for standing in in_order(made):
-        gang, kind = standing.gang, made.kinds[standing.shape]
-        hopeless = made.hopeless(standing, kind)
+    cycle = Round(snapshot)
+    settle(cycle)
+    preemption = Preemption(cycle)
+    all_started = True
+    for standing in in_order(cycle):
+        gang, kind = standing.gang, cycle.kinds[standing.shape]
+        hopeless = cycle.hopeless(standing, kind)
         if hopeless is not None:
-            made.add(hopeless)
-        elif not is_open:
-            made.add(standing.told((BEHIND_OTHERS, wait_messages.BEHIND)))
-        elif (place := made.started(gang, kind)) is not None:
-            made.add(place)
+            cycle.add(hopeless)
+        elif not all_started:
+            cycle.add(standing.told((BEHIND_OTHERS, wait_messages.BEHIND)))
+        elif (place := cycle.started(gang, kind)) is not None:
+            cycle.add(place)
         else:
-            is_open = False
-            made.add(made.promised(gang, kind) or preemption.wait(gang, kind) or made.refused(standing, kind))
-    if is_open:
-        grow_to_wish(made)
-    return made.decisions
+            all_started = False
+            cycle.add(cycle.promised(gang, kind) or preemption.wait(gang, kind) or cycle.refused(standing, kind))
+    if all_started:
+        grow_to_wish(cycle)
+    return cycle.decisions
