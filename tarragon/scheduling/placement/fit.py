@@ -1,7 +1,8 @@
-"""Finding nodes for a gang: on one node if one takes it whole, else on as few as it goes, near its parameter servers.
+"""Places a gang: on one node if it fits there, otherwise on as few nodes as possible, near its parameter servers.
 
-Of answers with equally many nodes the best liked (preferred affinity) is taken; of these the one within the narrowest
-domain, as one rack; of these the one that leaves least over, accelerators first; and of these the first by name.
+Of placements on equally many nodes, the one with the highest score (preferred affinity) is chosen; of these one within
+the narrowest domain, such as a rack; of these the one that leaves least over, accelerators first; of these the first by
+name.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ Placement = dict[Replica, str]
 
 
 def place(demands: Sequence[Demand], ledger: Ledger) -> Placement | None:
-    """Nodes for the gang at its wish, else as large as it goes, never below its minimum; None when that does not fit.
+    """Place the gang at its requested size, or else as large as possible; None if its minimum does not fit.
 
-    What is returned has been taken from the ledger; after None the ledger is as before.
+    A placement has been taken from the ledger; after None the ledger is unchanged.
     """
     if _lacks(demands, ledger):
         return None
     shape = tuple(demand.shape for demand in demands)
-    packing = None if shape in ledger.refused else _largest(demands, ledger)
+    packing = None if shape in ledger.refused else _pack_largest(demands, ledger)
     if packing is None:
         ledger.refused.add(shape)
         return None
     if packing:
         each = np.array([ledger.nodes.ask(demand).row for demand in demands])
         ledger.take_rows(list(packing), np.array(list(packing.values())) @ each)
-    return _named(demands, packing, ledger)
+    return _with_names(demands, packing, ledger)
 
 
 def could_fit(demands: Sequence[Demand], ledger: Ledger) -> bool:
-    """Whether `place` would find places, without taking any. Quick when gangs of the same shape have asked before."""
+    """Whether `place` would find a placement, without taking it. Quick if gangs of the same shape have asked before."""
     shape = tuple(demand.shape for demand in demands)
     if shape in ledger.refused:
         return False
@@ -52,23 +53,25 @@ def could_fit(demands: Sequence[Demand], ledger: Ledger) -> bool:
     return True
 
 
-def extend(wished: Sequence[tuple[Replica, Demand]], ledger: Ledger, near: Mapping[Replica, str]) -> Placement:
-    """Places for as many of the wished replicas as there is room for, without gaps, near the others first."""
+def extend(wanted: Sequence[tuple[Replica, Demand]], ledger: Ledger, near: Mapping[Replica, str]) -> Placement:
+    """Place as many of the additional replicas as there is room for, in order and near the gang's other
+    replicas first.
+    """
     groups: dict[ReplicaType, list[tuple[Replica, Demand]]] = {}
-    for replica, demand in wished:
+    for replica, demand in wanted:
         groups.setdefault(demand.type, []).append((replica, demand))
     placed: Placement = {}
     for group in groups.values():
         gang = {**near, **placed}
         replicas, demand = [replica for replica, _ in group], group[0][1]
-        beside = _one_by_one if demand.spreads else _beside
-        rows = beside(demand, len(replicas), ledger, gang)
+        take_rows = _take_spread if demand.spreads else _take_near
+        rows = take_rows(demand, len(replicas), ledger, gang)
         placed.update(zip(replicas, (ledger.nodes.names[row] for row in rows), strict=False))
     return placed
 
 
 def _lacks(demands: Sequence[Demand], ledger: Ledger) -> bool:
-    """Whether others who asked for the same have been told that there is too little of it."""
+    """Whether the capacity index already knows that there is too little."""
     ask = ledger.nodes.ask
     for demand in demands:  # noqa: SIM110  # a generator takes as long as the question itself
         if ledger.lacks(ask(demand), demand.minimum):
@@ -76,8 +79,8 @@ def _lacks(demands: Sequence[Demand], ledger: Ledger) -> bool:
     return False
 
 
-def _largest(demands: Sequence[Demand], ledger: Ledger) -> Packing | None:
-    """At its wish, else each demand in its turn as large as the others' minimum allows."""
+def _pack_largest(demands: Sequence[Demand], ledger: Ledger) -> Packing | None:
+    """Pack the gang at its requested size, otherwise each demand in turn as large as the others' minimum allows."""
     packing = packed(demands, [demand.wish for demand in demands], ledger)
     if packing is not None or all(demand.wish == demand.minimum for demand in demands):
         return packing
@@ -85,62 +88,64 @@ def _largest(demands: Sequence[Demand], ledger: Ledger) -> Packing | None:
     packing = packed(demands, counts, ledger)
     if packing is None:
         return None
-    for place, demand in enumerate(demands):
+    for position, demand in enumerate(demands):
         most = min(demand.wish, int(np.minimum(ledger.room(demand), demand.wish).sum()))
-        fits, too_many, tried = counts[place], most + 1, most
+        fits, too_many, tried = counts[position], most + 1, most
         while too_many - fits > 1:
-            counts[place] = tried
+            counts[position] = tried
             larger = packed(demands, counts, ledger)
             if larger is None:
                 too_many = tried
             else:
                 packing, fits = larger, tried
             tried = (fits + too_many) // 2
-        counts[place] = fits
+        counts[position] = fits
     return packing
 
 
-def _named(demands: Sequence[Demand], packing: Packing, ledger: Ledger) -> Placement:
-    """The lowest indexes beside the parameter servers: whoever shrinks loses lonely replicas, and high indexes."""
-    opened = sorted(packing.items(), key=lambda item: [-count for count in item[1]])
+def _with_names(demands: Sequence[Demand], packing: Packing, ledger: Ledger) -> Placement:
+    """Give the lowest indexes to nodes with parameter servers: shrinking removes remote replicas and high indexes
+    first.
+    """
+    by_count = sorted(packing.items(), key=lambda item: [-count for count in item[1]])
     placed: Placement = {}
-    for place, demand in enumerate(demands):
-        rows = [row for row, counts in opened for _ in range(counts[place])]
+    for position, demand in enumerate(demands):
+        rows = [row for row, counts in by_count for _ in range(counts[position])]
         placed |= {Replica(demand.type, index): ledger.nodes.names[row] for index, row in enumerate(rows)}
     return placed
 
 
-def _home(near: Mapping[Replica, str], ledger: Ledger) -> list[int]:
-    """The rows of these replicas, those of parameter servers first, then where most of them are."""
-    here = {replica: node for replica, node in near.items() if node in ledger.nodes.row_of}
-    servers = Counter(node for replica, node in here.items() if replica.type is ReplicaType.PS)
-    others = Counter(here.values())
+def _own_rows(near: Mapping[Replica, str], ledger: Ledger) -> list[int]:
+    """The rows of these replicas' nodes: those with parameter servers first, then those with most replicas."""
+    present = {replica: node for replica, node in near.items() if node in ledger.nodes.row_of}
+    servers = Counter(node for replica, node in present.items() if replica.type is ReplicaType.PS)
+    others = Counter(present.values())
     names = sorted(others, key=lambda node: (-servers[node], -others[node], node))
     return [ledger.nodes.row_of[name] for name in names]
 
 
-def _beside(demand: Demand, wished: int, ledger: Ledger, gang: Mapping[Replica, str]) -> list[int]:
-    """A row for each, for as many as there is room for: where the gang is first. They are taken."""
-    home = _home(gang, ledger)
-    room = np.minimum(ledger.room(demand), wished)
+def _take_near(demand: Demand, wanted: int, ledger: Ledger, gang: Mapping[Replica, str]) -> list[int]:
+    """Take rows for as many replicas as there is room for, the gang's own nodes first."""
+    own_rows = _own_rows(gang, ledger)
+    room = np.minimum(ledger.room(demand), wanted)
     shares: list[Share] = []
-    for row in home:
-        taken = min(int(room[row]), wished)
+    for row in own_rows:
+        taken = min(int(room[row]), wanted)
         shares.append((row, taken))
-        wished -= taken
-    room[list(home)] = 0
-    shares += choose(demand, min(wished, int(room.sum())), ledger, home)
+        wanted -= taken
+    room[list(own_rows)] = 0
+    shares += choose(demand, min(wanted, int(room.sum())), ledger, own_rows)
     each = ledger.nodes.ask(demand).row
     for row, taken in shares:
         ledger.take_row(row, each * taken)
     return [row for row, taken in shares for _ in range(taken)]
 
 
-def _one_by_one(demand: Demand, wished: int, ledger: Ledger, gang: Mapping[Replica, str]) -> list[int]:
-    """As `_beside`, as the rules on how they lie over domains allow."""
-    walk = Walk([demand], ledger)
-    for row in _home(gang, ledger):
+def _take_spread(demand: Demand, wanted: int, ledger: Ledger, gang: Mapping[Replica, str]) -> list[int]:
+    """Do as `_take_near`, within the demand's spread constraints."""
+    placer = Walk([demand], ledger)
+    for row in _own_rows(gang, ledger):
         for replica, node in gang.items():
             if node == ledger.nodes.names[row]:
-                walk.is_at(replica.type, row)
-    return walk.give(demand, wished)
+                placer.is_at(replica.type, row)
+    return placer.give(demand, wanted)

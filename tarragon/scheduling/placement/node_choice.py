@@ -1,4 +1,4 @@
-"""Which nodes take so many equal replicas: the fewest, then the best liked, then the nearest, then the fullest."""
+"""Chooses nodes for equal replicas: the fewest, of these the highest score, then the nearest, then the fullest."""
 
 from __future__ import annotations
 
@@ -14,34 +14,36 @@ from tarragon.scheduling.state.inventory import Scores
 from tarragon.scheduling.state.ledger import Ledger
 from tarragon.scheduling.state.node_requests import Amounts, Mask
 
-_TIERS = 8
-"""So many degrees of liking are told apart."""
+_MAX_SCORES = 8
+"""The number of different preference scores that are tried."""
 
 Share = tuple[int, int]
-"""A row, and how many replicas it gets."""
+"""A row, and the number of replicas that it gets."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rooms:
-    """Rows that take any, and how many each of them takes: few of thousands do, where little is left."""
+    """The rows with room, and how many replicas each takes. Where little is left, these are few of thousands."""
 
     rows: Amounts
     room: Amounts
     nodes: int
-    """All that there are."""
+    """The number of all nodes."""
 
-    def some(self, those: Mask) -> _Rooms:
-        return _Rooms(self.rows[those], self.room[those], self.nodes)
+    def some(self, mask: Mask) -> _Rooms:
+        return _Rooms(self.rows[mask], self.room[mask], self.nodes)
 
     def histogram(self) -> list[int]:
-        """How many nodes have each room."""
-        found: list[int] = np.bincount(self.room, minlength=1).tolist()
-        found[0] = self.nodes - len(self.rows)
-        return found
+        """Count the nodes with each room."""
+        counts: list[int] = np.bincount(self.room, minlength=1).tolist()
+        counts[0] = self.nodes - len(self.rows)
+        return counts
 
 
 def choose(demand: Demand, count: int, ledger: Ledger, home: Sequence[int]) -> list[Share]:
-    """Rows other than `home`, where the gang has replicas already, for all of them; empty when there is too little."""
+    """Choose rows outside `home`, where the gang already has replicas, for all replicas; empty if there is too little
+    room.
+    """
     if not count:
         return []
     room = ledger.room(demand)
@@ -53,41 +55,43 @@ def choose(demand: Demand, count: int, ledger: Ledger, home: Sequence[int]) -> l
     if not nodes:
         return []
     if demand.preference:
-        rooms = _liked(rooms, count, nodes, ledger.nodes.liking(demand))
+        rooms = _preferred(rooms, count, nodes, ledger.nodes.liking(demand))
     if nodes == 1:
         whole = nearest(rooms.rows[rooms.room == count], ledger, home)
         return [(tightest(whole, 1, ledger.roominess())[0], count)]
-    for near in _regions(rooms, count, nodes, (ledger, home)):
-        there = rooms if near is None else rooms.some(near)
-        histogram = there.histogram()
+    for mask in _regions(rooms, count, nodes, (ledger, home)):
+        rooms_there = rooms if mask is None else rooms.some(mask)
+        histogram = rooms_there.histogram()
         if fewest(histogram, count) == nodes:
-            return _shares(chosen(histogram, count, nodes), count, there, ledger.roominess())
+            return _shares(chosen(histogram, count, nodes), count, rooms_there, ledger.roominess())
     return []
 
 
-def _liked(rooms: _Rooms, count: int, nodes: int, liking: Amounts) -> _Rooms:
-    """The best liked rows with which it goes on no more nodes."""
+def _preferred(rooms: _Rooms, count: int, nodes: int, liking: Amounts) -> _Rooms:
+    """The rows with the highest scores that do not need more nodes."""
     liked = liking[rooms.rows]
-    for least in np.unique(liked)[::-1][:_TIERS]:
-        some = rooms.some(liked >= least)
-        if fewest(some.histogram(), count) == nodes:
-            return some
+    for least in np.unique(liked)[::-1][:_MAX_SCORES]:
+        preferred = rooms.some(liked >= least)
+        if fewest(preferred.histogram(), count) == nodes:
+            return preferred
     return rooms
 
 
 def _regions(rooms: _Rooms, count: int, nodes: int, of: tuple[Ledger, Sequence[int]]) -> Iterator[Mask | None]:
-    """From near to anywhere: the domains of `home`, or where there is none yet, of each level one that takes all."""
+    """Yield masks from near to anywhere: the domains of `home`, or if that is empty, one domain of each level that
+    takes all.
+    """
     ledger, home = of
     for domains in reversed(ledger.nodes.domains):
         if home:
             yield _sharing(domains, home, rooms.rows)
-        elif (best := _domain(domains[rooms.rows], rooms.room, count, nodes)) is not None:
+        elif (best := _tightest_domain(domains[rooms.rows], rooms.room, count, nodes)) is not None:
             yield domains[rooms.rows] == best
     yield None
 
 
-def _domain(domains: Amounts, room: Amounts, count: int, nodes: int) -> int | None:
-    """Of those whose roomiest nodes, so many of them, take all: the one with the least room altogether."""
+def _tightest_domain(domains: Amounts, room: Amounts, count: int, nodes: int) -> int | None:
+    """Of the domains whose `nodes` roomiest nodes take all replicas, the one with the least total room."""
     roomy = np.append(np.bincount(domains + 1, room)[1:] >= count, False)[domains]  # the last is for none, -1
     if not roomy.any():
         return None
@@ -105,7 +109,7 @@ def _domain(domains: Amounts, room: Amounts, count: int, nodes: int) -> int | No
 
 
 def _shares(wanted: Sequence[int], count: int, rooms: _Rooms, roominess: Scores) -> list[Share]:
-    """Of rows with equal room those that have least left for others; the roomiest are filled first."""
+    """Choose rows for these rooms, of equal ones those with least left for others; the roomiest are filled first."""
     shares: list[Share] = []
     for each, number in Counter(wanted).items():
         for row in tightest(rooms.rows[rooms.room == each], number, roominess):
@@ -116,14 +120,14 @@ def _shares(wanted: Sequence[int], count: int, rooms: _Rooms, roominess: Scores)
 
 
 def tightest(rows: Amounts, wanted: int, roominess: Scores) -> list[int]:
-    """So many of the rows, those with least left over; of equals the first."""
+    """The `wanted` rows with least left over; the first of equal ones."""
     if wanted == 1:
         return [int(rows[int(np.argmin(roominess[rows]))])]
     return [int(row) for row in rows[np.argsort(roominess[rows], kind="stable")[:wanted]]]
 
 
 def nearest(rows: Amounts, ledger: Ledger, home: Sequence[int]) -> Amounts:
-    """Those of the rows that stand nearest to these; all of them where none stands nearer."""
+    """The rows nearest to `home`; all of them if none is nearer than others."""
     if home:
         for domains in reversed(ledger.nodes.domains):
             near = rows[_sharing(domains, home, rows)]
@@ -133,7 +137,7 @@ def nearest(rows: Amounts, ledger: Ledger, home: Sequence[int]) -> Amounts:
 
 
 def _sharing(domains: Amounts, home: Sequence[int], rows: Amounts) -> Mask:
-    """Which of the rows are where one of these is."""
+    """A mask of the rows that share a domain with `home`."""
     near = np.zeros(int(domains.max(initial=0)) + 2, np.bool_)
     near[domains[list(home)]] = True
     near[-1] = False

@@ -1,16 +1,18 @@
-"""Which nodes to use up: the fewest that suffice, and of these choices the one that leaves least over."""
+"""Chooses how many nodes of each room to use: the fewest that suffice, with the least left over."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isqrt
 
-_STEPS = 3000
-"""A choice may take so long; a larger one begins with the roomiest nodes and weighs only the last ones."""
+_MAX_STEPS = 3000
+"""The bound on work. Larger choices start with the roomiest nodes and optimize only the last ones."""
 
 
 def fewest(nodes_with: Sequence[int], count: int) -> int | None:
-    """How many nodes it takes at least; `nodes_with[room]` nodes take `room` replicas each. None if all are too few."""
+    """The least number of nodes for `count` replicas; `nodes_with[room]` nodes take `room` replicas each. None if all
+    are too few.
+    """
     used = 0
     for room in range(len(nodes_with) - 1, 0, -1):
         there = nodes_with[room]
@@ -22,14 +24,14 @@ def fewest(nodes_with: Sequence[int], count: int) -> int | None:
 
 
 def chosen(nodes_with: Sequence[int], count: int, nodes: int) -> list[int]:
-    """The rooms of so many nodes, roomiest first, that together take `count` with the least left over.
+    """Choose the rooms of this many nodes, roomiest first, that take `count` with the least left over.
 
-    Of equal choices the one without very roomy nodes: they may be all that a later gang needs. `nodes` is what `fewest`
-    said.
+    Of equal choices, the one with the fewest very roomy nodes: a later gang may need these. `nodes` must be the result
+    of `fewest`.
     """
     left = list(nodes_with)
     found: list[int] = []
-    weighed = max(2, isqrt(2 * _STEPS // sum(1 for there in left if there)))
+    weighed = max(2, isqrt(2 * _MAX_STEPS // sum(1 for there in left if there)))
     while nodes - len(found) > weighed:
         room = max(room for room, there in enumerate(left) if there)
         taken = min(left[room], nodes - len(found) - weighed)
@@ -39,7 +41,7 @@ def chosen(nodes_with: Sequence[int], count: int, nodes: int) -> list[int]:
 
 
 def _exact(nodes_with: Sequence[int], count: int, nodes: int) -> list[int]:
-    """By number of nodes, the sums that can be reached, as bits of a number; then back from the roomiest."""
+    """Compute the reachable sums for each number of nodes, as bits of an integer, then trace back from the roomiest."""
     rooms = [room for room in range(1, len(nodes_with)) if nodes_with[room]]
     useful = (1 << (count + rooms[-1])) - 1
     sums = [1] + [0] * nodes
@@ -51,11 +53,11 @@ def _exact(nodes_with: Sequence[int], count: int, nodes: int) -> list[int]:
             for others in range(nodes - taken + 1):
                 sums[others + taken] |= (before[-1][others] << (room * taken)) & useful
     enough = sums[nodes] >> count
-    return _traced(rooms, before, count + (enough & -enough).bit_length() - 1, nodes)
+    return _trace_back(rooms, before, count + (enough & -enough).bit_length() - 1, nodes)
 
 
-def _traced(rooms: Sequence[int], before: Sequence[Sequence[int]], total: int, nodes: int) -> list[int]:
-    """Using as few of the roomy ones as it goes."""
+def _trace_back(rooms: Sequence[int], before: Sequence[Sequence[int]], total: int, nodes: int) -> list[int]:
+    """Trace the rooms back, using as few roomy nodes as possible."""
     found: list[int] = []
     for room, sums in zip(reversed(rooms), reversed(before), strict=True):
         while not sums[nodes] >> total & 1:

@@ -1,4 +1,7 @@
-"""What gangs that run hold, kept from round to round: a few of them change, and there are thousands of pieces."""
+"""The allocations of running gangs, kept from cycle to cycle: few gangs change, and there may be thousands of pieces.
+
+A piece is what one gang holds on one node.
+"""
 
 from __future__ import annotations
 
@@ -10,47 +13,47 @@ from tarragon.scheduling.api.snapshot import RunningGang
 from tarragon.scheduling.state.node_requests import Amounts
 
 Holds = tuple[Amounts, Amounts]
-"""The rows on which one gang holds something, and what, by column."""
+"""The rows on which one gang holds something, and the amounts, by column."""
 
 
 class Pieces:
-    """Of the gangs of the round before. Told apart by which objects they are; the tables are replaced, not changed."""
+    """The pieces of the last cycle's running gangs, keyed by identity. Arrays are replaced, never changed in place."""
 
     def __init__(self, columns: int) -> None:
-        self._places: dict[int, tuple[RunningGang, int]] = {}
-        """By which object it is, the gang, which therefore stays, and its place among all that ever ran at once."""
-        self._vacant: list[int] = []
+        self._slots: dict[int, tuple[RunningGang, int]] = {}
+        """By `id()`, the gang (kept alive by this reference) and its slot. Slots of gangs that are gone are reused."""
+        self._free_slots: list[int] = []
         self._owners = np.zeros(0, np.int64)
-        """By piece, that place."""
+        """The slot of each piece's gang."""
         self._rows = np.zeros(0, np.int64)
         self._amounts = np.zeros((0, columns), np.int64)
 
-    def of(self, gangs: Sequence[RunningGang], tell: Callable[[RunningGang], Holds]) -> tuple[Amounts, Holds]:
-        """By piece the number of its gang among these, its row and its amounts."""
-        self._forget(self._places.keys() - set(map(id, gangs)))
-        self._add([gang for gang in gangs if id(gang) not in self._places], tell)
-        numbers = np.zeros(len(self._places) + len(self._vacant), np.int64)
-        numbers[[self._places[id(gang)][1] for gang in gangs]] = np.arange(len(gangs))
-        return numbers[self._owners], (self._rows, self._amounts)
+    def of(self, gangs: Sequence[RunningGang], compute: Callable[[RunningGang], Holds]) -> tuple[Amounts, Holds]:
+        """Return for each piece the index of its gang in `gangs`, its row and its amounts."""
+        self._forget(self._slots.keys() - set(map(id, gangs)))
+        self._add([gang for gang in gangs if id(gang) not in self._slots], compute)
+        indexes = np.zeros(len(self._slots) + len(self._free_slots), np.int64)
+        indexes[[self._slots[id(gang)][1] for gang in gangs]] = np.arange(len(gangs))
+        return indexes[self._owners], (self._rows, self._amounts)
 
-    def _forget(self, gone: set[int]) -> None:
-        if gone:
-            vacant = [self._places.pop(each)[1] for each in gone]
-            self._vacant += vacant
-            stays = np.ones(len(self._places) + len(self._vacant), np.bool_)
-            stays[vacant] = False
-            stay = stays[self._owners]
-            self._owners, self._rows, self._amounts = self._owners[stay], self._rows[stay], self._amounts[stay]
+    def _forget(self, gone_ids: set[int]) -> None:
+        if gone_ids:
+            slots = [self._slots.pop(each)[1] for each in gone_ids]
+            self._free_slots += slots
+            is_kept = np.ones(len(self._slots) + len(self._free_slots), np.bool_)
+            is_kept[slots] = False
+            keep = is_kept[self._owners]
+            self._owners, self._rows, self._amounts = self._owners[keep], self._rows[keep], self._amounts[keep]
 
-    def _add(self, gangs: Sequence[RunningGang], tell: Callable[[RunningGang], Holds]) -> None:
+    def _add(self, gangs: Sequence[RunningGang], compute: Callable[[RunningGang], Holds]) -> None:
         if not gangs:
             return
-        told, places = [], list[int]()
+        allocations, slots = [], list[int]()
         for gang in gangs:
-            place = self._vacant.pop() if self._vacant else len(self._places)
-            self._places[id(gang)] = gang, place
-            told.append(tell(gang))
-            places.append(place)
-        self._owners = np.concatenate([self._owners, np.repeat(places, [len(rows) for rows, _ in told])])
-        self._rows = np.concatenate([self._rows, *(rows for rows, _ in told)])
-        self._amounts = np.concatenate([self._amounts, *(amounts for _, amounts in told)])
+            slot = self._free_slots.pop() if self._free_slots else len(self._slots)
+            self._slots[id(gang)] = gang, slot
+            allocations.append(compute(gang))
+            slots.append(slot)
+        self._owners = np.concatenate([self._owners, np.repeat(slots, [len(rows) for rows, _ in allocations])])
+        self._rows = np.concatenate([self._rows, *(rows for rows, _ in allocations)])
+        self._amounts = np.concatenate([self._amounts, *(amounts for _, amounts in allocations)])

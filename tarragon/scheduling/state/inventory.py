@@ -1,6 +1,7 @@
-"""The nodes of a cluster as one table of numbers: a row a node, a column a resource.
+"""The nodes of a cluster as a table of numbers, with a row for each node and a column for each resource.
 
-A round asks every node something for every shape of gang. With 5,000 nodes that is only quick over whole columns.
+A scheduling cycle asks every node something for every gang shape. With 5,000 nodes that is quick only over whole
+columns.
 """
 
 from __future__ import annotations
@@ -20,53 +21,55 @@ from tarragon.scheduling.state.node_requests import LIGHTEST, Amounts, Ask, Mask
 Scores = npt.NDArray[np.float64]
 
 LARGEST = 2**61
-"""No node counts as having more of anything, and no node has room for who asks for more: sums of two stay numbers."""
-_KEPT = 4096
-"""Masks and questions that are remembered; jobs come and go for months, what they asked for must not stay."""
+"""Amounts are capped to this, and larger requests fit nowhere: sums of two must not overflow."""
+_MAX_REQUESTS = 4096
+"""The number of masks and requests at which these caches are cleared: jobs come and go for months."""
 
 
-_DEMANDS = 20_000
-"""Beyond that all are asked anew."""
+_MAX_DEMANDS = 20_000
+"""The number of demands at which their cache is cleared."""
 
 
 class Inventory(Collection[NodeState]):
-    """Nodes, sorted by name. Never changed: `changed` makes the next one, in the time that two copies take."""
+    """The nodes, sorted by name. Inventories are immutable; `changed` returns another, and shares what is remembered
+    with it.
+    """
 
     def __init__(self, states: tuple[NodeState, ...], resources: tuple[str, ...]) -> None:
         self.states = states
         self.resources = resources
-        """The columns."""
+        """The resource names, in the order of columns."""
         self.names = tuple(state.name for state in states)
         self.row_of: Mapping[str, int] = {name: row for row, name in enumerate(self.names)}
         self._columns: Mapping[str, int] = {name: column for column, name in enumerate(resources)}
         self.capacity = self._table([state.capacity for state in states])
         self.free = self._table([state.free for state in states])
         self.releasing = self._table([state.releasing for state in states])
-        self._most = [max(1, int(column.max(initial=0))) for column in self.capacity.T]
+        self._largest = [max(1, int(column.max(initial=0))) for column in self.capacity.T]
         self._scarcest = sorted(range(len(resources)), key=lambda column: ("/" not in resources[column], column))
-        """The columns, those of accelerators first: where there are none, nothing else needs to be looked at."""
+        """The columns, accelerators first: where there are none free, no other column has to be examined."""
         self._weights = [(column, weight) for column in range(len(resources)) if (weight := self._weight(column))]
         self.domains = _domains(states)
-        """From wide to narrow, the number of each row's domain; -1 for a node that says nothing of where it stands."""
+        """From wide to narrow, the number of each row's domain; -1 for a node without one."""
         self.never: set[Hashable] = set()
-        """Shapes that there is no room for even while nothing runs: see `Ledger.refused`."""
+        """Shapes that do not fit even the empty cluster; see `Ledger.refused`."""
         self.ever: set[Hashable] = set()
-        """Shapes that there is room for then."""
-        self._lore = Lore()
+        """Shapes that fit the empty cluster."""
+        self._memory = Lore()
         self.loose: OfRunning[Loose | None] = OfRunning()
         self.staying: OfRunning[bool] = OfRunning()
-        """Whether all of it stays where it is."""
+        """Whether no replica of a running gang has to move or go."""
         self._masks: dict[frozenset[str], Mask] = {}
-        self._asks: dict[Hashable, Ask] = {}
+        self._requests: dict[Hashable, Ask] = {}
         self.questions = Questions()
-        """All that was asked of these nodes."""
+        """The requests made of these nodes."""
         self.pieces = Pieces(len(resources))
-        """Of the gangs that ran in the round before, all that they hold."""
-        self._sites: dict[int, tuple[Mapping[str, str], Amounts, Sequence[str]]] = {}
+        """The allocations of the last cycle's running gangs."""
+        self._domain_numbers: dict[int, tuple[Mapping[str, str], Amounts, Sequence[str]]] = {}
 
     @classmethod
     def of(cls, states: Iterable[NodeState]) -> Inventory:
-        """An inventory is taken as it is."""
+        """Return an inventory unchanged; build one from other states."""
         if isinstance(states, Inventory):
             return states
         rows = tuple(sorted(states, key=lambda state: state.name))
@@ -82,7 +85,7 @@ class Inventory(Collection[NodeState]):
         return state in self.states
 
     def changed(self, states: Iterable[NodeState]) -> Inventory:
-        """The same nodes, some of them with other amounts. Raises KeyError for a node that is not among them."""
+        """Return an inventory of the same nodes, some of them in another state. Raises KeyError for an unknown node."""
         rows = {self.row_of[state.name]: state for state in states}
         if not rows:
             return self
@@ -90,156 +93,169 @@ class Inventory(Collection[NodeState]):
         for row, state in rows.items():
             all_states[row] = state
         is_new_column = not self._columns.keys() >= set(_resources_of(rows.values()))
-        if is_new_column or any(_offer(self.states[row]) != _offer(state) for row, state in rows.items()):
+        if is_new_column or any(_stable_part(self.states[row]) != _stable_part(state) for row, state in rows.items()):
             return Inventory.of(all_states)
-        made = object.__new__(Inventory)
-        made.resources, made.names, made.row_of = self.resources, self.names, self.row_of
-        made._columns, made._masks, made._asks, made._sites = self._columns, self._masks, self._asks, self._sites
-        made.never, made.ever, made._lore = self.never, self.ever, self._lore
-        made.domains, made._weights, made._most = self.domains, self._weights, self._most
-        made._scarcest, made.questions = self._scarcest, self.questions
-        made.states = tuple(all_states)
-        made.loose, made.staying, made.pieces = self.loose, self.staying, self.pieces
-        made.capacity = self.capacity
-        made.free, made.releasing = self.free.copy(order="K"), self.releasing.copy(order="K")
+        result = object.__new__(Inventory)
+        result.resources, result.names, result.row_of = self.resources, self.names, self.row_of
+        result._columns, result._masks, result._requests, result._domain_numbers = (
+            self._columns,
+            self._masks,
+            self._requests,
+            self._domain_numbers,
+        )
+        result.never, result.ever, result._memory = self.never, self.ever, self._memory
+        result.domains, result._weights, result._largest = self.domains, self._weights, self._largest
+        result._scarcest, result.questions = self._scarcest, self.questions
+        result.states = tuple(all_states)
+        result.loose, result.staying, result.pieces = self.loose, self.staying, self.pieces
+        result.capacity = self.capacity
+        result.free, result.releasing = self.free.copy(order="K"), self.releasing.copy(order="K")
         for row, state in rows.items():
-            made.free[row] = self.row(state.free)
-            made.releasing[row] = self.row(state.releasing)
-        return made
+            result.free[row] = self.row(state.free)
+            result.releasing[row] = self.row(state.releasing)
+        return result
 
     def lore(self, away: Sequence[NodeState]) -> Lore:
-        """Of these nodes, while those are away. Kept while they have as much capacity as they have."""
-        if self._lore.away != tuple(away):
-            self._lore = Lore(away)
-        return self._lore
+        """Return the memory for these unavailable nodes. A change of them, or of any node's capacity,
+        starts a new one.
+        """
+        if self._memory.away != tuple(away):
+            self._memory = Lore(away)
+        return self._memory
 
     def column(self, resource: str) -> int | None:
-        """None for a resource that no node has."""
+        """The column of a resource; None if no node has it."""
         return self._columns.get(resource)
 
     def row(self, amounts: Resources) -> Amounts:
-        """Those of one node, by column."""
+        """Convert the amounts of one node to a row."""
         row = np.zeros(len(self.resources), np.int64)
         for name, amount in amounts.items():
             row[self._columns[name]] = min(amount, LARGEST)
         return row
 
     def mask(self, eligible: frozenset[str]) -> Mask:
-        """Which rows these are. Kept: thousands of gangs may run on the same nodes."""
-        known = self._masks.get(eligible)
-        if known is None:
-            if len(self._masks) >= _KEPT:
+        """A mask of the eligible rows, cached because thousands of gangs may be eligible for the same nodes."""
+        mask = self._masks.get(eligible)
+        if mask is None:
+            if len(self._masks) >= _MAX_REQUESTS:
                 self._masks.clear()
-            known = np.fromiter((name in eligible for name in self.names), np.bool_, len(self.names))
-            self._masks[eligible] = known
-        return known
+            mask = np.fromiter((name in eligible for name in self.names), np.bool_, len(self.names))
+            self._masks[eligible] = mask
+        return mask
 
     def ask(self, demand: Demand) -> Ask:
-        """Kept: by which object the demand is, which is quick; for others of its shape; and for those that differ in
-        numbers only.
+        """The node request of a demand. It is cached by identity, which is quick, by shape, and by what it requests of
+        which nodes.
         """
-        known = self.questions.of_demand.get(id(demand))
-        if known is None or known[0] is not demand:
-            if len(self.questions.of_demand) >= _DEMANDS:
+        cached = self.questions.of_demand.get(id(demand))
+        if cached is None or cached[0] is not demand:
+            if len(self.questions.of_demand) >= _MAX_DEMANDS:
                 self.questions.of_demand.clear()
-            known = self.questions.of_demand[id(demand)] = demand, self._ask(demand)
-        return known[1]
+            cached = self.questions.of_demand[id(demand)] = demand, self._find_request(demand)
+        return cached[1]
 
-    def _ask(self, demand: Demand) -> Ask:
-        known = self._asks.get(demand.shape)
-        if known is not None:
-            return known
-        if len(self._asks) >= _KEPT:
-            self._asks.clear()
+    def _find_request(self, demand: Demand) -> Ask:
+        cached = self._requests.get(demand.shape)
+        if cached is not None:
+            return cached
+        if len(self._requests) >= _MAX_REQUESTS:
+            self._requests.clear()
             self.questions.clear()
         each = frozenset((name, amount) for name, amount in demand.each.items() if amount > 0)
-        same = (each, demand.eligible)
-        ask = self._asks.get(same)
-        if ask is None:
+        key = (each, demand.eligible)
+        request = self._requests.get(key)
+        if request is None:
             possible = all(name in self._columns and amount <= LARGEST for name, amount in each)
             row = self.row({name: amount for name, amount in each if name in self._columns})
-            ask = self._asks[same] = Ask(row, self.mask(demand.eligible), self._scarcest, possible=possible)
-            ask.weight = self._weight_of(ask)
-            self.questions.add(ask)
-        self._asks[demand.shape] = ask
-        return ask
+            request = self._requests[key] = Ask(row, self.mask(demand.eligible), self._scarcest, possible=possible)
+            request.weight = self._request_weight(request)
+            self.questions.add(request)
+        self._requests[demand.shape] = request
+        return request
 
-    def _weight_of(self, ask: Ask) -> float:
+    def _request_weight(self, request: Ask) -> float:
         shares = [
-            amount / self._most[column] * (1000.0 if "/" in self.resources[column] else 1.0)
-            for column, amount in ask.columns
+            amount / self._largest[column] * (1000.0 if "/" in self.resources[column] else 1.0)
+            for column, amount in request.columns
         ]
         return max(shares, default=LIGHTEST)
 
     def liking(self, demand: Demand) -> Amounts:
-        """How much each row is preferred."""
-        liked = np.zeros(len(self.names), np.int64)
+        """The preference score of each row."""
+        scores = np.zeros(len(self.names), np.int64)
         for name, score in demand.preference.items():
             row = self.row_of.get(name)
             if row is not None:
-                liked[row] = score
-        return liked
+                scores[row] = score
+        return scores
 
     def sites(self, domains: Mapping[str, str]) -> tuple[Amounts, Sequence[str]]:
-        """The number of each row's domain, -1 where it has none; and the domains by number, other nodes' too."""
-        known = self._sites.get(id(domains))
-        if known is None or known[0] is not domains:
-            if len(self._sites) >= _KEPT:
-                self._sites.clear()
+        """The number of each row's domain, -1 without one; and the domains by number, including those
+        of other nodes.
+        """
+        cached = self._domain_numbers.get(id(domains))
+        if cached is None or cached[0] is not domains:
+            if len(self._domain_numbers) >= _MAX_REQUESTS:
+                self._domain_numbers.clear()
             names = sorted(set(domains.values()))
             numbers: dict[str | None, int] = {name: number for number, name in enumerate(names)}
-            of = np.fromiter((numbers.get(domains.get(name), -1) for name in self.names), np.int64, len(self.names))
-            known = self._sites[id(domains)] = domains, of, names
-        return known[1], known[2]
+            numbers_by_row = np.fromiter(
+                (numbers.get(domains.get(name), -1) for name in self.names), np.int64, len(self.names)
+            )
+            cached = self._domain_numbers[id(domains)] = domains, numbers_by_row, names
+        return cached[1], cached[2]
 
     def held(self, gang: RunningGang) -> tuple[Amounts, Amounts]:
-        """On which rows it holds something, and what. Of many gangs, `pieces` has it kept."""
+        """The rows on which a gang holds something, and the amounts. For many gangs, use `pieces`, which keeps them."""
         each = {demand.type: self.ask(demand).row for demand in gang.demands}
-        there: dict[int, Amounts] = {}
+        by_row: dict[int, Amounts] = {}
         for replica, node in gang.nodes.items():
             row = self.row_of.get(node)
             if row is not None and replica not in gang.finished and replica.type in each:
-                there[row] = there[row] + each[replica.type] if row in there else each[replica.type]
-        amounts = np.array(list(there.values()), np.int64).reshape(len(there), len(self.resources))
-        return np.fromiter(there, np.int64, len(there)), amounts
+                by_row[row] = by_row[row] + each[replica.type] if row in by_row else each[replica.type]
+        amounts = np.array(list(by_row.values()), np.int64).reshape(len(by_row), len(self.resources))
+        return np.fromiter(by_row, np.int64, len(by_row)), amounts
 
     def nearest(self, each: Resources, eligible: frozenset[str]) -> Resources:
-        """What the one of these nodes has in all that lacks least for such a replica; nothing where there is none."""
+        """The capacity of the eligible node that lacks least for such a replica; empty if no node is eligible."""
         rows = np.flatnonzero(self.mask(eligible))
         if not len(rows):
             return {}
-        kinds, amounts = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        lacking_resources, lacking_amounts = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
         for name, amount in each.items():
             column = self._columns.get(name)
-            there = 0 if column is None else self.capacity[rows, column].clip(min=0)
-            lacking = np.maximum(min(amount, LARGEST) - there, 0)
-            kinds += lacking > 0
-            amounts += lacking
-        return self.states[int(rows[np.lexsort((amounts, kinds))[0]])].capacity
+            available = 0 if column is None else self.capacity[rows, column].clip(min=0)
+            lacking = np.maximum(min(amount, LARGEST) - available, 0)
+            lacking_resources += lacking > 0
+            lacking_amounts += lacking
+        return self.states[int(rows[np.lexsort((lacking_amounts, lacking_resources))[0]])].capacity
 
     def total(self, table: Amounts) -> Resources:
-        """Of all rows together, exactly: thousands of terabytes, in thousandths of bytes, are too much for 63 bits."""
+        """Sum a table exactly, by resource: thousands of terabytes in thousandths of bytes exceed 63 bits."""
         high, low = (table >> 20).sum(axis=0).tolist(), (table & (2**20 - 1)).sum(axis=0).tolist()
         return {name: (high[column] << 20) + low[column] for name, column in self._columns.items()}
 
     def amounts(self, row: Amounts) -> Resources:
-        """A row of a table, in words."""
+        """Convert a row of a table to amounts by resource."""
         return {name: int(row[column]) for name, column in self._columns.items()}
 
     def roominess(self, table: Amounts) -> Scores:
-        """How much is left for others, by row: accelerators are scarcest, so they decide; then memory, then cpu."""
+        """A score by row of how much is left for others. Accelerators are the scarcest and decide, then memory, then
+        cpu.
+        """
         score = np.zeros(len(table), np.float64)
         for column, weight in self._weights:
             score += table[:, column] * weight
         return score
 
     def _weight(self, column: int) -> float:
-        """Of a resource beside the others, where the roomiest node has 1 of each."""
+        """The weight of a resource in `roominess`, relative to the largest node."""
         name = self.resources[column]
-        return (1e6 if "/" in name else {MEMORY: 1e3, CPU: 1.0}.get(name, 0.0)) / self._most[column]
+        return (1e6 if "/" in name else {MEMORY: 1e3, CPU: 1.0}.get(name, 0.0)) / self._largest[column]
 
     def _table(self, of_nodes: Sequence[Resources]) -> Amounts:
-        """By column in memory: columns are what is asked."""
+        """Build a table in column order in memory, since it is read by column."""
         table = np.zeros((len(of_nodes), len(self.resources)), np.int64, order="F")
         for row, amounts in enumerate(of_nodes):
             for name, amount in amounts.items():
@@ -252,13 +268,13 @@ def _resources_of(states: Iterable[NodeState]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _offer(state: NodeState) -> object:
-    """What is the same as long as pods only come and go; with it goes all that is known of the cluster."""
+def _stable_part(state: NodeState) -> object:
+    """What stays the same while pods come and go. If it changes, everything remembered about the cluster is dropped."""
     return state.capacity, state.domains
 
 
 def _domains(states: Sequence[NodeState]) -> tuple[Amounts, ...]:
-    """A rack is told from one of the same name in another zone."""
+    """Number the domains of each level. Racks of the same name in different zones are different domains."""
     depth = max((len(state.domains) for state in states), default=0)
     levels: list[Amounts] = []
     for level in range(1, depth + 1):

@@ -1,7 +1,7 @@
-"""What is free on every node while a policy thinks: taken and given back within one call, never outside of it.
+"""What is free on every node while a policy decides. A ledger lives within one call of the policy.
 
-Mutable on purpose: copying a thousand nodes for a thousand gangs took 327 ms, changing them in place 1.8 ms. What was
-found out about all nodes is kept, and told anew for those that have changed since.
+It is mutable on purpose: copying a thousand nodes for a thousand gangs took 327 ms, changing them in place 1.8 ms.
+Results over all nodes are kept, and updated for nodes that have changed since.
 """
 
 from __future__ import annotations
@@ -20,65 +20,69 @@ from tarragon.scheduling.state.node_requests import Amounts, Ask, Mask
 
 Column = TypeVar("Column", Amounts, Scores)
 
-_ROUNDING = 1 + 1e-9
-"""Sums of bytes over thousands of nodes need more than 63 bits; those of floats are this exact at least."""
-_KEPT = 20_000
-"""Shapes; jobs come and go for months, what they asked for must not stay."""
+_TOLERANCE = 1 + 1e-9
+"""A relative tolerance: sums of bytes over thousands of nodes exceed 63 bits, and sums of floats are at least this
+exact.
+"""
+_MAX_SHAPES = 20_000
+"""The number of shapes at which this cache is cleared: jobs come and go for months."""
 
 
 class Ledger:
-    """Free amounts by node. `take` refuses what is not there, so a node can't be oversold by arithmetic."""
+    """Free amounts by node. `take` raises an error for what is not free, so that no node can be oversold by mistake."""
 
     def __init__(self, nodes: Inventory, amounts: Amounts) -> None:
         self.nodes = nodes
         self._free = amounts
-        self._changes: list[int] = []
+        self._changed_rows: list[int] = []
         self._rooms: dict[Ask, tuple[Amounts, int]] = {}
         self._scores: tuple[Scores, int] | None = None
         self._total: tuple[Resources, int] | None = None
-        self._there: Scores | None = None
+        self._free_as_floats: Scores | None = None
         self._sums: dict[int, tuple[Mask, Scores]] = {}
-        self._wanted: dict[int, tuple[Resources, Amounts | None]] = {}
-        self._open: dict[tuple[int, int], tuple[Mask, Amounts]] = {}
-        self._told: Told | None = None
-        self._told_at: int | None = None
-        """How much had changed then. What it was told of may be another ledger, too."""
+        self._rows_of: dict[int, tuple[Resources, Amounts | None]] = {}
+        self._candidates: dict[tuple[int, int], tuple[Mask, Amounts]] = {}
+        self._totals: Told | None = None
+        self._totals_version: int | None = None
+        """The ledger's version at the last update of the totals, which may have been computed for another ledger."""
         self.refused: set[Hashable] = set()
-        """Shapes that there was no room for. Taking does not change that, giving may."""
+        """Shapes for which there is no room. Taking does not change that, but giving back may."""
         self.welcome: set[Hashable] = set()
-        """Shapes that a search has found room for: one that starts from other amounts may miss it, even from more."""
+        """Shapes for which a search has found room. Any change clears them: a search on other amounts may miss the
+        room, even with more free.
+        """
 
         self.at_most: dict[Ask, int] = {}
-        """How many of it there is room for at most, where somebody asked for more, until something is given back."""
+        """An upper bound on the room for a request that had too little, valid until something is given back."""
 
     @classmethod
     def of_free(cls, nodes: Iterable[NodeState]) -> Ledger:
-        """What can be had now."""
+        """What is free now."""
         inventory = Inventory.of(nodes)
         ledger = cls(inventory, inventory.free.copy(order="K"))
         inventory.questions.latest = ledger.told(inventory.questions.latest)
         return ledger
 
     def told(self, before: Told | None) -> Told:
-        """For all that is asked, as it will be: quicker from what was told in the round before of one like this."""
-        told = self._told = self.nodes.questions.told(self._free.copy(order="K"), before)
-        self.at_most, self._told_at = told.by_question(), len(self._changes)
-        return told
+        """Count the room for all known requests, from earlier totals of a similar ledger where that is quicker."""
+        totals = self._totals = self.nodes.questions.told(self._free.copy(order="K"), before)
+        self.at_most, self._totals_version = totals.by_question(), len(self._changed_rows)
+        return totals
 
     def soon(self) -> Ledger:
-        """With what those hold besides who are leaving."""
+        """Return a ledger that adds what terminating pods hold."""
         soon = Ledger(self.nodes, self._free + self.nodes.releasing)
-        soon._told = self._told
+        soon._totals = self._totals
         return soon
 
     @classmethod
     def of_capacity(cls, nodes: Iterable[NodeState]) -> Ledger:
-        """What could be had if no gang ran. What is found out about that stays known from round to round."""
+        """What would be free if no gang ran. What is found out about it is remembered from cycle to cycle."""
         inventory = Inventory.of(nodes)
         ledger = cls(inventory, inventory.capacity.copy(order="K"))
-        for known in (inventory.never, inventory.ever):
-            if len(known) > _KEPT:
-                known.clear()
+        for shapes in (inventory.never, inventory.ever):
+            if len(shapes) > _MAX_SHAPES:
+                shapes.clear()
         ledger.refused, ledger.welcome = inventory.never, inventory.ever
         return ledger
 
@@ -86,18 +90,20 @@ class Ledger:
         return iter(self.nodes.names)
 
     def given(self, rows: Amounts, amounts: Amounts) -> Ledger:
-        """As it would be if these rows, of which each may be there several times, were given these amounts."""
+        """Return the ledger as it would be with these amounts given back on these rows; a row may occur
+        several times.
+        """
         table = self._free.copy(order="K")
         for column in range(table.shape[1]):
             np.add.at(table[:, column], rows, amounts[:, column])
         return Ledger(self.nodes, table)
 
     def copy(self) -> Ledger:
-        """What one of them takes, the other does not know of."""
+        """Return an independent copy."""
         copy = Ledger(self.nodes, self._free.copy(order="K"))
-        copy._changes, copy._rooms, copy._scores = self._changes.copy(), self._rooms.copy(), self._scores
+        copy._changed_rows, copy._rooms, copy._scores = self._changed_rows.copy(), self._rooms.copy(), self._scores
         copy.refused, copy.welcome, copy.at_most = self.refused.copy(), self.welcome.copy(), self.at_most.copy()
-        copy._told, copy._told_at = self._told, self._told_at
+        copy._totals, copy._totals_version = self._totals, self._totals_version
         return copy
 
     def free(self, node: str) -> Resources:
@@ -105,94 +111,98 @@ class Ledger:
 
     @property
     def version(self) -> int:
-        """Another one whenever something is taken or given."""
-        return len(self._changes)
+        """A number that changes with every taking and giving."""
+        return len(self._changed_rows)
 
     @property
     def table(self) -> Amounts:
-        """A row a node, a column a resource, as in `nodes`. For reading only."""
+        """The free amounts: a row for each node and a column for each resource, as in `nodes`. Must not be modified."""
         return self._free
 
     def room(self, demand: Demand) -> Amounts:
-        """How many more replicas of it each node takes, by row. For reading only; what the nodes lack, none takes."""
+        """How many more replicas of the demand each node takes, by row. Must not be modified. A resource that no node
+        has means zero.
+        """
         ask = self.nodes.ask(demand)
-        known = self._rooms.get(ask)
-        if known is None:
+        cached = self._rooms.get(ask)
+        if cached is None:
             room = self._room(ask)
-        elif known[1] == len(self._changes):
-            return known[0]
+        elif cached[1] == len(self._changed_rows):
+            return cached[0]
         else:
-            room = self._renewed(known, lambda rows: ask.room_of_few(self._free[rows], ask.mask[rows]))
-        self._rooms[ask] = room, len(self._changes)
+            room = self._refreshed(cached, lambda rows: ask.room_of_few(self._free[rows], ask.mask[rows]))
+        self._rooms[ask] = room, len(self._changed_rows)
         return room
 
     def _room(self, ask: Ask) -> Amounts:
         if not ask.columns or not ask.possible:
             return ask.room(self._free, ask.mask)
         column = ask.columns[0][0]
-        known = self._open.get((id(ask.mask), column))
-        if known is None:
+        cached = self._candidates.get((id(ask.mask), column))
+        if cached is None:
             rows = np.flatnonzero((self._free[:, column] > 0) & ask.mask)
-            known = self._open[id(ask.mask), column] = ask.mask, rows
-        return ask.room_among(self._free, known[1])
+            cached = self._candidates[id(ask.mask), column] = ask.mask, rows
+        return ask.room_among(self._free, cached[1])
 
     def lacks(self, ask: Ask, count: int) -> bool:
-        """Whether it is known that there is no room for so many. What was taken since then may not be counted."""
+        """Whether it is known that there is too little room for this many. What was taken since may not be counted."""
         most = self.at_most.get(ask)
-        if most is None and self._told is not None:
-            self._tell()
+        if most is None and self._totals is not None:
+            self._update_totals()
             most = self.at_most.get(ask)
         return most is not None and most < count
 
     def falls_short(self, ask: Ask, most: int) -> None:
-        """It was found that there is room for no more: that was not known, so more is not known of what was taken."""
+        """Record that there is room for at most this many. The totals did not show it, so they are outdated and are
+        updated.
+        """
         self.at_most[ask] = most
-        self._tell()
+        self._update_totals()
 
     def has_as_many(self, demand: Demand, count: int) -> bool:
-        """Whether there is room for so many in all."""
+        """Whether there is room for this many in total."""
         ask = self.nodes.ask(demand)
         if self.lacks(ask, count):
             return False
-        self._tell()
-        there = self.at_most.get(ask) if self._told is not None else None
-        if there is None:
-            there = int(np.minimum(self.room(demand), count).sum())
-            if there < count:
-                self.at_most[ask] = there
-        return there >= count
+        self._update_totals()
+        room = self.at_most.get(ask) if self._totals is not None else None
+        if room is None:
+            room = int(np.minimum(self.room(demand), count).sum())
+            if room < count:
+                self.at_most[ask] = room
+        return room >= count
 
-    def _tell(self) -> None:
-        """Of all that was asked of these nodes at once, how many there is room for now."""
-        if self._told is not None and self._told_at != len(self._changes):
-            self.told(self._told)
+    def _update_totals(self) -> None:
+        """Update the totals if anything has changed since."""
+        if self._totals is not None and self._totals_version != len(self._changed_rows):
+            self.told(self._totals)
 
     def roominess(self) -> Scores:
-        """How much each node has left for others, by row; see `Inventory.roominess`. For reading only."""
+        """A score by row of how much is left for others; see `Inventory.roominess`. Must not be modified."""
         if self._scores is None:
             scores = self.nodes.roominess(self._free)
-        elif self._scores[1] == len(self._changes):
+        elif self._scores[1] == len(self._changed_rows):
             return self._scores[0]
         else:
-            scores = self._renewed(self._scores, lambda rows: self.nodes.roominess(self._free[rows]))
-        self._scores = scores, len(self._changes)
+            scores = self._refreshed(self._scores, lambda rows: self.nodes.roominess(self._free[rows]))
+        self._scores = scores, len(self._changed_rows)
         return scores
 
     def may_hold(self, amounts: Amounts, mask: Mask) -> bool:
-        """Whether these rows had as much in all, whatever the pieces, when it was asked first: what is taken since then
-        is not looked at, so that the answer to most of those who wait costs next to nothing. The mask is an `Ask`'s.
+        """Whether these rows have as much in total, however fragmented. The sums are kept from the first call, ignoring
+        what is taken later, which makes the check nearly free for most waiting gangs. The mask must be an `Ask`'s.
         """
-        known = self._sums.get(id(mask))
-        if known is None:
-            if self._there is None:
-                self._there = np.maximum(self._free, 0).astype(np.float64, order="F")
-            known = self._sums[id(mask)] = mask, mask.astype(np.float64) @ self._there * _ROUNDING
-        return bool((amounts <= known[1]).all())
+        cached = self._sums.get(id(mask))
+        if cached is None:
+            if self._free_as_floats is None:
+                self._free_as_floats = np.maximum(self._free, 0).astype(np.float64, order="F")
+            cached = self._sums[id(mask)] = mask, mask.astype(np.float64) @ self._free_as_floats * _TOLERANCE
+        return bool((amounts <= cached[1]).all())
 
     def total(self) -> Resources:
-        """What is free in all."""
-        if self._total is None or self._total[1] != len(self._changes):
-            self._total = self.nodes.total(self._free.clip(min=0)), len(self._changes)
+        """What is free in total."""
+        if self._total is None or self._total[1] != len(self._changed_rows):
+            self._total = self.nodes.total(self._free.clip(min=0)), len(self._changed_rows)
         return self._total[0]
 
     def fits(self, node: str, wanted: Resources) -> bool:
@@ -204,70 +214,72 @@ class Ledger:
         return bool((self._free[row, asked] >= needed[asked]).all())
 
     def take(self, node: str, wanted: Resources) -> None:
-        """Raises ValueError when it does not fit: the caller has not asked `fits`."""
+        """Take resources. Raises ValueError if they do not fit, which means that the caller has not checked `fits`."""
         needed = self._row(wanted)
         if needed is None or not self.fits(node, wanted):
             raise ValueError(f"node {node} has no room for {dict(wanted)}")
         self.take_row(self.nodes.row_of[node], needed)
 
     def take_row(self, row: int, amounts: Amounts) -> None:
-        """As `take`, by column."""
+        """Do as `take`, with amounts by column."""
         self.take_rows([row], amounts[np.newaxis])
 
     def take_rows(self, rows: Sequence[int], amounts: Amounts) -> None:
-        """The same for several, of which none comes twice."""
+        """Do as `take_row` for several rows, each at most once."""
         left = self._free[rows] - amounts
         if ((left < 0) & (amounts > 0)).any():
             raise ValueError(f"{[self.nodes.names[row] for row in rows]} have no room for {amounts.tolist()}")
         self._free[rows] = left
-        self._changed(rows)
+        self._mark_changed(rows)
         self.welcome.clear()
 
     def give(self, node: str, amounts: Resources, times: int = 1) -> None:
-        """Put back what was taken, or so many times as much."""
+        """Give back what was taken, or that many times as much."""
         given = self._row(amounts)
         if given is not None:
             row = self.nodes.row_of[node]
             self._free[row] += given * times
-            self._changed([row])
+            self._mark_changed([row])
             self.refused.clear()
             self.welcome.clear()
             self.at_most.clear()
             self._sums.clear()
-            self._open.clear()
-            self._there = None
+            self._candidates.clear()
+            self._free_as_floats = None
 
     def keep(self, node: str, amounts: Resources, times: int = 1) -> None:
-        """For somebody who is to have so many of it, also what is not there yet: what is free may sink below zero."""
+        """Reserve resources, including ones that are not free yet: free amounts may become negative."""
         kept = self._row(amounts)
         if kept is not None:
             row = self.nodes.row_of[node]
             self._free[row] -= kept * times
-            self._changed([row])
+            self._mark_changed([row])
             self.welcome.clear()
 
     def undo(self, placed: Mapping[Replica, str], amounts: Mapping[Replica, Resources]) -> None:
-        """Put back a whole placement."""
+        """Give back a whole placement."""
         for replica, node in placed.items():
             self.give(node, amounts[replica])
 
-    def _changed(self, rows: Sequence[int]) -> None:
-        if not self._changes:  # what is known of a cluster on which nothing runs is not this ledger's alone
+    def _mark_changed(self, rows: Sequence[int]) -> None:
+        if not self._changed_rows:  # these sets may be the inventory's, as in `of_capacity`
             self.refused, self.welcome = self.refused.copy(), self.welcome.copy()
-        self._changes += rows
+        self._changed_rows += rows
 
-    def _renewed(self, known: tuple[Column, int], anew: Callable[[Amounts], Column]) -> Column:
-        values, seen = known
-        rows = np.array(list(set(self._changes[seen:])), np.int64)
-        renewed = values.copy()
-        renewed[rows] = anew(rows)
-        return renewed
+    def _refreshed(self, cached: tuple[Column, int], compute: Callable[[Amounts], Column]) -> Column:
+        values, version = cached
+        rows = np.array(list(set(self._changed_rows[version:])), np.int64)
+        refreshed = values.copy()
+        refreshed[rows] = compute(rows)
+        return refreshed
 
     def _row(self, wanted: Resources) -> Amounts | None:
-        """By column; None when it asks for what no node has. The same mapping is asked for again and again."""
-        known = self._wanted.get(id(wanted))
-        if known is None or known[0] is not wanted:
+        """Convert amounts to a row; None if no node has one of the resources. Cached, as the same mapping is used many
+        times.
+        """
+        cached = self._rows_of.get(id(wanted))
+        if cached is None or cached[0] is not wanted:
             lacking = any(amount > 0 and self.nodes.column(name) is None for name, amount in wanted.items())
-            there = {name: amount for name, amount in wanted.items() if self.nodes.column(name) is not None}
-            known = self._wanted[id(wanted)] = (wanted, None if lacking else self.nodes.row(there))
-        return known[1]
+            known_amounts = {name: amount for name, amount in wanted.items() if self.nodes.column(name) is not None}
+            cached = self._rows_of[id(wanted)] = (wanted, None if lacking else self.nodes.row(known_amounts))
+        return cached[1]

@@ -1,4 +1,4 @@
-"""What one replica asks of a node, as numbers by column."""
+"""What one replica requests of a node, as numbers by column."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ Amounts = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 PLENTY = np.iinfo(np.int64).max
-"""The room for replicas that ask for nothing."""
+"""The room on a node for replicas that request nothing."""
 LIGHTEST = 1e-9
-"""What weighs nothing still has to be somewhere."""
+"""The weight of a request for nothing: such replicas have to be placed as well."""
 
 
 class Ask:
-    """What one replica of a demand asks of a row. The same one for all demands that ask the same of the same nodes."""
+    """What a replica of a demand requests of a node. Demands with equal requests of the same nodes share one object."""
 
     __slots__ = ("columns", "mask", "possible", "row", "weight")
 
     def __init__(self, row: Amounts, mask: Mask, scarcest: Sequence[int], *, possible: bool) -> None:
         self.row = row
-        """By column."""
+        """The requested amounts, by column."""
         self.mask = mask
-        """Where it may run."""
+        """The eligible rows."""
         self.columns = [(column, int(row[column])) for column in scarcest if row[column] > 0]
         self.possible = possible
-        """False when it asks for what no node has."""
+        """Whether the nodes have all requested resources at all."""
         self.weight = LIGHTEST
-        """How much of the roomiest node it takes; a thousand times that if it asks for accelerators."""
+        """The part of the largest node that it takes; a thousand times that if it requests accelerators."""
 
     def room(self, free: Amounts, mask: Mask) -> Amounts:
-        """How many of it each of these rows takes."""
+        """How many replicas each of these rows takes."""
         if not self.possible:
             return np.zeros(len(free), np.int64)
         if not self.columns:
@@ -42,26 +42,30 @@ class Ask:
         return self.room_among(free, ((free[:, column] >= amount) & mask).nonzero()[0])
 
     def times(self, free: Sequence[int]) -> int:
-        """How often it goes into what one node, on which it may run, has by column: plain numbers are quicker there."""
+        """How often the request fits one eligible node's free amounts, by column. Plain numbers are quicker than arrays
+        here.
+        """
         if not self.possible:
             return 0
         return max(0, min((free[column] // amount for column, amount in self.columns), default=int(PLENTY)))
 
     def room_among(self, free: Amounts, rows: Amounts) -> Amounts:
-        """The same where only these rows may have any: often few, as what is scarcest is gone on all others."""
+        """Do as `room`, where only these rows may have any. Often they are few, as the scarcest resource is used up on
+        all others.
+        """
         room = np.zeros(len(free), np.int64)
         room[rows] = self._room_on(free, rows)
         return room
 
     def room_of_few(self, free: Amounts, mask: Mask) -> Amounts:
-        """As `room`, without a look first at which of the rows have any."""
+        """Do as `room`, without first selecting the rows that have any."""
         if not self.columns or not self.possible:
             return self.room(free, mask)
         return self._room_on(free, slice(None)) * mask
 
     def _room_on(self, free: Amounts, rows: Amounts | slice[None]) -> Amounts:
         (column, amount), *others = self.columns
-        there: Amounts = free[rows, column] // amount
+        room: Amounts = free[rows, column] // amount
         for column, amount in others:
-            np.minimum(there, free[rows, column] // amount, out=there)
-        return np.maximum(there, 0, out=there)
+            np.minimum(room, free[rows, column] // amount, out=room)
+        return np.maximum(room, 0, out=room)
