@@ -512,7 +512,7 @@ async def test_a_job_that_loses_its_places_is_followed_until_it_has_new_ones_and
     waits = asyncio.create_task(await_job(here, seen.follower.job, Awaited(), stage.world.clock, terminal))
 
     await stage.submit("high", Worker=group(1, cpu="8"), **urgent)
-    lost = "its places went to another job (TFJob default/high has a priority of 1000, this one of 0); it queues"
+    lost = "its places went to another job (TFJob default/high has priority 1000, this job has priority 0); it queues"
     await seen.until(f"Running: {lost} for new ones")
     await stage.world.until(lambda: "deletionTimestamp" in stage.pods()["low-worker-0"]["metadata"])
     await stage.end_pods()

@@ -191,7 +191,7 @@ def _restarting(condition: str, seconds: float, admission: Admission) -> Progres
         type=condition,
         is_true=True,
         reason="Preempted",
-        message="TFJob n/high has a priority of 9, this one of 1",
+        message="TFJob n/high has priority 9, this job has priority 1",
         updated=at(seconds),
         changed=at(seconds),
     )
@@ -200,12 +200,12 @@ def _restarting(condition: str, seconds: float, admission: Admission) -> Progres
 
 @pytest.mark.parametrize("condition", ["Evicted", "Restarting"])
 def test_words_of_lost_places_are_over_when_there_are_new_ones(condition: str) -> None:
-    full = Wait(code="Preempted", message="TFJob n/high has a priority of 9, this one of 1")
+    full = Wait(code="Preempted", message="TFJob n/high has priority 9, this job has priority 1")
     lost = _restarting(condition, 4, Admission(queued=BEGIN, wait=full))
     again = _restarting(condition, 4, Admission(queued=BEGIN, admitted=at(7.5)))
     failed = _restarting(condition, 7, Admission(queued=BEGIN, admitted=at(7.5)))
 
-    words = "TFJob n/high has a priority of 9, this one of 1"
+    words = "TFJob n/high has priority 9, this job has priority 1"
     assert list(changes(None, lost)) == [
         f"Restarting: its places went to another job ({words}); it queues for new ones"
     ]

@@ -116,7 +116,7 @@ async def test_it_is_told_who_is_ahead_who_holds_what_and_what_would_help(tmp_pa
             "pod default/other (1 nvidia.com/gpu)"
         ),
         "  it could start when first ends",
-        "  when it starts can't be told: no job has ended here yet by which the length of others could be judged",
+        "  when it starts can't be told: no job has finished here yet, so run times cannot be estimated",
         "  more: docs/scheduling.md#why-a-job-waits",
     ]
 

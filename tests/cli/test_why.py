@@ -105,7 +105,7 @@ def test_one_that_has_not_grown_says_why() -> None:
 
 
 def test_one_that_others_made_smaller_says_since_when_and_why_and_why_it_does_not_grow_again() -> None:
-    wait = Wait(code="BehindOthers", message="a job that goes first waits for resources")
+    wait = Wait(code="BehindOthers", message="a job ahead of it in the queue waits for resources")
     size = {ReplicaType.WORKER: 2}
     smaller = Admission(
         queued=BEGIN, admitted=BEGIN, size=size, resized=at(30), reason="made room for TFJob default/big", wait=wait
@@ -114,7 +114,7 @@ def test_one_that_others_made_smaller_says_since_when_and_why_and_why_it_does_no
     assert why(JobStatus(phase=Phase.RUNNING, admission=smaller)) == [
         "digits is Running; nothing keeps it from going on",
         "  it has had worker 2 for 60s: made room for TFJob default/big",
-        "  it does not grow: BehindOthers: a job that goes first waits for resources",
+        "  it does not grow: BehindOthers: a job ahead of it in the queue waits for resources",
     ]
 
 

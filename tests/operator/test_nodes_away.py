@@ -15,7 +15,7 @@ async def test_a_job_waits_for_a_cordoned_node_and_is_told_which_and_how_it_come
 
     assert stage.admission("job")["wait"] == {
         "code": "NodesAway",
-        "message": "the gang needs 4 cpu; the other nodes have 2 cpu; node a is cordoned (kubectl uncordon a)",
+        "message": "the job needs 4 cpu; the other nodes have 2 cpu; node a is cordoned (kubectl uncordon a)",
     }
     await stage.world.client.patch(NODES, Key("", "a"), {"spec": {"unschedulable": None}})
     await stage.until_pods("job-worker-0", "job-worker-1")

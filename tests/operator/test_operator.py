@@ -55,7 +55,7 @@ async def test_a_gang_that_does_not_fit_waits_with_a_reason_and_starts_whole_whe
 
     assert stage.admission("a")["wait"] == {
         "code": "InsufficientResources",
-        "message": "the gang needs 4Gi memory; free are 1Gi memory",
+        "message": "the job needs 4Gi memory; free: 1Gi memory",
     }
     assert set(stage.pods()) == {"first-worker-0"}
     await stage.plays("first-worker-0", "Succeeded", 0)

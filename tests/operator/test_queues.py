@@ -37,7 +37,7 @@ async def test_a_quota_holds_a_job_back_until_somebody_raises_it_in_the_file(sta
     await stage.until_state("a", "Starting")
     await stage.submit("b", Worker=group(1, cpu="1"))
     await stage.world.until(lambda: wait_of(stage, "b").get("code") == "QueueQuotaExceeded")
-    assert wait_of(stage, "b")["message"] == "the gang needs 1 cpu; default holds 2 cpu, and its quota is 2 cpu"
+    assert wait_of(stage, "b")["message"] == "the job needs 1 cpu; default holds 2 cpu of its quota of 2 cpu"
 
     file.write_text("namespaces: {default: {quota: {cpu: 3}}}")
 
@@ -83,7 +83,7 @@ async def test_a_job_of_higher_priority_gets_places_of_one_that_runs_and_that_on
     urgent["template"]["spec"]["priorityClassName"] = "urgent"
     await stage.submit("high", Worker=urgent)
     await stage.world.until(lambda: bool(stage.events("Preempted") and stage.events("ResourcesReleasing")))
-    assert stage.events("Preempted") == ["TFJob default/high has a priority of 1000, this one of 0"]
+    assert stage.events("Preempted") == ["TFJob default/high has priority 1000, this job has priority 0"]
     assert not [pod for pod in stage.pods() if pod.startswith("high")], "nothing is made before there is room"
     await stage.world.until(lambda: all(pod["metadata"].get("deletionTimestamp") for pod in stage.pods().values()))
     await stage.end_pods()

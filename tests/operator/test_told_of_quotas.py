@@ -61,7 +61,7 @@ async def test_a_bug_in_the_words_is_told_once_and_all_others_start(monkeypatch:
 
     team = Team(2)
     await team.all_run()
-    monkeypatch.setattr("tarragon.scheduling.actions.quota_limited._over", broken)
+    monkeypatch.setattr("tarragon.scheduling.actions.quota_limited._exceeded_quota", broken)
     team.shelves.put(TFJOBS, a_job("other", workers=1, namespace="elsewhere"))
     with capture_logs() as lines:
         for _ in range(3):

@@ -39,7 +39,7 @@ def test_the_generation_is_marked_before_anything_else_is_done() -> None:
 def test_a_job_that_waits_says_why_and_has_nothing_made_for_it() -> None:
     world = World(manifest({"Worker": 2}))
     world.settle()
-    world.keep_waiting("InsufficientResources", "the gang needs 2 nvidia.com/gpu, short of 1")
+    world.keep_waiting("InsufficientResources", "the job needs 2 nvidia.com/gpu, short of 1")
     world.settle()
 
     assert world.tarragon["state"] == "Waiting"

@@ -66,7 +66,7 @@ def why(claim: Claim) -> str | None:
         (claim({0: "idle"}), "1 workers are not between 2 and 4"),
         (claim(dict.fromkeys(range(5), "idle")), "5 workers are not between 2 and 4"),
         (claim({0: "idle", 1: "idle"}, size=5), "5 workers are not between 2 and 4"),
-        (claim({0: "idle", 1: "idle"}, size=3), "not every replica has a place"),
+        (claim({0: "idle", 1: "idle"}, size=3), "not every replica has a node"),
         (claim({0: "idle", 7: "idle"}), "the job has no worker-7"),
         (claim({0: "idle", 1: "idle", 2: "idle"}, queue="small"), "small would hold more than its quota of 2 nvidia"),
         (claim({0: "full", 1: "idle"}, known={0: "idle", 1: "idle"}), "node full has no room for worker-0"),

@@ -61,7 +61,7 @@ def test_who_fits_passes_the_head_until_it_is_aged() -> None:
 
     assert rounds.waits["second"].code == BEHIND_OTHERS
     assert rounds.waits["head"].code == INSUFFICIENT_RESOURCES
-    assert rounds.waits["head"].message.endswith("what becomes free of it is kept for this job")
+    assert rounds.waits["head"].message.endswith("resources that become free are reserved for this job")
     rounds.advance(70)
     assert list(rounds.running) == ["head"]
 

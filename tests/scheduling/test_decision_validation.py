@@ -65,20 +65,20 @@ def test_what_every_policy_may_do_goes_through() -> None:
     ("decision", "said"),
     [
         (Place("w", workers("a", "a", "a")), "a has no room for worker-2"),
-        (Place("w", workers("c")), "worker-0 would be on c, which takes nobody"),
-        (Place("w", workers("nowhere")), "worker-0 would be on nowhere, which takes nobody"),
+        (Place("w", workers("c")), "worker-0 would be on c, which is not available"),
+        (Place("w", workers("nowhere")), "worker-0 would be on nowhere, which is not available"),
         (Place("w", {}), "0 workers are not between 1 and 3"),
         (Place("w", workers("a", "a", "b", "b")), "4 workers are not between 1 and 3"),
-        (Place("w", {Replica(WORKER, 1): "a"}), "its workers are not counted from 0 on"),
-        (Place("w", {**workers("a"), Replica(PS, 0): "a"}), "nobody has asked for a ps"),
-        (Place("r", workers("a")), "it does not wait"),
-        (Place("nobody", workers("a")), "it does not wait"),
+        (Place("w", {Replica(WORKER, 1): "a"}), "the indexes of its workers have gaps"),
+        (Place("w", {**workers("a"), Replica(PS, 0): "a"}), "the job has no ps replicas"),
+        (Place("r", workers("a")), "it is not waiting"),
+        (Place("nobody", workers("a")), "it is not waiting"),
         (Resize("r", {}), "0 workers are not between 1 and 3"),
-        (Resize("r", {Replica(WORKER, 1): "a"}), "worker-0 is the last of its kind to go"),
+        (Resize("r", {Replica(WORKER, 1): "a"}), "worker-0 must not be removed"),
         (Resize("r", workers("a", "a", "b", "b")), "4 workers are not between 1 and 3"),
-        (Resize("r", workers("b", "c")), "worker-1 would be on c, which takes nobody"),
-        (Resize("w", workers("a")), "it does not run"),
-        (Evict("w", "Preempted", "for v"), "it does not run"),
+        (Resize("r", workers("b", "c")), "worker-1 would be on c, which is not available"),
+        (Resize("w", workers("a")), "it is not running"),
+        (Evict("w", "Preempted", "for v"), "it is not running"),
         (Wait("nobody", INSUFFICIENT_RESOURCES, "full"), "there is no such gang"),
     ],
 )
@@ -87,7 +87,7 @@ def test_what_no_policy_may_do_is_refused(decision: Decision, said: str) -> None
 
 
 def test_a_gang_is_decided_about_once() -> None:
-    assert why(Place("w", workers("a")), Place("w", workers("b"))) == ["it is decided about already"]
+    assert why(Place("w", workers("a")), Place("w", workers("b"))) == ["there is already a decision about it"]
 
 
 def test_what_a_refused_gang_would_have_taken_is_there_for_the_next() -> None:

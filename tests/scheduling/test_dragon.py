@@ -192,7 +192,7 @@ def test_what_is_made_room_for_is_the_smallest_form_with_its_parameter_servers()
 
     assert resized(decided["holder"]) == Resize("holder", workers_on("a"), "made room for needy")
     assert decided["needy"] == Wait(
-        "needy", RESOURCES_RELEASING, "its places are kept for it; pods that have been told to end still hold them"
+        "needy", RESOURCES_RELEASING, "resources are reserved for it, but terminating pods still hold them"
     )
 
 
@@ -340,7 +340,7 @@ def test_a_shrink_that_fails_blocks_nobody_and_growth_goes_on_beside_it() -> Non
     rounds.submit(rigid(rounds, "small", 2))
     rounds.advance(1)
 
-    assert rounds.waits["giant"].message.endswith("what becomes free of it is kept for this job")
+    assert rounds.waits["giant"].message.endswith("resources that become free are reserved for this job")
     assert sizes(rounds) == {"elastic": 4, "old": 4, "small": 2}
     assert set(rounds.running["small"].nodes.values()) == {"n2"}
 

@@ -65,7 +65,7 @@ def test_a_gang_that_fits_starts_whole() -> None:
 def test_a_gang_that_cannot_start_whole_does_not_start_at_all() -> None:
     nodes = [node("a", 4, used=2)]
     (decision,) = fifo(snapshot(nodes, gang("job", demand(nodes, 4))))
-    assert decision == Wait("job", INSUFFICIENT_RESOURCES, f"the gang needs 4m {NVIDIA_GPU}; free are 2m {NVIDIA_GPU}")
+    assert decision == Wait("job", INSUFFICIENT_RESOURCES, f"the job needs 4m {NVIDIA_GPU}; free: 2m {NVIDIA_GPU}")
 
 
 def test_what_is_free_is_told_without_what_others_are_given_in_the_same_round() -> None:
@@ -74,9 +74,7 @@ def test_what_is_free_is_told_without_what_others_are_given_in_the_same_round() 
 
     _, decision = fifo(snapshot(nodes, first, second))
 
-    assert decision == Wait(
-        "second", INSUFFICIENT_RESOURCES, f"the gang needs 2m {NVIDIA_GPU}; free are 1m {NVIDIA_GPU}"
-    )
+    assert decision == Wait("second", INSUFFICIENT_RESOURCES, f"the job needs 2m {NVIDIA_GPU}; free: 1m {NVIDIA_GPU}")
 
 
 def test_it_prefers_one_node_and_of_these_the_fullest() -> None:
@@ -106,7 +104,7 @@ def test_who_could_never_run_blocks_nobody() -> None:
     assert waits.code == NEVER_FITS
     assert (
         waits.message
-        == f"no node is large enough for one worker: it asks for 5m {NVIDIA_GPU}; the node has 4m {NVIDIA_GPU}"
+        == f"no node is large enough for one worker: it requests 5m {NVIDIA_GPU}; the node has 4m {NVIDIA_GPU}"
     )
 
 
@@ -138,7 +136,7 @@ def test_a_wish_that_has_sunk_is_granted_from_the_highest_index() -> None:
         nodes={Replica(WORKER, index): "a" for index in range(3)},
         elastic=False,
     )
-    assert fifo(snapshot(nodes, running=[running])) == [Resize("job", {Replica(WORKER, 0): "a"}, "as wished")]
+    assert fifo(snapshot(nodes, running=[running])) == [Resize("job", {Replica(WORKER, 0): "a"}, "as requested")]
 
 
 def test_an_elastic_gang_grows_only_while_nobody_waits() -> None:
@@ -171,7 +169,7 @@ def test_a_replica_whose_node_is_gone_gets_another_before_anybody_starts() -> No
     )
     decisions = fifo(snapshot([node("b", 2, used=1)], gang("job", demand(nodes, 1)), running=[lost]))
     assert decisions[0] == Resize(
-        "lost", {Replica(WORKER, 0): "b", Replica(WORKER, 1): "b"}, "its node takes it no more"
+        "lost", {Replica(WORKER, 0): "b", Replica(WORKER, 1): "b"}, "its node is no longer available"
     )
     assert isinstance(decisions[1], Wait)
 
@@ -245,7 +243,7 @@ def test_a_gang_that_needs_a_cordoned_node_waits_for_it_and_blocks_nobody() -> N
     large = gang("large", demand([*here, *gone], 4), waited=10)
     decisions = fifo(Snapshot(now=NOON, nodes=here, away=gone, waiting=[large, gang("small", demand(here, 1))]))
 
-    words = f"the gang needs 4m {NVIDIA_GPU}; the other nodes have 2m {NVIDIA_GPU}; "
+    words = f"the job needs 4m {NVIDIA_GPU}; the other nodes have 2m {NVIDIA_GPU}; "
     assert decisions[0] == Wait("large", NODES_AWAY, f"{words}node a is cordoned (kubectl uncordon a)")
     assert isinstance(decisions[1], Place)
 
@@ -254,7 +252,7 @@ def test_with_every_node_cordoned_a_gang_waits_and_the_nodes_are_named() -> None
     gone = [cordoned("a", 2)]
     (decision,) = fifo(Snapshot(now=NOON, nodes=[], away=gone, waiting=[gang("job", demand(gone, 2))]))
 
-    words = "no node that may run it takes anybody now: node a is cordoned (kubectl uncordon a)"
+    words = "all nodes that may run it are unavailable: node a is cordoned (kubectl uncordon a)"
     assert decision == Wait("job", NODES_AWAY, words)
 
 
@@ -274,6 +272,6 @@ def test_who_may_use_some_nodes_only_is_told_what_these_have() -> None:
     assert decision == Wait(
         "job",
         NEVER_FITS,
-        "the 1 of 3 nodes that may run it are too small even when they are empty: "
-        f"the gang needs 6m {NVIDIA_GPU}; they have 4m {NVIDIA_GPU}",
+        "the 1 of 3 nodes that may run it are too small even when empty: "
+        f"the job needs 6m {NVIDIA_GPU}; they have 4m {NVIDIA_GPU}",
     )

@@ -73,9 +73,11 @@ def test_nothing_is_told_where_nothing_has_ended_yet() -> None:
     seen = picture(2, [runs("first", 2, since=40)], [waits("mine", 2)])
 
     assert forecast("mine", seen, ended(), fifo) == Unknown(
-        "no job has ended here yet by which the length of others could be judged"
+        "no job has finished here yet, so run times cannot be estimated"
     )
-    assert forecast("mine", seen, ended(5), fifo) == Unknown("only 1 job has ended here: too few to judge others by")
+    assert forecast("mine", seen, ended(5), fifo) == Unknown(
+        "only 1 job has finished here, too few to estimate run times"
+    )
 
 
 def test_nothing_is_told_of_a_wait_for_one_that_has_run_longer_than_any_before() -> None:
@@ -83,7 +85,7 @@ def test_nothing_is_told_of_a_wait_for_one_that_has_run_longer_than_any_before()
 
     told = forecast("mine", seen, ended(*range(1, 30)), fifo)
 
-    assert told == Unknown("it waits for jobs that have run longer than any that has ended here")
+    assert told == Unknown("it waits for jobs that have run longer than any finished job")
 
 
 def test_no_end_of_the_band_is_told_where_more_than_one_in_ten_outlive_all_that_are_known() -> None:
@@ -131,7 +133,7 @@ def test_of_a_queue_that_is_too_long_nothing_is_told_and_little_is_done() -> Non
 
     told = forecast("mine", seen, ended(*range(1, 100)), fifo)
 
-    assert told == Unknown("10000 jobs are ahead of it, too many to play the queue forward")
+    assert told == Unknown("10000 jobs are ahead of it, too many to simulate the queue")
 
 
 def test_work_is_bounded_whatever_a_policy_does() -> None:

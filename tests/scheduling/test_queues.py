@@ -54,7 +54,7 @@ def test_who_would_exceed_the_quota_waits_and_blocks_nobody(name: str) -> None:
     waits = rounds.waits
     assert (waits["a1"].code, waits["a1"].message) == (
         QUOTA_EXCEEDED,
-        "the gang needs 2 nvidia.com/gpu; a holds 3 nvidia.com/gpu, and its quota is 4 nvidia.com/gpu",
+        "the job needs 2 nvidia.com/gpu; a holds 3 nvidia.com/gpu of its quota of 4 nvidia.com/gpu",
     )
     assert (waits["a2"].code, waits["a2"].message) == (
         QUOTA_EXCEEDED,

@@ -1,4 +1,6 @@
-"""Gangs that run get what nobody needs: one replica at a time, first whoever has the smallest part of its maximum."""
+"""Grows running gangs on idle resources, one replica at a time: the gang with the smallest part of its
+maximum first.
+"""
 
 from __future__ import annotations
 
@@ -18,154 +20,156 @@ from tarragon.scheduling.state.node_requests import Ask
 
 ASKED = "asked for"
 REPLICAS_A_ROUND = 512
-"""So many replicas are added in one round; a cluster that is idle for longer gives more."""
-_WORTH_A_RESTART = 1.25
+"""The number of replicas that one cycle adds. A cluster that stays idle gets the rest in later cycles."""
+_MIN_RESTART_GROWTH = 1.25
 
 Lacking = tuple[Replica, Demand]
 
 
-def grow(made: Round, young: Sequence[Gang]) -> dt.datetime | None:
-    """When to look again, if that is known. `young` are those for whom others do not shrink yet: what they could use
-    is left to them.
+def grow(cycle: Round, young: Sequence[Gang]) -> dt.datetime | None:
+    """Grow running gangs, and return when to try again, if that is known. What `young` gangs could use is left to them:
+    they wait, but are not starving yet.
 
-    Who wishes more of a gang than before gets it at once. Beyond that gangs grow up to their maximum when nothing has
-    been started or resized for a while, and each when it has had its size for a while.
+    A gang whose requested size has risen gets it at once. Beyond that, gangs grow up to their maximum once nothing has
+    been started or resized for a while, and each once it has had its size for a while.
     """
-    growing = _Growing(made, _left_over(made, young))
-    idle = _last_action(made) + span(made.snapshot.rules.idle)
+    growth = _Growth(cycle, _left_over(cycle, young))
+    idle_since = _last_action(cycle) + span(cycle.snapshot.rules.idle)
     later: list[tuple[dt.datetime, RunningGang]] = []
-    for gang in made.snapshot.running:
-        if not gang.elastic or gang.name in made.changed:
+    for gang in cycle.snapshot.running:
+        if not gang.elastic or gang.name in cycle.changed:
             continue
         if has_risen(gang):
-            growing.add(gang, list(_lacking(gang, beyond=False)), ASKED)
+            growth.add(gang, list(_lacking(gang, beyond=False)), ASKED)
         elif len(gang.nodes) < sum(_most(demand) for demand in gang.demands):
-            at = max(idle, _rested(gang, made))
-            if at > made.snapshot.now:
+            at = max(idle_since, _cooled_down(gang, cycle))
+            if at > cycle.snapshot.now:
                 later.append((at, gang))
-            elif lacking := list(_lacking(gang, beyond=True)):
-                growing.add(gang, lacking, IDLE)
-    growing.fill()
-    if growing.is_left and _some_began_small(made):
-        return made.snapshot.now + span(made.snapshot.rules.idle)
-    return growing.next_of(later)
+            elif missing := list(_lacking(gang, beyond=True)):
+                growth.add(gang, missing, IDLE)
+    growth.fill()
+    if growth.is_left and _some_began_small(cycle):
+        return cycle.snapshot.now + span(cycle.snapshot.rules.idle)
+    return growth.next_of(later)
 
 
-def _some_began_small(made: Round) -> bool:
-    """Of those that start in this round."""
-    began = made.began
-    waiting = (gang for gang in made.snapshot.waiting if gang.name in began) if began else ()
+def _some_began_small(cycle: Round) -> bool:
+    """Whether a gang that starts in this cycle has less than its maximum."""
+    began = cycle.began
+    waiting = (gang for gang in cycle.snapshot.waiting if gang.name in began) if began else ()
     return any(began[gang.name] < sum(_most(demand) for demand in gang.demands) for gang in waiting)
 
 
 def _lacking(gang: RunningGang, *, beyond: bool) -> Iterator[Lacking]:
-    """Up to its wish, or beyond that to its maximum, lowest index first."""
-    there = Counter(replica.type for replica in gang.nodes)
+    """Yield the replicas up to the requested size, or up to the maximum if `beyond`, lowest index first."""
+    counts = Counter(replica.type for replica in gang.nodes)
     for demand in gang.demands:
         limit = _most(demand) if beyond else demand.wish
-        free = (Replica(demand.type, index) for index in range(limit))
-        missing = [replica for replica in free if replica not in gang.nodes]
-        yield from ((replica, demand) for replica in missing[: max(0, limit - there[demand.type])])
+        candidates = (Replica(demand.type, index) for index in range(limit))
+        missing = [replica for replica in candidates if replica not in gang.nodes]
+        yield from ((replica, demand) for replica in missing[: max(0, limit - counts[demand.type])])
 
 
 def _most(demand: Demand) -> int:
     return max(demand.maximum, demand.wish)
 
 
-def _rested(gang: RunningGang, made: Round) -> dt.datetime:
-    rest = span(made.snapshot.rules.cool_down)
-    if gang.resized is None or gang.resized > made.snapshot.now + rest:
-        return made.snapshot.now  # Nobody rests since the day after tomorrow: a clock was wrong.
-    return gang.resized + rest
+def _cooled_down(gang: RunningGang, cycle: Round) -> dt.datetime:
+    cool_down = span(cycle.snapshot.rules.cool_down)
+    if gang.resized is None or gang.resized > cycle.snapshot.now + cool_down:
+        return cycle.snapshot.now  # A resize in the future: a clock was wrong.
+    return gang.resized + cool_down
 
 
-def _last_action(made: Round) -> dt.datetime:
-    """What this round has decided counts, too."""
-    if made.changed or made.began:
-        return made.snapshot.now
-    latest = made.snapshot.now + span(made.snapshot.rules.idle)
-    moments = (at for gang in made.snapshot.running for at in (gang.admitted, gang.resized) if at is not None)
+def _last_action(cycle: Round) -> dt.datetime:
+    """The time of the last start or resize; this cycle's decisions count as well."""
+    if cycle.changed or cycle.began:
+        return cycle.snapshot.now
+    latest = cycle.snapshot.now + span(cycle.snapshot.rules.idle)
+    moments = (at for gang in cycle.snapshot.running for at in (gang.admitted, gang.resized) if at is not None)
     return max((at for at in moments if at <= latest), default=dt.datetime.min.replace(tzinfo=dt.UTC))
 
 
-def _left_over(made: Round, young: Iterable[Gang]) -> Ledger:
-    """Without the nodes on which one of these could have a replica."""
-    table = made.free.table.copy(order="K")
-    asked = {made.nodes.ask(demand): demand for gang in young for demand in gang.demands if demand.minimum}
-    for ask, demand in asked.items():
-        if ask.columns and made.free.has_as_many(demand, 1):
-            table[ask.room(made.free.table, ask.mask) > 0] = 0
-    return Ledger(made.nodes, table)
+def _left_over(cycle: Round, young: Iterable[Gang]) -> Ledger:
+    """Return what is free without the nodes on which a young gang could have a replica."""
+    table = cycle.free.table.copy(order="K")
+    by_request = {cycle.nodes.ask(demand): demand for gang in young for demand in gang.demands if demand.minimum}
+    for ask, demand in by_request.items():
+        if ask.columns and cycle.free.has_as_many(demand, 1):
+            table[ask.room(cycle.free.table, ask.mask) > 0] = 0
+    return Ledger(cycle.nodes, table)
 
 
-class _Growing:
-    def __init__(self, made: Round, ledger: Ledger) -> None:
-        self._made = made
+class _Growth:
+    def __init__(self, cycle: Round, ledger: Ledger) -> None:
+        self._cycle = cycle
         self._ledger = ledger
         self.is_left = bool((ledger.table > 0).any())
-        self._line: list[tuple[float, str]] = []
+        self._heap: list[tuple[float, str]] = []
         self._gangs: dict[str, tuple[RunningGang, dict[Replica, str], deque[Lacking], str]] = {}
 
-    def add(self, gang: RunningGang, lacking: Sequence[Lacking], reason: str) -> None:
-        """One that is started again for it gets all or nothing, and only for much more than it has."""
-        worth_it = reason == ASKED or len(gang.nodes) + len(lacking) >= _WORTH_A_RESTART * len(gang.nodes)
-        if not lacking or not self.is_left or (gang.whole and not worth_it):
+    def add(self, gang: RunningGang, missing: Sequence[Lacking], reason: str) -> None:
+        """Queue a gang for growth. A gang that restarts to grow gets all or nothing, and on its own only a much larger
+        size.
+        """
+        is_worth_it = reason == ASKED or len(gang.nodes) + len(missing) >= _MIN_RESTART_GROWTH * len(gang.nodes)
+        if not missing or not self.is_left or (gang.whole and not is_worth_it):
             return
-        self._gangs[gang.name] = gang, dict(gang.nodes), deque(lacking), reason
-        heapq.heappush(self._line, (self._part(gang, gang.nodes), gang.name))
+        self._gangs[gang.name] = gang, dict(gang.nodes), deque(missing), reason
+        heapq.heappush(self._heap, (self._fraction(gang, gang.nodes), gang.name))
 
     def fill(self) -> None:
-        """Until nothing is left, or nobody wants it."""
+        """Add replicas until nothing is left or no gang needs more, then resize the gangs."""
         left = REPLICAS_A_ROUND
-        while self._line and left > 0:
-            _, name = heapq.heappop(self._line)
-            gang, nodes, lacking, _ = self._gangs[name]
+        while self._heap and left > 0:
+            _, name = heapq.heappop(self._heap)
+            gang, nodes, missing, _ = self._gangs[name]
             if gang.whole:
-                left -= self._whole(gang, nodes, list(lacking))
-            elif self._one(gang, nodes, lacking.popleft()):
+                left -= self._add_all(gang, nodes, list(missing))
+            elif self._add_one(gang, nodes, missing.popleft()):
                 left -= 1
-                if lacking:
-                    heapq.heappush(self._line, (self._part(gang, nodes), name))
+                if missing:
+                    heapq.heappush(self._heap, (self._fraction(gang, nodes), name))
         for gang, nodes, _, reason in self._gangs.values():
             if len(nodes) > len(gang.nodes):
-                self._made.resize(gang, nodes, reason)
+                self._cycle.resize(gang, nodes, reason)
 
     def next_of(self, later: Sequence[tuple[dt.datetime, RunningGang]]) -> dt.datetime | None:
-        """The first moment at which one of these could have more."""
+        """The first moment at which one of these gangs could have more."""
         if not later or not self.is_left:
             return None
-        takes: dict[Ask, bool] = {}
+        has_room: dict[Ask, bool] = {}
         for at, gang in sorted(later, key=lambda moment: (moment[0], moment[1].name)):
-            there = Counter(replica.type for replica in gang.nodes)
+            counts = Counter(replica.type for replica in gang.nodes)
             for demand in gang.demands:
-                ask = self._made.nodes.ask(demand)
-                if there[demand.type] < _most(demand) and ask not in takes:
-                    takes[ask] = bool(self._ledger.room(demand).any())
-                if there[demand.type] < _most(demand) and takes[ask]:
+                request = self._cycle.nodes.ask(demand)
+                if counts[demand.type] < _most(demand) and request not in has_room:
+                    has_room[request] = bool(self._ledger.room(demand).any())
+                if counts[demand.type] < _most(demand) and has_room[request]:
                     return at
         return None
 
-    def _part(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> float:
-        """Of what it could have at most; those that it has in any case don't count."""
+    def _fraction(self, gang: RunningGang, nodes: Mapping[Replica, str]) -> float:
+        """What part of its maximum the gang has. Replica types that cannot grow do not count."""
         elastic = {demand.type: _most(demand) for demand in gang.demands if _most(demand) > demand.minimum}
         return sum(replica.type in elastic for replica in nodes) / max(1, sum(elastic.values()))
 
-    def _one(self, gang: RunningGang, nodes: dict[Replica, str], lacking: Lacking) -> bool:
-        if not self._made.shares.permitted(gang.queue, [lacking]):
+    def _add_one(self, gang: RunningGang, nodes: dict[Replica, str], missing: Lacking) -> bool:
+        if not self._cycle.shares.permitted(gang.queue, [missing]):
             return False
-        added = extend([lacking], self._ledger, near=nodes)
-        self._made.taken(gang, added)
+        added = extend([missing], self._ledger, near=nodes)
+        self._cycle.taken(gang, added)
         nodes.update(added)
         return bool(added)
 
-    def _whole(self, gang: RunningGang, nodes: dict[Replica, str], lacking: list[Lacking]) -> int:
-        if len(self._made.shares.permitted(gang.queue, lacking)) < len(lacking):
+    def _add_all(self, gang: RunningGang, nodes: dict[Replica, str], missing: list[Lacking]) -> int:
+        if len(self._cycle.shares.permitted(gang.queue, missing)) < len(missing):
             return 0
-        added = extend(lacking, self._ledger, near=nodes)
-        if len(added) < len(lacking):
-            each = {replica: demand.each for replica, demand in lacking}
+        added = extend(missing, self._ledger, near=nodes)
+        if len(added) < len(missing):
+            each = {replica: demand.each for replica, demand in missing}
             self._ledger.undo(added, each)
             return 0
-        self._made.taken(gang, added)
+        self._cycle.taken(gang, added)
         nodes.update(added)
         return len(added)

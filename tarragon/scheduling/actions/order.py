@@ -1,6 +1,7 @@
-"""In which order gangs are looked at: by priority, then by fair share if that is asked for, then as they came.
+"""The order of waiting gangs: by priority, then by fair share if that is enabled, then by queue time.
 
-The order is kept from round to round: few come and go, and to sort thousands takes longer than to decide about them.
+The order is kept from cycle to cycle. Few gangs come and go, and sorting thousands takes longer than deciding about
+them.
 """
 
 from __future__ import annotations
@@ -17,36 +18,36 @@ from tarragon.scheduling.cycle.scheduling_cycle import Round
 from tarragon.scheduling.cycle.shares import Shares
 
 _FEW = 20
-"""One that comes or goes among so many is put into its place, or taken out; with more of them all are sorted."""
+"""If at most one in this many gangs has come or gone, these are inserted and removed; otherwise all are sorted."""
 
 
-def in_order(made: Round) -> Iterator[Standing]:
-    """Each waiting gang once. With fair shares, what was given to the one before counts for the next."""
-    line = _renewed(made)
-    if not made.snapshot.rules.is_fair:
+def in_order(cycle: Round) -> Iterator[Standing]:
+    """Yield each waiting gang once. With fair shares, what one gang is given counts for the next."""
+    line = _updated(cycle)
+    if not cycle.snapshot.rules.is_fair:
         return iter(line)
-    equals = groupby(line, key=attrgetter("gang.priority"))
-    return (standing for _, several in equals for standing in _fairly(list(several), made.shares))
+    by_priority = groupby(line, key=attrgetter("gang.priority"))
+    return (standing for _, equals in by_priority for standing in _by_share(list(equals), cycle.shares))
 
 
-def _renewed(made: Round) -> Sequence[Standing]:
-    """By `Gang.order`. Gangs are told apart by which object they are: the line holds those that are in it, so that no
-    other one gets their number.
+def _updated(cycle: Round) -> Sequence[Standing]:
+    """Update the order by `Gang.order`. Gangs are identified by `id()`; the line keeps them alive, so that no other
+    object gets the same id.
     """
-    waiting, line, known = made.snapshot.waiting, made.lore.line, made.lore.in_line
-    here = set(map(id, waiting))
-    coming = [made.standing(gang) for gang in waiting if id(gang) not in known]
-    gone = [known.pop(number) for number in [number for number in known if number not in here]]
-    known |= {id(standing.gang): standing for standing in coming}
-    if (len(gone) + len(coming)) * _FEW > len(line):
-        # The last part of the order first: a tuple for each of thousands takes longer than to sort them three times.
-        line[:] = sorted(known.values(), key=attrgetter("gang.name"))
+    waiting, line, by_id = cycle.snapshot.waiting, cycle.lore.line, cycle.lore.in_line
+    waiting_ids = set(map(id, waiting))
+    added = [cycle.standing(gang) for gang in waiting if id(gang) not in by_id]
+    removed = [by_id.pop(number) for number in [number for number in by_id if number not in waiting_ids]]
+    by_id |= {id(standing.gang): standing for standing in added}
+    if (len(removed) + len(added)) * _FEW > len(line):
+        # Least significant key first: building thousands of key tuples takes longer than sorting three times.
+        line[:] = sorted(by_id.values(), key=attrgetter("gang.name"))
         line.sort(key=attrgetter("gang.queued"))
         line.sort(key=attrgetter("gang.priority"), reverse=True)
     else:
-        for standing in gone:
+        for standing in removed:
             del line[bisect_left(line, _order(standing), key=_order)]
-        for standing in coming:
+        for standing in added:
             insort(line, standing, key=_order)
     return line
 
@@ -55,10 +56,10 @@ def _order(standing: Standing) -> tuple[int, dt.datetime, str]:
     return standing.gang.order
 
 
-def _fairly(several: Sequence[Standing], shares: Shares) -> Iterator[Standing]:
-    """First whose namespace holds least for its weight: of that namespace the one that came first."""
+def _by_share(equals: Sequence[Standing], shares: Shares) -> Iterator[Standing]:
+    """Yield the gangs of equal priority: each time the first one of the queue with the lowest share."""
     lines: dict[str, list[Standing]] = {}
-    for standing in reversed(several):
+    for standing in reversed(equals):
         lines.setdefault(standing.gang.queue, []).append(standing)
     heads = [(shares.share(queue), line[-1].gang.order, queue) for queue, line in lines.items()]
     heapq.heapify(heads)

@@ -1,6 +1,6 @@
-"""Gangs that give way to one of higher priority: no more than it takes, and none if that would not let it start.
+"""Preempts gangs for one of higher priority: no more than necessary, and none if it could not start even then.
 
-First by what elastic ones have above their minimum; if that is too little, others give back all that they have besides.
+Elastic gangs first shrink towards their minimum. If that is too little, some gangs are evicted as well.
 """
 
 from __future__ import annotations
@@ -20,94 +20,103 @@ from tarragon.scheduling.state.ledger import Ledger
 from tarragon.scheduling.state.node_requests import Amounts
 
 PREEMPTIONS_A_ROUND = 2
-"""So many gangs preempt others in one round; the next ones in the rounds that follow at once."""
+"""The number of gangs that preempt others in one cycle. The next ones follow in the next cycles."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Below:
-    """Gangs of lower priority than somebody, in the order in which they go, and what they hold."""
+class _LowerPriority:
+    """The gangs below a priority in the order of eviction, and what they hold."""
 
     key: tuple[int, int, int]
-    """For which priority, how much was decided then, and how much had changed."""
+    """The priority, the number of changed gangs, and the ledger's version for which this was computed."""
     order: Amounts
     held: Holdings
     soon: Ledger
 
 
 class Preemption:
-    """Of one round."""
+    """The preemptions of one cycle."""
 
-    def __init__(self, made: Round) -> None:
-        self._made = made
-        self._left = PREEMPTIONS_A_ROUND if made.snapshot.rules.preempts else 0
-        self._lowest = min((gang.priority for gang in made.snapshot.running), default=None)
-        self._order: tuple[Amounts, Amounts] | None = None
-        self._spares: Spares | None = None
-        self._below: _Below | None = None
+    def __init__(self, cycle: Round) -> None:
+        self._cycle = cycle
+        self._preemptions_left = PREEMPTIONS_A_ROUND if cycle.snapshot.rules.preempts else 0
+        self._lowest_priority = min((gang.priority for gang in cycle.snapshot.running), default=None)
+        self._eviction_order: tuple[Amounts, Amounts] | None = None
+        self._reclaimable: Spares | None = None
+        self._lower: _LowerPriority | None = None
 
     def wait(self, gang: Gang, kind: Kind) -> Wait | None:
-        """For places that others give back for it. None if it may take none, or all of them were too few."""
-        if not self._left or not gang.preempts or self._lowest is None or gang.priority <= self._lowest:
+        """Preempt others for this gang and return its wait; None if it may not preempt, or if
+        preemption is not enough.
+        """
+        if (
+            not self._preemptions_left
+            or not gang.preempts
+            or self._lowest_priority is None
+            or gang.priority <= self._lowest_priority
+        ):
             return None
         if kind.in_vain is not None and gang.priority <= kind.in_vain:
             return None
-        if not self._shrunk(gang, kind) and not self._evicted(gang, kind):
+        if not self._shrink(gang, kind) and not self._evict(gang, kind):
             kind.in_vain = gang.priority
             return None
-        self._left -= 1
-        return self._made.promised(gang, kind)
+        self._preemptions_left -= 1
+        return self._cycle.promised(gang, kind)
 
-    def _shrunk(self, gang: Gang, kind: Kind) -> bool:
-        """By what elastic gangs have above their minimum, if that is enough."""
-        made = self._made
-        spares = self._spares_now()
-        smaller = spares.given_up(kind.smallest, made.soon, gang.priority) or []
-        for victim, nodes in smaller:
-            made.resize(victim, nodes, f"made room for {gang.name}")
-        return bool(smaller)
+    def _shrink(self, gang: Gang, kind: Kind) -> bool:
+        """Shrink elastic gangs towards their minimum, if that is enough."""
+        cycle = self._cycle
+        reclaimable = self._reclaimable_now()
+        resizes = reclaimable.given_up(kind.smallest, cycle.soon, gang.priority) or []
+        for victim, nodes in resizes:
+            cycle.resize(victim, nodes, f"made room for {gang.name}")
+        return bool(resizes)
 
-    def _evicted(self, gang: Gang, kind: Kind) -> bool:
-        victims = self._victims(gang, kind)
+    def _evict(self, gang: Gang, kind: Kind) -> bool:
+        victims = self._select_victims(gang, kind)
         for victim in victims:
-            words = f"{gang.name} has a priority of {gang.priority}, this one of {victim.priority}"
-            self._made.evict(victim, PREEMPTED, words)
-        if victims and not could_fit(kind.smallest, self._made.soon):
-            self._shrunk(gang, kind)
+            message = f"{gang.name} has priority {gang.priority}, this job has priority {victim.priority}"
+            self._cycle.evict(victim, PREEMPTED, message)
+        if victims and not could_fit(kind.smallest, self._cycle.soon):
+            self._shrink(gang, kind)
         return bool(victims)
 
-    def _victims(self, gang: Gang, kind: Kind) -> list[RunningGang]:
-        """Those that have to give back all even if all the others of lower priority give what they can spare."""
-        below = self._those_below(gang.priority)
-        ends = fewest(kind.smallest, below.order, below.held, below.soon) if len(below.order) else None
-        return [] if ends is None else [self._made.snapshot.running[number] for number in ends.several]
+    def _select_victims(self, gang: Gang, kind: Kind) -> list[RunningGang]:
+        """Select the gangs that have to be evicted even if all gangs of lower priority shrink to their minimum."""
+        lower = self._lower_than(gang.priority)
+        victims = fewest(kind.smallest, lower.order, lower.held, lower.soon) if len(lower.order) else None
+        return [] if victims is None else [self._cycle.snapshot.running[index] for index in victims.several]
 
-    def _those_below(self, priority: int) -> _Below:
-        """As if all elastic ones gave what they can spare, of which who ends gives nothing besides. Kept while nothing
-        changes: most that ask find it too little.
+    def _lower_than(self, priority: int) -> _LowerPriority:
+        """Return the gangs below a priority, as if all of them had shrunk to their minimum. What they gave back that
+        way is not counted again when they are evicted.
+
+        Kept until something changes, as for most gangs it is too little.
         """
-        made = self._made
-        key = priority, len(made.changed), made.soon.version
-        if self._below is None or self._below.key != key:
-            order, priorities = self._who_goes_first()
-            lower = made.unchanged(order[: np.searchsorted(priorities, priority)])
-            spares = self._spares_now().holdings(priority)
-            soon = made.soon.given(spares.rows, spares.amounts)
-            self._below = _Below(key, lower, made.holders.less(spares), soon)
-        return self._below
+        cycle = self._cycle
+        key = priority, len(cycle.changed), cycle.soon.version
+        if self._lower is None or self._lower.key != key:
+            order, priorities = self._in_eviction_order()
+            lower = cycle.unchanged(order[: np.searchsorted(priorities, priority)])
+            reclaimable = self._reclaimable_now().holdings(priority)
+            soon = cycle.soon.given(reclaimable.rows, reclaimable.amounts)
+            self._lower = _LowerPriority(key, lower, cycle.holders.less(reclaimable), soon)
+        return self._lower
 
-    def _spares_now(self) -> Spares:
-        made = self._made
-        if self._spares is None:
-            self._spares = made.spares()
-        self._spares.forget(made.changed)
-        return self._spares
+    def _reclaimable_now(self) -> Spares:
+        cycle = self._cycle
+        if self._reclaimable is None:
+            self._reclaimable = cycle.spares()
+        self._reclaimable.forget(cycle.changed)
+        return self._reclaimable
 
-    def _who_goes_first(self) -> tuple[Amounts, Amounts]:
-        """By number, the least urgent, of these the youngest: it loses least; and their priorities. They come by name,
-        and sorting keeps equals as they are.
+    def _in_eviction_order(self) -> tuple[Amounts, Amounts]:
+        """Return the indexes of running gangs in the order of eviction, and their priorities: lowest priority first,
+        then the youngest, which loses least. Gangs are sorted by name, and the sort is stable.
         """
-        if self._order is None:
-            priorities = np.array([gang.priority for gang in self._made.snapshot.running], np.int64)
-            order = np.lexsort((-self._made.admitted, priorities))
-            self._order = order, priorities[order]
-        return self._order
+        if self._eviction_order is None:
+            priorities = np.array([gang.priority for gang in self._cycle.snapshot.running], np.int64)
+            order = np.lexsort((-self._cycle.admitted, priorities))
+            self._eviction_order = order, priorities[order]
+        return self._eviction_order

@@ -1,7 +1,7 @@
-"""Which gangs run smaller than they wish because of the quota of their namespace, and in words which quota that is.
+"""Finds gangs that run smaller than requested because of their queue's quota, and says which quota that is.
 
-The words have no amounts in them that change from moment to moment. Which resources of a quota they name may change as
-other jobs come and go: whoever writes them down does not do so each time.
+The messages contain no amounts that change from moment to moment. The resources that they name may change as other jobs
+come and go, so a caller should not write each change.
 """
 
 from __future__ import annotations
@@ -16,32 +16,34 @@ from tarragon.scheduling.api.snapshot import Demand, RunningGang, Snapshot
 from tarragon.scheduling.cycle.shares import Shares
 from tarragon.scheduling.explain import wait_messages
 
-_NONE = Queue()
+_DEFAULT = Queue()
 
 
 def kept_small(snapshot: Snapshot) -> Mapping[str, str]:
-    """By the names of gangs. Where the quota would let one have another replica, it is not the quota."""
+    """Return the messages by gang name. A gang that the quota would allow another replica is not limited by it."""
     queues = snapshot.rules.queues
-    several = [gang for gang in snapshot.running if gang.elastic and queues.get(gang.queue, _NONE).quota]
-    if not several:
+    candidates = [gang for gang in snapshot.running if gang.elastic and queues.get(gang.queue, _DEFAULT).quota]
+    if not candidates:
         return {}
     shares = Shares(snapshot)
-    told = ((gang.name, _over(gang, shares)) for gang in several)
-    return {name: words for name, words in told if words}
+    messages = ((gang.name, _exceeded_quota(gang, shares)) for gang in candidates)
+    return {name: message for name, message in messages if message}
 
 
-def _over(gang: RunningGang, shares: Shares) -> str:
-    there = Counter(replica.type for replica in gang.nodes)
-    short = {demand.type: demand.wish - there[demand.type] for demand in gang.demands}
-    lacking = [(replica, demand) for replica, demand in missing(gang) if short[demand.type] > 0]
-    permitted = shares.permitted(gang.queue, lacking)
-    if not lacking or (permitted and not (gang.whole and len(permitted) < len(lacking))):
+def _exceeded_quota(gang: RunningGang, shares: Shares) -> str:
+    counts = Counter(replica.type for replica in gang.nodes)
+    lacking_count = {demand.type: demand.wish - counts[demand.type] for demand in gang.demands}
+    missing_replicas = [(replica, demand) for replica, demand in missing(gang) if lacking_count[demand.type] > 0]
+    permitted = shares.permitted(gang.queue, missing_replicas)
+    if not missing_replicas or (permitted and not (gang.whole and len(permitted) < len(missing_replicas))):
         return ""
     quota, held = shares.quota(gang.queue), shares.held(gang.queue)
-    asked = _asked([demand for _, demand in lacking] if gang.whole else [lacking[0][1]])
-    over = {name: limit for name, limit in quota.items() if asked.get(name, 0) > max(0, limit - held.get(name, 0))}
-    return f"the quota of {gang.queue} is {wait_messages.words(quota, over)}"
+    requests = _requests([demand for _, demand in missing_replicas] if gang.whole else [missing_replicas[0][1]])
+    exceeded = {
+        name: limit for name, limit in quota.items() if requests.get(name, 0) > max(0, limit - held.get(name, 0))
+    }
+    return f"the quota of {gang.queue} is {wait_messages.words(quota, exceeded)}"
 
 
-def _asked(demands: Sequence[Demand]) -> Resources:
+def _requests(demands: Sequence[Demand]) -> Resources:
     return total(demand.each for demand in demands)

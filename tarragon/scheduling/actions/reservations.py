@@ -1,10 +1,10 @@
-"""Places that are kept for aged gangs, so that nobody passes them for good.
+"""Reserves nodes for starving gangs, so that no other gang passes them for good.
 
-Nobody knows how long a gang runs, so what is kept is places, not times. The gangs that run are taken in the order in
-which they were admitted: the first of them whose end would let the aged one start are those it waits for, and what is
-free, or becomes free, on the places that it would get then is kept for it. Gangs that are admitted later stand behind
-those in this order and hold nothing of what is kept. So whenever one ends that the aged gang waits for, it waits for
-one less, and it never waits for more: it starts at the latest when all have ended that ran when it had aged.
+How long a gang runs is unknown, so nodes are reserved rather than times. Running gangs are considered in the order of
+their admission. The shortest prefix of them whose end would let the starving gang start is what it waits for; on the
+nodes that it would get then, all that is free or becomes free is reserved for it. Gangs admitted later come behind in
+this order and hold nothing that is reserved. So each time one of the gangs it waits for ends, it waits for one fewer,
+and never for more: it starts at the latest when all gangs have ended that were running when it began to starve.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from tarragon.scheduling.placement.fit import place
 from tarragon.scheduling.state.node_requests import Amounts
 
 KEPT_AT_ONCE = 2
-"""So many aged gangs have places kept; the next ones when these have started."""
+"""The number of starving gangs with a reservation. The next ones get theirs once these have started."""
 
-KEPT = "what becomes free of it is kept for this job"
+KEPT = "resources that become free are reserved for this job"
 
 
 class Reservations:
-    """Of one round."""
+    """The reservations of one cycle."""
 
-    def __init__(self, made: Round) -> None:
-        self._made = made
-        self._left = KEPT_AT_ONCE
+    def __init__(self, cycle: Round) -> None:
+        self._cycle = cycle
+        self._reservations_left = KEPT_AT_ONCE
         self.young: list[Gang] = []
-        """For whom nothing is kept yet."""
-        self._order: Amounts | None = None
+        """Waiting gangs that are not starving yet."""
+        self._admission_order: Amounts | None = None
 
     def wait(self, standing: Standing, kind: Kind) -> Wait:
-        """For resources; if it is aged, with places that are kept for it."""
-        made, gang = self._made, standing.gang
-        waits = made.refused(standing, kind)
-        if gang.queued > made.old_enough:
+        """Return the gang's wait for resources; if it is starving, reserve nodes for it."""
+        cycle, gang = self._cycle, standing.gang
+        wait = cycle.refused(standing, kind)
+        if gang.queued > cycle.old_enough:
             self.young.append(gang)
-            return waits
-        if not self._left or not self._reserve(gang, kind):
-            return waits
-        self._left -= 1
-        return standing.told((waits.code, f"{waits.message}; {KEPT}"))
+            return wait
+        if not self._reservations_left or not self._reserve(gang, kind):
+            return wait
+        self._reservations_left -= 1
+        return standing.told((wait.code, f"{wait.message}; {KEPT}"))
 
     def asking(self, line: Iterable[Standing]) -> Iterator[tuple[Standing, Kind]]:
-        """Those about whom there is anything to ask. Most of thousands are none of them: it is decided here that they
-        wait, as one of their kind does that went before them: those that are most urgent come first.
+        """Yield the gangs that need an individual decision. Most of thousands do not, and are added as waiting here: an
+        equal gang before them, at least as urgent, had to wait.
         """
-        made = self._made
-        kinds, limited, add, old_enough = made.kinds, made.shares.limited, made.decisions.append, made.old_enough
+        cycle = self._cycle
+        kinds, limited, add, old_enough = cycle.kinds, cycle.shares.limited, cycle.decisions.append, cycle.old_enough
         for standing in line:
             gang, kind = standing.gang, kinds[standing.shape]
             passed = kind.passed
@@ -65,31 +65,31 @@ class Reservations:
             is_young = gang.queued > old_enough
             if not (is_young or passed):
                 yield standing, kind
-            elif self._left and not is_young:
+            elif self._reservations_left and not is_young:
                 add(self.wait(standing, kind))
             else:
                 if is_young:
                     self.young.append(gang)
-                known = standing.wait if standing.why is kind.refused else None
-                add(known or made.refused(standing, kind))
+                wait = standing.wait if standing.why is kind.refused else None
+                add(wait or cycle.refused(standing, kind))
 
     def again(self) -> Iterator[Again]:
-        """When the next one is aged."""
+        """Yield when the next gang begins to starve."""
         if self.young:
-            yield Again(min(gang.queued for gang in self.young) + span(self._made.snapshot.rules.aged))
+            yield Again(min(gang.queued for gang in self.young) + span(self._cycle.snapshot.rules.aged))
 
     def _reserve(self, gang: Gang, kind: Kind) -> bool:
-        """Not on what others hold who are no gangs: they may stay for ever."""
+        """Reserve nodes for the gang, but not what pods outside of gangs hold: they may run for ever."""
         smallest = kind.smallest
-        ends = fewest(smallest, self._eldest_first(), self._made.holders, self._made.soon)
-        nodes = None if ends is None else place(smallest, ends.ledger)
+        victims = fewest(smallest, self._in_admission_order(), self._cycle.holders, self._cycle.soon)
+        nodes = None if victims is None else place(smallest, victims.ledger)
         if nodes is None:
             return False
-        self._made.reserve(gang, nodes)
+        self._cycle.reserve(gang, nodes)
         return True
 
-    def _eldest_first(self) -> Amounts:
-        if self._order is None:
-            # They come by name, and sorting keeps equals as they are.
-            self._order = self._made.unchanged(np.argsort(self._made.admitted, kind="stable"))
-        return self._order
+    def _in_admission_order(self) -> Amounts:
+        if self._admission_order is None:
+            # Gangs are sorted by name, and the sort is stable.
+            self._admission_order = self._cycle.unchanged(np.argsort(self._cycle.admitted, kind="stable"))
+        return self._admission_order

@@ -1,4 +1,4 @@
-"""What gangs that run get whatever the policy: a smaller size that was wished, a place for one lost, room to grow."""
+"""What every policy does for running gangs: shrink to a lower requested size, replace lost nodes, and grow."""
 
 from __future__ import annotations
 
@@ -12,58 +12,65 @@ from tarragon.scheduling.cycle.scheduling_cycle import Round, amounts_of
 from tarragon.scheduling.cycle.shrink import lonely_last
 from tarragon.scheduling.placement.fit import extend
 
-WISHED = "as wished"
-MOVED = "its node takes it no more"
+WISHED = "as requested"
+MOVED = "its node is no longer available"
 IDLE = "nodes are idle"
 
 
-def settle(made: Round) -> None:
-    """Wishes that have sunk are granted at once, and who lost a node gets another place, before anybody starts."""
-    for gang in made.snapshot.running:
-        if made.nodes.staying.of(gang, _stays):
+def settle(cycle: Round) -> None:
+    """Apply lower requested sizes and give displaced replicas other nodes, before any gang starts."""
+    for gang in cycle.snapshot.running:
+        if cycle.nodes.staying.of(gang, _is_unaffected):
             continue
-        stay = staying(gang)
-        lost = sorted(gang.homeless & stay.keys())
+        nodes = staying(gang)
+        lost = sorted(gang.homeless & nodes.keys())
         if lost:
             demands = {demand.type: demand for demand in gang.demands}
-            housed = {replica: node for replica, node in stay.items() if replica not in gang.homeless}
-            found = extend([(replica, demands[replica.type]) for replica in lost], made.free, near=housed)
-            made.moved(gang, found)
-            stay = {**stay, **found}
-        if stay != gang.nodes:
-            made.resize(gang, stay, WISHED if len(stay) < len(gang.nodes) else MOVED)
+            unaffected = {replica: node for replica, node in nodes.items() if replica not in gang.homeless}
+            found = extend([(replica, demands[replica.type]) for replica in lost], cycle.free, near=unaffected)
+            cycle.moved(gang, found)
+            nodes = {**nodes, **found}
+        if nodes != gang.nodes:
+            cycle.resize(gang, nodes, WISHED if len(nodes) < len(gang.nodes) else MOVED)
 
 
-def grow_to_wish(made: Round) -> None:
-    """One that was resized a moment ago keeps its size, unless somebody wishes more of it since."""
-    now, rest = made.snapshot.now, span(made.snapshot.rules.cool_down)
-    for gang in made.snapshot.running:
-        rests = gang.resized is not None and now < gang.resized + rest
-        if gang.elastic and gang.name not in made.changed and (has_risen(gang) or not rests):
-            _grow(gang, made)
+def grow_to_wish(cycle: Round) -> None:
+    """Grow gangs to their requested size. After a resize a gang keeps its size for a while, unless more was requested
+    since.
+    """
+    now, cool_down = cycle.snapshot.now, span(cycle.snapshot.rules.cool_down)
+    for gang in cycle.snapshot.running:
+        is_cooling_down = gang.resized is not None and now < gang.resized + cool_down
+        if gang.elastic and gang.name not in cycle.changed and (has_risen(gang) or not is_cooling_down):
+            _grow_to_request(gang, cycle)
 
 
 def staying(gang: RunningGang) -> Mapping[Replica, str]:
-    """Without the replicas beyond the wish, if it has sunk since the size was decided."""
-    there = Counter(replica.type for replica in gang.nodes)
+    """Return the gang's nodes, without replicas beyond the requested size if that was lowered since the
+    last decision.
+    """
+    counts = Counter(replica.type for replica in gang.nodes)
     demands = {demand.type: demand for demand in gang.demands}
-    if all(kind in demands and number <= _limit(gang, demands[kind]) for kind, number in there.items()):
+    if all(
+        replica_type in demands and count <= _largest_kept(gang, demands[replica_type])
+        for replica_type, count in counts.items()
+    ):
         return gang.nodes
-    stay = {replica for demand in gang.demands for replica in lonely_last(gang, demand)[: _limit(gang, demand)]}
-    return {replica: node for replica, node in gang.nodes.items() if replica in stay}
+    kept = {replica for demand in gang.demands for replica in lonely_last(gang, demand)[: _largest_kept(gang, demand)]}
+    return {replica: node for replica, node in gang.nodes.items() if replica in kept}
 
 
-def _stays(gang: RunningGang) -> bool:
+def _is_unaffected(gang: RunningGang) -> bool:
     return not gang.homeless and staying(gang) == gang.nodes
 
 
 def has_risen(gang: RunningGang) -> bool:
-    """Whether somebody wishes more of it than when its size was decided."""
+    """Whether a larger size was requested since the last decision."""
     return any(demand.wish > gang.wished.get(demand.type, demand.wish) for demand in gang.demands)
 
 
 def missing(gang: RunningGang) -> Iterator[tuple[Replica, Demand]]:
-    """What it wishes and does not have, lowest index first."""
+    """Yield the requested replicas that the gang does not have, lowest index first."""
     for demand in gang.demands:
         for index in range(demand.wish):
             replica = Replica(demand.type, index)
@@ -71,21 +78,23 @@ def missing(gang: RunningGang) -> Iterator[tuple[Replica, Demand]]:
                 yield replica, demand
 
 
-def _grow(gang: RunningGang, made: Round) -> None:
-    lacking = list(missing(gang))
-    permitted = made.shares.permitted(gang.queue, lacking)
-    if not permitted or (gang.whole and len(permitted) < len(lacking)):
+def _grow_to_request(gang: RunningGang, cycle: Round) -> None:
+    missing_replicas = list(missing(gang))
+    permitted = cycle.shares.permitted(gang.queue, missing_replicas)
+    if not permitted or (gang.whole and len(permitted) < len(missing_replicas)):
         return
-    added = extend(permitted, made.free, near=gang.nodes)
-    if gang.whole and len(added) < len(lacking):
-        made.free.undo(added, amounts_of(gang.demands, added))
+    added = extend(permitted, cycle.free, near=gang.nodes)
+    if gang.whole and len(added) < len(missing_replicas):
+        cycle.free.undo(added, amounts_of(gang.demands, added))
     elif added:
-        made.taken(gang, added)
-        made.resize(gang, {**gang.nodes, **added}, WISHED if has_risen(gang) else IDLE)
+        cycle.taken(gang, added)
+        cycle.resize(gang, {**gang.nodes, **added}, WISHED if has_risen(gang) else IDLE)
 
 
-def _limit(gang: RunningGang, demand: Demand) -> int:
-    """Beyond its wish it may hold what was idle, until somebody wishes less."""
+def _largest_kept(gang: RunningGang, demand: Demand) -> int:
+    """The largest size that the gang may keep: up to its maximum on idle resources, until a smaller
+    size is requested.
+    """
     wished = gang.wished.get(demand.type)
     if wished is None or demand.wish < wished:
         return demand.wish

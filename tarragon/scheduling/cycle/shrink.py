@@ -1,4 +1,4 @@
-"""What elastic gangs can do without, and which of it is given back so that another gang may start."""
+"""What elastic gangs can give back, and which part of it has to be given back so that another gang can start."""
 
 from __future__ import annotations
 
@@ -20,130 +20,138 @@ from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import Ledger
 from tarragon.scheduling.state.node_requests import Amounts, Mask
 
-_WEIGHED = 8
-"""Of so many replicas each is tried to be left out; of more, those that are on nodes that the gang does not get."""
+_TRIED_ONE_BY_ONE = 8
+"""Up to this many units, leaving each one out is tried. Of more, only those on unused nodes are left out."""
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 _DECIDES = frozenset({ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.LAUNCHER})
 
 Smaller = tuple[RunningGang, Mapping[Replica, str]]
-"""A gang as it is, and what it goes on with."""
+"""A gang as it is, and the nodes with which it continues."""
 
 
 def lonely_last(gang: RunningGang, demand: Demand) -> list[Replica]:
-    """Its replicas of this demand, those that are to go first at the end: lonely ones, of these the highest index.
+    """Sort the gang's replicas of this demand so that those to be removed first come last.
 
-    Lonely is who is on another node than all the parameter servers; the first of its kind stays in any case. A gang
-    that is started again for each size has no gaps in its indexes: there the index alone counts.
+    Remote replicas are removed first, then the highest index. A replica is remote if no parameter server is on its
+    node; index 0 never counts as remote. A gang that restarts to resize has no gaps in its indexes: there only the
+    index counts.
     """
     servers = {node for replica, node in gang.nodes.items() if replica.type is ReplicaType.PS}
-    told_apart = bool(servers) and not gang.whole
-    found = [
-        (told_apart and replica.index > 0 and node not in servers, replica.index, replica)
+    prefer_local = bool(servers) and not gang.whole
+    ordered = [
+        (prefer_local and replica.index > 0 and node not in servers, replica.index, replica)
         for replica, node in gang.nodes.items()
         if replica.type is demand.type
     ]
-    return [replica for _, _, replica in sorted(found)]
+    return [replica for _, _, replica in sorted(ordered)]
 
 
 def spare(gang: RunningGang) -> list[Replica]:
-    """Those that it can do without, the first to go first: never below the minimum, and never who decides the job.
+    """List the replicas that the gang can give back, in the order of removal: none of its minimum, index 0, or those
+    that decide the job.
 
-    Whoever has finished, or has lost its node, holds nothing that others could use. A gang that is started again for
-    each size gives nothing: that would cost it more than others gain.
+    Finished and displaced replicas hold nothing that others could use. A gang that restarts to resize gives back
+    nothing: the restart would cost it more than others gain.
     """
     if gang.whole or len(gang.nodes) <= sum(demand.minimum for demand in gang.demands):
         return []
-    found: list[Replica] = []
+    reclaimable: list[Replica] = []
     for demand in gang.demands:
         if demand.type not in _DECIDES:
-            away = gang.finished | gang.homeless
-            there = [replica for replica in lonely_last(gang, demand) if replica not in away]
-            loose = [replica for replica in reversed(there) if replica.index > 0]
-            found += loose[: max(0, len(there) - demand.minimum)]
-    return found
+            absent = gang.finished | gang.homeless
+            present = [replica for replica in lonely_last(gang, demand) if replica not in absent]
+            removable = [replica for replica in reversed(present) if replica.index > 0]
+            reclaimable += removable[: max(0, len(present) - demand.minimum)]
+    return reclaimable
 
 
 class Spares:
-    """All that could be given back, in a fair order: of the least urgent first, then of whoever has most above its
-    minimum, then of whoever has the largest part of its maximum, then of the youngest, then by name. The gangs come
-    by name.
+    """All replicas that could be given back, in a fair order: lowest priority first, then the gang with most replicas
+    above its minimum, then the one with the largest part of its maximum, then the youngest, then by name. Gangs must be
+    sorted by name.
     """
 
     def __init__(self, gangs: Sequence[RunningGang], nodes: Inventory) -> None:
         self._gangs = list(gangs)
-        told = [nodes.loose.of(gang, lambda gang: _loose(gang, nodes)) for gang in gangs]
-        able = [(number, loose) for number, loose in enumerate(told) if loose is not None]
-        order = np.concatenate([np.zeros((0, 4)), *(loose.order for _, loose in able)])
-        rows = np.concatenate([np.zeros(0, np.int64), *(loose.rows for _, loose in able)])
-        freed = np.concatenate([np.zeros((0, len(nodes.resources)), np.int64), *(loose.freed for _, loose in able)])
-        owners = np.repeat([number for number, _ in able], [len(loose.rows) for _, loose in able]).astype(np.int64)
-        self._replicas = [replica for _, loose in able for replica in loose.replicas]
-        self._number_of = {gangs[number].name: number for number, _ in able}
-        # Sorting keeps equals as they are: by gang, and in their turn.
+        by_gang = [nodes.loose.of(gang, lambda gang: _reclaimable(gang, nodes)) for gang in gangs]
+        reclaimable = [(number, replicas) for number, replicas in enumerate(by_gang) if replicas is not None]
+        order = np.concatenate([np.zeros((0, 4)), *(replicas.order for _, replicas in reclaimable)])
+        rows = np.concatenate([np.zeros(0, np.int64), *(replicas.rows for _, replicas in reclaimable)])
+        freed = np.concatenate(
+            [np.zeros((0, len(nodes.resources)), np.int64), *(replicas.freed for _, replicas in reclaimable)]
+        )
+        owners = np.repeat(
+            [number for number, _ in reclaimable], [len(replicas.rows) for _, replicas in reclaimable]
+        ).astype(np.int64)
+        self._replicas = [replica for _, replicas in reclaimable for replica in replicas.replicas]
+        self._index_of = {gangs[number].name: number for number, _ in reclaimable}
+        # The sort is stable: equal keys stay in order of gang, then of turn.
         self._units = np.lexsort(order.T[::-1])
-        """The place of each among the replicas."""
+        """The index of each unit in `_replicas`, in the order of reclaiming."""
         self._rows, self._freed, self._owners = rows[self._units], freed[self._units], owners[self._units]
         self._priorities = order[self._units, 0]
-        self._together: Amounts | None = None
-        """By row and column, what all of it is: until some of it is gone."""
+        self._sum: Amounts | None = None
+        """What all units free together, by row and column; None after a change until it is needed."""
 
     def copy(self) -> Spares:
-        """What one of them gives up, the other does not know of. The tables are never changed, only replaced."""
-        made: Spares = copy(self)
-        made._gangs, made._number_of = self._gangs.copy(), self._number_of.copy()
-        return made
+        """Return an independent copy. Arrays are shared, as they are only ever replaced."""
+        duplicate: Spares = copy(self)
+        duplicate._gangs, duplicate._index_of = self._gangs.copy(), self._index_of.copy()
+        return duplicate
 
     def given_up(self, demands: Sequence[Demand], ledger: Ledger, below: int | None = None) -> list[Smaller] | None:
-        """Who goes on with what, for these demands to fit the ledger: no more is taken than it needs, and from none
-        of this priority or a higher one. None when all of it together is too little.
+        """Reclaim what these demands need to fit the ledger, from gangs below this priority: no more than necessary.
+        None if all of it together is too little.
         """
         if self._is_too_little(demands, ledger):
             return None
         useful = self._useful(demands, ledger, below)
         if not len(useful):
             return None
-        needed = self._enough(useful, demands, ledger)
-        if needed is None:
+        units = self._sufficient_prefix(useful, demands, ledger)
+        if units is None:
             return None
-        if len(needed) <= _WEIGHED:
-            needed = self._weighed(needed, demands, ledger)
-        return self._taken(needed)
+        if len(units) <= _TRIED_ONE_BY_ONE:
+            units = self._without_unneeded(units, demands, ledger)
+        return self._remove(units)
 
     def all_of_it(self, ledger: Ledger) -> Ledger:
-        """The ledger as it would be if all were given back: nearly all that wait are told that this is too little."""
-        most, questions = self._without(np.arange(len(self._units)), ledger), ledger.nodes.questions
-        questions.with_spares = most.told(questions.with_spares)
-        return most
+        """Return the ledger as if everything were reclaimed. For most waiting gangs even that is too little, which the
+        capacity index then answers quickly.
+        """
+        ledger_if_shrunk, index = self._ledger_without(np.arange(len(self._units)), ledger), ledger.nodes.questions
+        index.with_spares = ledger_if_shrunk.told(index.with_spares)
+        return ledger_if_shrunk
 
     def holdings(self, below: int) -> Holdings:
-        """Of all of lower priority, by their numbers."""
-        those = self._priorities < below
-        return Holdings(len(self._gangs), self._owners[those], self._rows[those], self._freed[those])
+        """What gangs of lower priority could give back, by index."""
+        is_lower = self._priorities < below
+        return Holdings(len(self._gangs), self._owners[is_lower], self._rows[is_lower], self._freed[is_lower])
 
     def forget(self, names: Collection[str]) -> None:
-        """These give back all that they have, or are changed by others."""
-        gone = [self._number_of.pop(name) for name in names if name in self._number_of]
-        if gone:
-            self._keep(~np.isin(self._owners, gone))
+        """Exclude these gangs, as they end or something else is decided about them."""
+        forgotten = [self._index_of.pop(name) for name in names if name in self._index_of]
+        if forgotten:
+            self._retain(~np.isin(self._owners, forgotten))
 
-    def _keep(self, those: Mask) -> None:
-        self._units, self._owners = self._units[those], self._owners[those]
-        self._rows, self._priorities, self._freed = self._rows[those], self._priorities[those], self._freed[those]
-        self._together = None
+    def _retain(self, kept: Mask) -> None:
+        self._units, self._owners = self._units[kept], self._owners[kept]
+        self._rows, self._priorities, self._freed = self._rows[kept], self._priorities[kept], self._freed[kept]
+        self._sum = None
 
     def _is_too_little(self, demands: Sequence[Demand], ledger: Ledger) -> bool:
-        """All of it, for one of these: the quick answer to most that ask."""
-        if self._together is None:
-            self._together = np.zeros_like(ledger.table)
-            for column in range(self._together.shape[1]):
-                np.add.at(self._together[:, column], self._rows, self._freed[:, column])
-        free = ledger.table + self._together
-        asked = [(ledger.nodes.ask(demand), demand.minimum) for demand in demands if demand.minimum]
-        asked.sort(key=lambda each: -each[0].weight)
-        return any(int(ask.room(free, ask.mask).clip(max=count).sum()) < count for ask, count in asked)
+        """Whether all of it is too little for any one demand: a quick check that is enough for most gangs."""
+        if self._sum is None:
+            self._sum = np.zeros_like(ledger.table)
+            for column in range(self._sum.shape[1]):
+                np.add.at(self._sum[:, column], self._rows, self._freed[:, column])
+        free = ledger.table + self._sum
+        requests = [(ledger.nodes.ask(demand), demand.minimum) for demand in demands if demand.minimum]
+        requests.sort(key=lambda each: -each[0].weight)
+        return any(int(ask.room(free, ask.mask).clip(max=count).sum()) < count for ask, count in requests)
 
     def _useful(self, demands: Sequence[Demand], ledger: Ledger, below: int | None) -> Amounts:
-        """Those on nodes that take any of these, and that hold any of what is asked."""
+        """The units on nodes that are eligible for one of the demands, if they hold any resource that it requests."""
         useful = np.zeros(len(self._units), np.bool_)
         if not len(useful):
             return np.flatnonzero(useful)
@@ -151,95 +159,99 @@ class Spares:
             useful |= ask.mask[self._rows] & (self._freed[:, ask.row > 0] > 0).any(axis=1)
         return np.flatnonzero(useful if below is None else useful & (self._priorities < below))
 
-    def _without(self, units: Amounts, ledger: Ledger) -> Ledger:
+    def _ledger_without(self, units: Amounts, ledger: Ledger) -> Ledger:
         return ledger.given(self._rows[units], self._freed[units])
 
-    def _trial(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Trial:
-        """Of these, by their places among them."""
+    def _simulation(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Trial:
+        """A simulation in which each of these units is an owner of its own."""
         number = len(units)
         return Trial(demands, ledger, Holdings(number, np.arange(number), self._rows[units], self._freed[units]))
 
-    def _suffice(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> bool:
-        return could_fit(demands, self._without(units, ledger))
+    def _suffices(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> bool:
+        return could_fit(demands, self._ledger_without(units, ledger))
 
-    def _enough(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts | None:
-        """Of the shortest beginning that suffices. What does not even seem to suffice does not."""
-        least = self._trial(units, demands, ledger).beginning(np.arange(len(units)))
-        if least is None:
+    def _sufficient_prefix(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts | None:
+        """A shortest prefix that suffices, minus units on nodes that the demands do not get. What the simulation
+        rejects never suffices.
+        """
+        length = self._simulation(units, demands, ledger).beginning(np.arange(len(units)))
+        if length is None:
             return None
-        least = max(1, least)
-        enough = self._on_its_nodes(units[:least], demands, ledger)
-        if enough is not None:
-            return enough
-        if not self._suffice(units, demands, ledger):
+        length = max(1, length)
+        used = self._used_units(units[:length], demands, ledger)
+        if used is not None:
+            return used
+        if not self._suffices(units, demands, ledger):
             return None
-        size = shortest(units, least + 1, partial(self._suffice, demands=demands, ledger=ledger))
-        return self._on_its_nodes(units[:size], demands, ledger)
+        size = shortest(units, length + 1, partial(self._suffices, demands=demands, ledger=ledger))
+        return self._used_units(units[:size], demands, ledger)
 
-    def _on_its_nodes(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts | None:
-        """Those without which one of the nodes that the demands would get had too little; None if they get none."""
-        free = self._without(units, ledger)
-        before = free.table.copy(order="K")
-        if place(demands, free) is None:
+    def _used_units(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts | None:
+        """Keep the units without which a node used by the demands would have too little; None if the demands do not
+        fit.
+        """
+        after = self._ledger_without(units, ledger)
+        before = after.table.copy(order="K")
+        if place(demands, after) is None:
             return None
         kept: list[int] = []
-        for row in (before != free.table).any(axis=1).nonzero()[0]:
-            asked = before[row] - free.table[row]
-            lacking = np.where(asked > 0, asked - ledger.table[row], 0)
-            if (lacking > 0).any():
-                here = units[self._rows[units] == row]
-                kept += [int(here[position]) for position in _covering(self._freed[here], lacking)]
+        for row in (before != after.table).any(axis=1).nonzero()[0]:
+            used = before[row] - after.table[row]
+            missing = np.where(used > 0, used - ledger.table[row], 0)
+            if (missing > 0).any():
+                on_row = units[self._rows[units] == row]
+                kept += [int(on_row[position]) for position in _covering(self._freed[on_row], missing)]
         return np.array(sorted(kept), np.int64)
 
-    def _weighed(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts:
-        """Without those that are not needed, the last ones of the order first."""
-        trial, left = self._trial(units, demands, ledger), np.arange(len(units))
+    def _without_unneeded(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts:
+        """Leave out units that are not needed, trying the last ones of the order first."""
+        simulation, left = self._simulation(units, demands, ledger), np.arange(len(units))
         for at in left[::-1]:
-            others = left[left != at]
-            if len(others) and trial.seems(others) and self._suffice(units[others], demands, ledger):
-                left = others
+            rest = left[left != at]
+            if len(rest) and simulation.seems(rest) and self._suffices(units[rest], demands, ledger):
+                left = rest
         return units[left]
 
-    def _taken(self, units: Amounts) -> list[Smaller]:
-        """From now on they are not there any more."""
-        gone: dict[int, set[Replica]] = {}
+    def _remove(self, units: Amounts) -> list[Smaller]:
+        """Remove these units from the pool, and return what their gangs continue with."""
+        removed: dict[int, set[Replica]] = {}
         for unit in units:
-            gone.setdefault(int(self._owners[unit]), set()).add(self._replicas[self._units[unit]])
-        left = np.ones(len(self._units), np.bool_)
-        left[units] = False
-        self._keep(left)
-        found: list[Smaller] = []
-        for number, replicas in sorted(gone.items()):
+            removed.setdefault(int(self._owners[unit]), set()).add(self._replicas[self._units[unit]])
+        is_left = np.ones(len(self._units), np.bool_)
+        is_left[units] = False
+        self._retain(is_left)
+        resizes: list[Smaller] = []
+        for number, replicas in sorted(removed.items()):
             gang = self._gangs[number]
             kept = {replica: node for replica, node in gang.nodes.items() if replica not in replicas}
             self._gangs[number] = replace(gang, nodes=kept)
-            found.append((gang, kept))
-        return found
+            resizes.append((gang, kept))
+        return resizes
 
 
-def _loose(gang: RunningGang, nodes: Inventory) -> Loose | None:
-    """None where it gives nothing."""
+def _reclaimable(gang: RunningGang, nodes: Inventory) -> Loose | None:
+    """The gang's reclaimable replicas; None if there are none."""
     replicas = spare(gang)
-    there = [turn for turn, replica in enumerate(replicas) if gang.nodes[replica] in nodes.row_of]
-    if not there:
+    turns = [turn for turn, replica in enumerate(replicas) if gang.nodes[replica] in nodes.row_of]
+    if not turns:
         return None
     each = {demand.type: nodes.ask(demand).row for demand in gang.demands}
-    most = sum(max(demand.maximum, demand.wish) for demand in gang.demands)
+    largest = sum(max(demand.maximum, demand.wish) for demand in gang.demands)
     age = -(gang.admitted or _LONG_AGO).timestamp()
-    size, left = len(gang.nodes), len(replicas)
+    size, count = len(gang.nodes), len(replicas)
     return Loose(
-        [replicas[turn] for turn in there],
-        np.array([nodes.row_of[gang.nodes[replicas[turn]]] for turn in there], np.int64),
-        np.array([each[replicas[turn].type] for turn in there], np.int64),
-        np.array([(gang.priority, turn - left, (turn - size) / most, age) for turn in there], np.float64),
+        [replicas[turn] for turn in turns],
+        np.array([nodes.row_of[gang.nodes[replicas[turn]]] for turn in turns], np.int64),
+        np.array([each[replicas[turn].type] for turn in turns], np.int64),
+        np.array([(gang.priority, turn - count, (turn - size) / largest, age) for turn in turns], np.float64),
     )
 
 
-def _covering(freed: Amounts, lacking: Amounts) -> list[int]:
-    """The first rows whose sum covers what is lacking, without those that are not needed."""
-    chosen, beyond = list(range(len(freed))), freed.sum(axis=0) - lacking
+def _covering(freed: Amounts, missing: Amounts) -> list[int]:
+    """The first rows whose sum covers what is missing, minus those that are not needed."""
+    chosen, surplus = list(range(len(freed))), freed.sum(axis=0) - missing
     for position in reversed(range(len(freed))):
-        if (beyond >= freed[position]).all():
-            beyond = beyond - freed[position]
+        if (surplus >= freed[position]).all():
+            surplus = surplus - freed[position]
             chosen.remove(position)
     return chosen

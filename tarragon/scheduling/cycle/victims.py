@@ -1,4 +1,4 @@
-"""Which gangs would have to end for another one to start."""
+"""Selects the gangs that have to end so that another one can start."""
 
 from __future__ import annotations
 
@@ -14,51 +14,52 @@ from tarragon.scheduling.state.node_requests import Amounts
 
 
 def holders(gangs: Sequence[RunningGang], nodes: Inventory) -> Holdings:
-    """What gangs that run hold, by their numbers."""
+    """What running gangs hold, by index."""
     owners, (rows, amounts) = nodes.pieces.of(gangs, nodes.held)
     return Holdings(len(gangs), owners, rows, amounts)
 
 
 def has_as_much(demands: Sequence[Demand], ledger: Ledger) -> bool:
-    """Whether each demand for itself has room for its minimum: quickly told, and without it nothing fits."""
+    """Whether each demand by itself has room for its minimum: a quick, necessary condition."""
     return all(ledger.has_as_many(demand, demand.minimum) for demand in demands)
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Whose end is needed, by number, and the ledger as it would be then."""
+    """The victims by index, and the ledger as it would be after they have ended."""
 
     several: Sequence[int]
     ledger: Ledger
 
 
 def fewest(demands: Sequence[Demand], order: Amounts, held: Holdings, ledger: Ledger) -> Ends | None:
-    """The shortest beginning of the order that suffices, without those in it that are not needed, the last ones first.
+    """Select victims: the shortest prefix of the order that suffices, minus those in it that are not needed.
 
-    None if the demands would not fit even if all had ended.
+    None if the demands would not fit even if all had ended. Of those that are not needed, the last ones are left out
+    first.
     """
 
-    def suffice(several: Sequence[int] | Amounts) -> bool:
-        return could_fit(demands, held.without(several, ledger))
+    def suffice(owners: Sequence[int] | Amounts) -> bool:
+        return could_fit(demands, held.without(owners, ledger))
 
-    trial = Trial(demands, ledger, held)
-    least = trial.beginning(order)
+    simulation = Trial(demands, ledger, held)
+    least = simulation.beginning(order)
     if least is None:
         return None
-    enough = order[:least]
-    needed = trial.needed(enough)
-    then = held.without(needed, ledger)
-    if could_fit(demands, then):
-        return Ends(needed, then)
-    # What only seems to suffice may be in too small pieces.
+    prefix = order[:least]
+    needed = simulation.needed(prefix)
+    after = held.without(needed, ledger)
+    if could_fit(demands, after):
+        return Ends(needed, after)
+    # The simulation looks at totals only: what seems enough may be too fragmented.
     if not suffice(order):
         return None
-    needed = _needed(order[: shortest(order, least, suffice)].tolist(), suffice)
+    needed = _minimal(order[: shortest(order, least, suffice)].tolist(), suffice)
     return Ends(needed, held.without(needed, ledger))
 
 
 def shortest(order: Amounts, least: int, suffice: Callable[[Amounts], bool]) -> int:
-    """Of the beginnings with at least so many, the longest of which suffices."""
+    """Find by bisection the shortest prefix, of at least this length, that suffices. The whole order does."""
     too_few, enough = least - 1, len(order)
     while enough - too_few > 1:
         middle = (enough + too_few) // 2
@@ -69,16 +70,16 @@ def shortest(order: Amounts, least: int, suffice: Callable[[Amounts], bool]) -> 
     return enough
 
 
-def _needed(enough: list[int], suffice: Callable[[Sequence[int]], bool]) -> list[int]:
-    """Whole parts are left out at once where that goes: few of many are needed as a rule."""
-    parts = [enough]
+def _minimal(needed: list[int], suffice: Callable[[Sequence[int]], bool]) -> list[int]:
+    """Leave out what is not needed, in whole parts first: usually few of many are needed."""
+    parts = [needed]
     while parts:
         part = parts.pop()
         left_out = set(part)
-        others = [number for number in enough if number not in left_out]
+        others = [number for number in needed if number not in left_out]
         if suffice(others):
-            enough = others
+            needed = others
         elif len(part) > 1:
             half = len(part) // 2
             parts += [part[:half], part[half:]]
-    return enough
+    return needed

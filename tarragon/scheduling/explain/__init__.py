@@ -1,1 +1,1 @@
-"""Why a gang waits, and until when: codes and figures that the CLI turns into sentences."""
+"""Why a gang waits, and until when: codes, messages and figures that the CLI presents."""

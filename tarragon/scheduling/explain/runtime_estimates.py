@@ -1,4 +1,4 @@
-"""How much longer a gang will run, judged by how long others have."""
+"""Estimates how much longer a gang will run, from the run times of others."""
 
 from __future__ import annotations
 
@@ -11,63 +11,69 @@ import numpy.typing as npt
 Seconds = npt.NDArray[np.float64]
 
 ALIKE = 5
-"""So many that have ended later than a gang's age tell more of it than all others do."""
+"""This many finished gangs of one kind that ran longer than the gang's age are a better basis than all
+gangs together.
+"""
 LATEST = 300
-"""What was long ago tells less: of each kind only so many that have ended are looked at."""
+"""Older run times are less relevant: of each kind only this many of the latest finished gangs count."""
 _ALL = ()
-"""What every gang has in common with every other."""
+"""The kind that all gangs share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """How long a gang has run: to its end, or until now. One that still runs says that gangs last at least so long."""
+    """The run time of a gang, until its end or until now. One that still runs is a lower bound (a censored
+    observation).
+    """
 
     seconds: float
     is_over: bool
     kinds: Sequence[Hashable] = ()
-    """What others may share with it, the closest likeness first."""
+    """The gang's kinds, the closest likeness first. Gangs of a common kind have similar run times."""
 
 
 class Lengths:
-    """Of one cluster. What lasts longer than anything that was seen here has no known end."""
+    """The run times seen in one cluster. The end of a gang that has run longer than all of them is unknown."""
 
     def __init__(self, lives: Iterable[Life]) -> None:
-        """In the order in which they ended."""
+        """Expects the gangs in the order in which they ended."""
         self._lives = list(lives)
         self.finished = sum(life.is_over for life in self._lives)
-        sorts: dict[Hashable, list[Life]] = {_ALL: self._lives}
+        by_kind: dict[Hashable, list[Life]] = {_ALL: self._lives}
         for life in self._lives:
             for kind in life.kinds:
-                sorts.setdefault(kind, []).append(life)
-        self._sorts: Mapping[Hashable, Sequence[Life]] = sorts
+                by_kind.setdefault(kind, []).append(life)
+        self._by_kind: Mapping[Hashable, Sequence[Life]] = by_kind
         self._tables: dict[Hashable, tuple[Seconds, Seconds]] = {}
 
     def remaining(self, kinds: Sequence[Hashable], age: float, shares: Seconds) -> Seconds:
-        """After how many seconds each share of such gangs has ended, from now on; infinite where nobody knows."""
-        ends, risks = self._of_kind(kinds, age)
+        """Return the seconds from now after which each share of such gangs has ended; infinite where unknown."""
+        ends, at_risk = self._of_kind(kinds, age)
         first = np.searchsorted(ends, age, side="right")
-        # As Kaplan and Meier have it. One more is at risk at each end: the gang in question.
-        alive = np.cumprod(1 - 1 / (risks[first:] + 1))
-        known = np.concatenate([ends[first:], [np.inf]])
-        # `alive` falls: the first end at which no more than 1 - share are left.
-        return np.asarray(known[np.searchsorted(-alive, shares - 1 - 1e-12)] - age)
+        # The Kaplan-Meier estimator. The gang in question is one more at risk at each end.
+        alive = np.cumprod(1 - 1 / (at_risk[first:] + 1))
+        possible_ends = np.concatenate([ends[first:], [np.inf]])
+        # `alive` is decreasing: find the first end at which no more than 1 - share are left.
+        return np.asarray(possible_ends[np.searchsorted(-alive, shares - 1 - 1e-12)] - age)
 
     def _of_kind(self, kinds: Sequence[Hashable], age: float) -> tuple[Seconds, Seconds]:
         for kind in kinds:
-            if kind in self._sorts:
-                ends, risks = self._table(kind)
+            if kind in self._by_kind:
+                ends, at_risk = self._table(kind)
                 if len(ends) - np.searchsorted(ends, age, side="right") >= ALIKE:
-                    return ends, risks
+                    return ends, at_risk
         return self._table(_ALL)
 
     def _table(self, kind: Hashable) -> tuple[Seconds, Seconds]:
-        """When gangs have ended, in order, and how many were still running just before each of these ends."""
+        """Return the sorted run times of finished gangs, and the number of gangs still running just before each of
+        these ends.
+        """
         if kind not in self._tables:
-            lives = self._sorts[kind]
-            over = [life.seconds for life in lives if life.is_over]
-            ends = np.sort(np.array(over[-LATEST:], np.float64))
-            lasting = np.sort(np.array([life.seconds for life in lives if not life.is_over], np.float64))
-            later = len(ends) - np.arange(len(ends))
-            running = len(lasting) - np.searchsorted(lasting, ends, side="left")
-            self._tables[kind] = ends, (later + running).astype(np.float64)
+            lives = self._by_kind[kind]
+            finished = [life.seconds for life in lives if life.is_over]
+            ends = np.sort(np.array(finished[-LATEST:], np.float64))
+            unfinished = np.sort(np.array([life.seconds for life in lives if not life.is_over], np.float64))
+            finishing_later = len(ends) - np.arange(len(ends))
+            still_running = len(unfinished) - np.searchsorted(unfinished, ends, side="left")
+            self._tables[kind] = ends, (finishing_later + still_running).astype(np.float64)
         return self._tables[kind]
