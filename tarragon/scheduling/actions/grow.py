@@ -34,7 +34,7 @@ def grow(cycle: Round, young: Sequence[Gang]) -> dt.datetime | None:
     been started or resized for a while, and each once it has had its size for a while.
     """
     growth = _Growth(cycle, _left_over(cycle, young))
-    idle_since = _last_action(cycle) + span(cycle.snapshot.rules.idle)
+    idle_at = _last_action(cycle) + span(cycle.snapshot.rules.idle)
     later: list[tuple[dt.datetime, RunningGang]] = []
     for gang in cycle.snapshot.running:
         if not gang.elastic or gang.name in cycle.changed:
@@ -42,7 +42,7 @@ def grow(cycle: Round, young: Sequence[Gang]) -> dt.datetime | None:
         if has_risen(gang):
             growth.add(gang, list(_lacking(gang, beyond=False)), ASKED)
         elif len(gang.nodes) < sum(_most(demand) for demand in gang.demands):
-            at = max(idle_since, _cooled_down(gang, cycle))
+            at = max(idle_at, _cooled_down_at(gang, cycle))
             if at > cycle.snapshot.now:
                 later.append((at, gang))
             elif missing := list(_lacking(gang, beyond=True)):
@@ -74,7 +74,7 @@ def _most(demand: Demand) -> int:
     return max(demand.maximum, demand.wish)
 
 
-def _cooled_down(gang: RunningGang, cycle: Round) -> dt.datetime:
+def _cooled_down_at(gang: RunningGang, cycle: Round) -> dt.datetime:
     cool_down = span(cycle.snapshot.rules.cool_down)
     if gang.resized is None or gang.resized > cycle.snapshot.now + cool_down:
         return cycle.snapshot.now  # A resize in the future: a clock was wrong.
@@ -94,9 +94,9 @@ def _left_over(cycle: Round, young: Iterable[Gang]) -> Ledger:
     """Return what is free without the nodes on which a young gang could have a replica."""
     table = cycle.free.table.copy(order="K")
     by_request = {cycle.nodes.ask(demand): demand for gang in young for demand in gang.demands if demand.minimum}
-    for ask, demand in by_request.items():
-        if ask.columns and cycle.free.has_as_many(demand, 1):
-            table[ask.room(cycle.free.table, ask.mask) > 0] = 0
+    for request, demand in by_request.items():
+        if request.columns and cycle.free.has_as_many(demand, 1):
+            table[request.room(cycle.free.table, request.mask) > 0] = 0
     return Ledger(cycle.nodes, table)
 
 

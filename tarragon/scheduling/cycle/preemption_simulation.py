@@ -54,7 +54,7 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class _Shortfall:
-    ask: Ask
+    request: Ask
     count: int
     is_eligible: Mask
     """A mask of the eligible nodes among those examined."""
@@ -68,7 +68,7 @@ class _Shortfall:
 class _Unmet:
     """A demand with the room for it before anything is given back."""
 
-    ask: Ask
+    request: Ask
     count: int
     room: Amounts
     available: int
@@ -79,9 +79,13 @@ class _Unmet:
         return cls(ledger.nodes.ask(demand), demand.minimum, room, int(room.sum()))
 
     def on(self, rows: Amounts) -> _Shortfall:
-        is_eligible = self.ask.mask[rows]
+        is_eligible = self.request.mask[rows]
         return _Shortfall(
-            self.ask, self.count, is_eligible, np.flatnonzero(is_eligible), self.available - int(self.room[rows].sum())
+            self.request,
+            self.count,
+            is_eligible,
+            np.flatnonzero(is_eligible),
+            self.available - int(self.room[rows].sum()),
         )
 
 
@@ -93,16 +97,16 @@ class Trial:
     def __init__(self, demands: Sequence[Demand], ledger: Ledger, holdings: Holdings) -> None:
         self._ledger = ledger
         unmet = [_Unmet.of(demand, ledger) for demand in demands if demand.minimum]
-        unmet = sorted((each for each in unmet if each.available < each.count), key=lambda each: -each.ask.weight)
+        unmet = sorted((each for each in unmet if each.available < each.count), key=lambda each: -each.request.weight)
         is_eligible = np.zeros(len(ledger.nodes), np.bool_)
         for each in unmet:
-            is_eligible |= each.ask.mask
+            is_eligible |= each.request.mask
         self._held = holdings.some(is_eligible[holdings.rows])
         is_examined = np.zeros(len(is_eligible), np.bool_)
         is_examined[self._held.rows] = True
         self._rows = rows = np.flatnonzero(is_examined)
         self._positions = (np.cumsum(is_examined) - 1)[self._held.rows]
-        columns = sorted({column for each in unmet for column, _ in each.ask.columns})
+        columns = sorted({column for each in unmet for column, _ in each.request.columns})
         self._columns = [(column, ledger.table[rows, column], self._held.amounts[:, column]) for column in columns]
         self._shortfalls = [each.on(rows) for each in unmet]
         """The scarcest first, as it is the most likely to fail."""
@@ -205,7 +209,7 @@ def _add(left: Sequence[int], right: Sequence[int]) -> list[int]:
 
 
 def _times_on(row: int, free: Sequence[int], shortfall: _Shortfall) -> int:
-    return min(shortfall.count, shortfall.ask.times(free)) if shortfall.ask.mask[row] else 0
+    return min(shortfall.count, shortfall.request.times(free)) if shortfall.request.mask[row] else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,15 +263,15 @@ class _Sequence:
 
 def _room(shortfall: _Shortfall, free: Mapping[int, Amounts]) -> int:
     """The number of replicas for which the examined nodes have room."""
-    ask = shortfall.ask
-    if not ask.possible or not ask.columns:
-        return shortfall.count * len(shortfall.rows) if ask.possible else 0
-    return int(_times(shortfall, {column: free[column][shortfall.rows] for column, _ in ask.columns}).sum())
+    request = shortfall.request
+    if not request.possible or not request.columns:
+        return shortfall.count * len(shortfall.rows) if request.possible else 0
+    return int(_times(shortfall, {column: free[column][shortfall.rows] for column, _ in request.columns}).sum())
 
 
 def _times(shortfall: _Shortfall, free: Mapping[int, Amounts]) -> Amounts:
     """The number of replicas that fit each of these nodes, at most as many as are wanted."""
-    (column, amount), *others = shortfall.ask.columns
+    (column, amount), *others = shortfall.request.columns
     times: Amounts = free[column] // amount
     for column, amount in others:
         np.minimum(times, free[column] // amount, out=times)

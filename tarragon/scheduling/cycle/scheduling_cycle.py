@@ -59,11 +59,11 @@ class Kind:
     never: Why | None
     """Why such a gang does not fit even the empty cluster; None if it does."""
     refused: Why | None = None
-    """The wait reason if there is no room for such a gang now."""
+    """Why there is no room for such a gang now; None if it was not tried or fits."""
     is_not_soon: bool = False
-    """Whether there is no room either once terminating pods have ended."""
+    """Whether there is no room even after terminating pods have ended."""
     in_vain: int | None = None
-    """A priority up to which preemption cannot help: all gangs below it together hold too little."""
+    """A priority up to which preemption is known not to help: the gangs below it together hold too little."""
     passed: bool | None = None
     """Set once such a gang has to wait whatever else is tried: whether it was starving. The gangs after it are no more
     urgent.
@@ -111,7 +111,7 @@ class Round:
         self._is_releasing = bool(self.nodes.releasing.any())
         self.lore = self.nodes.lore(snapshot.away)
         self.kinds = _Kinds(self.nodes)
-        """Look a kind up once per gang and pass it along."""
+        """The state of each shape. Look it up once per gang and pass it along."""
         self._without_room_soon: list[Kind] = []
         """Kinds without room in `soon`, to be tried again once more is released."""
         self._quota_messages: dict[str, dict[int, str]] = {}
@@ -124,9 +124,7 @@ class Round:
         return Standing(gang, self.lore.shape(gang.demands, lambda: self._shape(gang)))
 
     def hopeless(self, standing: Standing, kind: Kind) -> Wait | None:
-        """Return why the gang cannot start now whatever goes before it: the cluster's size, unavailable nodes, or its
-        quota.
-        """
+        """Return why the gang cannot start now whatever goes before it: cluster size, unavailable nodes or quota."""
         if kind.never is not None:
             return standing.told(kind.never)
         quota = self.shares.quota(standing.gang.queue)
@@ -155,7 +153,7 @@ class Round:
         if nodes is None:
             kind.is_not_soon = True
             self._without_room_soon.append(kind)
-            if gang.preempts:  # If others give way to it after all, what they release clears this again.
+            if gang.preempts:  # Cleared again in `_release` if gangs are preempted for it after all.
                 kind.passed = self.is_aged(gang)
             return None
         self._set_aside(parts_of(gang.demands, nodes))
@@ -297,8 +295,8 @@ class Round:
 
 def lacks(kind: Kind, ledger: Ledger) -> bool:
     """Whether it is already known that there is too little room: a quick check before the closer look of `place`."""
-    for ask, count in kind.asks:  # noqa: SIM110  # a generator takes as long as the question itself
-        if ledger.lacks(ask, count):
+    for request, count in kind.asks:  # noqa: SIM110  # a generator would take as long as the check itself
+        if ledger.lacks(request, count):
             return True
     return False
 

@@ -66,25 +66,25 @@ def spare(gang: RunningGang) -> list[Replica]:
 
 
 class Spares:
-    """All replicas that could be given back, in a fair order: lowest priority first, then the gang with most replicas
-    above its minimum, then the one with the largest part of its maximum, then the youngest, then by name. Gangs must be
-    sorted by name.
+    """The pool of replicas that could be given back, in a fair order: lowest priority first, then the gang with most
+    replicas above its minimum, then the one with the largest part of its maximum, then the youngest, then by name.
+    Gangs must be sorted by name.
     """
 
     def __init__(self, gangs: Sequence[RunningGang], nodes: Inventory) -> None:
         self._gangs = list(gangs)
         by_gang = [nodes.loose.of(gang, lambda gang: _reclaimable(gang, nodes)) for gang in gangs]
-        reclaimable = [(number, replicas) for number, replicas in enumerate(by_gang) if replicas is not None]
+        reclaimable = [(index, replicas) for index, replicas in enumerate(by_gang) if replicas is not None]
         order = np.concatenate([np.zeros((0, 4)), *(replicas.order for _, replicas in reclaimable)])
         rows = np.concatenate([np.zeros(0, np.int64), *(replicas.rows for _, replicas in reclaimable)])
         freed = np.concatenate(
             [np.zeros((0, len(nodes.resources)), np.int64), *(replicas.freed for _, replicas in reclaimable)]
         )
         owners = np.repeat(
-            [number for number, _ in reclaimable], [len(replicas.rows) for _, replicas in reclaimable]
+            [index for index, _ in reclaimable], [len(replicas.rows) for _, replicas in reclaimable]
         ).astype(np.int64)
         self._replicas = [replica for _, replicas in reclaimable for replica in replicas.replicas]
-        self._index_of = {gangs[number].name: number for number, _ in reclaimable}
+        self._index_of = {gangs[index].name: index for index, _ in reclaimable}
         # The sort is stable: equal keys stay in order of gang, then of turn.
         self._units = np.lexsort(order.T[::-1])
         """The index of each unit in `_replicas`, in the order of reclaiming."""
@@ -148,15 +148,15 @@ class Spares:
         free = ledger.table + self._sum
         requests = [(ledger.nodes.ask(demand), demand.minimum) for demand in demands if demand.minimum]
         requests.sort(key=lambda each: -each[0].weight)
-        return any(int(ask.room(free, ask.mask).clip(max=count).sum()) < count for ask, count in requests)
+        return any(int(request.room(free, request.mask).clip(max=count).sum()) < count for request, count in requests)
 
     def _useful(self, demands: Sequence[Demand], ledger: Ledger, below: int | None) -> Amounts:
         """The units on nodes that are eligible for one of the demands, if they hold any resource that it requests."""
         useful = np.zeros(len(self._units), np.bool_)
         if not len(useful):
             return np.flatnonzero(useful)
-        for ask in [ledger.nodes.ask(demand) for demand in demands if demand.minimum]:
-            useful |= ask.mask[self._rows] & (self._freed[:, ask.row > 0] > 0).any(axis=1)
+        for request in [ledger.nodes.ask(demand) for demand in demands if demand.minimum]:
+            useful |= request.mask[self._rows] & (self._freed[:, request.row > 0] > 0).any(axis=1)
         return np.flatnonzero(useful if below is None else useful & (self._priorities < below))
 
     def _ledger_without(self, units: Amounts, ledger: Ledger) -> Ledger:
@@ -164,14 +164,14 @@ class Spares:
 
     def _simulation(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Trial:
         """A simulation in which each of these units is an owner of its own."""
-        number = len(units)
-        return Trial(demands, ledger, Holdings(number, np.arange(number), self._rows[units], self._freed[units]))
+        count = len(units)
+        return Trial(demands, ledger, Holdings(count, np.arange(count), self._rows[units], self._freed[units]))
 
     def _suffices(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> bool:
         return could_fit(demands, self._ledger_without(units, ledger))
 
     def _sufficient_prefix(self, units: Amounts, demands: Sequence[Demand], ledger: Ledger) -> Amounts | None:
-        """A shortest prefix that suffices, minus units on nodes that the demands do not get. What the simulation
+        """The shortest prefix that suffices, minus units that are not needed on the nodes used. What the simulation
         rejects never suffices.
         """
         length = self._simulation(units, demands, ledger).beginning(np.arange(len(units)))
@@ -221,10 +221,10 @@ class Spares:
         is_left[units] = False
         self._retain(is_left)
         resizes: list[Smaller] = []
-        for number, replicas in sorted(removed.items()):
-            gang = self._gangs[number]
+        for index, replicas in sorted(removed.items()):
+            gang = self._gangs[index]
             kept = {replica: node for replica, node in gang.nodes.items() if replica not in replicas}
-            self._gangs[number] = replace(gang, nodes=kept)
+            self._gangs[index] = replace(gang, nodes=kept)
             resizes.append((gang, kept))
         return resizes
 

@@ -51,7 +51,7 @@ def fewest(demands: Sequence[Demand], order: Amounts, held: Holdings, ledger: Le
     after = held.without(needed, ledger)
     if could_fit(demands, after):
         return Ends(needed, after)
-    # The simulation looks at totals only: what seems enough may be too fragmented.
+    # The simulation checks each demand by itself; together they may not fit.
     if not suffice(order):
         return None
     needed = _minimal(order[: shortest(order, least, suffice)].tolist(), suffice)

@@ -27,7 +27,9 @@ COURSES = 60
 """The number of simulations, unless that takes too long."""
 LEAST_COURSES = 11
 LIKENESS = 0.3
-"""How far run times of different gangs go together. Measured: with 0, the bands are too narrow for real traces."""
+"""How strongly the run times of different gangs are correlated. Measured: with 0, the bands are too narrow for real
+traces.
+"""
 LEAST_FINISHED = 5
 """With fewer finished jobs there is no forecast."""
 MOST_AHEAD = 100

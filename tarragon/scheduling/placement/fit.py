@@ -72,9 +72,9 @@ def extend(wanted: Sequence[tuple[Replica, Demand]], ledger: Ledger, near: Mappi
 
 def _lacks(demands: Sequence[Demand], ledger: Ledger) -> bool:
     """Whether the capacity index already knows that there is too little."""
-    ask = ledger.nodes.ask
-    for demand in demands:  # noqa: SIM110  # a generator takes as long as the question itself
-        if ledger.lacks(ask(demand), demand.minimum):
+    request_of = ledger.nodes.ask
+    for demand in demands:  # noqa: SIM110  # a generator would take as long as the check itself
+        if ledger.lacks(request_of(demand), demand.minimum):
             return True
     return False
 

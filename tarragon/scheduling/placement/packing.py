@@ -48,8 +48,8 @@ def wants_of(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -
     wants: list[Want] = []
     for position, (demand, count) in enumerate(zip(demands, counts, strict=True)):
         if count:
-            ask = ledger.nodes.ask(demand)
-            wants.append(Want(demand, ask, count, position, ask.weight))
+            request = ledger.nodes.ask(demand)
+            wants.append(Want(demand, request, count, position, request.weight))
     return sorted(wants, key=lambda want: (-want.weight, want.place))
 
 

@@ -26,7 +26,7 @@ from tarragon.scheduling.placement.fit import could_fit
 GANGS_A_ROUND = 4
 """The number of starving gangs for which others shrink in one cycle. The next ones follow in the next cycles."""
 TRIES = 16
-"""How many shapes are simulated in full per cycle after the quick checks, at most."""
+"""The maximum number of full simulations in one cycle; quick checks come before them."""
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
@@ -105,9 +105,7 @@ class _Shrinking:
 
 
 def _displaced_demands(cycle: Round) -> Iterator[Gang]:
-    """Yield what running gangs have lost with a node and need for their minimum, each as a gang that has waited very
-    long.
-    """
+    """Yield what running gangs lost with a node and need for their minimum, as gangs that have waited very long."""
     settled = {decision.gang: decision.nodes for decision in cycle.decisions if isinstance(decision, Resize)}
     for gang in cycle.snapshot.running:
         if not gang.homeless:

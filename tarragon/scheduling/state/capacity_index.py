@@ -60,8 +60,8 @@ class Questions:
         """The totals for the case that all reclaimable resources are given back."""
         self._tables: _Tables | None = None
 
-    def add(self, question: Ask) -> None:
-        self.several.append(question)
+    def add(self, request: Ask) -> None:
+        self.several.append(request)
         self._tables = None
 
     def clear(self) -> None:
@@ -78,7 +78,7 @@ class Questions:
             if len(rows) * _FULL_COUNT_PART <= len(free):
                 count = len(before.totals)
                 totals = before.totals + self._difference(rows, free[rows], before.free[rows])[:count]
-        new = [_room(question, free) for question in self.several[len(totals) :]]
+        new = [_room(request, free) for request in self.several[len(totals) :]]
         return Told(self.several, free, np.concatenate([totals, np.array(new, np.int64)]))
 
     def _difference(self, rows: Amounts, free: Amounts, before: Amounts) -> Amounts:
@@ -91,20 +91,20 @@ class Questions:
             self._tables = _tables(self.several)
         both = np.concatenate([free, before]).clip(min=0)
         room = self._tables.most[:, np.concatenate([rows, rows])][self._tables.most_of]
-        for column, amounts, plenty, index in self._tables.amounts:
+        for column, amounts, cap, index in self._tables.amounts:
             room_by_amount = both[:, column] // amounts
-            room_by_amount += plenty
+            room_by_amount += cap
             np.minimum(room, room_by_amount[index] if len(room_by_amount) > 1 else room_by_amount, out=room)
         more: Amounts = room[:, : len(rows)].sum(axis=1) - room[:, len(rows) :].sum(axis=1)
         return more
 
 
-def _tables(several: Sequence[Ask]) -> _Tables:
-    nowhere = np.zeros_like(several[0].mask)
-    masks = [question.mask if question.possible else nowhere for question in several]
+def _tables(requests: Sequence[Ask]) -> _Tables:
+    nowhere = np.zeros_like(requests[0].mask)
+    masks = [request.mask if request.possible else nowhere for request in requests]
     distinct = {id(mask): mask for mask in masks}
     numbers = {key: number for number, key in enumerate(distinct)}
-    columns = np.array([question.row for question in several], np.int64).T
+    columns = np.array([request.row for request in requests], np.int64).T
     uniques = [np.unique(column, return_inverse=True) for column in columns]
     return _Tables(
         np.where(np.array(list(distinct.values())), _CAP, 0),
@@ -117,5 +117,5 @@ def _tables(several: Sequence[Ask]) -> _Tables:
     )
 
 
-def _room(question: Ask, free: Amounts) -> int:
-    return int(np.minimum(question.room(free, question.mask), _CAP).sum())
+def _room(request: Ask, free: Amounts) -> int:
+    return int(np.minimum(request.room(free, request.mask), _CAP).sum())

@@ -97,12 +97,8 @@ class Inventory(Collection[NodeState]):
             return Inventory.of(all_states)
         result = object.__new__(Inventory)
         result.resources, result.names, result.row_of = self.resources, self.names, self.row_of
-        result._columns, result._masks, result._requests, result._domain_numbers = (
-            self._columns,
-            self._masks,
-            self._requests,
-            self._domain_numbers,
-        )
+        result._columns, result._masks = self._columns, self._masks
+        result._requests, result._domain_numbers = self._requests, self._domain_numbers
         result.never, result.ever, result._memory = self.never, self.ever, self._memory
         result.domains, result._weights, result._largest = self.domains, self._weights, self._largest
         result._scarcest, result.questions = self._scarcest, self.questions

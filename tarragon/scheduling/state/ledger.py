@@ -70,7 +70,7 @@ class Ledger:
         return totals
 
     def soon(self) -> Ledger:
-        """Return a ledger that adds what terminating pods hold."""
+        """Return a ledger that adds what terminating pods hold to what is free."""
         soon = Ledger(self.nodes, self._free + self.nodes.releasing)
         soon._totals = self._totals
         return soon
@@ -123,53 +123,53 @@ class Ledger:
         """How many more replicas of the demand each node takes, by row. Must not be modified. A resource that no node
         has means zero.
         """
-        ask = self.nodes.ask(demand)
-        cached = self._rooms.get(ask)
+        request = self.nodes.ask(demand)
+        cached = self._rooms.get(request)
         if cached is None:
-            room = self._room(ask)
+            room = self._room(request)
         elif cached[1] == len(self._changed_rows):
             return cached[0]
         else:
-            room = self._refreshed(cached, lambda rows: ask.room_of_few(self._free[rows], ask.mask[rows]))
-        self._rooms[ask] = room, len(self._changed_rows)
+            room = self._refreshed(cached, lambda rows: request.room_of_few(self._free[rows], request.mask[rows]))
+        self._rooms[request] = room, len(self._changed_rows)
         return room
 
-    def _room(self, ask: Ask) -> Amounts:
-        if not ask.columns or not ask.possible:
-            return ask.room(self._free, ask.mask)
-        column = ask.columns[0][0]
-        cached = self._candidates.get((id(ask.mask), column))
+    def _room(self, request: Ask) -> Amounts:
+        if not request.columns or not request.possible:
+            return request.room(self._free, request.mask)
+        column = request.columns[0][0]
+        cached = self._candidates.get((id(request.mask), column))
         if cached is None:
-            rows = np.flatnonzero((self._free[:, column] > 0) & ask.mask)
-            cached = self._candidates[id(ask.mask), column] = ask.mask, rows
-        return ask.room_among(self._free, cached[1])
+            rows = np.flatnonzero((self._free[:, column] > 0) & request.mask)
+            cached = self._candidates[id(request.mask), column] = request.mask, rows
+        return request.room_among(self._free, cached[1])
 
-    def lacks(self, ask: Ask, count: int) -> bool:
+    def lacks(self, request: Ask, count: int) -> bool:
         """Whether it is known that there is too little room for this many. What was taken since may not be counted."""
-        most = self.at_most.get(ask)
+        most = self.at_most.get(request)
         if most is None and self._totals is not None:
             self._update_totals()
-            most = self.at_most.get(ask)
+            most = self.at_most.get(request)
         return most is not None and most < count
 
-    def falls_short(self, ask: Ask, most: int) -> None:
+    def falls_short(self, request: Ask, most: int) -> None:
         """Record that there is room for at most this many. The totals did not show it, so they are outdated and are
         updated.
         """
-        self.at_most[ask] = most
+        self.at_most[request] = most
         self._update_totals()
 
     def has_as_many(self, demand: Demand, count: int) -> bool:
         """Whether there is room for this many in total."""
-        ask = self.nodes.ask(demand)
-        if self.lacks(ask, count):
+        request = self.nodes.ask(demand)
+        if self.lacks(request, count):
             return False
         self._update_totals()
-        room = self.at_most.get(ask) if self._totals is not None else None
+        room = self.at_most.get(request) if self._totals is not None else None
         if room is None:
             room = int(np.minimum(self.room(demand), count).sum())
             if room < count:
-                self.at_most[ask] = room
+                self.at_most[request] = room
         return room >= count
 
     def _update_totals(self) -> None:
@@ -274,8 +274,8 @@ class Ledger:
         return refreshed
 
     def _row(self, wanted: Resources) -> Amounts | None:
-        """Convert amounts to a row; None if no node has one of the resources. Cached, as the same mapping is used many
-        times.
+        """Convert amounts to a row; None if one of the resources is on no node. Cached, as the same mapping is used
+        many times.
         """
         cached = self._rows_of.get(id(wanted))
         if cached is None or cached[0] is not wanted:
