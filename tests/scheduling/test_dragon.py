@@ -469,7 +469,7 @@ def test_who_wishes_more_gets_it_at_once_and_no_more_than_that() -> None:
 
     grown = resized(decide(nodes, running=[holder])["job"])
 
-    assert (len(grown.nodes), grown.reason) == (4, "asked for")
+    assert (len(grown.nodes), grown.reason) == (4, "as requested")
 
 
 def test_who_wishes_less_loses_the_lonely_ones_at_once_and_keeps_its_first_worker() -> None:

@@ -18,7 +18,7 @@ from tarragon.scheduling.placement.fit import extend
 from tarragon.scheduling.state.ledger import Ledger
 from tarragon.scheduling.state.node_requests import Ask
 
-ASKED = "asked for"
+ASKED = "as requested"
 REPLICAS_A_ROUND = 512
 """The number of replicas that one cycle adds. A cluster that stays idle gets the rest in later cycles."""
 _MIN_RESTART_GROWTH = 1.25
