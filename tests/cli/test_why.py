@@ -199,7 +199,7 @@ def test_a_job_that_succeeded_is_not_said_to_go_on() -> None:
 
 
 def test_a_job_that_is_larger_than_its_quota_is_told_what_to_do_and_has_no_place_in_the_queue() -> None:
-    words = "waiting does not help: the gang alone needs 5 cpu; the quota of team-a is 4 cpu"
+    words = "waiting does not help: the job alone needs 5 cpu; the quota of team-a is 4 cpu"
     wait = Wait(code="QueueQuotaExceeded", message=words)
     never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued=BEGIN, wait=wait)))
 

@@ -58,7 +58,7 @@ def test_who_would_exceed_the_quota_waits_and_blocks_nobody(name: str) -> None:
     )
     assert (waits["a2"].code, waits["a2"].message) == (
         QUOTA_EXCEEDED,
-        "waiting does not help: the gang alone needs 5 nvidia.com/gpu; the quota of a is 4 nvidia.com/gpu",
+        "waiting does not help: the job alone needs 5 nvidia.com/gpu; the quota of a is 4 nvidia.com/gpu",
     )
 
 

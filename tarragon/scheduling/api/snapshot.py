@@ -121,7 +121,7 @@ class RunningGang:
     others.
     """
     homeless: frozenset[Replica] = frozenset()
-    """Replicas whose node is gone. They run again only if they get another node."""
+    """Replicas that need another node: theirs is gone, given up, or would not accept a new pod."""
     finished: frozenset[Replica] = frozenset()
     """Replicas that have finished. They hold no resources, so removing them frees nothing."""
     priority: int = 0
