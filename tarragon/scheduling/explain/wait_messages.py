@@ -70,7 +70,7 @@ def crowded(gang: Gang) -> str:
 
 
 def short(asked: Resources, ledger: Ledger) -> str:
-    """Say what is free, without what this cycle has given to others."""
+    """Say what the job needs and what is free, without what this cycle has given to others."""
     return _comparison(asked, ledger.total(), "free:")
 
 

@@ -37,7 +37,7 @@ def place(demands: Sequence[Demand], ledger: Ledger) -> Placement | None:
     if packing:
         each = np.array([ledger.nodes.ask(demand).row for demand in demands])
         ledger.take_rows(list(packing), np.array(list(packing.values())) @ each)
-    return _with_names(demands, packing, ledger)
+    return _assign_indexes(demands, packing, ledger)
 
 
 def could_fit(demands: Sequence[Demand], ledger: Ledger) -> bool:
@@ -103,7 +103,7 @@ def _pack_largest(demands: Sequence[Demand], ledger: Ledger) -> Packing | None:
     return packing
 
 
-def _with_names(demands: Sequence[Demand], packing: Packing, ledger: Ledger) -> Placement:
+def _assign_indexes(demands: Sequence[Demand], packing: Packing, ledger: Ledger) -> Placement:
     """Give the lowest indexes to nodes with parameter servers: shrinking removes remote replicas and high indexes
     first.
     """

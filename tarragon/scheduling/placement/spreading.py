@@ -120,13 +120,13 @@ def holds(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> b
     return has_room(demands, counts, ledger)
 
 
-def _domains(bound: Spread, demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> list[str]:
-    """The domains with room for each bound demand, the one with the least total room first."""
-    domain_of, names = ledger.nodes.sites(bound.domains)
+def _domains(constraint: Spread, demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> list[str]:
+    """The domains with room for each demand with this constraint, the one with the least total room first."""
+    domain_of, names = ledger.nodes.sites(constraint.domains)
     is_able = np.ones(len(names), np.bool_)
     room = np.zeros(len(names), np.float64)
     for want in wants_of(demands, counts, ledger):
-        if bound in want.demand.spreads:
+        if constraint in want.demand.spreads:
             taken = np.minimum(ledger.room(want.demand), want.count)
             room_there = np.bincount(domain_of[domain_of >= 0], taken[domain_of >= 0], len(names))
             is_able &= room_there >= want.count
@@ -135,12 +135,12 @@ def _domains(bound: Spread, demands: Sequence[Demand], counts: Sequence[int], le
     return [names[domain] for domain in candidates[:_MAX_DOMAINS]]
 
 
-def _within(domain: str, bound: Spread, demand: Demand) -> Demand:
+def _within(domain: str, constraint: Spread, demand: Demand) -> Demand:
     """Restrict the demand to this domain, which satisfies the constraint."""
-    if bound not in demand.spreads:
+    if constraint not in demand.spreads:
         return demand
-    nodes = {name for name, other in bound.domains.items() if other == domain}
-    others = tuple(spread for spread in demand.spreads if spread is not bound)
+    nodes = {name for name, other in constraint.domains.items() if other == domain}
+    others = tuple(spread for spread in demand.spreads if spread is not constraint)
     return replace(demand, eligible=demand.eligible & nodes, spreads=others)
 
 
