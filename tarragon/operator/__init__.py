@@ -1,6 +1,6 @@
-"""Runs in the cluster: watches jobs and pods, decides with `plan` and `scheduling`, and writes what they decided.
+"""The operator: watches jobs and pods, decides with `plan` and `scheduling`, and writes the results to the cluster.
 
-The floors, from the ground up: `queue` (keys to reconcile, and when), `informers` (what is known of the cluster),
-`metrics`, `scheduler` (gangs are admitted here), `reconciler` (one job at a time), `coexistence` (other operators),
-`manager` (the process). Each imports only those before it. Begin with `manager/operator.py`.
+Sub-packages, lowest first: `queue` (work queue and backoff), `informers` (caches and indexes), `metrics`, `scheduler`
+(gang admission), `reconciler` (one job at a time), `coexistence` (other operators), `manager` (the process). Each
+imports only the ones before it. Begin with `manager/operator.py`.
 """

@@ -74,7 +74,7 @@ async def test_a_bug_in_one_step_for_one_job_stops_no_other_and_is_told_once(
         for _ in range(3):
             await two.admitter.round()
             two.clock.advance(1)
-    told = [line for line in lines if line["event"] == "admission met a bug"]
+    told = [line for line in lines if line["event"] == "unexpected error in the scheduler"]
     assert [line["job"] for line in told] == ["bad"]
     assert "admitted" in two.admission("good")
     wait = two.admission("bad")["wait"]
@@ -91,7 +91,7 @@ async def test_a_bug_in_writing_of_one_job_stops_no_other(monkeypatch: pytest.Mo
     with capture_logs() as lines:
         for _ in range(3):
             await two.admitter.round()
-    assert [line["job"] for line in lines if line["event"] == "admission met a bug"] == ["bad"]
+    assert [line["job"] for line in lines if line["event"] == "unexpected error in the scheduler"] == ["bad"]
     assert "admitted" in two.admission("good")
     monkeypatch.undo()
     await two.admitter.round()
@@ -150,7 +150,7 @@ async def the_story_of_an_edit(stage: Stage) -> None:
         spec = {"tfReplicaSpecs": {"Worker": {"replicas": 3}}}
         await stage.world.client.patch(TFJOBS, Key("default", name), {"spec": spec})
     await stage.world.until(lambda: stage.admission("waiter")["wait"]["code"] == SCHEDULER_ERROR)
-    assert "it can't read it: KeyError: 'a bug'" in stage.admission("waiter")["wait"]["message"]
+    assert "could not read it: KeyError: 'a bug'" in stage.admission("waiter")["wait"]["message"]
     await stage.submit("unborn", Worker=group(3, **{GPU: "1"}))
     await stage.submit("other", Worker=group(2, **{GPU: "1"}))
     await stage.until_pods("holder-worker-0", "holder-worker-1", "other-worker-0", "other-worker-1")

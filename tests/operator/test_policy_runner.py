@@ -95,7 +95,7 @@ async def test_a_gang_that_a_policy_stumbles_over_is_found_and_all_others_go_on(
     await crowd.round()
     assert crowd.those(is_put_aside) == ["job-41"]
     assert crowd.those(is_admitted) == [name for name in crowd.names if name != "job-41"]
-    assert crowd.told() == ["the policy met a bug with one gang, and goes on without it"]
+    assert crowd.told() == ["the policy failed on one gang; scheduling continues without it"]
     assert "ZeroDivisionError: a bug about ['TFJob default/job-41']" in crowd.admission("job-41")["wait"]["message"]
     assert crowd.meter.counted == []
     assert crowd.bug.asked <= 3 + math.log2(len(crowd.names))
@@ -161,7 +161,7 @@ async def test_a_policy_that_fails_altogether_is_told_with_sizes_and_counted_and
     assert await crowd.round() == FAILED_PAUSE
     assert len(crowd.shelves.patched) == before
     (line,) = crowd.lines
-    assert line["event"] == "the policy met a bug; nothing was decided, and it is asked again"
+    assert line["event"] == "the policy failed: nothing was decided, and it will be retried"
     assert (line["nodes"], line["waiting"], line["running"]) == (2, 1, 8)
     assert isinstance(line["exc_info"], ZeroDivisionError)
     assert crowd.meter.counted == ["policy"]

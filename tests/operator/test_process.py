@@ -271,7 +271,7 @@ async def test_a_reconcile_that_hangs_is_seen_from_outside(stage: Stage) -> None
 
     clock.jumped = LONGEST_WORK + 1
     (stuck,) = operator.stuck
-    assert stuck.startswith("reconcile of TFJob default/j: at it for 60")
+    assert stuck.startswith("reconcile of TFJob default/j: running for 60")
 
 
 def test_a_queue_that_nobody_takes_from_is_seen_from_outside() -> None:

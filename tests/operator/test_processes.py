@@ -243,7 +243,7 @@ async def test_its_log_is_json_and_names_the_job_on_each_line_about_one(stage: S
 
     lines = [json.loads(line) for line in one.log.read_text().splitlines()]
     about = [line for line in lines if "job" in line]
-    assert {line["event"] for line in about} >= {"step"}
+    assert {line["event"] for line in about} >= {"reconciled"}
     assert all((line["kind"], line["namespace"], line["job"]) == ("TFJob", "default", "j") for line in about)
     assert all(line["uid"] == uid for line in about)
     assert [line["event"] for line in lines][-1] == "ended"

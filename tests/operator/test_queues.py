@@ -138,7 +138,7 @@ async def test_what_one_job_gets_of_a_quota_is_no_news_for_the_others(stage: Sta
         await stage.world.client.delete(TFJOBS, Key("default", "other"))
         await stage.world.until(lambda: (not_grown(stage, "a") or ("", ""))[1].startswith("2 of 4"))
 
-    decided = [(line["job"], line["decision"]) for line in lines if line["event"] == "decided"]
+    decided = [(line["job"], line["decision"]) for line in lines if line["event"] == "scheduling decision"]
     assert decided == [("a", "grow"), ("a", "wait")]
 
 

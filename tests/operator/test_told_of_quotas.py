@@ -68,10 +68,10 @@ async def test_a_bug_in_the_words_is_told_once_and_all_others_start(monkeypatch:
             await team.round()
             team.clock.advance(RETELL_SECONDS)
     started = team.shelves.objects[TFJOBS.plural, Key("elsewhere", "other")]["status"]["tarragon"]["admission"]
-    doing = [line["doing"] for line in lines if line["event"] == "admission met a bug"]
+    doing = [line["doing"] for line in lines if line["event"] == "unexpected error in the scheduler"]
 
     assert "admitted" in started
-    assert doing == ["tell whom a quota keeps small"]
+    assert doing == ["report jobs limited by a quota"]
 
     monkeypatch.undo()
     await team.round()

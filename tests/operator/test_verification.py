@@ -208,10 +208,10 @@ async def test_a_decision_whose_answer_was_lost_is_still_the_operators_own() -> 
     scene.shelves.lags = True
     scene.shelves.put(TFJOBS, a_job("a", workers=4))
     scene.shelves.tell()
-    cluster._telling._cluster = type("Cut", (), {"patch": staticmethod(unanswered)})()  # noqa: SLF001 - the network
+    cluster._writer._cluster = type("Cut", (), {"patch": staticmethod(unanswered)})()  # noqa: SLF001 - the network
     with pytest.raises(Exception, match="the connection broke"):
         await scene.admitter.round()
-    cluster._telling._cluster = scene.shelves  # noqa: SLF001
+    cluster._writer._cluster = scene.shelves  # noqa: SLF001
     is_taken(scene)
     scene.shelves.tell()
     await scene.rounds()

@@ -1,1 +1,1 @@
-"""The work queue of jobs, and what wakes the scheduler: retries with backoff, refused writes, bounded concurrency."""
+"""The work queue with its retry backoff, the backoff of refused writes, wake-up signals, and concurrent writes."""

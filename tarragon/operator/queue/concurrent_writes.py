@@ -1,4 +1,4 @@
-"""Several writes at once."""
+"""Runs several writes concurrently."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterable
 
 
 async def all_of(writes: Iterable[Coroutine[None, None, None]]) -> None:
-    """Raises the first error, when all have come to an end: whoever goes on must know what they did."""
-    for ended in await asyncio.gather(*writes, return_exceptions=True):
-        if isinstance(ended, BaseException):
-            raise ended
+    """Wait until all writes have finished, then raise the first error: on return, no write is still running."""
+    for result in await asyncio.gather(*writes, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

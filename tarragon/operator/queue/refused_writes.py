@@ -1,4 +1,4 @@
-"""What the API server did not let us make, job by job. Kept in memory: whoever starts anew tries once more."""
+"""Backoff for objects that the API server refuses to create, per job. In memory only: a restart tries again."""
 
 from __future__ import annotations
 
@@ -12,55 +12,57 @@ from tarragon.plan.view.actions import Refusal
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0
-"""Seconds until what was refused is tried again. Meanwhile a job may change as often as it likes."""
+"""Bounds, in seconds, of the pause before a refused create is retried, whatever changes about the job meanwhile."""
 FIRST_LONG_PAUSE = 60.0
 LONGEST_LONG_PAUSE = 3600.0
-"""The same for what a job does without: it may be refused as long as the job is there, and nobody waits for it."""
+"""The same for optional objects: they may be refused for the life of the job, and nothing waits for them."""
 
 
 class Refusals:
+    """The last refusal and the retry time of each job's required and optional objects."""
+
     def __init__(self) -> None:
-        self._said: dict[tuple[str, Key], tuple[int, Refusal]] = {}
-        self._done_without: dict[tuple[str, Key], dict[str, tuple[int, dt.datetime]]] = {}
+        self._refused: dict[tuple[str, Key], tuple[int, Refusal]] = {}
+        self._optional: dict[tuple[str, Key], dict[str, tuple[int, dt.datetime]]] = {}
 
     def of(self, kind: str, job: Key) -> Refusal | None:
-        said = self._said.get((kind, job))
-        return None if said is None else said[1]
+        refused = self._refused.get((kind, job))
+        return None if refused is None else refused[1]
 
     def note(self, kind: str, job: Key, words: tuple[str, str], now: dt.datetime) -> None:
-        """`words` are the reason and the message. Each refusal in a row doubles the pause."""
-        count, _ = self._said.get((kind, job), (0, None))
+        """Record a refusal; `words` are its reason and message. Each consecutive refusal doubles the pause."""
+        count, _ = self._refused.get((kind, job), (0, None))
         reason, message = words
         again = now + _pause(count, FIRST_PAUSE, LONGEST_PAUSE)
-        self._said[kind, job] = count + 1, Refusal(reason=reason, message=message, again=again)
+        self._refused[kind, job] = count + 1, Refusal(reason=reason, message=message, again=again)
 
     def forget(self, kind: str, job: Key) -> None:
-        """What it needs was made."""
-        self._said.pop((kind, job), None)
+        """The job's required objects were created: reset the backoff."""
+        self._refused.pop((kind, job), None)
 
     def to_ask_again(self, kind: str, job: Key) -> Mapping[str, dt.datetime]:
-        """When what the job does without may be asked for again, by its name."""
-        return {name: again for name, (_, again) in self._done_without.get((kind, job), {}).items()}
+        """When each refused optional object may be created again, by its name."""
+        return {name: again for name, (_, again) in self._optional.get((kind, job), {}).items()}
 
     def note_done_without(self, kind: str, job: Key, name: str, now: dt.datetime) -> dt.datetime:
-        """When to ask again."""
-        of_job = self._done_without.setdefault((kind, job), {})
-        count, _ = of_job.get(name, (0, now))
+        """Record the refusal of an optional object. Returns when to retry."""
+        retries = self._optional.setdefault((kind, job), {})
+        count, _ = retries.get(name, (0, now))
         again = now + _pause(count, FIRST_LONG_PAUSE, LONGEST_LONG_PAUSE)
-        of_job[name] = count + 1, again
+        retries[name] = count + 1, again
         return again
 
     def gone(self, kind: str, job: Key) -> None:
-        """The job is."""
+        """The job was deleted."""
         self.forget(kind, job)
-        self._done_without.pop((kind, job), None)
+        self._optional.pop((kind, job), None)
 
 
 def is_refusal(error: ApiError) -> bool:
-    """Whether somebody has looked at the object and said no, so that asking again at once is of no use.
+    """Whether the server rejected the object itself, so that an immediate retry is useless.
 
-    Webhooks choose their code, and one that does not answer is a 500; quotas, limits, roles and namespaces that are
-    ending say 403. Who is not known, who lags behind and who asks too often was not looked at.
+    Webhooks choose their own code, and a webhook that does not answer is a 500; quotas, limits, missing permissions and
+    terminating namespaces are 403. Authentication failures, conflicts and throttling do not concern the object.
     """
     if isinstance(error, Unauthorized | AlreadyExists | Conflict | Expired | TooManyRequests):
         return False

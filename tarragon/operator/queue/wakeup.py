@@ -1,4 +1,4 @@
-"""A bell that is rung when there is something to do."""
+"""A level-triggered wake-up signal for a loop that waits for work."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from tarragon.base.clock import Clock
 
 
 class Bell:
+    """Stays set until it is silenced; can be set for good to end the loop."""
+
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._rings = asyncio.Event()
+        self._signal = asyncio.Event()
         self._has_ended = False
 
     @property
     def has_ended(self) -> bool:
-        """Nothing more is to begin."""
+        """Whether the signal is set for good: the loop must start nothing more."""
         return self._has_ended
 
     def ring(self) -> None:
-        """It is heard until it is silenced."""
-        self._rings.set()
+        """Wake the waiting loop; the signal stays set until `silence`."""
+        self._signal.set()
 
     def ring_for_ever(self) -> None:
         self._has_ended = True
-        self._rings.set()
+        self._signal.set()
 
     def silence(self) -> None:
         if not self._has_ended:
-            self._rings.clear()
+            self._signal.clear()
 
     async def heard(self, seconds: float | None) -> None:
-        """Return when it rings, or that many of the clock's seconds have gone."""
-        if self._rings.is_set():
+        """Return when the signal is set, or after that many of the clock's seconds."""
+        if self._signal.is_set():
             return
-        waits: list[asyncio.Task[bool] | asyncio.Task[None]] = [asyncio.create_task(self._rings.wait())]
+        waits: list[asyncio.Task[bool] | asyncio.Task[None]] = [asyncio.create_task(self._signal.wait())]
         if seconds is not None:
             waits.append(asyncio.create_task(self._clock.sleep(seconds)))
         try:

@@ -1,4 +1,4 @@
-"""Carrying out a step: the writes, in the order that makes a crash between any two of them harmless."""
+"""Applies a reconcile's step: performs its writes in an order in which a crash between any two is harmless."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from tarragon.plan.view.actions import NAME_TAKEN, REFUSED, Create, Delete, Noti
 
 FIRST_BATCH = 4
 LARGEST_BATCH = 64
-"""Creates begin with a few and double as long as all go well: a quota that refuses the first refuses the rest, too."""
+"""Creates start in small batches that double on success (slow start), as a quota that refuses one refuses all."""
 
 
 class Refused(Exception):
-    """A quota, a policy or somebody else's object does not let it be made; the job's user should read the words.
+    """A quota, a policy or a foreign object prevents a create; the message is meant for the job's user.
 
-    `reason` is one of plan.step: REFUSED or NAME_TAKEN.
+    `reason` is REFUSED or NAME_TAKEN of `plan.view.actions`.
     """
 
     def __init__(self, create: Create, error: ApiError, reason: str = REFUSED) -> None:
@@ -45,15 +45,15 @@ class Refused(Exception):
 
 
 class NotKept(ApiError):
-    """The server took a status and dropped our part of it: the kind's definition is somebody else's.
+    """The API server accepted a status but dropped Tarragon's part: another operator's CRD is installed for the kind.
 
-    To go on would be to take every job for one that was never admitted, and to end its pods.
+    Continuing would treat every job as never admitted and delete its pods.
     """
 
     def __init__(self, definition: str) -> None:
         message = (
-            f"status.tarragon is not kept: another operator's definition of {definition} has replaced Tarragon's; "
-            f"nothing is done until deploy/crd-{definition}.yaml is applied again"
+            f"the API server dropped status.tarragon: the CustomResourceDefinition of {definition} is not Tarragon's; "
+            f"this job is on hold until deploy/crd-{definition}.yaml is applied again"
         )
         status = {"kind": "Status", "status": "Failure", "code": 500, "message": message}
         super().__init__({**status, "details": {"retryAfterSeconds": 30}})
@@ -61,7 +61,7 @@ class NotKept(ApiError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """What it takes to act."""
+    """The dependencies of `apply`."""
 
     cluster: Cluster
     clock: Clock
@@ -69,9 +69,9 @@ class Means:
 
 
 async def apply(means: Means, framework: Resource[CustomObject], job: CustomObject, step: Step) -> Sequence[str]:
-    """The names of what was refused and the job does without.
+    """Perform the step's writes. Returns the names of refused optional objects.
 
-    Raises the first ApiError, or Refused; what was done stays done, and the next step is decided on what is then.
+    Raises the first ApiError or Refused. Completed writes are not undone; the next reconcile sees them.
     """
     cluster, recorder = means.cluster, means.recorder
     key = job.metadata.key
@@ -87,56 +87,56 @@ async def apply(means: Means, framework: Resource[CustomObject], job: CustomObje
                 Event(about=about, type="Warning", reason="StatusNotKept", message=error.what, once=True)
             )
             raise error
-    done = _Done()
+    result = _StepResult()
     try:
-        # News come with the status that they are about: once it says so, no later step will tell them again. Nothing
-        # waits for them.
-        async with _meanwhile(_tell(recorder, step.events)):
-            await _carry_out(cluster, step, done)
+        # The status written above already reflects these events, so no later reconcile would record them again. They
+        # are recorded concurrently, because no write depends on them.
+        async with _concurrently(_record(recorder, step.events)):
+            await _write(cluster, step, result)
     except (ApiError, Refused) as error:
-        await _tell(recorder, [*_refusal(about, error), *done.events(about)])
+        await _record(recorder, [*_refusal_events(about, error), *result.events(about)])
         raise
-    await _tell(recorder, done.events(about))
-    return done.without
+    await _record(recorder, result.events(about))
+    return result.without
 
 
 @asynccontextmanager
-async def _meanwhile(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Beside what is done here, and to its end; who is to stop here stops that as well."""
-    beside = asyncio.ensure_future(work)
+async def _concurrently(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Run `work` concurrently with the block and wait for it at the end; a cancellation of the block cancels it too."""
+    task = asyncio.ensure_future(work)
     try:
         yield
     except asyncio.CancelledError:
-        beside.cancel()
+        task.cancel()
         raise
     finally:
-        await beside
+        await task
 
 
-async def _carry_out(cluster: Cluster, step: Step, done: _Done) -> None:
-    await all_of(_notify(cluster, notice, done) for notice in step.notices)
-    await all_of(_delete(cluster, delete, done) for delete in step.deletes)
+async def _write(cluster: Cluster, step: Step, result: _StepResult) -> None:
+    await all_of(_notify(cluster, notice, result) for notice in step.notices)
+    await all_of(_delete(cluster, delete, result) for delete in step.deletes)
     await all_of(_patch(cluster, patch) for patch in step.patches)
-    await _create_all(cluster, step.creates, done)
+    await _create_all(cluster, step.creates, result)
 
 
 def is_kept(written: CustomObject) -> bool:
-    """Whether our own part of the status is there."""
+    """Whether the written status still has Tarragon's part."""
     return isinstance(written.status, dict) and bool(written.status.get("tarragon"))
 
 
-def _refusal(about: ObjectReference, error: ApiError | Refused) -> Iterator[Event]:
+def _refusal_events(about: ObjectReference, error: ApiError | Refused) -> Iterator[Event]:
     if isinstance(error, Refused):
         yield Event(about=about, type="Warning", reason=error.event, message=str(error))
 
 
-async def _tell(recorder: Recorder, news: Iterable[Event]) -> None:
-    for event in news:
+async def _record(recorder: Recorder, events: Iterable[Event]) -> None:
+    for event in events:
         await recorder.record(event)
 
 
-class _Done:
-    """What was made and deleted in a step, by kind."""
+class _StepResult:
+    """Objects created and deleted in a step, by kind, and refused optional objects."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[Doing, str], list[str]] = {}
@@ -146,7 +146,7 @@ class _Done:
         self._names.setdefault((doing, resource.kind), []).append(name)
 
     def note_refused(self, refused: Refused) -> None:
-        """Of what the job does without."""
+        """Record a refused optional object."""
         self._refused.append(refused)
 
     @property
@@ -155,13 +155,13 @@ class _Done:
 
     def events(self, about: ObjectReference) -> Iterator[Event]:
         for refused in self._refused:
-            yield from _refusal(about, refused)
+            yield from _refusal_events(about, refused)
         for (doing, kind), names in self._names.items():
-            # As people count: worker-2 before worker-10.
+            # Natural order: worker-2 before worker-10.
             yield summary(about, doing, kind, sorted(names, key=lambda name: (len(name), name)))
 
 
-async def _notify(cluster: Cluster, notice: Notice, done: _Done) -> None:
+async def _notify(cluster: Cluster, notice: Notice, result: _StepResult) -> None:
     precondition = {"uid": notice.uid, "resourceVersion": notice.resource_version}
     patch = {"metadata": {**precondition, "annotations": dict(notice.annotations)}}
     try:
@@ -170,15 +170,15 @@ async def _notify(cluster: Cluster, notice: Notice, done: _Done) -> None:
         return
     except Forbidden:
         if notice.otherwise is not None:
-            await _delete(cluster, notice.otherwise, done)
+            await _delete(cluster, notice.otherwise, result)
 
 
 async def _patch(cluster: Cluster, patch: Patch) -> None:
-    with suppress(NotFound):  # the next look makes it anew
+    with suppress(NotFound):  # the next reconcile creates it
         await cluster.patch(patch.resource, patch.key, patch.body)
 
 
-async def _delete(cluster: Cluster, delete: Delete, done: _Done) -> None:
+async def _delete(cluster: Cluster, delete: Delete, result: _StepResult) -> None:
     options = DeleteOptions(
         uid=delete.uid,
         resource_version=delete.resource_version,
@@ -189,36 +189,36 @@ async def _delete(cluster: Cluster, delete: Delete, done: _Done) -> None:
         await cluster.delete(delete.resource, delete.key, options)
     except NotFound:
         return
-    done.note("Delete", delete.resource, delete.key.name)
+    result.note("Delete", delete.resource, delete.key.name)
 
 
-async def _create_all(cluster: Cluster, creates: Iterable[Create], done: _Done) -> None:
+async def _create_all(cluster: Cluster, creates: Iterable[Create], result: _StepResult) -> None:
     waiting = list(creates)
     size = FIRST_BATCH
     while waiting:
         number = _next_batch(waiting, size)
         batch, waiting = waiting[:number], waiting[number:]
-        await all_of(_create(cluster, create, done) for create in batch)
+        await all_of(_create(cluster, create, result) for create in batch)
         size = min(LARGEST_BATCH, size * 2)
 
 
 def _next_batch(waiting: Sequence[Create], most: int) -> int:
-    """How many of the next ones may be made at once."""
+    """How many of the next creates may run concurrently."""
     if waiting[0].alone:
         return 1
     return next((number for number, create in enumerate(waiting[:most]) if create.alone), most)
 
 
-async def _create(cluster: Cluster, create: Create, done: _Done) -> None:
+async def _create(cluster: Cluster, create: Create, result: _StepResult) -> None:
     try:
-        await _make(cluster, create, done)
+        await _create_if_missing(cluster, create, result)
     except Refused as refused:
         if not create.may_be_refused:
             raise
-        done.note_refused(refused)
+        result.note_refused(refused)
 
 
-async def _make(cluster: Cluster, create: Create, done: _Done) -> None:
+async def _create_if_missing(cluster: Cluster, create: Create, result: _StepResult) -> None:
     try:
         await cluster.create(create.resource, create.body)
     except AlreadyExists as error:
@@ -226,28 +226,28 @@ async def _make(cluster: Cluster, create: Create, done: _Done) -> None:
             return
         metadata: JsonObject = create.body["metadata"]
         key = Key(metadata.get("namespace", ""), metadata["name"])
-        found = await cluster.get(create.resource.reading(AnyObject), key)
+        existing = await cluster.get(create.resource.reading(AnyObject), key)
         owner = convert(metadata["ownerReferences"][0], OwnerReference).identity(key.namespace)
-        if found.metadata.controlled_by != owner:
+        if existing.metadata.controlled_by != owner:
             raise Refused(create, name_is_taken(create, error), NAME_TAKEN) from error
-        if found.metadata.is_ending:
-            # Ours, and on its way out: its name is free in a moment.
+        if existing.metadata.is_ending:
+            # The job's own object, being deleted: its name will be free soon.
             raise name_is_taken(create, error) from error
     except ApiError as error:
         if is_refusal(error):
             raise Refused(create, error) from error
         raise
     else:
-        done.note("Create", create.resource, create.body["metadata"]["name"])
+        result.note("Create", create.resource, create.body["metadata"]["name"])
 
 
 def name_is_taken(create: Create, error: ApiError) -> Conflict:
-    """By an object that is not this job's, or is on its way out."""
+    """The conflict with an object that belongs to another owner, or that is being deleted."""
     name = f"{create.resource.plural} {create.body['metadata']['name']}"
     return Conflict(
         {
             **error.status,
             "reason": "Conflict",
-            "message": f"{name} is there already; waiting until it is gone",
+            "message": f"{name} already exists; waiting until it is deleted",
         }
     )

@@ -1,4 +1,4 @@
-"""One job, once: look, decide, do."""
+"""Reconciles one job once: observe, decide, apply."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ log = structlog.get_logger(__name__)
 
 
 async def reconcile(means: Means, world: World, kind: str, key: Key) -> dt.datetime | None:
-    """When to look again even if nothing changes. Raises ApiError when a write was refused."""
+    """Returns when to reconcile again even if nothing changes. Raises ApiError if a write failed."""
     observed = world.observe(kind, key)
     if observed is None:
         world.refusals.gone(kind, key)
         return None
     if not world.may_act(kind, observed):
-        return None  # It is looked at again as soon as the scheduler has looked at its admission.
+        return None  # The job is requeued as soon as the scheduler has verified its admission.
     framework = world.frameworks[kind]
     step = decide(framework, observed, means.clock.now())
     try:
         cluster = WhileItStands(means.cluster, partial(world.is_placed_as, kind, observed.object))
-        done_without = await apply(replace(means, cluster=cluster), framework.resource, observed.object, step)
+        refused_names = await apply(replace(means, cluster=cluster), framework.resource, observed.object, step)
     except Refused as refused:
-        log.info("refused", error=str(refused))
+        log.info("create refused", error=str(refused))
         world.refusals.note(kind, key, (refused.reason, str(refused)), means.clock.now())
-        return means.clock.now()  # The next step puts it on record.
-    _say(step)
+        return means.clock.now()  # The next reconcile writes the refusal to the status.
+    _log_step(step)
     if any(not create.may_be_refused for create in step.creates):
         world.refusals.forget(kind, key)
-    again = [world.refusals.note_done_without(kind, key, name, means.clock.now()) for name in done_without]
-    return min((at for at in (step.wake_at, *again) if at is not None), default=None)
+    retry_times = [world.refusals.note_done_without(kind, key, name, means.clock.now()) for name in refused_names]
+    return min((at for at in (step.wake_at, *retry_times) if at is not None), default=None)
 
 
-def _say(step: Step) -> None:
+def _log_step(step: Step) -> None:
     if step.creates or step.deletes or step.events:
         log.info(
-            "step",
+            "reconciled",
             creates=len(step.creates),
             deletes=len(step.deletes),
             news=[f"{event.reason}: {event.message}" for event in step.events],

@@ -1,4 +1,4 @@
-"""Events, told once and counted after that, at one call each."""
+"""Records Kubernetes events: the first occurrence creates the event, repetitions increment its count."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tarragon.kube.meta import Json, Key, Resource
 Doing = Literal["Create", "Delete"]
 
 MOST_REMEMBERED = 4096
-"""Events whose counts are kept in mind. Of older ones the API server knows."""
+"""Maximum number of events whose counts are cached; older counts are read from the API server."""
 
 _COUNTED = Resource(group="", version="v1", plural="events", kind="Event", model=dict)
-_ROOM_FOR_REST = len(" and 10000 more")
+_SUFFIX_LENGTH = len(" and 10000 more")
 
 
 class Recorder:
-    """An event that can't be written is not worth failing a job for: no permission, a quota, a busy server."""
+    """Writes events. A failed write (no permission, a quota, a busy server) is ignored: it must not fail the job."""
 
     def __init__(self, cluster: Cluster, clock: Clock, component: str = "tarragon") -> None:
         self._cluster = cluster
@@ -34,22 +34,22 @@ class Recorder:
         self._counts: OrderedDict[str, int] = OrderedDict()
 
     async def record(self, event: Event) -> None:
-        """Tell it; when it was told before, count. One that is meant to be told `once` is not counted."""
-        known = self._counts.get(event.name)
-        if known is not None and event.once:
+        """Create the event, or increment the count of an existing one. An event marked `once` is never incremented."""
+        count = self._counts.get(event.name)
+        if count is not None and event.once:
             return
         try:
-            self._remember(event.name, await (self._tell(event) if known is None else self._count(event, known + 1)))
+            self._remember(event.name, await (self._create(event) if count is None else self._count(event, count + 1)))
         except ApiError:
             return
 
-    async def _tell(self, event: Event) -> int:
+    async def _create(self, event: Event) -> int:
         try:
             await self._cluster.create(EVENTS, events.body(event, self._clock.now(), self._component))
         except AlreadyExists:
-            # By an operator before us. How often, the answer to a patch tells: that spares a permission to read.
-            told = await self._patch(event, {})
-            count = int(told.get("count") or 1)
+            # A previous operator created it. The response to a patch has the count, so no read permission is needed.
+            existing = await self._patch(event, {})
+            count = int(existing.get("count") or 1)
             return count if event.once else await self._count(event, count + 1)
         return 1
 
@@ -57,8 +57,8 @@ class Recorder:
         try:
             await self._patch(event, {"count": count})
         except NotFound:
-            # Events are kept for an hour or so.
-            return await self._tell(event)
+            # The API server deletes events after an hour by default.
+            return await self._create(event)
         return count
 
     async def _patch(self, event: Event, change: dict[str, int]) -> dict[str, Json]:
@@ -73,16 +73,19 @@ class Recorder:
 
 
 def summary(about: ObjectReference, doing: Doing, kind: str, names: Sequence[str]) -> Event:
-    """What old operators told pod by pod, in one event: a gang of a thousand costs one call more, not a thousand."""
-    word = "Job" if kind == about.kind else kind
-    begin = f"{doing}d {word.lower()}{'' if len(names) == 1 else 's'}: "
+    """One event for all created or deleted objects of a kind; older operators write one event per pod."""
+    kind_name = "Job" if kind == about.kind else kind
+    prefix = f"{doing}d {kind_name.lower()}{'' if len(names) == 1 else 's'}: "
     return Event(
-        about=about, type="Normal", reason=f"Successful{doing}{word}", message=begin + _as_many_as_fit(begin, names)
+        about=about,
+        type="Normal",
+        reason=f"Successful{doing}{kind_name}",
+        message=prefix + _join_up_to_limit(prefix, names),
     )
 
 
-def _as_many_as_fit(begin: str, names: Sequence[str]) -> str:
-    room = MESSAGE_LIMIT - len(begin) - _ROOM_FOR_REST
+def _join_up_to_limit(prefix: str, names: Sequence[str]) -> str:
+    room = MESSAGE_LIMIT - len(prefix) - _SUFFIX_LENGTH
     shown = 0
     for name in names:
         room -= len(name) + len(", ")

@@ -1,4 +1,4 @@
-"""`WhileItStands`: the port for one step. Nothing is made any more once a later decision has taken the step over."""
+"""The API client for one reconcile: refuses creates once the job or its admission has changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class WhileItStands(Passing):
-    """A create raises Conflict once `stands` denies what the step was decided on."""
+    """A create raises Conflict once `stands` says that the state the step was decided on has changed."""
 
     def __init__(self, cluster: Cluster, stands: Callable[[], bool]) -> None:
         super().__init__(cluster)
@@ -22,6 +22,6 @@ class WhileItStands(Passing):
 
     async def create(self, resource: Resource[T], body: Mapping[str, Json]) -> T:
         if not self._stands():
-            words = f"{resource.plural} {body['metadata']['name']} is not to be made any more"
+            words = f"{resource.plural} {body['metadata']['name']} was not created: the job has changed"
             raise Conflict({"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": words})
         return await super().create(resource, body)

@@ -1,4 +1,4 @@
-"""What an operator has begun and not ended, so that somebody outside can see that it hangs."""
+"""Detects work that hangs, for the liveness probe."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from contextlib import contextmanager
 from tarragon.base.clock import Clock
 
 LONGEST_WORK = 600.0
-"""Seconds. Of one piece of work: a step of five hundred pods, each call of which the slowest server still answers."""
+"""Seconds one piece of work may take: enough to write five hundred pods to a very slow API server."""
 LONGEST_PAUSE = 60.0
-"""Seconds without a beginning, while there is something to begin and somebody free to do it."""
+"""Seconds in which no work starts although some is due and a worker is free."""
 
 
 class Watchdog:
-    """Works on the event loop, like everything that it watches: a loop that is stuck can't even be asked."""
+    """Tracks work in progress. It runs on the event loop it watches: if the loop is stuck, the probe gets no answer."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._began: dict[Hashable, float] = {}
-        self._last_begin = clock.monotonic()
+        self._started_at: dict[Hashable, float] = {}
+        self._last_start = clock.monotonic()
 
     @property
     def at_work(self) -> int:
-        return len(self._began)
+        return len(self._started_at)
 
     def start(self) -> None:
-        """From now on it is expected that work begins."""
-        self._last_begin = self._clock.monotonic()
+        """Start the idle clock: from now on due work should start."""
+        self._last_start = self._clock.monotonic()
 
     @contextmanager
     def work(self, name: Hashable) -> Iterator[None]:
-        """One piece of work of that name at a time."""
-        self._began[name] = self._last_begin = self._clock.monotonic()
+        """Track a piece of work; at most one of each name at a time."""
+        self._started_at[name] = self._last_start = self._clock.monotonic()
         try:
             yield
         finally:
-            del self._began[name]
+            del self._started_at[name]
 
     def hanging(self) -> Iterator[str]:
-        """Work that should have ended long ago."""
+        """Work that exceeds LONGEST_WORK, as text."""
         now = self._clock.monotonic()
-        for name, began in self._began.items():
-            if now - began > LONGEST_WORK:
-                yield f"{name}: at it for {now - began:.0f} s"
+        for name, started in self._started_at.items():
+            if now - started > LONGEST_WORK:
+                yield f"{name}: running for {now - started:.0f} s"
 
     def idle_since(self, due: float | None) -> float:
-        """Seconds in which nothing began although the first was due at that time; 0 when nothing was."""
+        """Seconds since `due` in which no work started; 0 if nothing is due."""
         if due is None:
             return 0.0
-        return max(0.0, self._clock.monotonic() - max(due, self._last_begin))
+        return max(0.0, self._clock.monotonic() - max(due, self._last_start))

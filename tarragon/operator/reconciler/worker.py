@@ -1,4 +1,4 @@
-"""Takes one job after the other from the queue when it is due; each reconcile is a task of its own."""
+"""Takes due jobs from the work queue and reconciles each in its own task."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tarragon.operator.reconciler.reconcile import reconcile
 from tarragon.operator.reconciler.watchdog import LONGEST_PAUSE, Watchdog
 
 AT_WORK = 16
-"""Reconciles at once."""
+"""Maximum number of concurrent reconciles."""
 
 BUG = "Bug"
-"""What an error is counted as that is none of the API server's."""
+"""The `reason` label that counts errors other than the API server's."""
 
 JobId = tuple[str, Key]
 log = structlog.get_logger(__name__)
 
 
 class Worker:
-    """`start`, then `run` until `stop`."""
+    """Reconciles queued jobs: call `start`, then `run`, which returns after `stop`."""
 
     def __init__(self, means: Means, world: World, meter: Meter) -> None:
         self.queue: WorkQueue[JobId] = WorkQueue()
@@ -38,29 +38,29 @@ class Worker:
         self._world = world
         self._meter = meter
         self._clock = means.clock
-        self._bell = Bell(means.clock)
-        self._watch = Watchdog(means.clock)
+        self._wakeup = Bell(means.clock)
+        self._watchdog = Watchdog(means.clock)
 
     def add(self, job: JobId, delay: float) -> None:
-        """To be looked at after so many seconds."""
+        """Queue the job to be reconciled after this many seconds."""
         self.queue.add(job, self._clock.monotonic() + delay)
-        self._bell.ring()
+        self._wakeup.ring()
 
     def start(self) -> None:
-        """From now on it is expected that jobs which are due are taken."""
-        self._watch.start()
+        """Start to watch that due jobs are taken."""
+        self._watchdog.start()
 
     def stop(self) -> None:
-        """Begin nothing more."""
-        self._bell.ring_for_ever()
+        """Start no more reconciles."""
+        self._wakeup.ring_for_ever()
 
     def stuck(self) -> Sequence[str]:
-        """What has not moved for so long that only a new process helps."""
-        found = [*self._watch.hanging()]
-        idle = self._watch.idle_since(self.queue.next_due())
-        if self._watch.at_work < AT_WORK and idle > LONGEST_PAUSE:
-            found.append(f"{len(self.queue)} jobs are queued and none was taken for {idle:.0f} s")
-        return found
+        """Reasons to restart the process: reconciles or a queue that made no progress for too long."""
+        reasons = [*self._watchdog.hanging()]
+        idle = self._watchdog.idle_since(self.queue.next_due())
+        if self._watchdog.at_work < AT_WORK and idle > LONGEST_PAUSE:
+            reasons.append(f"{len(self.queue)} jobs are queued but none was reconciled for {idle:.0f} s")
+        return reasons
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         slots = asyncio.Semaphore(AT_WORK)
@@ -69,52 +69,52 @@ class Worker:
             job = await self._next()
             if job is None:
                 return
-            tasks.create_task(self._work_on(job, slots.release))
+            tasks.create_task(self._reconcile(job, slots.release))
 
     async def _next(self) -> JobId | None:
-        """None when nothing more is to begin."""
-        while not self._bell.has_ended:
-            self._bell.silence()
+        """The next due job; None after `stop`."""
+        while not self._wakeup.has_ended:
+            self._wakeup.silence()
             job = self.queue.take(self._clock.monotonic())
             if job is not None:
                 return job
             due = self.queue.next_due()
-            await self._bell.heard(None if due is None else due - self._clock.monotonic())
+            await self._wakeup.heard(None if due is None else due - self._clock.monotonic())
         return None
 
-    async def _work_on(self, job: JobId, release: Callable[[], None]) -> None:
+    async def _reconcile(self, job: JobId, release: Callable[[], None]) -> None:
         kind, key = job
-        began, failure = self._clock.monotonic(), ""
-        self._name_in_logs(kind, key)
+        started, failure = self._clock.monotonic(), ""
+        self._bind_log_context(kind, key)
         try:
-            with self._watch.work(f"reconcile of {kind} {key}"):
+            with self._watchdog.work(f"reconcile of {kind} {key}"):
                 wake_at = await reconcile(self._means, self._world, kind, key)
         except Conflict as error:
-            # The cache is behind: what it will show next decides anew.
+            # The cache is stale: the next event leads to a new decision.
             failure = type(error).__name__
             self._retry(job, error)
         except ApiError as error:
             failure = type(error).__name__
-            log.warning("reconcile", error=str(error))
+            log.warning("reconcile failed", error=str(error))
             self._retry(job, error)
         except LeaseLost:
             raise
         except Exception:
-            # One job that meets a bug must not stop all the others.
+            # A bug that one job triggers must not stop the others.
             failure = BUG
-            log.exception("reconcile met a bug")
+            log.exception("unexpected error in a reconcile")
             self._retry(job, None)
         else:
             self.queue.done(job)
             if wake_at is not None:
                 self.add(job, max(0.0, (wake_at - self._clock.now()).total_seconds()))
         finally:
-            self._meter.reconciled(kind, self._clock.monotonic() - began, failure)
+            self._meter.reconciled(kind, self._clock.monotonic() - started, failure)
             release()
-            self._bell.ring()
+            self._wakeup.ring()
 
-    def _name_in_logs(self, kind: str, key: Key) -> None:
-        """On every line of this task, whoever writes it."""
+    def _bind_log_context(self, kind: str, key: Key) -> None:
+        """Bind the job's identity to every log line of this task."""
         job = self._world.jobs[kind].objects.get(key)
         uid = job.metadata.uid if job is not None else ""
         bind_contextvars(kind=kind, namespace=key.namespace, job=key.name, uid=uid)

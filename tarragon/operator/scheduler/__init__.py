@@ -1,1 +1,1 @@
-"""The admission of gangs: build a snapshot, run the policy on it, validate its decisions, and write them."""
+"""Gang admission: build a snapshot, run the policy on it, validate its decisions, and write them to job status."""

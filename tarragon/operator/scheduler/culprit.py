@@ -1,4 +1,4 @@
-"""Finding the one gang that waits because of which a policy fails altogether: that must not stop all others."""
+"""Finds the one waiting gang that makes a policy raise, so that scheduling can continue without it."""
 
 from __future__ import annotations
 
@@ -9,47 +9,49 @@ from tarragon.scheduling.api.snapshot import Gang, Snapshot
 from tarragon.scheduling.cycle.decision_validation import Checked
 
 Ask = Callable[[Snapshot], Checked]
-"""The policy; raises whatever a bug in it raises."""
+"""Runs the policy on a snapshot; raises whatever a bug in the policy raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
+    """A gang that makes the policy raise."""
+
     gang: Gang
     error: Exception
-    """What the policy raises with it."""
+    """What the policy raises when the gang is in the snapshot."""
     otherwise: Checked
-    """What is decided without it, of some of the others at least."""
+    """Decisions made without the gang; they may cover only some of the other gangs."""
 
 
-def culprit(ask: Ask, snapshot: Snapshot, error: Exception) -> Culprit | None:
-    """Of a snapshot that the policy fails on with this error. None where it fails even as if nobody waited.
+def culprit(run_policy: Ask, snapshot: Snapshot, error: Exception) -> Culprit | None:
+    """Find the gang that makes the policy raise `error` on this snapshot; None if it raises even with no waiting gangs.
 
-    It is asked once, and then as often as the gangs that wait can be halved. Always true below: with `away` left out
-    it fails, and once `suspects` are left out too it does not.
+    Bisects the waiting gangs: one run without any of them, then one run per halving. Loop invariant: without
+    `excluded` the policy raises; without both `excluded` and `suspects` it does not.
     """
-    away: set[str] = set()
+    excluded: set[str] = set()
     suspects = snapshot.waiting
     if not suspects:
         return None
     try:
-        otherwise = ask(without({gang.name for gang in suspects}, snapshot))
-    except Exception:  # noqa: BLE001 - whatever a policy raises: that is what is looked for
+        decisions = run_policy(without({gang.name for gang in suspects}, snapshot))
+    except Exception:  # noqa: BLE001 - a policy may raise anything; the error is what is being bisected
         return None
     while len(suspects) > 1:
         half, rest = suspects[: len(suspects) // 2], suspects[len(suspects) // 2 :]
         names = {gang.name for gang in half}
         try:
-            otherwise = ask(without(away | names, snapshot))
+            decisions = run_policy(without(excluded | names, snapshot))
         except Exception as another:  # noqa: BLE001 - as above
             error, suspects = another, rest
-            away |= names
+            excluded |= names
         else:
             suspects = half
-    return Culprit(suspects[0], error, otherwise)
+    return Culprit(suspects[0], error, decisions)
 
 
 def without(names: Collection[str], snapshot: Snapshot) -> Snapshot:
-    """As if these did not wait."""
+    """The snapshot without the waiting gangs of these names."""
     if not names:
         return snapshot
     return replace(snapshot, waiting=[gang for gang in snapshot.waiting if gang.name not in names])

@@ -1,6 +1,6 @@
-"""The scheduler's side of the road: a snapshot from the caches, a policy's decisions, admissions into the jobs' status.
+"""The scheduling cycle: builds a snapshot from the caches, runs the policy, and writes admissions to job status.
 
-It writes nothing but `status.tarragon.admission`. The reconciler reads that; neither calls the other.
+The scheduler writes only `status.tarragon.admission`. The reconciler reads it; neither calls the other.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ from tarragon.scheduling.api.rules import Rules
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies import Policy
 
-TO_TELL_OF_QUOTAS = "tell whom a quota keeps small"
+TO_TELL_OF_QUOTAS = "report jobs limited by a quota"
 BREATH = 20
-"""Jobs that are read before others get their turn on the event loop."""
+"""Jobs that are read before the event loop runs other tasks."""
 FAILED_PAUSE = 10.0
-"""Seconds until a policy that failed is asked again, if nothing happens before."""
+"""Seconds until a policy that raised is run again, unless a change starts a cycle earlier."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conduct:
-    """What a round goes by besides its policy. The rules are asked for once a round: people may edit them."""
+    """Configuration of the scheduler besides its policy. `rules` is called once per cycle: people may edit them."""
 
     rules: Callable[[], Rules] = Rules
     meter: Meter = field(default_factory=Unmeasured)
 
 
 class Admitter:
-    """One round at a time. It remembers what it has read: a round costs reading what has changed since the last."""
+    """Runs scheduling cycles, one at a time. State is kept between cycles, so a cycle reads only what has changed."""
 
     def __init__(
         self, cluster: Cluster, clock: Clock, world: World, policy: Policy, conduct: Conduct = Conduct()
@@ -65,174 +65,176 @@ class Admitter:
         self._clock = clock
         self._world = world
         self._meter = conduct.meter
-        self._judge = Judge(policy, conduct.meter)
+        self._policy_runner = Judge(policy, conduct.meter)
         self._faults = Faults()
         self._candidates = Candidates(world.nodes.objects)
-        self._holders = Holders(world, clock, self._candidates, self._faults)
-        self._picture = Picture(world, self._candidates, self._holders, self._faults, conduct.rules)
-        self._claimants = Claimants(world, self._candidates, self._picture, self._faults)
-        self._telling = Telling(cluster, clock, world, self._candidates)
+        self._maintenance = Holders(world, clock, self._candidates, self._faults)
+        self._snapshot_builder = Picture(world, self._candidates, self._maintenance, self._faults, conduct.rules)
+        self._verifier = Claimants(world, self._candidates, self._snapshot_builder, self._faults)
+        self._writer = Telling(cluster, clock, world, self._candidates)
         self._changes: dict[JobId, None] = {}
-        self._places_gangs = True
+        self._placed_gangs = True
         for kind, cache in world.jobs.items():
-            cache.subscribe(partial(self._changed, kind))
+            cache.subscribe(partial(self._job_changed, kind))
         world.nodes.subscribe(self._node_changed)
 
     @property
     def unread(self) -> int:
-        """Changes that the next round has to take in."""
-        return len(self._changes) + self._picture.unread
+        """Number of changes that the next cycle has to read."""
+        return len(self._changes) + self._snapshot_builder.unread
 
     async def snapshot(self) -> Snapshot:
-        """What a policy would be shown now."""
-        await self._catch_up()
+        """The snapshot that a cycle started now would give to the policy."""
+        await self._read_changes()
         now = self._clock.now()
-        refused = self._claimants.refused(now) if self._world.places_gangs else []
-        return self._picture.snapshot(refused, now)
+        refused = self._verifier.refused(now) if self._world.places_gangs else []
+        return self._snapshot_builder.snapshot(refused, now)
 
     async def round(self) -> float | None:
-        """Decide once and write what has changed. Seconds until the next round even if nothing changes, or None."""
-        await self._catch_up()
+        """Run one cycle. Returns the seconds until the next one is due if nothing changes, or None."""
+        await self._read_changes()
         self._world.unmade.give_up()
         may_place = self._may_place()
         now = self._clock.now()
-        writes = self._claimants.refused(now) if may_place else []
+        writes = self._verifier.refused(now) if may_place else []
         refused = {candidate.id for candidate, _ in writes}
-        writes += self._beside(refused, self._holders.revised(now))
-        writes += self._beside(refused, self._holders.rebuilt(now) if may_place else [])
-        snapshot = self._picture.snapshot(writes, now) if may_place else None
-        found = NOTHING if snapshot is None else self._judge.decide(snapshot)
+        writes += self._not_refused(refused, self._maintenance.revised(now))
+        writes += self._not_refused(refused, self._maintenance.rebuilt(now) if may_place else [])
+        snapshot = self._snapshot_builder.snapshot(writes, now) if may_place else None
+        checked_decisions = NOTHING if snapshot is None else self._policy_runner.decide(snapshot)
         waits: list[Wait] = []
-        others: list[AboutGang] = []
-        for decided in found.sound:
+        decisions: list[AboutGang] = []
+        for decided in checked_decisions.sound:
             if isinstance(decided, Wait):
                 waits.append(decided)
             else:
-                others.append(decided)
-        writes += self._decided(others, now)
-        writes += self._holders.left({candidate.id for candidate, _ in writes}, now, places_gangs=may_place)
-        waits += self._troubled(waits, {candidate.id for candidate, _ in writes})
-        held = self._held_back(snapshot, {candidate.id for candidate, _ in writes})
+                decisions.append(decided)
+        writes += self._updates_of(decisions, now)
+        writes += self._maintenance.left({candidate.id for candidate, _ in writes}, now, places_gangs=may_place)
+        waits += self._failed_waits(waits, {candidate.id for candidate, _ in writes})
+        quota_messages = self._quota_messages(snapshot, {candidate.id for candidate, _ in writes})
         due = [
-            *self._telling.due(writes),
-            *self._decided(self._telling.due_waits([*waits, *held.waits]), now, TO_TELL),
-            *self._telling.due_ends(held.over),
+            *self._writer.due(writes),
+            *self._updates_of(self._writer.due_waits([*waits, *quota_messages.waits]), now, TO_TELL),
+            *self._writer.due_ends(quota_messages.over),
         ]
         await all_of(self._write(*write) for write in due)
-        return min(self._pauses(found.again), default=None)
+        return min(self._timeouts(checked_decisions.again), default=None)
 
-    def _beside(self, refused: AbstractSet[JobId], several: Iterable[Decided]) -> Iterator[Decided]:
-        """One write a job: what was refused is replaced first, and everything else is decided after that."""
-        return (each for each in several if each[0].id not in refused)
+    def _not_refused(self, refused: AbstractSet[JobId], updates: Iterable[Decided]) -> Iterator[Decided]:
+        """Leave out rejected jobs: a job is written once per cycle, and replacing a rejected admission comes first."""
+        return (each for each in updates if each[0].id not in refused)
 
-    def _decided(self, several: Iterable[AboutGang], now: dt.datetime, doing: str = TO_CARRY_OUT) -> Iterator[Decided]:
-        for decided in several:
-            candidate = self._candidates.named(decided.gang)
+    def _updates_of(
+        self, decisions: Iterable[AboutGang], now: dt.datetime, doing: str = TO_CARRY_OUT
+    ) -> Iterator[Decided]:
+        for decision in decisions:
+            candidate = self._candidates.named(decision.gang)
             with self._faults.of(candidate.id, doing):
-                admission = admission_after(candidate, decided, now)
-                if admission != candidate.admission and self._picture.agrees(candidate, admission):
+                admission = admission_after(candidate, decision, now)
+                if admission != candidate.admission and self._snapshot_builder.agrees(candidate, admission):
                     yield candidate, admission
 
-    def _held_back(self, snapshot: Snapshot | None, decided: AbstractSet[JobId]) -> HeldBack:
-        """Mere words: nobody waits for them, and no start hangs on them."""
+    def _quota_messages(self, snapshot: Snapshot | None, decided: AbstractSet[JobId]) -> HeldBack:
+        """Quota messages of running jobs. They are informational, so errors here do not stop the cycle."""
         with self._faults.beside(TO_TELL_OF_QUOTAS):
             if snapshot is not None:
                 return held_back(snapshot, self._candidates, decided)
         return HeldBack()
 
-    def _troubled(self, waits: Sequence[Wait], decided: AbstractSet[JobId]) -> Iterator[Wait]:
-        """Those that wait because of a bug of ours are told so; those that run do not need us."""
-        troubled = sorted(self._faults.jobs() - decided)
-        known = {wait.gang for wait in waits} if troubled else set()
-        for job in troubled:
+    def _failed_waits(self, waits: Sequence[Wait], decided: AbstractSet[JobId]) -> Iterator[Wait]:
+        """Waits for queued jobs that the scheduler failed on; running jobs need none."""
+        failed = sorted(self._faults.jobs() - decided)
+        waiting = {wait.gang for wait in waits} if failed else set()
+        for job in failed:
             candidate = self._candidates.all.get(job)
-            if candidate is None or candidate.is_admitted or candidate.is_refused or candidate.name in known:
+            if candidate is None or candidate.is_admitted or candidate.is_refused or candidate.name in waiting:
                 continue
-            why = f"the scheduler can't decide about it, and goes on without it: it can't {self._faults.word(job)}"
+            why = f"the scheduler failed on this job and continues without it: could not {self._faults.word(job)}"
             yield Wait(candidate.name, SCHEDULER_ERROR, why)
 
-    def _pauses(self, again: dt.datetime | None) -> Iterator[float]:
-        """Seconds until something is to be decided though nothing happens."""
+    def _timeouts(self, again: dt.datetime | None) -> Iterator[float]:
+        """Seconds until each moment at which a decision is due without any change."""
         now = self._clock.now()
-        for at in (*([] if again is None else [again]), *self._holders.ends(now)):
+        for at in (*([] if again is None else [again]), *self._maintenance.ends(now)):
             yield max(0.0, (at - now).total_seconds())
-        for pause in (self._telling.pause, self._world.unmade.pause):
+        for pause in (self._writer.pause, self._world.unmade.pause):
             if pause is not None:
                 yield pause
-        if self._judge.has_failed:
+        if self._policy_runner.has_failed:
             yield FAILED_PAUSE
 
     async def _write(self, candidate: Candidate, admission: Admission) -> None:
         with self._faults.of(candidate.id, TO_WRITE):
-            written = await self._telling.write(candidate, admission)
+            written = await self._writer.write(candidate, admission)
             if written is not None:
-                self._follow(candidate.framework, candidate.job.key, written)
+                self._update_candidate(candidate.framework, candidate.job.key, written)
                 decision_log.tell(candidate, admission, self._meter)
 
     def _may_place(self) -> bool:
-        """A change is told once, to whoever reads logs; each job that it concerns says so itself."""
-        before, self._places_gangs = self._places_gangs, self._world.places_gangs
-        if before and not self._places_gangs:
-            why = "it keeps the jobs of some namespaces only" if self._world.settings.namespaces else "nodes: forbidden"
+        """Whether gangs are placed in this cycle. Logs each change once; affected jobs report it in their status."""
+        placed_before, self._placed_gangs = self._placed_gangs, self._world.places_gangs
+        if placed_before and not self._placed_gangs:
+            why = "only some namespaces are watched" if self._world.settings.namespaces else "nodes are forbidden"
             log.warning("placement is left to kube-scheduler: no gangs, no queue", why=why)
-        elif self._places_gangs and not before:
-            log.info("placement is ours again; jobs that were left to kube-scheduler stay so")
-        return self._places_gangs
+        elif self._placed_gangs and not placed_before:
+            log.info("Tarragon places pods again; jobs left to kube-scheduler stay with it")
+        return self._placed_gangs
 
-    def _changed(self, kind: str, key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
+    def _job_changed(self, kind: str, key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
         if new is None and (kind, key) not in self._candidates.all:
-            # Else whoever stands by for months would remember every job that ever was.
+            # Otherwise a standby would accumulate every job that ever existed.
             self._changes.pop((kind, key), None)
-            self._picture.forget((kind, key))
+            self._snapshot_builder.forget((kind, key))
         else:
             self._changes[kind, key] = None
 
-    async def _catch_up(self) -> None:
-        """Between rounds a change costs nothing, and an operator that only stands by has no rounds."""
-        taken_in = 0
+    async def _read_changes(self) -> None:
+        """Read the jobs that changed since the last cycle. Reading is deferred to here, so a standby reads nothing."""
+        read = 0
         while self._changes:
             kind, key = next(iter(self._changes))
             del self._changes[kind, key]
-            self._take_in(self._world.frameworks[kind], key, self._world.jobs[kind].objects.get(key))
-            taken_in += 1
-            if taken_in % BREATH == 0:
+            self._read(self._world.frameworks[kind], key, self._world.jobs[kind].objects.get(key))
+            read += 1
+            if read % BREATH == 0:
                 await self._clock.sleep(0)
 
-    def _take_in(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
-        known = self._candidates.all.get((framework.kind, key))
-        if known is not None and new == known.object:
-            return  # The news of our own write, which was followed when it was written.
-        if new is None or known is None or not self._telling.is_news_of_the_past(new, known):
-            self._follow(framework, key, new)
+    def _read(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
+        previous = self._candidates.all.get((framework.kind, key))
+        if previous is not None and new == previous.object:
+            return  # The event of our own write, which was applied when it was written.
+        if new is None or previous is None or not self._writer.is_news_of_the_past(new, previous):
+            self._update_candidate(framework, key, new)
 
     def _node_changed(self, key: Key, old: Node | None, new: Node | None) -> None:
         if traits(old) != traits(new):
             self._candidates.node_changed(key.name)
-            self._picture.nodes_changed(self._candidates.on(key.name))
+            self._snapshot_builder.nodes_changed(self._candidates.on(key.name))
 
-    def _follow(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
-        """One that can't be read stays what it was: it keeps its places."""
+    def _update_candidate(self, framework: Framework, key: Key, new: CustomObject | None) -> None:
+        """Update the candidate from the job's new state. If that fails, the old candidate keeps its assignments."""
         job = framework.kind, key
         is_read = False
         with self._faults.of(job, "read it"):
             candidate = None if new is None else self._candidate(framework, new)
-            self._picture.job_changed(job)
+            self._snapshot_builder.job_changed(job)
             if candidate is None:
                 self._candidates.drop(job)
-                self._claimants.drop(job)
-                self._telling.forget(job)
+                self._verifier.drop(job)
+                self._writer.forget(job)
                 self._faults.forget(job)
                 if new is None:
                     self._world.verified.forget(job)
                 else:
                     self._world.verified.pass_over(job, new)
             else:
-                self._candidates.put(self._claimants.taken_in(candidate))
+                self._candidates.put(self._verifier.taken_in(candidate))
             is_read = True
-        known = self._candidates.all.get(job)
-        if not is_read and known is not None and new is not None and known.job.uid == new.metadata.uid:
-            # What is written about it depends on the version that it has now.
-            self._candidates.put(replace(known, object=new))
+        previous = self._candidates.all.get(job)
+        if not is_read and previous is not None and new is not None and previous.job.uid == new.metadata.uid:
+            # Later writes to the job must be conditional on its current resource version.
+            self._candidates.put(replace(previous, object=new))
             self._world.verified.pass_over(job, new)
 
     def _candidate(self, framework: Framework, found: CustomObject) -> Candidate | None:

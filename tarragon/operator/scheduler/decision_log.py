@@ -1,4 +1,4 @@
-"""What a new admission amounts to: one line in the log, and one count, for each decision."""
+"""Logs and counts each scheduling decision when its admission has been written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """`code` is why it waits, or has to; empty where it does not."""
+    """A decision as the log shows it. `code` is the code of the job's wait; empty if the job does not wait."""
 
     decision: str
     code: str
@@ -30,53 +30,53 @@ class Account:
 
 
 def account_of(before: Admission | None, after: Admission) -> Account | None:
-    """None where nothing was decided: only the words of a wait are others, or it, or a retry, is over."""
+    """Classify a change of an admission; None if only a wait's message changed or a wait or retry ended."""
     decision = _decision(before, after)
     code = "" if after.wait is None else after.wait.code
-    if decision == WAIT and code in {_code(before), ""}:
+    if decision == WAIT and code in {_wait_code(before), ""}:
         return None
     return Account(
         decision=decision,
         code=code,
         reason=after.reason if decision in {GROW, SHRINK} else "" if after.wait is None else after.wait.message,
         nodes=len(set(after.nodes.values())),
-        before=_words({} if before is None else before.size),
-        after=_words(after.size),
+        before=_size_text({} if before is None else before.size),
+        after=_size_text(after.size),
     )
 
 
 def tell(candidate: Candidate, after: Admission, meter: Meter) -> None:
-    """To whoever reads logs, and to whoever counts."""
+    """Log the decision and count it in the metrics."""
     kind, key = candidate.id
-    about = {"kind": kind, "namespace": key.namespace, "job": key.name, "uid": candidate.object.metadata.uid}
-    before = None if candidate.admission is None else candidate.admission.refused
-    if after.refused is not None and after.refused != before:
+    job_fields = {"kind": kind, "namespace": key.namespace, "job": key.name, "uid": candidate.object.metadata.uid}
+    refused_before = None if candidate.admission is None else candidate.admission.refused
+    if after.refused is not None and after.refused != refused_before:
         meter.refused_admission()
-        log.warning("an admission was refused", **about, why=after.refused.message)
+        log.warning("an admission was refused", **job_fields, why=after.refused.message)
     account = account_of(candidate.admission, after)
     if account is None:
         return
     meter.told(account.decision, account.code)
-    told = {"code": account.code, "reason": account.reason, "nodes": account.nodes}
+    outcome = {"code": account.code, "reason": account.reason, "nodes": account.nodes}
     sizes = {"before": account.before, "after": account.after}
-    log.info("decided", **about, decision=account.decision, **told, **sizes)
+    log.info("scheduling decision", **job_fields, decision=account.decision, **outcome, **sizes)
 
 
 def _decision(before: Admission | None, after: Admission) -> str:
-    held = before is not None and before.admitted is not None
+    was_admitted = before is not None and before.admitted is not None
     if after.admitted is None:
-        return EVICT if held else WAIT
-    if before is None or not held:
+        return EVICT if was_admitted else WAIT
+    if before is None or not was_admitted:
         return START
-    was, now = sum(before.size.values()), sum(after.size.values())
-    if was != now:
-        return GROW if now > was else SHRINK
+    old_size, new_size = sum(before.size.values()), sum(after.size.values())
+    if old_size != new_size:
+        return GROW if new_size > old_size else SHRINK
     return MOVE if before.nodes != after.nodes else WAIT
 
 
-def _code(admission: Admission | None) -> str:
+def _wait_code(admission: Admission | None) -> str:
     return "" if admission is None or admission.wait is None else admission.wait.code
 
 
-def _words(size: Mapping[ReplicaType, int]) -> str:
+def _size_text(size: Mapping[ReplicaType, int]) -> str:
     return ", ".join(f"{number} {kind.word}" for kind, number in size.items() if number)

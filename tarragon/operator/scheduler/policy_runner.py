@@ -1,4 +1,4 @@
-"""Asking the policy: what it may not do is refused, and a bug of its own is told, not passed on."""
+"""Runs the policy: rejects decisions that violate the rules, and reports a policy's exceptions instead of raising."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tarragon.scheduling.cycle.decision_validation import Checked, checked
 from tarragon.scheduling.policies import Policy
 
 POLICY = "policy"
-"""What a round is counted as in which the policy failed altogether."""
+"""The `decision` label that counts scheduling cycles in which the policy produced no decisions because it raised."""
 ASIDE = dt.timedelta(minutes=1)
-"""A gang that the policy fails with is shown to it again after this long, or once it asks for something else."""
+"""A gang that makes the policy raise is retried after this long, or as soon as its requests change."""
 MOST_ASIDE = 20
-"""Gangs. Where it fails with more, it is the policy that is to blame, and looking for others would never end."""
+"""Gangs set aside at the same time. If more would be needed, the policy itself is at fault and the search stops."""
 
 log = structlog.get_logger(__name__)
 
@@ -29,89 +29,89 @@ NOTHING = Checked(sound=(), violations=(), again=None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Aside:
+class _SetAside:
     gang: Gang
     until: dt.datetime
     why: str
 
 
 class Judge:
-    """Its rounds follow one another; `has_failed` is of the last."""
+    """Runs the policy once per scheduling cycle; `has_failed` describes the last cycle."""
 
     def __init__(self, policy: Policy, meter: Meter) -> None:
         self._policy = policy
         self._meter = meter
-        self._aside: dict[str, _Aside] = {}
+        self._set_aside: dict[str, _SetAside] = {}
         self.has_failed = False
 
     def decide(self, snapshot: Snapshot) -> Checked:
-        """Nothing where the policy fails: who runs goes on, and who waits waits, until it is asked again.
+        """The policy's valid decisions; none if it raises, which leaves running and waiting gangs as they are.
 
-        Where it fails because of a gang that waits, that one is put aside, and the others go on.
+        If the policy raises because of one waiting gang, that gang is set aside and the others are scheduled.
         """
-        suspected = self._take_back(snapshot)
+        suspected = self._take_expired(snapshot)
         try:
-            found = self._ask(without(self._aside, snapshot))
-        except Exception as error:  # noqa: BLE001 - whatever a policy raises, it is told below
-            after = self._without_culprit(snapshot, suspected, error)
-            self.has_failed = after is None
-            if after is None:
-                self._tell_failure(snapshot, error)
+            checked_decisions = self._run_policy(without(self._set_aside, snapshot))
+        except Exception as error:  # noqa: BLE001 - a policy may raise anything; it is logged below
+            retried = self._isolate(snapshot, suspected, error)
+            self.has_failed = retried is None
+            if retried is None:
+                self._log_failure(snapshot, error)
                 return NOTHING
-            found = after
+            checked_decisions = retried
         self.has_failed = False
-        for violation in found.violations:
+        for violation in checked_decisions.violations:
             self._meter.refused(type(violation.decision).__name__)
-            log.error("a decision of the policy was refused", decision=repr(violation.decision), why=violation.why)
-        return self._with_those_aside(found) if self._aside else found
+            log.error("rejected an invalid policy decision", decision=repr(violation.decision), why=violation.why)
+        return self._with_set_aside_waits(checked_decisions) if self._set_aside else checked_decisions
 
-    def _ask(self, snapshot: Snapshot) -> Checked:
+    def _run_policy(self, snapshot: Snapshot) -> Checked:
         return checked(snapshot, self._policy(snapshot))
 
-    def _take_back(self, snapshot: Snapshot) -> Mapping[str, _Aside]:
-        """Those that it is to try again, which it may fail with again."""
-        if not self._aside:
+    def _take_expired(self, snapshot: Snapshot) -> Mapping[str, _SetAside]:
+        """Remove and return the gangs whose time set aside is over; the policy may raise for them again."""
+        if not self._set_aside:
             return {}
         waiting = {gang.name: gang for gang in snapshot.waiting}
-        self._aside = {name: each for name, each in self._aside.items() if waiting.get(name) == each.gang}
-        ripe = {name: each for name, each in self._aside.items() if each.until <= snapshot.now}
-        for name in ripe:
-            del self._aside[name]
-        return ripe
+        self._set_aside = {name: each for name, each in self._set_aside.items() if waiting.get(name) == each.gang}
+        expired = {name: each for name, each in self._set_aside.items() if each.until <= snapshot.now}
+        for name in expired:
+            del self._set_aside[name]
+        return expired
 
-    def _without_culprit(self, snapshot: Snapshot, suspected: Mapping[str, _Aside], error: Exception) -> Checked | None:
-        """None where it fails whoever is left out. Those it has failed with before are looked at first."""
+    def _isolate(self, snapshot: Snapshot, suspected: Mapping[str, _SetAside], error: Exception) -> Checked | None:
+        """The decisions without the gang at fault; None if no single gang is. `suspected` gangs are tried first."""
         if suspected:
-            self._put_aside(suspected.values(), snapshot.now)
+            self._set_gangs_aside(suspected.values(), snapshot.now)
             try:
-                return self._ask(without(self._aside, snapshot))
-            except Exception as another:  # noqa: BLE001 - whatever a policy raises, it is told below
+                return self._run_policy(without(self._set_aside, snapshot))
+            except Exception as another:  # noqa: BLE001 - a policy may raise anything; it is logged below
                 error = another
-        if len(self._aside) >= MOST_ASIDE:
+        if len(self._set_aside) >= MOST_ASIDE:
             return None
-        found = culprit(self._ask, without(self._aside, snapshot), error)
+        found = culprit(self._run_policy, without(self._set_aside, snapshot), error)
         if found is None:
             return None
         name, error = found.gang.name, found.error
-        log.error("the policy met a bug with one gang, and goes on without it", gang=name, exc_info=error)
-        why = f"the scheduler can't decide about it, and goes on without it: {type(error).__name__}: {error}"
-        self._put_aside([_Aside(found.gang, snapshot.now, why)], snapshot.now)
+        log.error("the policy failed on one gang; scheduling continues without it", gang=name, exc_info=error)
+        why = f"the scheduler failed on this job and continues without it: {type(error).__name__}: {error}"
+        self._set_gangs_aside([_SetAside(found.gang, snapshot.now, why)], snapshot.now)
         try:
-            return self._ask(without(self._aside, snapshot))
-        except Exception:  # noqa: BLE001 - it fails with another one, too, which the next round finds
+            return self._run_policy(without(self._set_aside, snapshot))
+        except Exception:  # noqa: BLE001 - another gang is at fault too; the next cycle finds it
             return replace(found.otherwise, again=snapshot.now)
 
-    def _put_aside(self, several: Collection[_Aside], now: dt.datetime) -> None:
-        for each in several:
-            self._aside[each.gang.name] = replace(each, until=now + ASIDE)
+    def _set_gangs_aside(self, gangs: Collection[_SetAside], now: dt.datetime) -> None:
+        for each in gangs:
+            self._set_aside[each.gang.name] = replace(each, until=now + ASIDE)
 
-    def _with_those_aside(self, found: Checked) -> Checked:
-        waits = [Wait(name, SCHEDULER_ERROR, self._aside[name].why) for name in sorted(self._aside)]
-        ends = [each.until for each in self._aside.values()]
+    def _with_set_aside_waits(self, found: Checked) -> Checked:
+        aside_waits = [Wait(name, SCHEDULER_ERROR, self._set_aside[name].why) for name in sorted(self._set_aside)]
+        ends = [each.until for each in self._set_aside.values()]
         again = min(ends if found.again is None else [found.again, *ends])
-        return replace(found, sound=[*found.sound, *waits], again=again)
+        return replace(found, sound=[*found.sound, *aside_waits], again=again)
 
-    def _tell_failure(self, snapshot: Snapshot, error: Exception) -> None:
+    def _log_failure(self, snapshot: Snapshot, error: Exception) -> None:
         self._meter.refused(POLICY)
         sizes = {"nodes": len(snapshot.nodes), "waiting": len(snapshot.waiting), "running": len(snapshot.running)}
-        log.error("the policy met a bug; nothing was decided, and it is asked again", **sizes, exc_info=error)
+        log.error("the policy failed: nothing was decided, and it will be retried", **sizes, exc_info=error)

@@ -1,12 +1,12 @@
-"""Jobs whose admission on record this operator's scheduler does not know: each is looked at before it counts.
+"""Verifies admissions in job status that this operator's scheduler did not write, before they take effect.
 
-The rule, in this order:
+The rules, in this order:
 
-- An admission that adds no place to those that counted before counts: this scheduler has decided it, or has looked at
-  it. Nothing that happens to the cluster, to a quota or to the spec later takes a place away here.
-- Of a job that this operator sees for the first time, any pod of the job proves the admission: it counts.
-- All others count if the scheduler could have decided them now (`scheduling.claims`). If not, they count for nothing:
-  what counted before is put back, and a job of which nothing counted before queues anew.
+- An admission is accepted if it adds no assignment to those accepted before: this scheduler decided or verified all of
+  them. Later changes of the cluster, of a quota or of the spec do not revoke an assignment here.
+- On the first sight of a job, any existing pod of the job proves the admission, which is accepted.
+- Any other admission is accepted if the scheduler could have decided it now (`scheduling.cycle.admission_claims`).
+  Otherwise it is rejected: the last accepted admission is restored, or the job is queued again if there is none.
 """
 
 from __future__ import annotations
@@ -28,77 +28,77 @@ from tarragon.operator.scheduler.snapshot.snapshot_builder import Picture
 from tarragon.scheduling.api.snapshot import RunningGang
 from tarragon.scheduling.cycle.admission_claims import Claim, Claims
 
-NOT_UNDERSTOOD = "its spec is not valid, so no new places can be decided for it"
+NOT_UNDERSTOOD = "its spec is invalid, so it cannot get new assignments"
 
 
 class Claimants:
-    """Until they are looked at, the picture has of each what counted before."""
+    """Admissions that await verification. Until then, snapshots contain each job's last accepted admission."""
 
     def __init__(self, world: World, candidates: Candidates, picture: Picture, faults: Faults) -> None:
         self._world = world
         self._candidates = candidates
         self._picture = picture
         self._faults = faults
-        self._claimed: dict[JobId, Admission] = {}
+        self._pending: dict[JobId, Admission] = {}
 
     def taken_in(self, candidate: Candidate) -> Candidate:
-        """The candidate with the admission that counts."""
+        """The candidate with its accepted admission; an unverified admission is queued for `refused`."""
         job, uid, admission = candidate.id, candidate.object.metadata.uid, candidate.admission
-        known = self._world.verified.known(job, uid)
-        self._claimed.pop(job, None)
+        accepted = self._world.verified.known(job, uid)
+        self._pending.pop(job, None)
         if admission is None or not candidate.is_admitted:
             self._world.verified.verify(job, candidate.object, admission, {})
             return candidate
-        if not self._world.places_gangs or self._is_known(candidate, admission, known):
-            self._verify(candidate, admission, known)
+        if not self._world.places_gangs or self._is_accepted(candidate, admission, accepted):
+            self._verify(candidate, admission, accepted)
             return candidate
-        if known is None and candidate.is_refused:
-            # Nobody knows what its replicas ask for; it is looked at when its spec is valid again.
+        if accepted is None and candidate.is_refused:
+            # Its replicas' requests are unknown; the admission is verified once the spec is valid again.
             self._world.verified.pass_over(job, candidate.object)
             return candidate
         self._world.verified.suspect(job)
-        self._claimed[job] = admission
-        return _with(candidate, None if known is None else known.sound)
+        self._pending[job] = admission
+        return _with_admission(candidate, None if accepted is None else accepted.sound)
 
     def drop(self, job: JobId) -> None:
-        """It takes no part any more."""
-        self._claimed.pop(job, None)
+        """The job is no longer a candidate."""
+        self._pending.pop(job, None)
 
     def refused(self, now: dt.datetime) -> list[Decided]:
-        """Those that could not have been decided, with what is to stand in their status. All others count from now."""
-        if not self._claimed:
+        """Verify all pending admissions: accept the possible ones, and return the others with what replaces them."""
+        if not self._pending:
             return []
         claims = Claims(self._picture.snapshot((), now))
-        found: list[Decided] = []
-        for job in sorted(self._claimed, key=self._age):
-            candidate, admission = self._candidates.all[job], self._claimed[job]
+        rejected: list[Decided] = []
+        for job in sorted(self._pending, key=self._creation_order):
+            candidate, admission = self._candidates.all[job], self._pending[job]
             why: str | None = None
-            is_judged = False
-            with self._faults.of(job, "see whether its admission is possible"):
-                why = self._impossible(claims, candidate, admission)
-                is_judged = True
+            is_checked = False
+            with self._faults.of(job, "verify its admission"):
+                why = self._why_impossible(claims, candidate, admission)
+                is_checked = True
             if why is None:
                 self._accept(candidate, admission)
-                if is_judged:
-                    del self._claimed[job]
+                if is_checked:
+                    del self._pending[job]
             else:
-                found.append((candidate, _without_it(candidate, why, now)))
-        return found
+                rejected.append((candidate, _rejected(candidate, why, now)))
+        return rejected
 
-    def _is_known(self, candidate: Candidate, admission: Admission, known: Known | None) -> bool:
-        if known is None:
+    def _is_accepted(self, candidate: Candidate, admission: Admission, accepted: Known | None) -> bool:
+        if accepted is None:
             pods = [*self._world.pods_of(candidate.object), *self._world.unmade.of(candidate.id)]
             return any(True for _ in replicas_of(candidate, pods))
-        return known.covers(admission, candidate.status.finished)
+        return accepted.covers(admission, candidate.status.finished)
 
-    def _impossible(self, claims: Claims, candidate: Candidate, admission: Admission) -> str | None:
+    def _why_impossible(self, claims: Claims, candidate: Candidate, admission: Admission) -> str | None:
         if candidate.is_refused:
             return NOT_UNDERSTOOD
-        known = self._world.verified.known(candidate.id, candidate.object.metadata.uid)
-        # What is finished holds nothing; that a replica is, is no reason to give it a place.
+        accepted = self._world.verified.known(candidate.id, candidate.object.metadata.uid)
+        # A finished replica holds no resources, but being finished does not entitle a replica to an assignment.
         finished = candidate.status.finished
-        if known is not None:
-            finished &= known.unasked(finished).keys()
+        if accepted is not None:
+            finished &= accepted.unasked(finished).keys()
         gang = RunningGang(
             name=candidate.name,
             demands=self._picture.demands(candidate),
@@ -107,36 +107,36 @@ class Claimants:
             finished=finished & admission.nodes.keys(),
             queue=candidate.job.key.namespace,
         )
-        places = {} if known is None else {**known.places, **known.places_of(admission)}
-        has_run = known is None and _has_run(candidate)
-        return claims.impossible(Claim(gang=gang, size=admission.size, known=places, has_run=has_run))
+        accepted_places = {} if accepted is None else {**accepted.places, **accepted.places_of(admission)}
+        has_run = accepted is None and _has_run(candidate)
+        return claims.impossible(Claim(gang=gang, size=admission.size, known=accepted_places, has_run=has_run))
 
     def _accept(self, candidate: Candidate, admission: Admission) -> None:
-        known = self._world.verified.known(candidate.id, candidate.object.metadata.uid)
-        full = _with(candidate, admission)
-        self._candidates.put(full)
+        accepted = self._world.verified.known(candidate.id, candidate.object.metadata.uid)
+        accepted_candidate = _with_admission(candidate, admission)
+        self._candidates.put(accepted_candidate)
         self._picture.job_changed(candidate.id)
-        self._verify(full, admission, known)
+        self._verify(accepted_candidate, admission, accepted)
 
-    def _verify(self, candidate: Candidate, admission: Admission, known: Known | None) -> None:
+    def _verify(self, candidate: Candidate, admission: Admission, accepted: Known | None) -> None:
         places = admission.nodes
         if candidate.status.finished:
-            before: Mapping[Replica, str] = {} if known is None else known.places_of(admission)
-            # A finished replica holds nothing, so nothing was asked about its place.
+            accepted_places: Mapping[Replica, str] = {} if accepted is None else accepted.places_of(admission)
+            # A finished replica holds no resources, so its assignment was not verified.
             places = {
                 replica: node
                 for replica, node in places.items()
-                if replica not in candidate.status.finished or replica in before
+                if replica not in candidate.status.finished or replica in accepted_places
             }
         self._world.verified.verify(candidate.id, candidate.object, admission, places)
 
-    def _age(self, job: JobId) -> tuple[bool, dt.datetime | None, JobId]:
-        """The eldest first: when a job was made, nobody can write into its status."""
+    def _creation_order(self, job: JobId) -> tuple[bool, dt.datetime | None, JobId]:
+        """Sort key: oldest job first. The creation timestamp cannot be forged through the status."""
         created = self._candidates.all[job].object.metadata.creation_timestamp
         return created is None, created, job
 
 
-def _with(candidate: Candidate, admission: Admission | None) -> Candidate:
+def _with_admission(candidate: Candidate, admission: Admission | None) -> Candidate:
     return replace(candidate, status=replace(candidate.status, admission=admission))
 
 
@@ -145,8 +145,8 @@ def _has_run(candidate: Candidate) -> bool:
     return status.phase in {Phase.RUNNING, Phase.RESTARTING} or any(record.uid for record in status.restarts.values())
 
 
-def _without_it(candidate: Candidate, why: str, now: dt.datetime) -> Admission:
-    """What counted before, or a place in the queue."""
+def _rejected(candidate: Candidate, why: str, now: dt.datetime) -> Admission:
+    """The last accepted admission, or a new place in the queue, with the reason of the rejection."""
     before = candidate.admission or Admission(queued=queued_since(candidate, now))
-    message = f"the status had an admission that the scheduler could not have decided; it counts for nothing: {why}"
+    message = f"the admission in the job's status was ignored because the scheduler could not have decided it: {why}"
     return replace(before, refused=RefusedAdmission(at=now, message=message))

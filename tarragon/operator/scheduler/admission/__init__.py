@@ -1,1 +1,1 @@
-"""Writes what the scheduler decided into the status of jobs, and keeps admissions true to the pods that exist."""
+"""Writes the scheduler's decisions to job status, and keeps admissions consistent with the pods that exist."""

@@ -1,4 +1,4 @@
-"""Bugs that one job, or a mere word, brings to light must not stop the others: they are told once."""
+"""Isolates unexpected errors: an error in one job, or in a status message, is logged once and stops no other job."""
 
 from __future__ import annotations
 
@@ -11,69 +11,73 @@ from tarragon.client.errors import ApiError
 from tarragon.client.leader_election import LeaseLost
 from tarragon.operator.informers.candidates import JobId
 
-TO_CARRY_OUT, TO_TELL, TO_WRITE = "carry out what was decided", "tell why it waits", "write what was decided"
-"""What is done last: whoever fails in these is decided about all the same. That the wait for it can be told does not
-mean that what was decided can be carried out."""
+TO_CARRY_OUT, TO_TELL, TO_WRITE = "apply the decision", "report why it waits", "write the decision"
+"""The last operations of a cycle: a job that fails in these is still part of the next snapshot. They are tracked
+separately, because a job whose wait can be reported may still fail when a decision is applied."""
 
 log = structlog.get_logger(__name__)
 
 
 class Faults:
-    """By job, what could not be done for it."""
+    """Failed operations by job."""
 
     def __init__(self) -> None:
-        self._met: dict[JobId, dict[str, str]] = {}
-        self._beside: set[str] = set()
-        """What fails of no job in particular."""
+        self._errors: dict[JobId, dict[str, str]] = {}
+        self._shared_failures: set[str] = set()
+        """Failed operations that concern all jobs."""
 
     @contextmanager
     def of(self, job: JobId, doing: str) -> Iterator[None]:
-        """Whatever goes wrong inside ends here. What goes wrong again is not told again, before it went well."""
+        """Catch and log any unexpected error inside; a repeated failure is logged again only after a success."""
         try:
             yield
         except (ApiError, LeaseLost):
-            raise  # Nothing of these is the job's fault.
+            raise  # These are not caused by the job.
         except Exception as error:
-            met = self._met.setdefault(job, {})
-            if doing not in met:
+            errors = self._errors.setdefault(job, {})
+            if doing not in errors:
                 kind, key = job
-                log.exception("admission met a bug", kind=kind, namespace=key.namespace, job=key.name, doing=doing)
-            met[doing] = f"{type(error).__name__}: {error}"
+                log.exception(
+                    "unexpected error in the scheduler", kind=kind, namespace=key.namespace, job=key.name, doing=doing
+                )
+            errors[doing] = f"{type(error).__name__}: {error}"
         else:
-            self._cure(job, doing)
+            self._clear(job, doing)
 
     @contextmanager
     def beside(self, doing: str) -> Iterator[None]:
-        """The same around what is for all jobs, and without which all is decided as well."""
+        """The same for an operation that concerns all jobs and that scheduling can do without."""
         try:
             yield
         except (ApiError, LeaseLost):
             raise
         except Exception:
-            if doing not in self._beside:
-                log.exception("admission met a bug", doing=doing)
-            self._beside.add(doing)
+            if doing not in self._shared_failures:
+                log.exception("unexpected error in the scheduler", doing=doing)
+            self._shared_failures.add(doing)
         else:
-            self._beside.discard(doing)
+            self._shared_failures.discard(doing)
 
     def word(self, job: JobId) -> str | None:
-        """For people; None where all goes well."""
-        met = self._met.get(job)
-        return None if not met else "; ".join(f"{doing}: {error}" for doing, error in met.items())
+        """The failed operations of a job with their errors, for people; None if there are none."""
+        errors = self._errors.get(job)
+        return None if not errors else "; ".join(f"{doing}: {error}" for doing, error in errors.items())
 
     def jobs(self) -> frozenset[JobId]:
-        """Those that something could not be done for."""
-        return frozenset(self._met)
+        """Jobs with a failed operation."""
+        return frozenset(self._errors)
 
     def undecidable(self) -> frozenset[JobId]:
-        """Those of which too little is known for a decision."""
-        return frozenset(job for job, met in self._met.items() if met.keys() - {TO_CARRY_OUT, TO_TELL, TO_WRITE})
+        """Jobs that cannot be scheduled because an operation that the decision depends on failed."""
+        return frozenset(
+            job for job, errors in self._errors.items() if errors.keys() - {TO_CARRY_OUT, TO_TELL, TO_WRITE}
+        )
 
     def forget(self, job: JobId) -> None:
-        """It is gone."""
-        self._met.pop(job, None)
+        """The job was deleted or is no longer a candidate."""
+        self._errors.pop(job, None)
 
-    def _cure(self, job: JobId, doing: str) -> None:
-        met = self._met.get(job)
-        if met is not None and met.pop(doing, None) is not None and not met:
-            del self._met[job]
+    def _clear(self, job: JobId, doing: str) -> None:
+        errors = self._errors.get(job)
+        if errors is not None and errors.pop(doing, None) is not None and not errors:
+            del self._errors[job]

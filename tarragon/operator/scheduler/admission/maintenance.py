@@ -1,7 +1,7 @@
-"""What is decided about gangs without a policy.
+"""Admission updates that need no policy.
 
-It concerns those whose pods can't be made or bound for too long, those that run although nothing is on record of it,
-and those that kube-scheduler places.
+They concern gangs whose pods could not be created or bound in time, gangs that run without a recorded admission, and
+jobs that kube-scheduler places.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tarragon.plan.status.creation_failures import patience_for, unschedulable
 from tarragon.plan.view.stalls import hinders
 
 Decided = tuple[Candidate, Admission]
-"""What is to stand in the status of the candidate, which is not what stands there."""
+"""A candidate and the admission that is to replace the one in its status."""
 
 
 class Holders:
-    """Each method looks at candidates as they are at that moment."""
+    """Derives admissions from the candidates' current pods and nodes; nothing is cached between calls."""
 
     def __init__(self, world: World, clock: Clock, candidates: Candidates, faults: Faults) -> None:
         self._world = world
@@ -39,66 +39,66 @@ class Holders:
         self._faults = faults
 
     def revised(self, now: dt.datetime) -> list[Decided]:
-        """Those whose pods could not be made, or bound, for too long; and those that are over it."""
+        """Updates for gangs whose start timeout has expired, and for gangs that have recovered from it."""
 
-        def after(candidate: Candidate) -> Admission | None:
+        def updated(candidate: Candidate) -> Admission | None:
             if not candidate.is_admitted or is_nowhere(candidate.admission):
                 return None
-            return revised(self._hold(candidate), now, self._patience(candidate))
+            return revised(self._hold(candidate), now, self._start_timeout(candidate))
 
-        return self._decided(self._candidates.hindered.values(), "see how its pods get on", after)
+        return self._updates(self._candidates.hindered.values(), "check the progress of its pods", updated)
 
     def rebuilt(self, now: dt.datetime) -> list[Decided]:
-        """Those that run although nothing is on record of it, and those of which somebody else has bound a pod."""
+        """Admissions for gangs that run without a recorded one, and for gangs with a pod bound by another scheduler."""
 
-        def after(candidate: Candidate) -> Admission | None:
-            before, found = candidate.admission, self._remains(candidate)
-            return rebuilt(found, *bounds(candidate), now) if before is None else housed(before, found)
+        def updated(candidate: Candidate) -> Admission | None:
+            before, adoptable = candidate.admission, self._remains(candidate)
+            return rebuilt(adoptable, *bounds(candidate), now) if before is None else housed(before, adoptable)
 
-        return self._decided(self._candidates.unrecorded.values(), "see what there is of it", after)
+        return self._updates(self._candidates.unrecorded.values(), "adopt its existing pods", updated)
 
     def left(self, decided: Collection[JobId], now: dt.datetime, *, places_gangs: bool) -> list[Decided]:
-        """Jobs that kube-scheduler places: those that were left to it once, and all if we can't place."""
+        """Admissions of jobs that kube-scheduler places: those left to it before, or all without `places_gangs`."""
 
-        def after(candidate: Candidate) -> Admission | None:
+        def updated(candidate: Candidate) -> Admission | None:
             if candidate.id in decided or candidate.is_refused:
                 return None
             before = candidate.admission or Admission(queued=queued_since(candidate, now))
             return left(before, size_without_us(candidate), now)
 
-        several = self._candidates.left if places_gangs else self._candidates.all
-        return self._decided(several.values(), "leave it to kube-scheduler", after)
+        candidates = self._candidates.left if places_gangs else self._candidates.all
+        return self._updates(candidates.values(), "leave it to kube-scheduler", updated)
 
-    def _decided(
-        self, several: Iterable[Candidate], doing: str, after: Callable[[Candidate], Admission | None]
+    def _updates(
+        self, candidates: Iterable[Candidate], doing: str, updated: Callable[[Candidate], Admission | None]
     ) -> list[Decided]:
-        found: list[Decided] = []
-        for candidate in several:
+        updates: list[Decided] = []
+        for candidate in candidates:
             with self._faults.of(candidate.id, doing):
-                admission = after(candidate)
+                admission = updated(candidate)
                 if admission is not None and admission != candidate.admission:
-                    found.append((candidate, admission))
-        return found
+                    updates.append((candidate, admission))
+        return updates
 
     def homeless(self, candidate: Candidate, admission: Admission) -> frozenset[Replica]:
-        """Not those that have a pod which somebody else is to bind."""
+        """Replicas that must move to another node, except those whose pod another scheduler has yet to bind."""
         if candidate.id not in self._candidates.unsettled:
             return frozenset()
-        found = homeless(self._household(candidate, admission), self._clock.now())
-        return found - self._remains(candidate).unbound if is_nowhere(admission) else found
+        replicas = homeless(self._household(candidate, admission), self._clock.now())
+        return replicas - self._remains(candidate).unbound if is_nowhere(admission) else replicas
 
     def ends(self, now: dt.datetime) -> Iterator[dt.datetime]:
-        """When somebody's patience, or rest, is over, or nobody waits any more for a node that is not ready."""
+        """Future moments at which a start timeout or a retry pause ends, or an unready node is given up."""
         for job in self._candidates.hindered.keys() | self._candidates.unsettled.keys():
-            with self._faults.of(job, "see when its patience ends"):
-                yield from (at for at in self._ends_of(self._candidates.all[job], now) if at > now)
+            with self._faults.of(job, "compute its timeouts"):
+                yield from (at for at in self._deadlines(self._candidates.all[job], now) if at > now)
 
-    def _ends_of(self, candidate: Candidate, now: dt.datetime) -> Sequence[dt.datetime]:
+    def _deadlines(self, candidate: Candidate, now: dt.datetime) -> Sequence[dt.datetime]:
         admission = candidate.admission
         if admission is None:
             return []
         times = [
-            ends_at(admission, candidate.status.obstacle, self._patience(candidate)),
+            ends_at(admission, candidate.status.obstacle, self._start_timeout(candidate)),
             admission.retry.after if admission.retry is not None else None,
             forgotten_at(admission),
             given_up_at(self._household(candidate, admission), now)
@@ -109,12 +109,12 @@ class Holders:
 
     def _household(self, candidate: Candidate, admission: Admission) -> Household:
         pods = self._world.pods_of(candidate.object)
-        living = (pod for pod in pods if not pod.metadata.is_ending and not pod.is_finished)
+        active = (pod for pod in pods if not pod.metadata.is_ending and not pod.is_finished)
         return Household(
             job=candidate.job,
             status=candidate.status,
             admission=admission,
-            pods=dict(replicas_of(candidate, living)),
+            pods=dict(replicas_of(candidate, active)),
             nodes=self._world.nodes.objects,
             is_cleared=self._world.is_cleared,
         )
@@ -123,24 +123,24 @@ class Holders:
         pods = self._world.pods_of(candidate.object)
         return remains(candidate.dialect, candidate.job, candidate.status, pods)
 
-    def _patience(self, candidate: Candidate) -> float:
+    def _start_timeout(self, candidate: Candidate) -> float:
         return patience_for(candidate.status.obstacle, self._world.settings)
 
     def _hold(self, candidate: Candidate) -> Hold:
-        assert candidate.admission is not None  # noqa: S101 - of those that are admitted
+        assert candidate.admission is not None  # noqa: S101 - only called for admitted candidates
         return Hold(
             admission=candidate.admission,
             obstacle=candidate.status.obstacle,
             least={group.type: least_and_wish(candidate.job, group)[0] for group in candidate.job.groups},
-            there=candidate.admission.nodes.keys() & (candidate.status.finished | self._there(candidate)),
+            there=candidate.admission.nodes.keys() & (candidate.status.finished | self._progressing(candidate)),
             runs=candidate.status.phase is Phase.RUNNING,
         )
 
-    def _there(self, candidate: Candidate) -> set[Replica]:
+    def _progressing(self, candidate: Candidate) -> set[Replica]:
         pods = self._world.pods_of(candidate.object)
-        return {replica for replica, pod in replicas_of(candidate, pods) if self._gets_on(candidate, pod)}
+        return {replica for replica, pod in replicas_of(candidate, pods) if self._is_progressing(candidate, pod)}
 
-    def _gets_on(self, candidate: Candidate, pod: Pod) -> bool:
+    def _is_progressing(self, candidate: Candidate, pod: Pod) -> bool:
         if pod.is_finished or unschedulable(pod) is not None:
             return False
         return not hinders(pod, candidate.framework.main_container, self._clock.now())

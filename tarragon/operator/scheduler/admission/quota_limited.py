@@ -1,4 +1,4 @@
-"""What stands in the status of a job that runs smaller than it wishes because of the quota of its namespace."""
+"""Reports in a job's status that its namespace's quota keeps the job smaller than requested."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from tarragon.scheduling.api.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """What is to be told of those that run."""
+    """Updates of the quota message of running jobs."""
 
     waits: list[Wait] = field(default_factory=list)
     over: list[Decided] = field(default_factory=list)
-    """Those that nothing holds back any more."""
+    """Jobs that a quota no longer limits, with the admission without that wait."""
 
 
 def held_back(snapshot: Snapshot, candidates: Candidates, decided: Collection[JobId]) -> HeldBack:
-    """Also those of which it is said already: what is news of that, and when it is told, others decide.
+    """The quota messages of all running gangs, unchanged ones included: the writer decides which to write, and when.
 
-    Where somebody of a namespace was just decided about, what is left of its quota is seen in the next round: what one
-    job gives back another one takes, and all the others would be told twice that nothing has changed for them.
+    Namespaces with a decision in this cycle are skipped until the next one: quota that one job releases may go to
+    another, and every other job of the namespace would be updated twice for nothing.
     """
-    found = HeldBack()
-    words, told = kept_small(snapshot), candidates.waits
-    changing = {key.namespace for _, key in decided}
+    updates = HeldBack()
+    messages, waits = kept_small(snapshot), candidates.waits
+    changing_namespaces = {key.namespace for _, key in decided}
     for gang in snapshot.running:
-        if gang.queue in changing or (gang.name not in words and gang.name not in told):
+        if gang.queue in changing_namespaces or (gang.name not in messages and gang.name not in waits):
             continue
         candidate = candidates.named(gang.name)
         admission = candidate.admission
-        if admission is None or not _may_tell(admission):
+        if admission is None or not _may_report(admission):
             continue
-        if gang.name in words:
-            found.waits.append(Wait(gang.name, QUOTA_EXCEEDED, words[gang.name]))
+        if gang.name in messages:
+            updates.waits.append(Wait(gang.name, QUOTA_EXCEEDED, messages[gang.name]))
         elif admission.wait is not None:
-            found.over.append((candidate, replace(admission, wait=None)))
-    return found
+            updates.over.append((candidate, replace(admission, wait=None)))
+    return updates
 
 
-def _may_tell(admission: Admission) -> bool:
-    """What its pods have met goes before."""
+def _may_report(admission: Admission) -> bool:
+    """Whether a quota message may be written: problems of the job's pods take precedence."""
     return admission.retry is None and (admission.wait is None or admission.wait.code == QUOTA_EXCEEDED)

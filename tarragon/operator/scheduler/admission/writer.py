@@ -1,4 +1,4 @@
-"""The scheduler's writes: nothing but `status.tarragon.admission`, conditional on the version it was decided on."""
+"""Writes `status.tarragon.admission`, conditional on the resource version that the decision was based on."""
 
 from __future__ import annotations
 
@@ -19,94 +19,94 @@ from tarragon.operator.scheduler.admission.maintenance import Decided
 from tarragon.scheduling.api.decision import BEHIND_OTHERS, INSUFFICIENT_RESOURCES, Wait
 
 RETELL_SECONDS = 10.0
-"""A wait whose code stays is not told anew more often than this, however its amounts change."""
+"""Minimum seconds between two updates of a wait's message while its code stays the same."""
 ALIKE = frozenset({INSUFFICIENT_RESOURCES, BEHIND_OTHERS})
-"""Between these a wait may change with each small amount that becomes free, in hundreds of jobs: mere words."""
+"""Codes between which hundreds of waits may alternate as capacity changes: such a change is a message update."""
 RETOLD_AT_ONCE = 25
-"""So many of those that are first in the queue are told anew then, and so many of those that were told longest ago."""
+"""Message updates per interval: this many for the head of the queue, and this many for the least recently updated."""
 CODES_AT_ONCE = 500
-"""Waits of which another code is told in one round: starts do not wait for thousands of writes about waiting."""
+"""Waits with a new code written per cycle, so that starts are not delayed by thousands of status writes."""
 LONGEST_LAG_SECONDS = 30.0
-"""A watch that is further behind our own write than this is believed nevertheless."""
+"""Events that lag behind our own write by more than this are trusted nevertheless."""
 
 
 class Telling:
-    """It remembers when it told what, so that a watch that lags does not undo it."""
+    """Rate-limits writes, and remembers when each was made so that stale watch events do not undo it."""
 
     def __init__(self, cluster: Cluster, clock: Clock, world: World, candidates: Candidates) -> None:
         self._cluster = cluster
         self._clock = clock
         self._world = world
         self._candidates = candidates
-        self._told: dict[JobId, tuple[str, float]] = {}
-        """The uid of whom, and when."""
-        self._words_again = -math.inf
+        self._last_write: dict[JobId, tuple[str, float]] = {}
+        """The job's uid, and when its admission was last written."""
+        self._next_message_update = -math.inf
         self.pause: float | None = None
-        """Seconds until what was not due should be decided about again; None where all was."""
+        """Seconds until the postponed writes should be decided again; None if none was postponed."""
 
     def due(self, decided: Sequence[Decided]) -> Sequence[Decided]:
-        """Whatever somebody holds, or does not hold any more, is written at once. To be asked first in a round."""
+        """The changes of assignments that may be written now, which is nearly all. Must be called first in a cycle."""
         now = self._clock.monotonic()
-        kept = [write for write in decided if not self._was_not_kept(write[0], now)]
-        self.pause = RETELL_SECONDS if len(kept) < len(decided) else None
-        return kept
+        due_now = [write for write in decided if not self._was_dropped(write[0], now)]
+        self.pause = RETELL_SECONDS if len(due_now) < len(decided) else None
+        return due_now
 
     def due_waits(self, decided: Iterable[Wait]) -> Sequence[Wait]:
-        """What is to be written of these now, in their order; what is not, is decided anew in the next round.
+        """The waits to write now, in queue order; postponed ones are decided again in the next cycle.
 
-        A number of waits at a time is, when their code is another one; of mere words, those of the first and those
-        that were told longest ago.
+        Waits with a new code come first, up to a limit; then message updates for the head of the queue and for the
+        least recently updated jobs.
         """
         now = self._clock.monotonic()
         on_record = self._candidates.waits
-        codes: list[Wait] = []
-        words: list[Wait] = []
+        new_codes: list[Wait] = []
+        message_updates: list[Wait] = []
         for wait in decided:
             before = on_record.get(wait.gang)
             if before is None:
-                if self._was_not_kept(self._candidates.named(wait.gang), now):
+                if self._was_dropped(self._candidates.named(wait.gang), now):
                     self.pause = RETELL_SECONDS
                 else:
-                    codes.append(wait)
+                    new_codes.append(wait)
             elif before.code != wait.code and not {before.code, wait.code} <= ALIKE:
-                codes.append(wait)
+                new_codes.append(wait)
             elif before.message != wait.message or before.code != wait.code:
-                words.append(wait)
-        retold = self._retold(words, now)
-        if len(codes) > CODES_AT_ONCE:
+                message_updates.append(wait)
+        due_updates = self._due_message_updates(message_updates, now)
+        if len(new_codes) > CODES_AT_ONCE:
             self.pause = 0.0
-        elif len(retold) < len(words):
+        elif len(due_updates) < len(message_updates):
             self.pause = RETELL_SECONDS
-        return [*codes[:CODES_AT_ONCE], *retold]
+        return [*new_codes[:CODES_AT_ONCE], *due_updates]
 
     def due_ends(self, decided: Sequence[Decided]) -> Sequence[Decided]:
-        """Of waits of those that run: they end for thousands at once where a quota is raised. To be asked last."""
+        """Ended waits of running jobs, limited per cycle: raising a quota ends thousands. Must be called last."""
         if len(decided) > CODES_AT_ONCE:
             self.pause = 0.0
         return decided[:CODES_AT_ONCE]
 
-    def _was_not_kept(self, candidate: Candidate, now: float) -> bool:
-        """The server took one and did not keep it: not at once again, there may be thousands."""
-        return candidate.admission is None and now - self._told_at(candidate) < RETELL_SECONDS
+    def _was_dropped(self, candidate: Candidate, now: float) -> bool:
+        """Whether the server dropped an admission it had accepted. Retries are throttled: there may be thousands."""
+        return candidate.admission is None and now - self._written_at(candidate) < RETELL_SECONDS
 
-    def _told_at(self, candidate: Candidate) -> float:
-        """Long ago where it was never told anything: what was told to an earlier job of its name is none of its."""
-        uid, at = self._told.get(candidate.id, ("", -math.inf))
+    def _written_at(self, candidate: Candidate) -> float:
+        """When the job was last written; -inf if never. Writes to an earlier job of the same name do not count."""
+        uid, at = self._last_write.get(candidate.id, ("", -math.inf))
         return at if uid == candidate.object.metadata.uid else -math.inf
 
-    def _retold(self, words: Sequence[Wait], now: float) -> Sequence[Wait]:
-        if not words or now < self._words_again:
+    def _due_message_updates(self, message_updates: Sequence[Wait], now: float) -> Sequence[Wait]:
+        if not message_updates or now < self._next_message_update:
             return []
-        told = {wait.gang: self._told_at(self._candidates.named(wait.gang)) for wait in words}
-        ripe = [wait for wait in words if now - told[wait.gang] >= RETELL_SECONDS]
-        if not ripe:
+        written_at = {wait.gang: self._written_at(self._candidates.named(wait.gang)) for wait in message_updates}
+        ready = [wait for wait in message_updates if now - written_at[wait.gang] >= RETELL_SECONDS]
+        if not ready:
             return []
-        self._words_again = now + RETELL_SECONDS
-        oldest = sorted(ripe[RETOLD_AT_ONCE:], key=lambda wait: (told[wait.gang], wait.gang))
-        return [*ripe[:RETOLD_AT_ONCE], *oldest[:RETOLD_AT_ONCE]]
+        self._next_message_update = now + RETELL_SECONDS
+        oldest = sorted(ready[RETOLD_AT_ONCE:], key=lambda wait: (written_at[wait.gang], wait.gang))
+        return [*ready[:RETOLD_AT_ONCE], *oldest[:RETOLD_AT_ONCE]]
 
     async def write(self, candidate: Candidate, admission: Admission) -> CustomObject | None:
-        """What the job is now, where the cache does not show it yet; None where the cache knows better."""
+        """Write the admission. Returns the written job, or None if the write conflicts or the cache is newer."""
         metadata = candidate.object.metadata
         before = raw_admission(candidate.object.status)
         patch = {
@@ -118,30 +118,30 @@ class Telling:
             kind = candidate.framework.resource.reading(KeptJob)
             written = await self._cluster.patch(kind, metadata.key, patch, subresource="status")
         except (Conflict, NotFound):
-            return None  # The cache will show what has changed, and that starts the next round.
-        # Until the cache shows it too, our own write must count, or the next round would sell the same node again.
-        # A cache that is ahead is right: after the news that a job is gone, nothing would ever take it away again.
+            return None  # The cache will deliver the change, which starts the next cycle.
+        # Until the cache shows our write, the written object must count, or the next cycle would assign the same node
+        # twice. A newer cache wins: no later event would remove a job whose deletion the cache has already delivered.
         shown = self._world.jobs[candidate.framework.kind].objects.get(metadata.key)
         if shown is None or shown.metadata.uid != metadata.uid or is_before(written, shown):
             return None
-        self._told[candidate.id] = metadata.uid, self._clock.monotonic()
+        self._last_write[candidate.id] = metadata.uid, self._clock.monotonic()
         return written
 
     def is_news_of_the_past(self, new: CustomObject, known: Candidate) -> bool:
-        """A watch that lags shows what was there before our own write: that would give away its places again.
+        """Whether a watch event predates our own write; following it would release the job's assignments.
 
-        For a while only: a server whose storage was put back to an older state counts its versions from there.
+        True only for a limited time: a server restored from a backup counts its versions from an older one.
         """
-        lag = self._clock.monotonic() - self._told_at(known)
+        lag = self._clock.monotonic() - self._written_at(known)
         return lag < LONGEST_LAG_SECONDS and is_before(new, known.object)
 
     def forget(self, job: JobId) -> None:
-        """It takes no part any more."""
-        self._told.pop(job, None)
+        """The job is no longer a candidate."""
+        self._last_write.pop(job, None)
 
 
 def is_before(left: CustomObject, right: CustomObject) -> bool:
-    """Whether it is an older version of the same object; not of another one that took over its name."""
+    """Whether `left` is an older version of `right`; False for different objects of the same name."""
     if left.metadata.uid != right.metadata.uid:
         return False
     older, newer = left.metadata.resource_version, right.metadata.resource_version
