@@ -162,8 +162,8 @@ def test_that_pods_may_still_come_is_told_once_a_job_and_that_one_has_not_of_eac
     told = [(line["event"].partition(":")[0], line["pod"], line["node"]) for line in lines]
     assert told == [
         ("no answer", "a-worker-0", "n"),
-        ("the pod has not come", "a-worker-0", "n"),
-        ("the pod has not come", "a-worker-1", "n"),
+        ("the pod did not appear", "a-worker-0", "n"),
+        ("the pod did not appear", "a-worker-1", "n"),
     ]
 
 

@@ -112,6 +112,6 @@ def test_commands_refuse_a_bad_file_with_all_that_is_wrong(
     assert call([command, *flags]) == 2
 
     told = capsys.readouterr().err
-    assert "is no file of queues" in told
+    assert "is not a valid queues file" in told
     assert "fair: must be true or false, not 'maybe'" in told
     assert "namespaces.a.weight: must be a number above 0, not -1" in told

@@ -1,1 +1,1 @@
-"""What is known of the cluster: caches fed by watches, trimmed of what nobody reads, and indexes over them."""
+"""Caches fed by list and watch, trimmed to the fields that the operator reads, and indexes over them."""

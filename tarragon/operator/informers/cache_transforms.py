@@ -1,7 +1,7 @@
-"""What the caches keep of each object: what the operator reads of it, and equal parts once for all.
+"""Cache transforms: strip objects to the fields that the operator reads, and share equal parts between objects.
 
-Ten thousand jobs with their pods are to fit into a small container. Whoever wants to read more of a pod adds it here;
-the scenarios of tests/plan look through the same eyes.
+Ten thousand jobs with their pods must fit into a small container. To read another field of a pod, add it here; the
+scenarios of tests/plan use the same transforms.
 """
 
 from __future__ import annotations
@@ -32,41 +32,43 @@ from tarragon.plan.objects.generation_label import ROUND_ANNOTATION
 from tarragon.plan.objects.placement import REQUIRED
 
 _INDEX_LABELS = frozenset({"training.kubeflow.org/replica-index", "replica-index", "tf-replica-index", "task_index"})
-"""Of our own pods, which have all other labels in common with those of their type."""
-_HEALTHY = frozenset({"Initialized", "Ready", "ContainersReady", "PodScheduled", "PodReadyToStartContainers"})
-"""Conditions that say nothing while they hold."""
+"""Labels that differ between Tarragon's pods of one replica type. They are dropped, so that the rest can be shared."""
+_HEALTHY_CONDITIONS = frozenset(
+    {"Initialized", "Ready", "ContainersReady", "PodScheduled", "PodReadyToStartContainers"}
+)
+"""Pod conditions that are dropped while they are True."""
 
-_OUR_NOTES = (ROUND_ANNOTATION, LEAVING, CHECKPOINT)
+_OUR_ANNOTATIONS = (ROUND_ANNOTATION, LEAVING, CHECKPOINT)
 
-# One empty value for all: each of its own would take more room than what else is kept of a healthy pod.
-_NO_WORDS: dict[str, str] = {}
+# Shared empty values: one per pod would take more memory than the rest of a healthy pod.
+_EMPTY_MAP: dict[str, str] = {}
 _NO_FINALIZERS: list[str] = []
 _NO_CONDITIONS: list[PodCondition] = []
 _NO_STATUSES: list[ContainerStatus] = []
 _RUNNING = ContainerState(running=Running())
-_NOTHING_HAS_BEEN = ContainerState()
+_NO_LAST_STATE = ContainerState()
 _NO_SERVICE_SPEC = ServiceSpec()
 
 
 class KeptPod(Pod, frozen=True):
-    """Without what its containers are to do, and without most annotations. Labels are for rules between pods."""
+    """A pod without its containers' commands and most annotations. Labels stay because pod affinity selects by them."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "metadata", _metadata(self.metadata, _labels(self.metadata)))
-        force_setattr(self, "spec", _pod_spec(encode(_slim(self.spec))))
+        force_setattr(self, "spec", _pod_spec(encode(_strip_spec(self.spec))))
         force_setattr(self, "status", _pod_status(self.status))
 
 
 class KeptService(Service, frozen=True):
-    """Its metadata."""
+    """A service reduced to its metadata."""
 
     def __post_init__(self) -> None:
-        force_setattr(self, "metadata", _metadata(self.metadata, _NO_WORDS))
+        force_setattr(self, "metadata", _metadata(self.metadata, _EMPTY_MAP))
         force_setattr(self, "spec", _NO_SERVICE_SPEC)
 
 
 class KeptJob(CustomObject, frozen=True):
-    """Once it is marked, nobody asks any more who wrote it in which version."""
+    """A job; its managed fields and last-applied configuration are dropped once it is marked, which needs them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -76,65 +78,67 @@ class KeptJob(CustomObject, frozen=True):
             force_setattr(self, "metadata", replace(metadata, annotations=annotations, raw_managed_fields=NULL))
 
 
-def _metadata(found: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:
+def _metadata(metadata: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:
     return ObjectMeta(
-        name=found.name,
-        namespace=intern(found.namespace),
-        uid=found.uid,
-        resource_version=found.resource_version,
-        creation_timestamp=found.creation_timestamp,
-        deletion_timestamp=found.deletion_timestamp,
-        deletion_grace_period_seconds=found.deletion_grace_period_seconds,
+        name=metadata.name,
+        namespace=intern(metadata.namespace),
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        creation_timestamp=metadata.creation_timestamp,
+        deletion_timestamp=metadata.deletion_timestamp,
+        deletion_grace_period_seconds=metadata.deletion_grace_period_seconds,
         labels=labels,
-        annotations=_notes(found),
+        annotations=_our_annotations(metadata),
         finalizers=_NO_FINALIZERS,
-        owner_references=_owners(encode(found.owner_references)),
+        owner_references=_owners(encode(metadata.owner_references)),
     )
 
 
-def _labels(found: ObjectMeta) -> dict[str, str]:
-    written = tuple((name, value) for name, value in found.labels.items() if name not in _INDEX_LABELS)
-    return _shared(written) if written else _NO_WORDS
+def _labels(metadata: ObjectMeta) -> dict[str, str]:
+    labels = tuple((name, value) for name, value in metadata.labels.items() if name not in _INDEX_LABELS)
+    return _interned(labels) if labels else _EMPTY_MAP
 
 
 @lru_cache(maxsize=4096)
-def _shared(written: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    return {intern(name): intern(value) for name, value in written}
+def _interned(labels: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    return {intern(name): intern(value) for name, value in labels}
 
 
-def _notes(found: ObjectMeta) -> dict[str, str]:
-    """Those that we have written."""
-    written = {name: intern(found.annotations[name]) for name in _OUR_NOTES if name in found.annotations}
-    return written or _NO_WORDS
+def _our_annotations(metadata: ObjectMeta) -> dict[str, str]:
+    """The annotations that Tarragon writes."""
+    annotations = {
+        name: intern(metadata.annotations[name]) for name in _OUR_ANNOTATIONS if name in metadata.annotations
+    }
+    return annotations or _EMPTY_MAP
 
 
 @lru_cache(maxsize=4096)
-def _owners(written: bytes) -> list[OwnerReference]:
-    """Those of a job's pods are equal, and come one after the other in a list."""
-    return decode(written, list[OwnerReference])
+def _owners(encoded: bytes) -> list[OwnerReference]:
+    """Cached, because a job's pods have equal owners and follow one another in a list."""
+    return decode(encoded, list[OwnerReference])
 
 
-def _slim(spec: PodSpec) -> PodSpec:
-    """Who runs where, and how much it needs: what scheduling is told before is of no interest any more."""
+def _strip_spec(spec: PodSpec) -> PodSpec:
+    """The spec without scheduling constraints that no longer matter once the pod exists."""
     return replace(
         spec,
-        containers=[_slim_container(container) for container in spec.containers],
-        init_containers=[_slim_container(container) for container in spec.init_containers],
+        containers=[_strip_container(container) for container in spec.containers],
+        init_containers=[_strip_container(container) for container in spec.init_containers],
         node_selector={},
-        # Until it is bound, it says which node the pod is for; and then, whom the pod keeps off.
-        affinity=_keeping_off(spec.affinity) if spec.node_name else spec.affinity,
+        # Before binding, affinity names the pod's node; afterwards, only its anti-affinity matters.
+        affinity=_required_anti_affinity(spec.affinity) if spec.node_name else spec.affinity,
         tolerations=[],
         topology_spread_constraints=None,
     )
 
 
-def _keeping_off(affinity: Json) -> Json:
-    of_pods = affinity.get("podAntiAffinity") if isinstance(affinity, dict) else None
-    required = of_pods.get(REQUIRED) if isinstance(of_pods, dict) else None
+def _required_anti_affinity(affinity: Json) -> Json:
+    anti_affinity = affinity.get("podAntiAffinity") if isinstance(affinity, dict) else None
+    required = anti_affinity.get(REQUIRED) if isinstance(anti_affinity, dict) else None
     return {"podAntiAffinity": {REQUIRED: required}} if required else None
 
 
-def _slim_container(container: Container) -> Container:
+def _strip_container(container: Container) -> Container:
     return Container(
         name=container.name,
         restart_policy=container.restart_policy,
@@ -144,33 +148,33 @@ def _slim_container(container: Container) -> Container:
 
 
 @lru_cache(maxsize=4096)
-def _pod_spec(written: bytes) -> PodSpec:
-    return decode(written, PodSpec)
+def _pod_spec(encoded: bytes) -> PodSpec:
+    return decode(encoded, PodSpec)
 
 
-def _pod_status(found: PodStatus) -> PodStatus:
+def _pod_status(status: PodStatus) -> PodStatus:
     return PodStatus(
-        phase=intern(found.phase),
-        reason=found.reason,
-        message=found.message,
-        nominated_node_name=intern(found.nominated_node_name),
-        conditions=[one for one in found.conditions if _says_something(one)] or _NO_CONDITIONS,
-        container_statuses=[_container_status(one) for one in found.container_statuses] or _NO_STATUSES,
-        init_container_statuses=[_container_status(one) for one in found.init_container_statuses] or _NO_STATUSES,
+        phase=intern(status.phase),
+        reason=status.reason,
+        message=status.message,
+        nominated_node_name=intern(status.nominated_node_name),
+        conditions=[condition for condition in status.conditions if _is_relevant(condition)] or _NO_CONDITIONS,
+        container_statuses=[_container_status(each) for each in status.container_statuses] or _NO_STATUSES,
+        init_container_statuses=[_container_status(each) for each in status.init_container_statuses] or _NO_STATUSES,
     )
 
 
-def _says_something(condition: PodCondition) -> bool:
-    return condition.status != "True" or condition.type not in _HEALTHY
+def _is_relevant(condition: PodCondition) -> bool:
+    return condition.status != "True" or condition.type not in _HEALTHY_CONDITIONS
 
 
-def _container_status(found: ContainerStatus) -> ContainerStatus:
+def _container_status(status: ContainerStatus) -> ContainerStatus:
     return ContainerStatus(
-        name=intern(found.name),
-        ready=found.ready,
-        started=found.started,
-        restart_count=found.restart_count,
-        image_id=intern(found.image_id),
-        state=_RUNNING if found.state.running is not None and found.ready else found.state,
-        last_state=found.last_state if found.last_state.terminated is not None else _NOTHING_HAS_BEEN,
+        name=intern(status.name),
+        ready=status.ready,
+        started=status.started,
+        restart_count=status.restart_count,
+        image_id=intern(status.image_id),
+        state=_RUNNING if status.state.running is not None and status.ready else status.state,
+        last_state=status.last_state if status.last_state.terminated is not None else _NO_LAST_STATE,
     )

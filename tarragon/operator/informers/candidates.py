@@ -1,4 +1,4 @@
-"""The jobs that take part in scheduling, and among them those about which something may be decided now."""
+"""The candidates (jobs that take part in scheduling), indexed by what a scheduling cycle has to check."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ JobId = tuple[str, Key]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A job that takes part in scheduling, as far as the caches and our own last write know."""
+    """A job that takes part in scheduling, from the caches and the scheduler's own last write."""
 
     framework: Framework
     object: CustomObject
@@ -32,7 +32,7 @@ class Candidate:
     dialect: Dialect
     status: JobStatus
     is_refused: bool = False
-    """The job is what it was before an edit that makes no sense: it keeps its places, and gets no others."""
+    """The spec is invalid, so `job` is the last valid form: it keeps its assignments and gets no new ones."""
 
     @property
     def id(self) -> JobId:
@@ -40,7 +40,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """What a policy calls it, and people read in "… came first": two kinds may have jobs of one name."""
+        """The job's name in snapshots and messages. It contains the kind, because two kinds may use one name."""
         return f"{self.framework.kind} {self.job.key}"
 
     @property
@@ -57,35 +57,35 @@ class Candidate:
 
 
 class Those(Mapping[JobId, Candidate]):
-    """The candidates of which something is true, by id: a round looks at the few that it concerns."""
+    """An index of the candidates that satisfy a predicate, by id."""
 
     def __init__(self, claim: Callable[[Candidate], bool]) -> None:
-        self._claim = claim
-        self._found: dict[JobId, Candidate] = {}
+        self._predicate = claim
+        self._by_id: dict[JobId, Candidate] = {}
 
     def __getitem__(self, job: JobId) -> Candidate:
-        return self._found[job]
+        return self._by_id[job]
 
     def __iter__(self) -> Iterator[JobId]:
-        return iter(self._found)
+        return iter(self._by_id)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._by_id)
 
     def put(self, candidate: Candidate) -> None:
-        if self._claim(candidate):
-            self._found[candidate.id] = candidate
+        if self._predicate(candidate):
+            self._by_id[candidate.id] = candidate
         else:
-            self._found.pop(candidate.id, None)
+            self._by_id.pop(candidate.id, None)
 
     def drop(self, job: JobId) -> None:
-        self._found.pop(job, None)
+        self._by_id.pop(job, None)
 
 
 class Candidates:
-    """By id, in groups that have nothing in common but that some rule is about them.
+    """All candidates by id, and the indexes that scheduling cycles need.
 
-    A job that is refused is in no group but `all`: nothing is decided about it, and it keeps what it has.
+    A candidate with an invalid spec is only in `all`: no decision is made about it, and it keeps its assignments.
     """
 
     def __init__(self, nodes: Nodes) -> None:
@@ -95,48 +95,48 @@ class Candidates:
         self.unrecorded = Those(is_unrecorded)
         self.left = Those(lambda candidate: not candidate.is_refused and is_left(candidate.admission))
         self.unsettled = Those(self._is_unsettled)
-        self._groups = (self.all, self.hindered, self.unrecorded, self.left, self.unsettled)
-        self._on: dict[str, set[JobId]] = {}
-        self._names: dict[str, JobId] = {}
+        self._indexes = (self.all, self.hindered, self.unrecorded, self.left, self.unsettled)
+        self._jobs_on: dict[str, set[JobId]] = {}
+        self._by_name: dict[str, JobId] = {}
         self.waits: dict[str, Wait] = {}
-        """What is on record of those that wait, by what a policy calls them."""
+        """The recorded waits, by candidate name."""
 
     def put(self, candidate: Candidate) -> None:
-        """What pods of a refused job need is not on record; whoever knew the job before its edit knows it."""
-        known = self.all.get(candidate.id)
-        if candidate.is_refused and known is not None and known.job.uid == candidate.job.uid:
-            candidate = replace(candidate, job=replace(candidate.job, groups=known.job.groups))
-        self._leave(known)
+        """Add or replace a candidate. With an invalid spec, it keeps the replica groups of its previous form."""
+        previous = self.all.get(candidate.id)
+        if candidate.is_refused and previous is not None and previous.job.uid == candidate.job.uid:
+            candidate = replace(candidate, job=replace(candidate.job, groups=previous.job.groups))
+        self._unindex_nodes(previous)
         for node in _nodes_of(candidate):
-            self._on.setdefault(node, set()).add(candidate.id)
-        self._names[candidate.name] = candidate.id
+            self._jobs_on.setdefault(node, set()).add(candidate.id)
+        self._by_name[candidate.name] = candidate.id
         wait = None if candidate.admission is None else candidate.admission.wait
         if wait is None:
             self.waits.pop(candidate.name, None)
         else:
             self.waits[candidate.name] = wait
-        for group in self._groups:
-            group.put(candidate)
+        for index in self._indexes:
+            index.put(candidate)
 
     def drop(self, job: JobId) -> None:
-        known = self.all.get(job)
-        self._leave(known)
-        if known is not None:
-            self._names.pop(known.name, None)
-            self.waits.pop(known.name, None)
-        for group in self._groups:
-            group.drop(job)
+        previous = self.all.get(job)
+        self._unindex_nodes(previous)
+        if previous is not None:
+            self._by_name.pop(previous.name, None)
+            self.waits.pop(previous.name, None)
+        for index in self._indexes:
+            index.drop(job)
 
     def named(self, name: str) -> Candidate:
-        """By what a policy calls it."""
-        return self.all[self._names[name]]
+        """The candidate of that `Candidate.name`."""
+        return self.all[self._by_name[name]]
 
     def on(self, node: str) -> Collection[JobId]:
-        """Those that have places there."""
-        return frozenset(self._on.get(node, ()))
+        """The jobs with replicas assigned to the node."""
+        return frozenset(self._jobs_on.get(node, ()))
 
     def node_changed(self, node: str) -> None:
-        """Whoever has places there may have to look for others, or need not any more."""
+        """Check again whether the node's jobs have to move replicas."""
         for job in self.on(node):
             self.unsettled.put(self.all[job])
 
@@ -146,13 +146,13 @@ class Candidates:
             return False
         return is_unsettled(candidate.status, admission, self._nodes)
 
-    def _leave(self, known: Candidate | None) -> None:
-        if known is None:
+    def _unindex_nodes(self, previous: Candidate | None) -> None:
+        if previous is None:
             return
-        for node in _nodes_of(known):
-            self._on[node].discard(known.id)
-            if not self._on[node]:
-                del self._on[node]
+        for node in _nodes_of(previous):
+            self._jobs_on[node].discard(previous.id)
+            if not self._jobs_on[node]:
+                del self._jobs_on[node]
 
 
 def _nodes_of(candidate: Candidate) -> Collection[str]:
@@ -160,20 +160,20 @@ def _nodes_of(candidate: Candidate) -> Collection[str]:
 
 
 def is_hindered(candidate: Candidate) -> bool:
-    """Whether it holds places in vain, or has tried in vain and may be over it."""
+    """Whether the job's pods cannot be created or bound, or an earlier attempt to start has failed."""
     if candidate.is_refused or candidate.admission is None:
         return False
     return candidate.status.obstacle is not None or candidate.has_retry
 
 
 def is_unrecorded(candidate: Candidate) -> bool:
-    """Whether it may run although nothing says so, or have a pod that somebody else binds."""
+    """Whether the job may run without a recorded admission, or have a pod that another scheduler binds."""
     return not candidate.is_refused and (candidate.admission is None or is_nowhere(candidate.admission))
 
 
-def takes_part(found: CustomObject, status: JobStatus) -> bool:
-    """Not before it is marked, nor when it is being deleted or over."""
-    metadata = found.metadata
+def takes_part(obj: CustomObject, status: JobStatus) -> bool:
+    """Whether the job takes part in scheduling: it is marked, not being deleted, and not finished."""
+    metadata = obj.metadata
     if GENERATION_ANNOTATION not in metadata.annotations or metadata.is_ending:
         return False
     return not status.phase.is_final
@@ -182,27 +182,27 @@ def takes_part(found: CustomObject, status: JobStatus) -> bool:
 def candidate_from(
     framework: Framework, found: CustomObject, taken: Intake, status: JobStatus, settings: Settings
 ) -> Candidate | None:
-    """None for a job that is suspended, or somebody else's, or was never valid."""
-    good = last_good(framework, found, taken)
-    if good.job is None or good.dialect is None or good.job.run_policy.suspend:
+    """The candidate; None for a job that is suspended, managed by another controller, or was never valid."""
+    last_valid = last_good(framework, found, taken)
+    if last_valid.job is None or last_valid.dialect is None or last_valid.job.run_policy.suspend:
         return None
-    # What is on record of a refused job does not say who keeps it.
-    if good.problems and is_left_to_others(found.spec):
+    # The last valid form of a job does not record which controller manages it.
+    if last_valid.problems and is_left_to_others(found.spec):
         return None
-    if not is_ours(good.job) or not is_placed_by(good.job, settings.scheduler):
+    if not is_ours(last_valid.job) or not is_placed_by(last_valid.job, settings.scheduler):
         return None
     return Candidate(
         framework=framework,
         object=found,
-        job=good.job,
-        dialect=good.dialect,
+        job=last_valid.job,
+        dialect=last_valid.dialect,
         status=status,
-        is_refused=bool(good.problems),
+        is_refused=bool(last_valid.problems),
     )
 
 
 def replicas_of(candidate: Candidate, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod]]:
-    """Which replica each of its pods is: names of pods that were taken over end in what nobody can work out."""
+    """Pair the job's pods with their replicas, leaving out pods whose names do not identify a replica."""
     for pod in pods:
         replica = candidate.dialect.names.replica(candidate.job, pod.metadata.name)
         if replica is not None:
@@ -210,7 +210,7 @@ def replicas_of(candidate: Candidate, pods: Iterable[Pod]) -> Iterator[tuple[Rep
 
 
 def least_and_wish(job: TrainingJob, group: ReplicaGroup) -> tuple[int, int]:
-    """The replica that decides the job is never taken away, whatever a later wish says."""
+    """The minimum and the requested number of replicas; the chief replica is always included."""
     chief = job.chief
     floor = 1 if chief is not None and chief.type is group.type else 0
     wish = max(group.wish, floor)
@@ -221,7 +221,7 @@ def least_and_wish(job: TrainingJob, group: ReplicaGroup) -> tuple[int, int]:
 
 
 def most(job: TrainingJob, group: ReplicaGroup) -> int:
-    """To how many it may grow where nobody needs the room; the wish where it does not grow beyond it."""
+    """The number of replicas up to which the group may grow into idle capacity; at least the requested number."""
     _, wish = least_and_wish(job, group)
     if job.elastic is None or group.type is not ReplicaType.WORKER:
         return wish

@@ -1,4 +1,4 @@
-"""What manifests mean, each read once: reconciles and admission ask for the same job again and again."""
+"""Caches decoded manifests, because reconciles and scheduling cycles read the same job again and again."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tarragon.plan.input.decode_and_validate import Intake, intake
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _Entry:
     of: CustomObject
     taken: Intake
 
     def holds_for(self, found: CustomObject) -> bool:
-        """Whether nothing has changed that reading looks at; a change of the status is none."""
+        """Whether everything that decoding reads is unchanged; a change of the status does not matter."""
         before, now = self.of.metadata, found.metadata
         return (
             self.of.raw_spec == found.raw_spec
@@ -32,34 +32,34 @@ class _Reading:
 
 
 class Readings:
-    """Of jobs that are not over: of those nothing is to be decided, and there may be many."""
+    """Decoded manifests of unfinished jobs. Finished jobs, of which there may be many, need no decisions."""
 
     def __init__(self, frameworks: Mapping[str, Framework]) -> None:
         self._frameworks = frameworks
-        self._read: dict[tuple[str, Key], _Reading] = {}
+        self._entries: dict[tuple[str, Key], _Entry] = {}
 
     def of(self, kind: str, found: CustomObject) -> Intake:
         key = kind, found.metadata.key
-        known = self._read.get(key)
-        if known is not None and known.holds_for(found):
-            return known.taken
+        cached = self._entries.get(key)
+        if cached is not None and cached.holds_for(found):
+            return cached.taken
         taken = intake(self._frameworks[kind], found)
         if not is_over(found):
-            self._read[key] = _Reading(found, taken)
+            self._entries[key] = _Entry(found, taken)
         return taken
 
     def changed(self, kind: str, key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
-        """Told by the cache of jobs."""
+        """Handler for changes in the job cache."""
         if new is None or is_over(new):
-            self._read.pop((kind, key), None)
+            self._entries.pop((kind, key), None)
 
 
-class _Words(Struct, frozen=True):
+class _TarragonStatus(Struct, frozen=True):
     state: str = ""
 
 
 class _Status(Struct, frozen=True):
-    tarragon: _Words = _Words()
+    tarragon: _TarragonStatus = _TarragonStatus()
 
 
 def is_over(found: CustomObject) -> bool:

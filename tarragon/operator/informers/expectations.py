@@ -1,4 +1,4 @@
-"""Pods that may come: the server was asked to make them, and has not refused. Whatever is decided meanwhile."""
+"""Expectations: pods whose creation was requested and not refused, but that the cache does not show yet."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ from tarragon.operator.queue.refused_writes import is_refusal
 JobId = tuple[str, Key]
 
 LATEST_SECONDS = 60.0
-"""So long after no answer, or one that says nothing of what was done, a pod may come: what a kube-apiserver gives a
-request."""
+"""Seconds for which a pod may still appear after an inconclusive answer: kube-apiserver's default request timeout."""
 
 log = structlog.get_logger(__name__)
 
 Place = tuple[Key, str]
-"""Of a pod, and the node that it was to be on: it may have been asked for twice, before and after it was moved."""
+"""A pod's key and its node: one pod may be requested twice, before and after its replica moves to another node."""
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Request:
     pod: Pod
     before: str
-    """The uid of the one that had its name when it was asked for."""
+    """The uid of the pod that had this name at the time of the request; empty if there was none."""
     until: float | None = None
-    """Of the clock's monotonic seconds; None while the request is under way."""
+    """When the expectation expires, in the clock's monotonic seconds; None while the request is in flight."""
 
     @property
     def place(self) -> Place:
@@ -44,101 +43,107 @@ class _Asked:
 
 
 class Unmade:
-    """By job, whose name and kind the pods' owner says. One that the cache shows has come."""
+    """Expected pods by job, which is found by the owner reference. An expectation ends when the cache shows the pod."""
 
     def __init__(self, pods: Live[Pod], clock: Clock) -> None:
         self._pods = pods
         self._clock = clock
-        self._asked: dict[JobId, dict[Place, _Asked]] = {}
+        self._requests: dict[JobId, dict[Place, _Request]] = {}
         self._handlers: list[Callable[[JobId], None]] = []
-        pods.subscribe(self._shown)
+        pods.subscribe(self._pod_changed)
 
     def of(self, job: JobId) -> Sequence[Pod]:
-        """As they were asked for."""
-        return [asked.pod for asked in self._asked.get(job, {}).values()]
+        """The job's expected pods, as they were requested."""
+        return [request.pod for request in self._requests.get(job, {}).values()]
 
     def subscribe(self, handler: Callable[[JobId], None]) -> None:
-        """Call `handler` whenever a job has one more of them, or one less, or it is known when it will."""
+        """Call `handler` when a job's expectations are added or removed, or get an expiry time."""
         self._handlers.append(handler)
 
     @contextmanager
     def making(self, body: Mapping[str, object]) -> Iterator[None]:
-        """Around the request for a pod. One that others place takes no place from anybody before it is bound."""
+        """Context for a create request of a pod. A pod without a node is ignored: it holds no resources until bound."""
         pod = decode(encode(body), KeptPod)
         job = _job_of(pod) if pod.spec.node_name else None
         if job is None:
             yield
             return
-        known = self._pods.objects.get(pod.metadata.key)
-        asked = _Asked(pod, before="" if known is None else known.metadata.uid)
-        earlier = self._asked.get(job, {}).get(asked.place)
-        self._asked.setdefault(job, {})[asked.place] = asked
+        existing = self._pods.objects.get(pod.metadata.key)
+        request = _Request(pod, before="" if existing is None else existing.metadata.uid)
+        earlier = self._requests.get(job, {}).get(request.place)
+        self._requests.setdefault(job, {})[request.place] = request
         self._changed(job)
         is_refused = False
         try:
             yield
         except ApiError as error:
-            is_refused = _is_refused(error, asked)
+            is_refused = _is_refused(error, request)
             if not is_refused and not isinstance(error, AlreadyExists):
-                # That one is there already is an answer: whose it is, the cache will show.
-                self._tell(job, asked)
+                # AlreadyExists is a conclusive answer: the cache will show whose pod it is.
+                self._log_inconclusive(job, request)
             raise
         finally:
-            asked.until = self._clock.monotonic() + LATEST_SECONDS
+            request.until = self._clock.monotonic() + LATEST_SECONDS
             if not is_refused:
-                self._end_is_known(job, asked)
+                self._expiry_known(job, request)
             elif earlier is None:
-                self._drop(job, asked)
+                self._drop(job, request)
             else:
-                # Nobody has refused that one.
-                asked.until = earlier.until or asked.until
-                self._end_is_known(job, asked)
+                # The earlier request was not refused.
+                request.until = earlier.until or request.until
+                self._expiry_known(job, request)
 
     def give_up(self) -> None:
-        """Those that might have come, and have not."""
+        """Drop expired expectations."""
         now = self._clock.monotonic()
-        late = [(job, asked) for job, asked in self._all() if asked.until is not None and asked.until <= now]
-        for job, asked in late:
-            self._drop(job, asked)
-            log.info("the pod has not come: its place is kept no longer", **_words(job, asked))
+        expired = [(job, request) for job, request in self._all() if request.until is not None and request.until <= now]
+        for job, request in expired:
+            self._drop(job, request)
+            log.info("the pod did not appear: its resources are no longer reserved", **_log_fields(job, request))
 
     @property
     def pause(self) -> float | None:
-        """Seconds until there are some to give up, as things are."""
-        ends = [asked.until for _, asked in self._all() if asked.until is not None]
+        """Seconds until the next expectation expires; None if none does."""
+        ends = [request.until for _, request in self._all() if request.until is not None]
         return max(0.0, min(ends) - self._clock.monotonic()) if ends else None
 
-    def _all(self) -> Iterator[tuple[JobId, _Asked]]:
-        for job, several in self._asked.items():
-            for asked in several.values():
-                yield job, asked
+    def _all(self) -> Iterator[tuple[JobId, _Request]]:
+        for job, requests in self._requests.items():
+            for request in requests.values():
+                yield job, request
 
-    def _shown(self, key: Key, _: Pod | None, new: Pod | None) -> None:
+    def _pod_changed(self, key: Key, _: Pod | None, new: Pod | None) -> None:
         job = None if new is None else _job_of(new)
         if job is None or new is None:
             return
-        for asked in list(self._asked.get(job, {}).values()):
-            if asked.pod.metadata.key == key and asked.before != new.metadata.uid and _have_one_owner(asked.pod, new):
-                self._drop(job, asked)
+        for request in list(self._requests.get(job, {}).values()):
+            if (
+                request.pod.metadata.key == key
+                and request.before != new.metadata.uid
+                and _have_one_owner(request.pod, new)
+            ):
+                self._drop(job, request)
 
-    def _tell(self, job: JobId, asked: _Asked) -> None:
-        """Unless it has come; and once for all pods of a job: where a server goes away, hundreds are under way."""
-        several = self._asked.get(job, {})
-        if several.get(asked.place) is asked and all(each.until is None for each in several.values()):
-            words = _words(job, asked)
-            log.warning("no answer: the pod may still come, and its place is kept", seconds=LATEST_SECONDS, **words)
+    def _log_inconclusive(self, job: JobId, request: _Request) -> None:
+        """Log an inconclusive answer, once per job: when a server goes away, hundreds of requests are in flight."""
+        requests = self._requests.get(job, {})
+        if requests.get(request.place) is request and all(each.until is None for each in requests.values()):
+            fields = _log_fields(job, request)
+            log.warning(
+                "no answer: the pod may still appear; its resources stay reserved", seconds=LATEST_SECONDS, **fields
+            )
 
-    def _end_is_known(self, job: JobId, asked: _Asked) -> None:
-        """Nothing else may tell whoever waits for the place until when that is."""
-        if self._asked.get(job, {}).get(asked.place) is asked:
+    def _expiry_known(self, job: JobId, request: _Request) -> None:
+        """Notify the handlers that the expectation has an expiry time; no other event may follow."""
+        if self._requests.get(job, {}).get(request.place) is request:
             self._changed(job)
 
-    def _drop(self, job: JobId, asked: _Asked) -> None:
-        several = self._asked.get(job, {})
-        if several.get(asked.place) is asked:
-            del several[asked.place]
-            if not several:
-                del self._asked[job]
+    def _drop(self, job: JobId, request: _Request) -> None:
+        requests = self._requests.get(job, {})
+        if requests.get(request.place) is request:
+            del requests[request.place]
+            if not requests:
+                del self._requests[job]
             self._changed(job)
 
     def _changed(self, job: JobId) -> None:
@@ -146,16 +151,16 @@ class Unmade:
             handler(job)
 
 
-def _is_refused(error: ApiError, asked: _Asked) -> bool:
-    """Whether the server has said that it did not make it. That there is one may be news of a request sent twice."""
+def _is_refused(error: ApiError, request: _Request) -> bool:
+    """Whether the server did not create the pod. AlreadyExists may be the answer to a request that was sent twice."""
     if isinstance(error, AlreadyExists):
-        return bool(asked.before)
+        return bool(request.before)
     return error.code < HTTPStatus.INTERNAL_SERVER_ERROR or is_refusal(error)
 
 
-def _words(job: JobId, asked: _Asked) -> Mapping[str, str]:
+def _log_fields(job: JobId, request: _Request) -> Mapping[str, str]:
     kind, key = job
-    pod, node = asked.place
+    pod, node = request.place
     return {"kind": kind, "namespace": key.namespace, "job": key.name, "pod": pod.name, "node": node}
 
 

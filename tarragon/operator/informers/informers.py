@@ -1,4 +1,4 @@
-"""Everything the operator knows of the cluster: one cache a kind, and who belongs to whom. All reading is here."""
+"""The operator's informers: one cache per kind with its indexes. All reads of the cluster go through here."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ from tarragon.plan.objects.settings import Settings
 from tarragon.plan.view.actions import Observed
 
 FORBIDDEN_SECONDS = 60.0
-"""Nodes that may suddenly not be read any more count as last seen for this long: a role may just be made anew."""
+"""Seconds for which cached nodes are still used after reads became forbidden: a role may just be replaced."""
 
 T = TypeVar("T")
 
 
-class _Tried:
-    """Whether a cache has been filled, or the server would not let it be."""
+class _InitialSync:
+    """Waits until a cache has synced, or until the server has refused to list it."""
 
     def __init__(self, cache: Live[Json]) -> None:
         self.cache = cache
@@ -66,49 +66,49 @@ class _Tried:
         return self.cache.is_synced or self._failed.is_set()
 
     async def over(self) -> None:
-        waits = [asyncio.ensure_future(self.cache.synced()), asyncio.ensure_future(self._failed.wait())]
+        tasks = [asyncio.ensure_future(self.cache.synced()), asyncio.ensure_future(self._failed.wait())]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for wait in waits:
-                wait.cancel()
+            for task in tasks:
+                task.cancel()
 
 
 class World:
-    """Live copies of jobs, pods, services and nodes. `run` of every cache must be running for them to be so."""
+    """Caches of jobs, pods, services, nodes and optional kinds. They are live while `run` of each cache is running."""
 
     def __init__(
         self, cluster: Cluster, frameworks: Sequence[Framework], clock: Clock, settings: Settings, jitter: random.Random
     ) -> None:
         self.frameworks: Mapping[str, Framework] = {framework.kind: framework for framework in frameworks}
 
-        def copy(resource: Resource[T]) -> Live[T]:
+        def cache_of(resource: Resource[T]) -> Live[T]:
             where = settings.namespaces if resource.namespaced and settings.namespaces else [""]
             return joined(
                 {each: Cache(cluster, resource, clock, Selection(namespace=each), jitter=jitter) for each in where}
             )
 
         self.jobs: Mapping[str, Live[CustomObject]] = {
-            framework.kind: copy(framework.resource.reading(KeptJob)) for framework in frameworks
+            framework.kind: cache_of(framework.resource.reading(KeptJob)) for framework in frameworks
         }
-        self.pods: Live[Pod] = copy(PODS.reading(KeptPod))
-        self.services: Live[Service] = copy(SERVICES.reading(KeptService))
-        self.nodes: Live[Node] = copy(NODES)
+        self.pods: Live[Pod] = cache_of(PODS.reading(KeptPod))
+        self.services: Live[Service] = cache_of(SERVICES.reading(KeptService))
+        self.nodes: Live[Node] = cache_of(NODES)
         self._clock = clock
         self._pods_of = Index(self.pods, controllers)
         self._services_of = Index(self.services, controllers)
-        self._cleared_for = Index(self.pods, cleared_nodes)
-        self._claims: Live[PersistentVolumeClaim] = copy(PERSISTENT_VOLUME_CLAIMS.reading(PersistentVolumeClaim))
-        self._volumes: Live[PersistentVolume] = copy(PERSISTENT_VOLUMES)
-        self._classes: Live[StorageClass] = copy(STORAGE_CLASSES)
-        self.priorities: Live[PriorityClass] = copy(PRIORITY_CLASSES)
-        wanted = dict.fromkeys(settings.pod_groups.values())
-        self.pod_groups: Sequence[Live[PodGroup]] = [copy(KINDS[name].resource) for name in wanted]
+        self._nominated_nodes = Index(self.pods, cleared_nodes)
+        self._claims: Live[PersistentVolumeClaim] = cache_of(PERSISTENT_VOLUME_CLAIMS.reading(PersistentVolumeClaim))
+        self._volumes: Live[PersistentVolume] = cache_of(PERSISTENT_VOLUMES)
+        self._classes: Live[StorageClass] = cache_of(STORAGE_CLASSES)
+        self.priorities: Live[PriorityClass] = cache_of(PRIORITY_CLASSES)
+        pod_group_kinds = dict.fromkeys(settings.pod_groups.values())
+        self.pod_groups: Sequence[Live[PodGroup]] = [cache_of(KINDS[name].resource) for name in pod_group_kinds]
         optional = (self.jobs[framework.kind] for framework in frameworks if framework.is_optional)
-        self._kinds_tried = [*map(_Tried, optional), *map(_Tried, self.pod_groups)]
-        self._tried = [_Tried(cache) for cache in (self.nodes, *self.optional)]
-        written: list[Live[Json]] = [*self.jobs.values(), self.pods, self.services, *self.pod_groups]
-        self._written = {cache.resource.full_name: cache for cache in written}
+        self._optional_kind_syncs = [*map(_InitialSync, optional), *map(_InitialSync, self.pod_groups)]
+        self._cluster_wide_syncs = [_InitialSync(cache) for cache in (self.nodes, *self.optional)]
+        writable: list[Live[Json]] = [*self.jobs.values(), self.pods, self.services, *self.pod_groups]
+        self._writable = {cache.resource.full_name: cache for cache in writable}
         self.settings = settings
         self.unmade = Unmade(self.pods, clock)
         self.refusals = Refusals()
@@ -119,31 +119,31 @@ class World:
 
     @property
     def caches(self) -> Sequence[Live[Json]]:
-        """Those to run. Of nodes nothing is asked where only some namespaces' pods are seen."""
-        kinds = [tried.cache for tried in self._kinds_tried]
-        return [*self._necessary, *kinds, *([] if self.settings.namespaces else [self.nodes, *self.optional])]
+        """The caches to run. Cluster-wide kinds are left out if only some namespaces are watched."""
+        kinds = [sync.cache for sync in self._optional_kind_syncs]
+        return [*self._required, *kinds, *([] if self.settings.namespaces else [self.nodes, *self.optional])]
 
     @property
     def optional(self) -> Sequence[Live[Json]]:
-        """Who may not read the priorities holds all jobs for equally urgent."""
+        """Cluster-wide kinds that the operator can do without; without PriorityClasses all jobs have equal priority."""
         return [*self.of_storage, self.priorities]
 
     @property
     def of_storage(self) -> Sequence[Live[Json]]:
-        """Who may not read these leaves more to kube-scheduler."""
+        """Storage kinds; without them, pods with claims are left to kube-scheduler."""
         return [self._claims, self._volumes, self._classes]
 
     def is_to_be_expected(self, trouble: Trouble) -> bool:
-        """A kind that a cluster may do without is not installed, or an older role knows nothing of it.
+        """Whether the error means that an optional kind is not installed, or not covered by an older role.
 
-        A role that is taken away from one whose jobs we know is another matter.
+        A permission that is revoked after the cache has synced is not expected.
         """
-        may_lack = {tried.cache.resource.full_name: tried.cache for tried in self._kinds_tried}
-        cache = may_lack.get(trouble.resource)
+        optional = {sync.cache.resource.full_name: sync.cache for sync in self._optional_kind_syncs}
+        cache = optional.get(trouble.resource)
         if cache is None:
             return False
-        is_unknown = isinstance(trouble.error, Forbidden) and not cache.is_synced
-        return is_unknown or isinstance(trouble.error, NotFound)
+        was_never_permitted = isinstance(trouble.error, Forbidden) and not cache.is_synced
+        return was_never_permitted or isinstance(trouble.error, NotFound)
 
     @property
     def storage(self) -> Storage:
@@ -151,57 +151,57 @@ class World:
 
     @property
     def missing(self) -> Sequence[str]:
-        """Kinds that are still to be listed. Nothing may be decided before: a pod not seen yet would be made again."""
-        missing = [cache for cache in self._necessary if not cache.is_synced]
-        missing += [tried.cache for tried in self._to_try if not tried.is_over]
+        """Kinds that have not been listed yet. No decision may be made before: an unseen pod would be created again."""
+        missing = [cache for cache in self._required if not cache.is_synced]
+        missing += [sync.cache for sync in self._optional_syncs if not sync.is_over]
         return [cache.resource.full_name for cache in missing]
 
     async def synced(self) -> None:
-        """Return when nothing is `missing`."""
-        for cache in self._necessary:
+        """Wait until nothing is `missing`."""
+        for cache in self._required:
             await cache.synced()
-        for tried in self._to_try:
-            await tried.over()
+        for sync in self._optional_syncs:
+            await sync.over()
 
     @property
     def places_gangs(self) -> bool:
-        """Whether we find the places: that takes the whole picture, all nodes and all pods. Else others do.
+        """Whether Tarragon places pods, which requires reading all nodes and all pods; otherwise kube-scheduler does.
 
-        Where everything is forbidden, as without any role, nodes are no case of their own.
+        If all kinds are forbidden, as without any role, the nodes' error alone says nothing, and this stays True.
         """
         if self.settings.namespaces:
             return False
         failing = self.nodes.failing
         if failing is None or not _is_refusal(failing.error):
             return True
-        if any(cache.failing is not None for cache in self._necessary):
+        if any(cache.failing is not None for cache in self._required):
             return True
-        recovered = max(cache.recovered for cache in self._necessary)
-        is_news = self.nodes.is_synced or recovered > failing.since
-        return is_news and self._clock.monotonic() - max(failing.since, recovered) < FORBIDDEN_SECONDS
+        recovered = max(cache.recovered for cache in self._required)
+        is_recent = self.nodes.is_synced or recovered > failing.since
+        return is_recent and self._clock.monotonic() - max(failing.since, recovered) < FORBIDDEN_SECONDS
 
     @property
-    def _necessary(self) -> Sequence[Live[Json]]:
+    def _required(self) -> Sequence[Live[Json]]:
         kinds = [kind for kind, framework in self.frameworks.items() if not framework.is_optional]
         return [*(self.jobs[kind] for kind in kinds), self.pods, self.services]
 
     @property
-    def _to_try(self) -> Sequence[_Tried]:
-        """A kind that is installed, or allowed, later than the operator is looked after from then on."""
-        return [*self._kinds_tried, *([] if self.settings.namespaces else self._tried)]
+    def _optional_syncs(self) -> Sequence[_InitialSync]:
+        """Caches that may fail to sync; a kind installed or permitted later is used from then on."""
+        return [*self._optional_kind_syncs, *([] if self.settings.namespaces else self._cluster_wide_syncs)]
 
     def making(self, kind: str, body: Mapping[str, object]) -> AbstractContextManager[None]:
-        """Around a request to make this object; `kind` is its full name."""
+        """Context for a create request; `kind` is the resource's full name."""
         return self.unmade.making(body) if kind == self.pods.resource.full_name else nullcontext()
 
     def learn(self, kind: str, found: bytes) -> None:
-        """The server has answered a write with this object; `kind` is its full name."""
-        cache = self._written.get(kind)
+        """Store the object that the server returned from a write; `kind` is the resource's full name."""
+        cache = self._writable.get(kind)
         if cache is not None:
             cache.learn(found)
 
     def observe(self, kind: str, key: Key) -> Observed | None:
-        """One job with everything of its, or None when it is gone."""
+        """One job with its pods, services and other state, or None if it does not exist."""
         job = self.jobs[kind].objects.get(key)
         if job is None:
             return None
@@ -224,9 +224,9 @@ class World:
         )
 
     def may_act(self, kind: str, observed: Observed) -> bool:
-        """Whether the job's admission counts. Where the scheduler places nothing, it judges no admission either.
+        """Whether the reconciler may act on the job's admission. Always, if Tarragon places no pods.
 
-        One that is seen for the first time is proved by any pod of the job: the scheduler would not say otherwise.
+        The admission of a job that is seen for the first time is accepted if the job has a pod, as in the scheduler.
         """
         job = kind, observed.object.metadata.key
         if not self.places_gangs or self.verified.counts(job, observed.object):
@@ -234,22 +234,22 @@ class World:
         return self.verified.known(job, observed.object.metadata.uid) is None and _has_replicas(observed)
 
     def is_placed_as(self, kind: str, seen: CustomObject) -> bool:
-        """Whether the job is still there, and has the places that it had when it was seen."""
-        now = self.jobs[kind].objects.get(seen.metadata.key)
-        if now is None or now.metadata.uid != seen.metadata.uid:
+        """Whether the job still exists with the same assignments as in `seen`."""
+        current = self.jobs[kind].objects.get(seen.metadata.key)
+        if current is None or current.metadata.uid != seen.metadata.uid:
             return False
-        return now is seen or raw_admission(now.status).get("nodes") == raw_admission(seen.status).get("nodes")
+        return current is seen or raw_admission(current.status).get("nodes") == raw_admission(seen.status).get("nodes")
 
     def is_cleared(self, node: str) -> bool:
-        """Whether kube-scheduler sends pods away from there to make room for another one."""
-        return self._cleared_for.count(node) > 0
+        """Whether kube-scheduler preempts pods on the node for a pending pod."""
+        return self._nominated_nodes.count(node) > 0
 
     def pods_of(self, job: CustomObject) -> Sequence[Pod]:
-        """Its pods by name, ending ones included."""
+        """The job's pods sorted by name, terminating ones included."""
         return [self.pods.objects[name] for name in sorted(self._pods_of.keys(job.as_owner))]
 
     def job_of(self, owned: ObjectMeta) -> JobId | None:
-        """The job that an object names as its controller: there may be none, or another one that has its name now."""
+        """The job that an object names as its controller. It may not exist, or be a newer job of the same name."""
         owner = owned.controlled_by
         framework = None if owner is None else self.frameworks.get(owner.kind)
         if owner is None or framework is None or framework.resource.group != owner.group:

@@ -1,4 +1,4 @@
-"""What pods hold on each node, whoever made them: kept up to date change by change, never by listing."""
+"""Sums of the resources that all pods hold on each node, maintained incrementally from pod events."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tarragon.plan.nodes.capacity import pod_request
 
 
 class Sums:
-    """Amounts by node."""
+    """Resource amounts by node."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, int]] = {}
-        self._touched: set[str] = set()
+        self._changed_nodes: set[str] = set()
 
     def __len__(self) -> int:
-        """Nodes of which there is something to remember."""
+        """Number of nodes with amounts."""
         return len(self._by_node)
 
     def on(self, node: str) -> Resources:
@@ -34,39 +34,39 @@ class Sums:
         self._add(node, amounts, -1)
 
     def touched(self) -> set[str]:
-        """The nodes whose amounts may have changed since this was asked last."""
-        touched, self._touched = self._touched, set()
+        """The nodes whose amounts may have changed since the last call."""
+        touched, self._changed_nodes = self._changed_nodes, set()
         return touched
 
     def _add(self, node: str, amounts: Resources, sign: int) -> None:
-        self._touched.add(node)
+        self._changed_nodes.add(node)
         sums = self._by_node.setdefault(node, {})
         for name, amount in amounts.items():
             sums[name] = sums.get(name, 0) + sign * amount
             if not sums[name]:
                 del sums[name]
         if not sums:
-            # Where nodes come and go, those that are gone would be remembered for ever.
+            # Otherwise deleted nodes would accumulate in autoscaled clusters.
             del self._by_node[node]
 
 
 class Usage:
-    """A pod that is ending still holds what it has; one that has run to its end holds nothing."""
+    """Resources held by pods. A terminating pod still holds its resources, a finished one does not."""
 
     def __init__(self, pods: Live[Pod]) -> None:
         self.held = Sums()
-        """What pods hold on each node now, in thousandths."""
+        """Resources held on each node, in thousandths."""
         self.ending = Sums()
-        """Those of it whose pods have been told to end."""
-        pods.subscribe(self._follow)
+        """The part of `held` that belongs to terminating pods."""
+        pods.subscribe(self._pod_changed)
 
-    def _follow(self, _: Key, old: Pod | None, new: Pod | None) -> None:
+    def _pod_changed(self, _: Key, old: Pod | None, new: Pod | None) -> None:
         if old is not None and holds(old):
-            self._count(old, Sums.take)
+            self._apply(old, Sums.take)
         if new is not None and holds(new):
-            self._count(new, Sums.give)
+            self._apply(new, Sums.give)
 
-    def _count(self, pod: Pod, change: Callable[[Sums, str, Resources], None]) -> None:
+    def _apply(self, pod: Pod, change: Callable[[Sums, str, Resources], None]) -> None:
         amounts = request_of(pod)
         change(self.held, seat(pod), amounts)
         if pod.metadata.is_ending:
@@ -78,22 +78,22 @@ def holds(pod: Pod) -> bool:
 
 
 def seat(pod: Pod) -> str:
-    """Its node, or the one that kube-scheduler clears for it: what was taken from others there is nobody else's."""
+    """The pod's node or nominated node: capacity that kube-scheduler freed by preemption is reserved for the pod."""
     return pod.spec.node_name or pod.status.nominated_node_name
 
 
 def cleared_nodes(pod: Pod) -> Iterator[str]:
-    """From which kube-scheduler has sent others away for the pod's sake."""
+    """The node on which kube-scheduler preempts other pods for this pending pod."""
     if not pod.spec.node_name and pod.status.nominated_node_name and not pod.is_finished:
         yield pod.status.nominated_node_name
 
 
 def request_of(pod: Pod) -> Resources:
-    """What it holds, or will, in thousandths."""
+    """The pod's resource requests, in thousandths."""
     return _request(encode(pod.spec))
 
 
 @lru_cache(maxsize=4096)
 def _request(spec: bytes) -> Resources:
-    """Most pods are like some other: adding up their containers anew would be most of the work."""
+    """Cached, because most pods share a spec, and summing up the containers would be most of the work."""
     return pod_request(decode(spec, PodSpec))

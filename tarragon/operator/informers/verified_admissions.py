@@ -1,7 +1,7 @@
-"""Which admissions count: those that this operator's scheduler has decided, or has looked at and found possible.
+"""Tracks which admissions are accepted: those that this operator's scheduler decided or verified.
 
-Whoever may write a job's status can write an admission. The reconciler makes no pods by one before the scheduler has
-looked at it. Nothing of this outlives the operator: a new one looks at each admission once.
+Anyone who may write a job's status can write an admission, so the reconciler creates no pods for an admission that the
+scheduler has not verified. The state is in memory: after a restart, each admission is verified once.
 """
 
 from __future__ import annotations
@@ -18,46 +18,48 @@ from tarragon.operator.informers.candidates import JobId, takes_part
 from tarragon.plan.nodes.left_to_kube_scheduler import is_left
 
 COMPARED = ("admitted", "nodes", "size")
-"""Fields of an admission that say who may run where."""
+"""Fields of an admission that determine where replicas may run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What counts of a job's admission."""
+    """The accepted part of a job's admission."""
 
     uid: str
     admission: Admission | None
-    """On record when it was looked at last."""
+    """The recorded admission when it was last verified."""
     places: Mapping[Replica, str] = field(default_factory=dict)
-    """Those of it that were decided or found possible; not those of replicas that were finished from the first."""
+    """Its accepted assignments, without those of replicas that were already finished at the first verification."""
     decided: Admission | None = None
-    """The scheduler's last decision, which may not be on record yet."""
+    """The scheduler's last decision, which may not be written yet."""
 
     @property
     def sound(self) -> Admission | None:
-        """What stood there, if all of its places count."""
+        """The verified admission, if all of its assignments are accepted."""
         if self.admission is None or any(replica not in self.places for replica in self.admission.nodes):
             return None
         return self.admission
 
     def covers(self, admission: Admission, finished: AbstractSet[Replica]) -> bool:
-        """Whether the admission has no place and no size but those that count."""
-        counting = [each for each in (self.admission, self.decided) if each is not None]
-        if is_left(admission) and all(admission.size != each.size for each in counting):
+        """Whether all assignments are accepted, and also the size if the job is left to kube-scheduler."""
+        accepted = [each for each in (self.admission, self.decided) if each is not None]
+        if is_left(admission) and all(admission.size != each.size for each in accepted):
             return False
         if admission.nodes == self.places:
             return True
-        unasked = self.unasked(finished)
+        finished_from_start = self.unasked(finished)
         places = self.places_of(admission)
-        return all(replica in places or unasked.get(replica) == node for replica, node in admission.nodes.items())
+        return all(
+            replica in places or finished_from_start.get(replica) == node for replica, node in admission.nodes.items()
+        )
 
     def unasked(self, finished: AbstractSet[Replica]) -> Mapping[Replica, str]:
-        """Places that were there from the first, of replicas that were finished then, and are: they hold nothing."""
+        """Unverified assignments of replicas that were finished at the first verification and still are."""
         nodes = {} if self.admission is None else self.admission.nodes
         return {replica: nodes[replica] for replica in finished if replica in nodes and replica not in self.places}
 
     def places_of(self, admission: Admission) -> Mapping[Replica, str]:
-        """Of all places of the admission, those that count."""
+        """The accepted assignments of the admission."""
         decided = {} if self.decided is None else self.decided.nodes
         return {
             replica: node
@@ -67,81 +69,81 @@ class Known:
 
 
 class Verified:
-    """By job. One that is not of the scheduler's concern counts as it stands, in the version that was looked at."""
+    """Accepted admissions by job. Jobs that are no candidates are accepted per resource version."""
 
     def __init__(self) -> None:
-        self._known: dict[JobId, Known] = {}
-        self._counts: dict[JobId, tuple[str, Json]] = {}
-        self._passed: dict[JobId, str] = {}
-        self._asked_for: set[JobId] = set()
+        self._accepted: dict[JobId, Known] = {}
+        self._accepted_fields: dict[JobId, tuple[str, Json]] = {}
+        self._accepted_versions: dict[JobId, str] = {}
+        self._denied: set[JobId] = set()
         self._handlers: list[Callable[[JobId], None]] = []
 
     def subscribe(self, handler: Callable[[JobId], None]) -> None:
-        """Call `handler` with each job that `counts` has denied and that may be looked at now."""
+        """Call `handler` with each job for which `counts` returned False and that has been verified since."""
         self._handlers.append(handler)
 
     def known(self, job: JobId, uid: str) -> Known | None:
-        """None for a job that this operator has not looked at yet."""
-        found = self._known.get(job)
-        return found if found is not None and found.uid == uid else None
+        """The accepted part of the job's admission; None for a job that has not been verified yet."""
+        accepted = self._accepted.get(job)
+        return accepted if accepted is not None and accepted.uid == uid else None
 
     def decided(self, job: JobId, uid: str, admission: Admission) -> None:
-        """To be told before it is written: no answer, or one that comes late, makes it nobody else's."""
-        known = self.known(job, uid) or Known(uid=uid, admission=None)
-        self._known[job] = replace(known, decided=admission)
+        """Record a decision. Must be called before the write, so that a lost response does not make it look foreign."""
+        accepted = self.known(job, uid) or Known(uid=uid, admission=None)
+        self._accepted[job] = replace(accepted, decided=admission)
 
     def verify(
         self, job: JobId, found: CustomObject, admission: Admission | None, places: Mapping[Replica, str]
     ) -> None:
-        """The admission of this object counts, `places` of it from now on whatever happens to the cluster."""
+        """Accept the object's admission, and `places` of it permanently, whatever changes in the cluster."""
         uid = found.metadata.uid
-        known = self.known(job, uid)
-        decided = known.decided if known is not None else None
-        self._known[job] = Known(uid=uid, admission=admission, places=places, decided=decided)
-        self._counts[job] = uid, _compared(found)
-        self._passed.pop(job, None)
-        self._tell(job)
+        accepted = self.known(job, uid)
+        decided = accepted.decided if accepted is not None else None
+        self._accepted[job] = Known(uid=uid, admission=admission, places=places, decided=decided)
+        self._accepted_fields[job] = uid, _compared_fields(found)
+        self._accepted_versions.pop(job, None)
+        self._notify_if_denied(job)
 
     def pass_over(self, job: JobId, found: CustomObject) -> None:
-        """Nothing is to be decided about the job as it is."""
-        self._known.pop(job, None)
-        self._counts.pop(job, None)
-        self._passed[job] = found.metadata.resource_version
-        self._tell(job)
+        """Accept this version of a job that the scheduler does not decide about."""
+        self._accepted.pop(job, None)
+        self._accepted_fields.pop(job, None)
+        self._accepted_versions[job] = found.metadata.resource_version
+        self._notify_if_denied(job)
 
     def suspect(self, job: JobId) -> None:
-        """What is on record of it is not to be acted on, until it is verified or replaced."""
-        self._counts.pop(job, None)
-        self._passed.pop(job, None)
+        """Stop acting on the recorded admission until it is verified or replaced."""
+        self._accepted_fields.pop(job, None)
+        self._accepted_versions.pop(job, None)
 
     def forget(self, job: JobId) -> None:
-        """It is gone."""
-        self._known.pop(job, None)
-        self._counts.pop(job, None)
-        self._passed.pop(job, None)
-        self._asked_for.discard(job)
+        """The job was deleted."""
+        self._accepted.pop(job, None)
+        self._accepted_fields.pop(job, None)
+        self._accepted_versions.pop(job, None)
+        self._denied.discard(job)
 
     def counts(self, job: JobId, found: CustomObject) -> bool:
-        """Whether the reconciler may act on this object's admission. If not, it is told when to look again."""
-        compared = _compared(found)
+        """Whether the reconciler may act on this object's admission. If not, subscribers are called once it may."""
+        compared = _compared_fields(found)
         if compared["admitted"] is None:
             return True
-        if self._counts.get(job) == (found.metadata.uid, compared):
+        if self._accepted_fields.get(job) == (found.metadata.uid, compared):
             return True
-        if self._passed.get(job) == found.metadata.resource_version:
+        if self._accepted_versions.get(job) == found.metadata.resource_version:
             return True
         if not takes_part(found, read_status(found.status)):
-            return True  # It is only marked, cleaned up, or left alone.
-        self._asked_for.add(job)
+            return True  # Such a job is only marked, cleaned up, or ignored.
+        self._denied.add(job)
         return False
 
-    def _tell(self, job: JobId) -> None:
-        if job in self._asked_for:
-            self._asked_for.discard(job)
+    def _notify_if_denied(self, job: JobId) -> None:
+        if job in self._denied:
+            self._denied.discard(job)
             for handler in self._handlers:
                 handler(job)
 
 
-def _compared(found: CustomObject) -> Mapping[str, Json]:
+def _compared_fields(found: CustomObject) -> Mapping[str, Json]:
     admission = raw_admission(found.status)
     return {name: admission.get(name) for name in COMPARED}

@@ -1,1 +1,1 @@
-"""The scheduler's rules: read again when their file changes, and published for `tarragon why`."""
+"""The scheduler's configuration: reloads the rules when their file changes, and publishes them for `tarragon why`."""

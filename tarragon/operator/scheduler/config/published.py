@@ -1,4 +1,4 @@
-"""The operator's word on how it decides, for `tarragon why` and whoever else may read it: written when it changes."""
+"""Publishes the operator's policy and rules in ConfigMaps, for `tarragon why` and other readers."""
 
 from __future__ import annotations
 
@@ -14,60 +14,60 @@ from tarragon.kube.meta import Key
 from tarragon.plan.config.published import Data, Ways, written
 
 LOOKS_SECONDS = 300.0
-"""What somebody has deleted or edited is put right after so long at the latest."""
+"""Seconds after which the ConfigMaps are checked again, so that edits and deletions by others are repaired."""
 AGAIN_SECONDS = 60.0
-"""After a write that failed, or came too late."""
+"""Seconds until a failed or conflicting write is retried."""
 
 WHOLE = CONFIG_MAPS.reading(dict)
 log = structlog.get_logger(__name__)
 
 
 class Publishing:
-    """Of whoever leads: `cluster` refuses the writes of others. That it can't write stops nothing."""
+    """Writes the ConfigMaps. Only the leader's writes pass `cluster`; a failure is logged and stops nothing."""
 
     def __init__(self, cluster: Cluster, clock: Clock, namespace: str) -> None:
         self._cluster = cluster
         self._clock = clock
         self._namespace = namespace
-        self._told: Ways | None = None
-        self._again = 0.0
-        self._trouble = ""
+        self._published: Ways | None = None
+        self._next_check = 0.0
+        self._last_error = ""
 
     async def tell(self, ways: Ways) -> None:
-        """To be called whenever they may have changed. Raises LeaseLost."""
+        """Publish the policy and rules if they changed or a check is due. Raises LeaseLost."""
         now = self._clock.monotonic()
-        if ways == self._told and now < self._again:
+        if ways == self._published and now < self._next_check:
             return
-        self._told, self._again = ways, now + LOOKS_SECONDS
+        self._published, self._next_check = ways, now + LOOKS_SECONDS
         try:
             for name, data in written(ways).items():
                 await self._put(Key(self._namespace, name), data)
         except (AlreadyExists, Conflict):
-            # Who led before, or somebody who edits, was quicker: their word stands there until we look again.
-            self._again = now + AGAIN_SECONDS
+            # A previous leader or a user wrote at the same time; their content stays until the next check.
+            self._next_check = now + AGAIN_SECONDS
         except ApiError as error:
-            self._again = now + AGAIN_SECONDS
-            if str(error) != self._trouble:
+            self._next_check = now + AGAIN_SECONDS
+            if str(error) != self._last_error:
                 why = "`tarragon why` assumes the defaults"
-                log.warning("the operator's policy and rules can't be published", error=str(error), without=why)
-            self._trouble = str(error)
+                log.warning("cannot publish the operator's policy and rules", error=str(error), without=why)
+            self._last_error = str(error)
         else:
-            self._trouble = ""
+            self._last_error = ""
 
     async def _put(self, key: Key, data: Data) -> None:
         try:
-            found = await self._cluster.get(WHOLE, key)
+            existing = await self._cluster.get(WHOLE, key)
         except NotFound:
-            await self._cluster.create(WHOLE, _whole(key, data))
+            await self._cluster.create(WHOLE, _config_map(key, data))
             return
-        before: Mapping[str, str] = found.get("data") or {}
-        if before != data:
-            version = {"resourceVersion": found["metadata"]["resourceVersion"]}
-            patch = {"metadata": version, "data": {**dict.fromkeys(before), **data}}
+        old_data: Mapping[str, str] = existing.get("data") or {}
+        if old_data != data:
+            version = {"resourceVersion": existing["metadata"]["resourceVersion"]}
+            patch = {"metadata": version, "data": {**dict.fromkeys(old_data), **data}}
             await self._cluster.patch(WHOLE, key, patch)
 
 
-def _whole(key: Key, data: Data) -> Mapping[str, object]:
+def _config_map(key: Key, data: Data) -> Mapping[str, object]:
     labels = {"app.kubernetes.io/name": "tarragon"}
     metadata = {"name": key.name, "namespace": key.namespace, "labels": labels}
     return {"apiVersion": WHOLE.api_version, "kind": WHOLE.kind, "metadata": metadata, "data": data}

@@ -1,4 +1,4 @@
-"""The rules of scheduling as they stand in a file that people edit while the operator runs."""
+"""Loads the scheduling rules from a file that may be edited while the operator runs."""
 
 from __future__ import annotations
 
@@ -17,61 +17,61 @@ log = structlog.get_logger(__name__)
 
 
 class BadQueues(TarragonError):
-    """A file of queues that can't be meant."""
+    """The queues file cannot be read or is invalid."""
 
     exit_code = 2
 
 
 class RulesInFile:
-    """Called, it says what counts now. An edit that can't be meant changes nothing; the log and a metric say so."""
+    """Callable that returns the current rules. An invalid edit changes nothing; the log and a metric report it."""
 
     def __init__(self, file: Path, base: Rules) -> None:
-        """`base` has what the file does not speak of. Raises BadQueues."""
+        """`base` provides the rules that are not in the file. Raises BadQueues."""
         self._file = file
         self._base = base
-        self._seen = _sight(file)
+        self._last_stat = _stat(file)
         self._rules = self._read()
-        self._tell: Callable[[bool], None] | None = None
+        self._on_edit: Callable[[bool], None] | None = None
 
     def __call__(self) -> Rules:
-        """Looks at the file each time, and reads it when it is another one than before."""
-        seen = _sight(self._file)
-        if seen == self._seen:
+        """Stat the file, and read it again if it has changed."""
+        current = _stat(self._file)
+        if current == self._last_stat:
             return self._rules
-        self._seen = seen
+        self._last_stat = current
         try:
             self._rules, is_refused = self._read(), False
-            log.info("queues: the file was read anew", file=str(self._file))
+            log.info("queues file reloaded", file=str(self._file))
         except BadQueues as bad:
             is_refused = True
-            log.warning("queues: what counted before goes on to count", what=bad.what, why=bad.why)
-        if self._tell is not None:
-            self._tell(is_refused)
+            log.warning("invalid queues file: the previous rules stay in effect", what=bad.what, why=bad.why)
+        if self._on_edit is not None:
+            self._on_edit(is_refused)
         return self._rules
 
     def on_edit(self, tell: Callable[[bool], None]) -> None:
-        """Told after each edit whether it was refused."""
-        self._tell = tell
+        """Call `tell` after each edit with whether the file was invalid."""
+        self._on_edit = tell
 
     def _read(self) -> Rules:
         try:
-            said = read(yaml.safe_load(self._file.read_bytes()))
+            parsed = read(yaml.safe_load(self._file.read_bytes()))
         except OSError as error:
             raise BadQueues(f"can't read {self._file}", why=error.strerror or str(error)) from error
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            # Of the 99th day of a month, and the like, PyYAML lets Python's own words through.
+            # PyYAML raises a plain ValueError for impossible dates such as 2026-01-99.
             raise BadQueues(f"{self._file} is not YAML", why=str(error)) from error
-        if said.problems:
-            problems = "\n".join(f"  {each}" for each in said.problems)
-            raise BadQueues(f"{self._file} is no file of queues", why=problems)
+        if parsed.problems:
+            problems = "\n".join(f"  {each}" for each in parsed.problems)
+            raise BadQueues(f"{self._file} is not a valid queues file", why=problems)
         base = self._base
-        return replace(said.rules, aged=base.aged, idle=base.idle, cool_down=base.cool_down)
+        return replace(parsed.rules, aged=base.aged, idle=base.idle, cool_down=base.cool_down)
 
 
-def _sight(file: Path) -> tuple[int, int, int] | None:
-    """Of what the name leads to now: a mounted ConfigMap is a link that is moved."""
+def _stat(file: Path) -> tuple[int, int, int] | None:
+    """Identity of the file behind the path: a mounted ConfigMap is updated by replacing a symbolic link."""
     try:
-        found = file.stat()
+        result = file.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return result.st_ino, result.st_mtime_ns, result.st_size

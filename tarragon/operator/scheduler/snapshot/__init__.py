@@ -1,1 +1,1 @@
-"""Builds the scheduler's snapshot from the caches: nodes, gangs, their demands and who may go where."""
+"""Builds the scheduler's snapshot from the caches: nodes, gangs, their requests and their eligible nodes."""

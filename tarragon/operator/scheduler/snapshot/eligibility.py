@@ -1,4 +1,4 @@
-"""Which nodes take the pods of a template: asked of every node once, answered alike for templates that are alike."""
+"""Computes the eligible nodes of pod templates, cached by the templates' node constraints."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tarragon.plan.nodes.preferences import Scores, of_nodes, prefers_nodes
 from tarragon.plan.nodes.storage import reaches
 
 MOST_KNOWN = 512
-"""Kinds of template whose nodes are kept in mind: each costs as much as there are nodes."""
+"""Maximum number of cached answers; the size of each grows with the number of nodes."""
 
 Question = bytes
-"""What a template asks of nodes; equal for templates that any nodes answer alike."""
+"""A template's node constraints, encoded; templates with equal constraints have the same eligible nodes."""
 
 
 @dataclass(slots=True)
@@ -28,48 +28,52 @@ class _Answer:
 
 
 class Eligibility:
-    """Thousands of jobs differ in what they train and hardly in where they may: most answers are the same set."""
+    """Caches eligible nodes and node preferences: thousands of jobs share a few combinations of constraints."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._known: dict[Question, _Answer] = {}
-        self._liked: dict[Question, Scores] = {}
-        self._choosy: set[Question] = set()
-        """Those that like some nodes better than others."""
+        self._answers: dict[Question, _Answer] = {}
+        self._scores: dict[Question, Scores] = {}
+        self._with_preferences: set[Question] = set()
+        """Questions that prefer some nodes to others."""
         self._softly_tainted: set[str] = set()
-        self._is_newly_tainted = False
+        self._has_new_soft_taint = False
 
     def of(self, template: JsonObject, namespace: str, question: Question | None = None) -> frozenset[str]:
-        """`question` is what `question` has said of this template."""
-        within = reaches(template, namespace, self._world.storage)
-        if within:
-            return eligible_nodes(template, list(self._world.nodes.objects.values()), within)
-        wanted = self.question(template) if question is None else question
-        if wanted not in self._known:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
+        """The eligible nodes of the template. `question` is the template's `question()`, if the caller has it."""
+        reachable = reaches(template, namespace, self._world.storage)
+        if reachable:
+            return eligible_nodes(template, list(self._world.nodes.objects.values()), reachable)
+        key = self.question(template) if question is None else question
+        if key not in self._answers:
+            if len(self._answers) >= MOST_KNOWN:
+                self._answers.clear()
             nodes = eligible_nodes(template, self._world.nodes.objects.values())
-            self._known[wanted] = _Answer(template, nodes)
-        return self._known[wanted].nodes
+            self._answers[key] = _Answer(template, nodes)
+        return self._answers[key].nodes
 
     def liked(self, template: JsonObject, question: Question) -> Scores:
-        """Which nodes its template likes better than others."""
-        if question not in self._liked:
-            if len(self._liked) >= MOST_KNOWN:
-                self._liked.clear()
-                self._choosy.clear()
-            scores = self._liked[question] = of_nodes(pod_spec(template), self._world.nodes.objects.values())
+        """The node preference scores of the template."""
+        if question not in self._scores:
+            if len(self._scores) >= MOST_KNOWN:
+                self._scores.clear()
+                self._with_preferences.clear()
+            scores = self._scores[question] = of_nodes(pod_spec(template), self._world.nodes.objects.values())
             if scores or prefers_nodes(pod_spec(template)):
-                self._choosy.add(question)
-        return self._liked[question]
+                self._with_preferences.add(question)
+        return self._scores[question]
 
     def liked_otherwise(self) -> Collection[Question]:
-        """Those to ask about again, as nodes have changed: who likes one of them better likes the others less."""
-        changed = list(self._liked) if self._is_newly_tainted else [one for one in self._choosy if one in self._liked]
+        """Drop and return the questions whose scores a change of nodes may have changed: scores are relative."""
+        changed = (
+            list(self._scores)
+            if self._has_new_soft_taint
+            else [one for one in self._with_preferences if one in self._scores]
+        )
         for question in changed:
-            del self._liked[question]
-        self._choosy.clear()
-        self._is_newly_tainted = False
+            del self._scores[question]
+        self._with_preferences.clear()
+        self._has_new_soft_taint = False
         return changed
 
     def question(self, template: JsonObject) -> Question:
@@ -81,34 +85,34 @@ class Eligibility:
 
     @property
     def known(self) -> int:
-        """Answers that are kept in mind."""
-        return len(self._known)
+        """Number of cached answers."""
+        return len(self._answers)
 
     def holds(self, question: Question) -> bool:
-        """Whether its answer is in mind, and so is kept right."""
-        return question in self._known
+        """Whether the question's answer is cached, and therefore updated when nodes change."""
+        return question in self._answers
 
     def node_changed(self, key: Key, new: Node | None) -> set[Question]:
-        """Those that are answered otherwise now. A node that is only away for a while changes no answer."""
+        """Update the cached answers for the node and return the changed questions. Readiness changes no answer."""
         if new is not None and any(taint.effect == SOFT_EFFECT for taint in new.spec.taints):
-            self._is_newly_tainted |= key.name not in self._softly_tainted
+            self._has_new_soft_taint |= key.name not in self._softly_tainted
             self._softly_tainted.add(key.name)
         else:
             self._softly_tainted.discard(key.name)
         changed: set[Question] = set()
-        for question, answer in self._known.items():
-            takes = new is not None and bool(eligible_nodes(answer.template, [new]))
-            if takes != (key.name in answer.nodes):
+        for question, answer in self._answers.items():
+            is_eligible = new is not None and bool(eligible_nodes(answer.template, [new]))
+            if is_eligible != (key.name in answer.nodes):
                 changed.add(question)
-                answer.nodes = answer.nodes | {key.name} if takes else answer.nodes - {key.name}
+                answer.nodes = answer.nodes | {key.name} if is_eligible else answer.nodes - {key.name}
         return changed
 
 
 def _affinity_to_nodes(spec: PodSpec) -> Json:
-    """Not that to pods, which names the job as often as not: no two jobs would be alike."""
+    """The template's node affinity. Pod affinity is left out: it often names the job, so no two keys would be equal."""
     return spec.affinity.get("nodeAffinity") if isinstance(spec.affinity, Mapping) else None
 
 
 def traits(node: Node | None) -> object:
-    """What of a node decides who may run there: heartbeats change nothing of it."""
+    """The part of a node that decides which pods may run there; heartbeats do not change it."""
     return None if node is None else (node.is_ready, node.spec, node.metadata.labels)

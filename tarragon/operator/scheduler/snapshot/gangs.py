@@ -1,4 +1,4 @@
-"""Jobs as a policy sees them, kept between rounds: gangs that wait, and gangs that run."""
+"""Caches the snapshot's waiting and running gangs between scheduling cycles."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tarragon.scheduling.api.snapshot import Demand, Gang, RunningGang
 G = TypeVar("G", Gang, RunningGang)
 Order = tuple[object, ...]
 
-TO_UNDERSTAND = "understand what it asks for"
+TO_UNDERSTAND = "compute its demands"
 
 
 class _Sorted(Generic[G]):
-    """In the order of keys that are all different; one that comes or goes costs no sorting of the others."""
+    """Gangs sorted by unique keys; adding or removing one does not sort the others again."""
 
     def __init__(self) -> None:
         self._keys: list[Order] = []
@@ -40,107 +40,107 @@ class _Sorted(Generic[G]):
 
     def put(self, job: JobId, key: Order, gang: G) -> None:
         self.drop(job)
-        place = bisect.bisect_left(self._keys, key)
-        self._keys.insert(place, key)
-        self._gangs.insert(place, gang)
+        position = bisect.bisect_left(self._keys, key)
+        self._keys.insert(position, key)
+        self._gangs.insert(position, gang)
         self._key_of[job] = key
 
     def drop(self, job: JobId) -> None:
         key = self._key_of.pop(job, None)
         if key is not None:
-            place = bisect.bisect_left(self._keys, key)
-            del self._keys[place], self._gangs[place]
+            position = bisect.bisect_left(self._keys, key)
+            del self._keys[position], self._gangs[position]
 
     def all(self) -> Sequence[G]:
         return tuple(self._gangs)
 
 
 class Gangs:
-    """Those that are left to kube-scheduler are none. One whose last edit makes no sense stays what it was."""
+    """Jobs left to kube-scheduler are not gangs. A gang with an invalid edit keeps its last valid form."""
 
     def __init__(
         self, world: World, candidates: Candidates, holders: Holders, demanded: Demanded, faults: Faults
     ) -> None:
         self._world = world
         self._candidates = candidates
-        self._holders = holders
-        self._demanded = demanded
+        self._maintenance = holders
+        self._demand_cache = demanded
         self._faults = faults
         self._waiting: _Sorted[Gang] = _Sorted()
         self._running: _Sorted[RunningGang] = _Sorted()
-        self._refused: _Sorted[RunningGang] = _Sorted()
+        self._invalid: _Sorted[RunningGang] = _Sorted()
         self._stale: set[JobId] = set()
-        self._timed: set[JobId] = set()
-        """What these are depends on the time, or on pods: they are made anew in each round."""
+        self._time_dependent: set[JobId] = set()
+        """Jobs whose gangs depend on the time, so they are rebuilt in every cycle."""
         world.priorities.subscribe(self._priority_changed)
 
     def job_changed(self, job: JobId) -> None:
         self._stale.add(job)
 
     def renew(self, now: dt.datetime) -> None:
-        """To be called in each round, before anything is asked."""
-        again = {*self._timed, *self._candidates.unsettled, *self._faults.jobs()}
-        for job in sorted(self._stale | set(self._demanded.dropped()) | again):
-            self._timed.discard(job)
+        """Rebuild the gangs that may have changed. Must be called in each cycle before the other methods."""
+        always = {*self._time_dependent, *self._candidates.unsettled, *self._faults.jobs()}
+        for job in sorted(self._stale | set(self._demand_cache.dropped()) | always):
+            self._time_dependent.discard(job)
             self._waiting.drop(job)
             self._running.drop(job)
-            self._refused.drop(job)
+            self._invalid.drop(job)
             candidate = self._candidates.all.get(job)
             if candidate is not None and not is_left(candidate.admission):
                 with self._faults.of(job, TO_UNDERSTAND):
-                    self._take_in(candidate, now)
+                    self._rebuild(candidate, now)
         self._stale.clear()
 
     def waiting(self, left_out: Collection[str]) -> Sequence[Gang]:
-        """In their order, without those of these names."""
+        """The waiting gangs in queue order, without those named in `left_out`."""
         gangs = self._waiting.all()
         return [gang for gang in gangs if gang.name not in left_out] if left_out else gangs
 
     def running(self, left_out: Collection[str]) -> Sequence[RunningGang]:
-        """By name, without those of these names."""
+        """The running gangs by name, without those named in `left_out`."""
         gangs = self._running.all()
         return [gang for gang in gangs if gang.name not in left_out] if left_out else gangs
 
     def beside(self, left_out: Collection[str]) -> Sequence[RunningGang]:
-        """Those of these names that run, and those that keep what they have whatever else happens."""
-        return [*self._refused.all(), *(gang for gang in self._running.all() if left_out and gang.name in left_out)]
+        """Running gangs that the policy may not touch: those in `left_out`, and those whose spec is invalid."""
+        return [*self._invalid.all(), *(gang for gang in self._running.all() if left_out and gang.name in left_out)]
 
-    def _take_in(self, candidate: Candidate, now: dt.datetime) -> None:
+    def _rebuild(self, candidate: Candidate, now: dt.datetime) -> None:
         if candidate.is_refused:
             if candidate.is_admitted:
-                refused = self._running_gang(candidate, now)
-                self._refused.put(candidate.id, (refused.name,), refused)
+                gang = self._running_gang(candidate, now)
+                self._invalid.put(candidate.id, (gang.name,), gang)
             return
         if is_timed(candidate, now):
-            self._timed.add(candidate.id)
+            self._time_dependent.add(candidate.id)
         if candidate.is_admitted:
-            running = self._running_gang(candidate, now)
-            self._running.put(candidate.id, (running.name,), running)
+            gang = self._running_gang(candidate, now)
+            self._running.put(candidate.id, (gang.name,), gang)
         elif not is_resting(candidate.admission, now):
-            waiting = self._waiting_gang(candidate, now)
-            self._waiting.put(candidate.id, waiting.order, waiting)
+            waiting_gang = self._waiting_gang(candidate, now)
+            self._waiting.put(candidate.id, waiting_gang.order, waiting_gang)
 
     def _waiting_gang(self, candidate: Candidate, now: dt.datetime) -> Gang:
-        urgent = urgency(candidate.job, self._world.priorities.objects)
+        urgency_of_job = urgency(candidate.job, self._world.priorities.objects)
         return Gang(
             name=candidate.name,
             queued=queued_since(candidate, now),
-            demands=self._demanded.by(candidate),
-            priority=urgent.priority,
-            preempts=urgent.preempts,
+            demands=self._demand_cache.by(candidate),
+            priority=urgency_of_job.priority,
+            preempts=urgency_of_job.preempts,
             queue=candidate.job.key.namespace,
         )
 
     def _running_gang(self, candidate: Candidate, now: dt.datetime) -> RunningGang:
         admission = candidate.admission
-        assert admission is not None  # noqa: S101 - of those that are admitted
+        assert admission is not None  # noqa: S101 - only called for admitted candidates
         return RunningGang(
             name=candidate.name,
-            demands=_elsewhere(self._demanded.by(candidate), shunned(candidate.status, now)),
+            demands=_without_nodes(self._demand_cache.by(candidate), shunned(candidate.status, now)),
             nodes=admission.nodes,
             elastic=may_grow(candidate.job, candidate.status) and not is_resting(admission, now),
             whole=candidate.job.elastic is None,
-            homeless=self._holders.homeless(candidate, admission),
+            homeless=self._maintenance.homeless(candidate, admission),
             finished=candidate.status.finished & admission.nodes.keys(),
             priority=urgency(candidate.job, self._world.priorities.objects).priority,
             queue=candidate.job.key.namespace,
@@ -155,11 +155,11 @@ class Gangs:
 
 
 def is_timed(candidate: Candidate, now: dt.datetime) -> bool:
-    """Whether it may be something else in the next round though nothing about it has changed."""
+    """Whether the job's gang may differ in the next cycle although no object has changed."""
     admission = candidate.admission
     return admission is None or is_resting(admission, now) or bool(shunned(candidate.status, now))
 
 
-def _elsewhere(demands: Sequence[Demand], nodes: AbstractSet[str]) -> Sequence[Demand]:
-    """Where a node has not taken one of its pods, another may; while a gang only waits, it may try that node again."""
+def _without_nodes(demands: Sequence[Demand], nodes: AbstractSet[str]) -> Sequence[Demand]:
+    """The demands without nodes that refused one of the gang's pods. Only a waiting gang may try such nodes again."""
     return [replace(demand, eligible=demand.eligible - nodes) for demand in demands] if nodes else demands

@@ -1,4 +1,4 @@
-"""What each node has, what of it is free, and what will be soon: a table that is kept, row by row, from the caches."""
+"""Maintains the snapshot's inventory of nodes (capacity, free, releasing) incrementally from the caches."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tarragon.scheduling.api.snapshot import NodeState
 from tarragon.scheduling.state.inventory import Inventory
 
 OVERCOMMIT_ANNOTATION = "tarragon.dev/overcommit"
-"""On a node: the resources (`cpu`) whose requests are shares there, not amounts."""
+"""Node annotation: resources (`cpu`, `hostPorts`) that may be overcommitted on the node."""
 HOST_PORTS = "hostPorts"
-"""Among them: pods of such a node never collide in a port, as each gets one of its own."""
+"""A value of that annotation: host ports never conflict on the node, because each pod gets its own."""
 UNBOUNDED = 10**15
 
 ZONE = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 RACK = ("topology.kubernetes.io/rack", "cloud.provider.com/topology-rack")
 LEVELS = (ZONE, RACK)
-"""Labels by which nodes stand together, from wide to narrow; of those that mean the same, the first that is there."""
+"""Topology labels from wide to narrow. Each level has synonyms, of which the first one that a node has is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Offer:
-    """What a node has, whatever is held there."""
+    """A node's properties that do not depend on its pods."""
 
     capacity: Resources
     away: str
@@ -38,7 +38,7 @@ class _Offer:
 
 
 class NodeStates:
-    """Heartbeats change nothing here; a pod that comes or goes, its node's row."""
+    """The inventory of nodes. Heartbeats change nothing; a change of a pod updates its node's row."""
 
     def __init__(
         self, world: World, usage: Usage, reservations: Reservations, levels: Sequence[Sequence[str]] = LEVELS
@@ -49,56 +49,58 @@ class NodeStates:
         self._levels = levels
         self._offers: dict[str, _Offer] = {}
         self._ports: frozenset[str] = frozenset()
-        self._away: dict[str, NodeState] = {}
+        self._unavailable: dict[str, NodeState] = {}
         self._table: Inventory | None = None
         self._changed: set[str] = set()
         world.nodes.subscribe(self._node_changed)
 
     def know_ports(self, ports: frozenset[str]) -> None:
-        """Of the node itself, that somebody asks for: of all others no node need say that it has them."""
+        """Add host ports that some job requests; ports nobody requests are left out of the capacities."""
         if not ports <= self._ports:
             self._ports |= ports
             self._table = None
             self._offers.clear()
-            self._away.clear()
+            self._unavailable.clear()
 
     def table(self) -> Inventory:
-        """Of the nodes that take somebody, sorted by name."""
+        """The inventory of available nodes, sorted by name."""
         touched = {node for sums in (*self._held, *self._releasing) for node in sums.touched()}
         changed, self._changed = self._changed, set()
         self._read(changed)
         if self._table is None:
-            self._table = Inventory.of(self._state(name) for name in sorted(self._offers) if name not in self._away)
+            self._table = Inventory.of(
+                self._state(name) for name in sorted(self._offers) if name not in self._unavailable
+            )
         else:
             rows = (touched | changed) & self._table.row_of.keys()
             self._table = self._table.changed(self._state(name) for name in sorted(rows))
         return self._table
 
     def away(self) -> Sequence[NodeState]:
-        """The others, as they would be without anybody on them. To be asked after `table`."""
-        return [self._away[name] for name in sorted(self._away)]
+        """Unavailable nodes, with their whole capacity as free. Must be called after `table`."""
+        return [self._unavailable[name] for name in sorted(self._unavailable)]
 
     def less(self, promised: Sums) -> Inventory:
-        """The table as it will be once this is reserved, too. To be asked after `table`."""
+        """The inventory after also reserving `promised`. Calls `table`."""
         table = self.table()
         states = (table.states[table.row_of[node]] for node in sorted(promised.touched()) if node in table.row_of)
         return table.changed(replace(state, free=minus(state.free, promised.on(state.name))) for state in states)
 
     def _read(self, changed: Collection[str]) -> None:
-        """Of nodes that changed, and of all where nothing is known."""
+        """Update the offers of changed nodes, or of all nodes if there are none yet."""
         names = changed if self._offers else {key.name for key in self._nodes}
         for name in names:
             node = self._nodes.get(Key("", name))
-            was_there = name in self._offers and name not in self._away
+            was_available = name in self._offers and name not in self._unavailable
             self._offers.pop(name, None)
-            self._away.pop(name, None)
+            self._unavailable.pop(name, None)
             if node is not None:
                 offer = self._offers[name] = self._offer(node)
                 if offer.away:
-                    self._away[name] = NodeState(
+                    self._unavailable[name] = NodeState(
                         name=name, capacity=offer.capacity, free=offer.capacity, away=offer.away, domains=offer.domains
                     )
-            if was_there != (name in self._offers and name not in self._away):
+            if was_available != (name in self._offers and name not in self._unavailable):
                 self._table = None
 
     def _offer(self, node: Node) -> _Offer:
@@ -124,17 +126,17 @@ class NodeStates:
 
 
 def capacity(node: Node, ports: Collection[str] = ()) -> Resources:
-    """What gangs could get if nobody ran here."""
-    shared = node.metadata.annotations.get(OVERCOMMIT_ANNOTATION, "").split(",")
-    found = {**node_capacity(node), **dict.fromkeys(ports, UNBOUNDED if HOST_PORTS in shared else ONE_PORT)}
-    return {**found, CPU: UNBOUNDED} if CPU in shared else found
+    """The resources that gangs could use if the node were empty."""
+    overcommitted = node.metadata.annotations.get(OVERCOMMIT_ANNOTATION, "").split(",")
+    amounts = {**node_capacity(node), **dict.fromkeys(ports, UNBOUNDED if HOST_PORTS in overcommitted else ONE_PORT)}
+    return {**amounts, CPU: UNBOUNDED} if CPU in overcommitted else amounts
 
 
 def domains(node: Node, levels: Sequence[Sequence[str]] = LEVELS) -> tuple[str, ...]:
-    """Where it stands. A level that it says nothing of is empty: nodes without zones are all of one."""
+    """The node's topology domains. A missing level is empty, so nodes without zones share one zone."""
     labels: Mapping[str, str] = node.metadata.labels
-    named = [next((labels[label] for label in level if label in labels), "") for level in levels]
-    return tuple(named) if any(named) else ()
+    values = [next((labels[label] for label in level if label in labels), "") for level in levels]
+    return tuple(values) if any(values) else ()
 
 
 def _traits(node: Node) -> object:

@@ -1,6 +1,6 @@
-"""What rules between pods leave to each job: asked when its demands are worked out, told when that may have changed.
+"""Evaluates inter-pod affinity, anti-affinity and topology spread of jobs, and tracks which jobs a pod affects.
 
-Where no pod and no template has such a rule, nothing is kept and nothing is done.
+While no pod and no template has such a constraint, nothing is stored and no work is done.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Places = Mapping[Replica, str]
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """Of one type: where its replicas may be, how they have to lie, and where they like to be."""
+    """The constraints of one replica type: eligible nodes, topology spread, and preference scores."""
 
     ties: Ties
     liked: Scores
@@ -34,82 +34,82 @@ class Company:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coming:
-    """Pods of one job that are not there."""
+    """A job's pods that do not exist yet."""
 
     candidate: Candidate | None
     places: Places = field(default_factory=dict)
-    """Of its replicas that have no pods yet."""
+    """Nodes of assigned replicas without a pod."""
     asked: Sequence[Pod] = ()
-    """Those that the server was asked for; what they were to be may have lost its place, or be gone."""
+    """Pods whose creation was requested; their replica may have moved, or their job may be deleted."""
 
 
 class Companies:
-    """A job is asked about again only after a pod has changed that one of its rules selects, or that keeps it off."""
+    """A job is evaluated again only if a pod changes that its terms select, or whose anti-affinity selects the job."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._sites: Sites | None = None
-        self._others: Neighbours | None = None
-        self._coming: dict[JobId, Coming] = {}
-        self._shown: dict[JobId, list[Pod]] = {}
-        self._watchers: dict[Pair | None, dict[JobId, list[Term]]] = {}
-        self._watches: dict[JobId, list[Pair | None]] = {}
-        self._labels: ByLabel[tuple[JobId, ReplicaType]] = ByLabel()
-        self._asked: dict[JobId, list[Member]] = {}
+        self._pods: Neighbours | None = None
+        self._expected: dict[JobId, Coming] = {}
+        self._indexed: dict[JobId, list[Pod]] = {}
+        self._jobs_by_label: dict[Pair | None, dict[JobId, list[Term]]] = {}
+        self._labels_by_job: dict[JobId, list[Pair | None]] = {}
+        self._members_by_label: ByLabel[tuple[JobId, ReplicaType]] = ByLabel()
+        self._evaluated: dict[JobId, list[Member]] = {}
         self._dropped: set[JobId] = set()
-        self._has_begun = False
+        self._has_first_pod = False
         world.pods.subscribe(self._pod_changed)
 
     def of(self, candidate: Candidate, eligible: Eligible) -> Mapping[ReplicaType, Company]:
-        """`eligible`: by what its templates ask of nodes alone. Empty where no rule is about the job."""
-        is_bound = any(may_bind(group.template.get("spec", {})) for group in candidate.job.groups)
-        if not is_bound and not self._is_active:
+        """Evaluate the job's constraints; empty if it has none. `eligible`: nodes allowed by its node constraints."""
+        has_constraints = any(may_bind(group.template.get("spec", {})) for group in candidate.job.groups)
+        if not has_constraints and not self._is_active:
             return {}
         members = self._members(candidate)
-        self._remember(candidate.id, members)
-        others, sites = self._neighbours(), self._current()
-        ties = Gang(members, candidate.job.as_owner).ties(eligible, sites, others)
+        self._track(candidate.id, members)
+        pods, sites = self._neighbours(), self._current_sites()
+        ties = Gang(members, candidate.job.as_owner).ties(eligible, sites, pods)
         return {
-            member.type: Company(ties[member.type], of_pods(member, sites, others) if member.bonds else {})
+            member.type: Company(ties[member.type], of_pods(member, sites, pods) if member.bonds else {})
             for member in members
         }
 
     def job_changed(self, job: JobId) -> None:
-        for member in self._asked.pop(job, ()):
-            self._labels.drop((job, member.type))
-        for choice in self._watches.pop(job, ()):
-            watching = self._watchers.get(choice, {})
-            watching.pop(job, None)
-            if not watching:
-                self._watchers.pop(choice, None)
+        for member in self._evaluated.pop(job, ()):
+            self._members_by_label.drop((job, member.type))
+        for label in self._labels_by_job.pop(job, ()):
+            jobs = self._jobs_by_label.get(label, {})
+            jobs.pop(job, None)
+            if not jobs:
+                self._jobs_by_label.pop(label, None)
         self._dropped.discard(job)
 
     def nodes_changed(self) -> None:
-        """Their labels, or who they are: domains are others now."""
+        """Nodes or their labels changed, and with them the topology domains."""
         self._sites = None
-        self._dropped |= self._asked.keys()
+        self._dropped |= self._evaluated.keys()
 
     def has_begun(self) -> bool:
-        """Whether, since this was asked last, the first pod with a rule has come: it may be about any job."""
-        begun, self._has_begun = self._has_begun, False
-        return begun
+        """Whether the first pod with anti-affinity has appeared since the last call; it may affect any job."""
+        has_first_pod, self._has_first_pod = self._has_first_pod, False
+        return has_first_pod
 
     def dropped(self) -> Collection[JobId]:
-        """Jobs that rules may leave something else to than when they were asked about."""
+        """Jobs whose constraints may evaluate differently since the last call."""
         dropped, self._dropped = self._dropped, set()
         return dropped
 
     def promise(self, job: JobId, coming: Coming) -> None:
-        """Others are to see these as if they were there."""
+        """Treat the job's expected pods as existing when other jobs are evaluated."""
         if coming.places or coming.asked:
-            self._coming[job] = coming
-        elif self._coming.pop(job, None) is None:
+            self._expected[job] = coming
+        elif self._expected.pop(job, None) is None:
             return
         if self._is_active:
-            self._show(job)
+            self._index_expected(job)
 
     def agrees(self, candidate: Candidate, eligible: Eligible, places: Places) -> bool:
-        """Whether nobody who has got a place since is in the way of these. If so, they are promised."""
+        """Whether newly assigned nodes still satisfy the constraints; if so, their pods are expected from now on."""
         before = {} if candidate.admission is None else candidate.admission.nodes
         added = {replica: node for replica, node in places.items() if before.get(replica) != node}
         if not added or not self._is_active:
@@ -120,45 +120,45 @@ class Companies:
                 return False
             if any(not keeps(spread, places, new) for spread in company.ties.spreads):
                 return False
-        known = self._coming.get(candidate.id, Coming(candidate=candidate))
-        self.promise(candidate.id, replace(known, candidate=candidate, places={**known.places, **added}))
+        expected = self._expected.get(candidate.id, Coming(candidate=candidate))
+        self.promise(candidate.id, replace(expected, candidate=candidate, places={**expected.places, **added}))
         return True
 
     @property
     def _is_active(self) -> bool:
-        return self._others is not None
+        return self._pods is not None
 
     def _neighbours(self) -> Neighbours:
-        if self._others is None:
-            self._others = Neighbours(self._world.pods.objects.values())
-            for job in self._coming:
-                self._show(job)
-        return self._others
+        if self._pods is None:
+            self._pods = Neighbours(self._world.pods.objects.values())
+            for job in self._expected:
+                self._index_expected(job)
+        return self._pods
 
-    def _show(self, job: JobId) -> None:
-        """What may come of it, instead of what might."""
-        for pod in self._shown.pop(job, ()):
-            self._put(pod.metadata.key, self._world.pods.objects.get(pod.metadata.key))
-            self._tell(pod)
-        coming = self._coming.get(job)
+    def _index_expected(self, job: JobId) -> None:
+        """Replace the job's expected pods in the index by the current ones."""
+        for pod in self._indexed.pop(job, ()):
+            self._update_pod(pod.metadata.key, self._world.pods.objects.get(pod.metadata.key))
+            self._mark_affected(pod)
+        coming = self._expected.get(job)
         if coming is None:
             return
-        # Of two that have one name only one comes, and rather the one whose place stands.
-        self._shown[job] = [*filter(is_neighbour, coming.asked), *self._promised(coming)]
-        for pod in self._shown[job]:
-            self._put(pod.metadata.key, pod)
-            self._tell(pod)
+        # Of two expected pods with one name only one can be created; the later one, with a current assignment, wins.
+        self._indexed[job] = [*filter(is_neighbour, coming.asked), *self._expected_pods(coming)]
+        for pod in self._indexed[job]:
+            self._update_pod(pod.metadata.key, pod)
+            self._mark_affected(pod)
 
-    def _promised(self, coming: Coming) -> Iterator[Pod]:
+    def _expected_pods(self, coming: Coming) -> Iterator[Pod]:
         candidate = coming.candidate
         if candidate is None:
             return
         members = {member.type: member for member in self._members(candidate)}
         for replica, node in coming.places.items():
             if replica.type in members:
-                yield _promised(candidate, replica, members[replica.type], node)
+                yield _expected_pod(candidate, replica, members[replica.type], node)
 
-    def _current(self) -> Sites:
+    def _current_sites(self) -> Sites:
         if self._sites is None:
             self._sites = Sites(self._world.nodes.objects.values())
         return self._sites
@@ -171,56 +171,56 @@ class Companies:
             if group.wish
         ]
 
-    def _remember(self, job: JobId, members: list[Member]) -> None:
+    def _track(self, job: JobId, members: list[Member]) -> None:
         self.job_changed(job)
-        self._asked[job] = members
+        self._evaluated[job] = members
         for member in members:
-            self._labels.put((job, member.type), member.labels)
+            self._members_by_label.put((job, member.type), member.labels)
             for term in member.bonds.terms:
-                for choice in term.choices or (None,):
-                    self._watchers.setdefault(choice, {}).setdefault(job, []).append(term)
-                    self._watches.setdefault(job, []).append(choice)
+                for label in term.choices or (None,):
+                    self._jobs_by_label.setdefault(label, {}).setdefault(job, []).append(term)
+                    self._labels_by_job.setdefault(job, []).append(label)
 
     def _pod_changed(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         if _as_neighbour(old) == _as_neighbour(new):
             return
-        if self._others is None:
+        if self._pods is None:
             if new is None or not is_neighbour(new) or not keeps_off(new):
                 return
             self._neighbours()
-            self._has_begun = True
-        self._put(key, new)
+            self._has_first_pod = True
+        self._update_pod(key, new)
         for pod in (old, new):
             if pod is not None and is_neighbour(pod):
-                self._tell(pod)
+                self._mark_affected(pod)
 
-    def _put(self, key: Key, pod: Pod | None) -> None:
-        others = self._neighbours()
+    def _update_pod(self, key: Key, pod: Pod | None) -> None:
+        pods = self._neighbours()
         if pod is None:
-            others.drop(key)
+            pods.drop(key)
         else:
-            others.put(pod)
+            pods.put(pod)
 
-    def _tell(self, pod: Pod) -> None:
-        """Whoever has a rule that selects the pod, and whomever the pod keeps off."""
+    def _mark_affected(self, pod: Pod) -> None:
+        """Mark the jobs whose terms select the pod, and the jobs that the pod's anti-affinity selects."""
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
-        for choice in (None, *labels.items()):
-            for job, terms in self._watchers.get(choice, {}).items():
+        for label in (None, *labels.items()):
+            for job, terms in self._jobs_by_label.get(label, {}).items():
                 if job not in self._dropped and any(term.matches(namespace, labels) for term in terms):
                     self._dropped.add(job)
         for term in keeps_off(pod):
-            self._dropped |= {job for job, _ in self._labels.having(term.choices)}
+            self._dropped |= {job for job, _ in self._members_by_label.having(term.choices)}
 
 
 def may_bind(spec: Mapping[str, object]) -> bool:
-    """Whether a template says anything of other pods; read quickly, as hardly any does."""
+    """Whether a pod spec has inter-pod constraints; a cheap check, because few do."""
     affinity = spec.get("affinity")
     of_pods = isinstance(affinity, Mapping) and ("podAffinity" in affinity or "podAntiAffinity" in affinity)
     return of_pods or bool(spec.get("topologySpreadConstraints"))
 
 
 def common_labels(candidate: Candidate, kind: ReplicaType) -> Labels:
-    """Of all pods of one type: without those that tell them apart."""
+    """Labels that all pods of a replica type share, without those that contain the replica's index."""
     one, other = (
         pod_labels(candidate.framework, candidate.dialect, candidate.job, Replica(kind, index)) for index in (1, 2)
     )
@@ -228,13 +228,13 @@ def common_labels(candidate: Candidate, kind: ReplicaType) -> Labels:
 
 
 def _as_neighbour(pod: Pod | None) -> object:
-    """What others may see of it."""
+    """The part of a pod that other pods' constraints depend on."""
     if pod is None or not is_neighbour(pod):
         return None
     return pod.spec.node_name, pod.metadata.is_ending, pod.metadata.labels, pod.spec.affinity
 
 
-def _promised(candidate: Candidate, replica: Replica, member: Member, node: str) -> Pod:
+def _expected_pod(candidate: Candidate, replica: Replica, member: Member, node: str) -> Pod:
     job: TrainingJob = candidate.job
     owner = OwnerReference(api_version=job.api_version, kind=job.kind, name=job.key.name, uid=job.uid, controller=True)
     metadata = ObjectMeta(

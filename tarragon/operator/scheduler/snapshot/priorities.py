@@ -1,4 +1,4 @@
-"""How urgent a job is, by the PriorityClasses of the cluster."""
+"""Resolves a job's priority and preemption policy from the cluster's PriorityClasses."""
 
 from __future__ import annotations
 
@@ -14,27 +14,31 @@ NEVER = "Never"
 
 @dataclass(frozen=True, slots=True)
 class Urgency:
-    """`preempts`: whether it may take the places of those that are less urgent."""
+    """A job's priority; `preempts` says whether the job may preempt lower priorities."""
 
     priority: int = 0
     preempts: bool = True
 
 
 def urgency(job: TrainingJob, classes: Mapping[Key, PriorityClass]) -> Urgency:
-    """By the class that the job names, else by the highest that its pods name, else by the cluster's default.
+    """Use the job's class, else the highest class of its pod templates, else the cluster's default class.
 
-    A name that no class has counts as none: the API server refuses such pods, and says why.
+    An unknown class name gives priority 0: the API server rejects such pods with an explanation.
     """
-    named = [job.run_policy.scheduling.priority_class] if job.run_policy.scheduling.priority_class else _of_pods(job)
-    found = [classes[Key("", name)] for name in named if Key("", name) in classes]
-    if not named:
-        found = [one for one in classes.values() if one.global_default]
-    if not found:
+    names = (
+        [job.run_policy.scheduling.priority_class]
+        if job.run_policy.scheduling.priority_class
+        else _template_classes(job)
+    )
+    matching = [classes[Key("", name)] for name in names if Key("", name) in classes]
+    if not names:
+        matching = [one for one in classes.values() if one.global_default]
+    if not matching:
         return Urgency()
-    highest = max(found, key=lambda one: (one.value, one.metadata.name))
+    highest = max(matching, key=lambda one: (one.value, one.metadata.name))
     return Urgency(highest.value, highest.preemption_policy != NEVER)
 
 
-def _of_pods(job: TrainingJob) -> list[str]:
-    named = (group.template.get("spec", {}).get("priorityClassName") for group in job.groups)
-    return [str(name) for name in named if name]
+def _template_classes(job: TrainingJob) -> list[str]:
+    names = (group.template.get("spec", {}).get("priorityClassName") for group in job.groups)
+    return [str(name) for name in names if name]

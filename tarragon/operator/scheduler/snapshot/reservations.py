@@ -1,7 +1,7 @@
-"""What admitted replicas will hold whose pods are not there, and which of the pods that are there will leave.
+"""Resources reserved for admitted replicas whose pods do not exist yet, and resources of pods that will be deleted.
 
-A pod that may come counts as one that is there: it holds its place also if its replica has lost that meanwhile.
-Both are kept change by change.
+A pod whose creation was requested counts as existing, and holds its resources even if its replica was moved meanwhile.
+Both sums are maintained incrementally.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from tarragon.plan.reconcile.adoption import is_nowhere
 
 Pods = Collection[tuple[Replica, Pod]]
 Amounts = tuple[str, Resources]
-"""On a node."""
+"""A node and an amount of resources on it."""
 
 
 class Reservations:
-    """Of each job it is reckoned anew only after the job, or a pod of its, has changed."""
+    """Reserved and releasing resources by node. A job's share is recomputed only if the job or its pods change."""
 
     def __init__(self, world: World, faults: Faults, companies: Companies) -> None:
         self.held = Sums()
-        """What is reserved on each node, in thousandths."""
+        """Reserved resources by node, in thousandths."""
         self.releasing = Sums()
-        """What pods hold that nobody has told to end yet, and are to; less what ending ones hold whose replica comes
-        back to the same place."""
+        """Resources of pods that will be deleted but are not terminating yet, minus those of terminating pods whose
+        replica returns to the same node."""
         self._faults = faults
         self._companies = companies
         self._world = world
         self._jobs = world.jobs
-        self._held: dict[JobId, list[Amounts]] = {}
-        self._releasing: dict[JobId, list[Amounts]] = {}
+        self._held_by_job: dict[JobId, list[Amounts]] = {}
+        self._releasing_by_job: dict[JobId, list[Amounts]] = {}
         self._changed: set[JobId] = set()
         world.pods.subscribe(self._pod_changed)
         world.unmade.subscribe(self._changed.add)
@@ -51,76 +51,76 @@ class Reservations:
         self._changed.add(job)
 
     def forget(self, job: JobId) -> None:
-        """It is gone. What it may have reserved is reckoned as ever."""
-        if job not in self._held and job not in self._releasing and not self._world.unmade.of(job):
+        """The job was deleted and was not a candidate. Remaining reservations are still released by `reckon`."""
+        if job not in self._held_by_job and job not in self._releasing_by_job and not self._world.unmade.of(job):
             self._changed.discard(job)
 
     @property
     def unread(self) -> int:
-        """Jobs that are to be reckoned anew."""
+        """Number of jobs whose reservations have to be recomputed."""
         return len(self._changed)
 
     def reckon(self, candidates: Mapping[JobId, Candidate]) -> None:
-        """To be called before sums are read. Who is no candidate any more reserves nothing.
+        """Recompute changed jobs; must be called before the sums are read. Only candidates have reservations.
 
-        What can't be reckoned is tried again in the next round, and until then stays what it was.
+        If a job fails, its reservations stay as they were and are recomputed in the next cycle.
         """
         for job in list(self._changed):
-            with self._faults.of(job, "see what it holds"):
-                self._reckon(job, candidates.get(job))
+            with self._faults.of(job, "compute its reservations"):
+                self._recompute(job, candidates.get(job))
                 self._changed.discard(job)
 
     def beyond(self, found: Iterable[tuple[Candidate, Admission]]) -> Sums:
-        """What these will reserve once their admissions are written, beyond what they do by those on record."""
+        """What these admissions will reserve once written, in addition to the current reservations."""
         more = Sums()
         for candidate, admission in found:
-            known = _nodes(candidate)
-            nodes = {replica: node for replica, node in admission.nodes.items() if known.get(replica) != node}
+            assigned = _nodes(candidate)
+            nodes = {replica: node for replica, node in admission.nodes.items() if assigned.get(replica) != node}
             pods = self._pods(candidate, self._world.unmade.of(candidate.id)) if nodes else []
             for node, amounts in _reserved_by(candidate, nodes, pods):
                 more.give(node, amounts)
         return more
 
-    def _reckon(self, job: JobId, candidate: Candidate | None) -> None:
-        unmade = self._world.unmade.of(job)
-        held = [_amounts(pod) for pod in unmade if holds(pod)]
-        leaving = [_amounts(pod) for pod in unmade if holds(pod) and not _is_of(candidate, pod)]
-        missing: dict[Replica, str] = {}
+    def _recompute(self, job: JobId, candidate: Candidate | None) -> None:
+        expected = self._world.unmade.of(job)
+        held = [_amounts(pod) for pod in expected if holds(pod)]
+        leaving = [_amounts(pod) for pod in expected if holds(pod) and not _belongs_to(candidate, pod)]
+        without_pod: dict[Replica, str] = {}
         if candidate is not None:
-            pods = self._pods(candidate, unmade)
+            pods = self._pods(candidate, expected)
             held += _reserved_by(candidate, _nodes(candidate), pods)
             leaving += _released_by(candidate, pods)
-            missing.update(_without_pod(candidate, _nodes(candidate), self._pods(candidate, ())))
-        self._companies.promise(job, Coming(candidate=candidate, places=missing, asked=unmade))
-        _exchange(self._held, self.held, job, held)
-        _exchange(self._releasing, self.releasing, job, leaving)
+            without_pod.update(_without_pod(candidate, _nodes(candidate), self._pods(candidate, ())))
+        self._companies.promise(job, Coming(candidate=candidate, places=without_pod, asked=expected))
+        _update(self._held_by_job, self.held, job, held)
+        _update(self._releasing_by_job, self.releasing, job, leaving)
 
-    def _pods(self, candidate: Candidate, unmade: Sequence[Pod]) -> Pods:
-        ours = [pod for pod in unmade if _is_of(candidate, pod)]
+    def _pods(self, candidate: Candidate, expected: Sequence[Pod]) -> Pods:
+        ours = [pod for pod in expected if _belongs_to(candidate, pod)]
         return list(replicas_of(candidate, [*self._world.pods_of(candidate.object), *ours]))
 
     def _pod_changed(self, _: Key, old: Pod | None, new: Pod | None) -> None:
-        """Whose name a pod bears is found out by its owner: a stranger of that name is told in the job's status."""
+        """Mark the pod's job, found by its owner reference: a foreign pod may have a replica's name."""
         for pod in (old, new):
             job = None if pod is None else self._world.job_of(pod.metadata)
-            if job is not None and self._is_there(job):
+            if job is not None and self._job_exists(job):
                 self._changed.add(job)
 
-    def _is_there(self, job: JobId) -> bool:
-        """One that comes later, or has gone, is told by `job_changed`."""
+    def _job_exists(self, job: JobId) -> bool:
+        """Whether the job exists; later changes of a missing job arrive through `job_changed`."""
         kind, key = job
         return key in self._jobs[kind].objects
 
 
-def _exchange(known: dict[JobId, list[Amounts]], sums: Sums, job: JobId, found: list[Amounts]) -> None:
-    before = known.pop(job, [])
-    if found:
-        known[job] = found
-    if before == found:
+def _update(by_job: dict[JobId, list[Amounts]], sums: Sums, job: JobId, new: list[Amounts]) -> None:
+    old = by_job.pop(job, [])
+    if new:
+        by_job[job] = new
+    if old == new:
         return
-    for node, amounts in before:
+    for node, amounts in old:
         sums.take(node, amounts)
-    for node, amounts in found:
+    for node, amounts in new:
         sums.give(node, amounts)
 
 
@@ -128,8 +128,8 @@ def _amounts(pod: Pod) -> Amounts:
     return pod.spec.node_name, request_of(pod)
 
 
-def _is_of(candidate: Candidate | None, pod: Pod) -> bool:
-    """Not if it was asked for by an earlier job of the same name."""
+def _belongs_to(candidate: Candidate | None, pod: Pod) -> bool:
+    """Whether the pod belongs to this job, not to an earlier job of the same name."""
     return candidate is not None and pod.metadata.controlled_by == candidate.object.as_owner
 
 
@@ -139,56 +139,61 @@ def _nodes(candidate: Candidate) -> Mapping[Replica, str]:
 
 def _reserved_by(candidate: Candidate, nodes: Mapping[Replica, str], pods: Pods) -> Iterator[Amounts]:
     missing = list(_without_pod(candidate, nodes, pods))
-    each = _needs(candidate, {replica.type for replica, _ in missing}, pods)
+    each = _requests_by_type(candidate, {replica.type for replica, _ in missing}, pods)
     for replica, node in missing:
-        # The manifest may have lost the whole type since: its places go in this very round.
+        # The replica type may have been removed from the manifest; its assignments are removed in this cycle.
         if replica.type in each:
             yield node, each[replica.type]
 
 
 def _released_by(candidate: Candidate, pods: Pods) -> Iterator[Amounts]:
-    """Nothing of what others place: where its replicas are to be, nobody has told us."""
+    """Amounts of the job's pods that will be deleted, negative for those that will be replaced on the same node.
+
+    Nothing for jobs placed by kube-scheduler, because their assignments are unknown.
+    """
     admission = candidate.admission
     if admission is None or is_left(admission) or is_nowhere(admission):
         return
-    kept = {place for place in admission.nodes.items() if place[0] not in candidate.status.finished}
+    assigned = {place for place in admission.nodes.items() if place[0] not in candidate.status.finished}
     held = [(replica, pod) for replica, pod in pods if holds(pod)]
-    going_on = {(replica, pod.spec.node_name) for replica, pod in held if not pod.metadata.is_ending}
+    continuing = {(replica, pod.spec.node_name) for replica, pod in held if not pod.metadata.is_ending}
     for replica, pod in held:
         place = replica, pod.spec.node_name
         if not pod.metadata.is_ending and replica not in admission.nodes:
             yield pod.spec.node_name, request_of(pod)
-        elif pod.metadata.is_ending and place in kept - going_on and _is_enough(candidate, replica, pod):
-            going_on.add(place)
+        elif pod.metadata.is_ending and place in assigned - continuing and _fits_successor(candidate, replica, pod):
+            continuing.add(place)
             yield pod.spec.node_name, {name: -amount for name, amount in request_of(pod).items()}
 
 
 def _without_pod(candidate: Candidate, nodes: Mapping[Replica, str], pods: Pods) -> Iterator[tuple[Replica, str]]:
-    there = {
+    covered = {
         (replica, pod.spec.node_name)
         for replica, pod in pods
-        if not pod.is_finished and (not pod.metadata.is_ending or _is_enough(candidate, replica, pod))
+        if not pod.is_finished and (not pod.metadata.is_ending or _fits_successor(candidate, replica, pod))
     }
     for replica, node in nodes.items():
-        if replica not in candidate.status.finished and (replica, node) not in there:
+        if replica not in candidate.status.finished and (replica, node) not in covered:
             yield replica, node
 
 
-def _is_enough(candidate: Candidate, replica: Replica, pod: Pod) -> bool:
-    """Whether who comes back after the pod needs no more than it holds: the template may be another one by now."""
-    known = () if candidate.is_refused else candidate.job.groups
-    return all(fits(group_request(group), request_of(pod)) for group in known if group.type is replica.type)
+def _fits_successor(candidate: Candidate, replica: Replica, pod: Pod) -> bool:
+    """Whether the pod's successor fits into the pod's resources; the template may have changed since."""
+    groups = () if candidate.is_refused else candidate.job.groups
+    return all(fits(group_request(group), request_of(pod)) for group in groups if group.type is replica.type)
 
 
-def _needs(
+def _requests_by_type(
     candidate: Candidate, types: AbstractSet[ReplicaType], pods: Iterable[tuple[Replica, Pod]]
 ) -> Mapping[ReplicaType, Resources]:
-    """Where nobody knows the template any more, what was made by it shows it, also after its end."""
-    known = [group for group in candidate.job.groups if group.type in types]
+    """The requests of each replica type. Types whose template is unknown (invalid spec) take them from their pods."""
+    groups = [group for group in candidate.job.groups if group.type in types]
     if not candidate.is_refused:
-        return {group.type: group_request(group) for group in known}
+        return {group.type: group_request(group) for group in groups}
     templates = {
-        group.type: group_request(group) for group in known if group.template.get("spec", {}).get("containers")
+        group.type: group_request(group) for group in groups if group.template.get("spec", {}).get("containers")
     }
-    made = {replica.type: pod_request(pod.spec) for replica, pod in pods if replica.type in types - templates.keys()}
-    return {**made, **templates}
+    from_pods = {
+        replica.type: pod_request(pod.spec) for replica, pod in pods if replica.type in types - templates.keys()
+    }
+    return {**from_pods, **templates}

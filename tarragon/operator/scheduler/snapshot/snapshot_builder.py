@@ -1,4 +1,4 @@
-"""The Snapshot that a policy decides on, from the caches and our own last writes."""
+"""Builds the Snapshot for the policy from the caches and the scheduler's own last writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tarragon.scheduling.api.snapshot import Snapshot
 
 
 class Picture:
-    """Between two rounds it takes in what changes; a snapshot then costs what has changed."""
+    """Tracks changes between cycles, so that the cost of a snapshot depends on what has changed."""
 
     def __init__(
         self, world: World, candidates: Candidates, holders: Holders, faults: Faults, rules: Callable[[], Rules]
@@ -28,45 +28,45 @@ class Picture:
         self._candidates = candidates
         self._rules = rules
         self._faults = faults
-        self._demanded = Demanded(world)
-        self._reservations = Reservations(world, faults, self._demanded.companies)
+        self._demand_cache = Demanded(world)
+        self._reservations = Reservations(world, faults, self._demand_cache.companies)
         self._nodes = NodeStates(world, Usage(world.pods), self._reservations)
-        self._gangs = Gangs(world, candidates, holders, self._demanded, faults)
+        self._gangs = Gangs(world, candidates, holders, self._demand_cache, faults)
 
     @property
     def unread(self) -> int:
-        """Jobs of which something is to be taken in."""
+        """Number of jobs with changes that the next snapshot has to read."""
         return self._reservations.unread
 
     def job_changed(self, job: JobId) -> None:
-        self._demanded.job_changed(job)
+        self._demand_cache.job_changed(job)
         self._gangs.job_changed(job)
         self._reservations.job_changed(job)
 
     def nodes_changed(self, jobs: Iterable[JobId]) -> None:
-        """Jobs that have places on nodes which are not what they were."""
+        """Invalidate jobs with replicas assigned to nodes that have changed."""
         for job in jobs:
             self._gangs.job_changed(job)
 
     def forget(self, job: JobId) -> None:
-        """It is gone, and took no part."""
+        """The job was deleted and was not a candidate."""
         self._reservations.forget(job)
 
     def demands(self, candidate: Candidate) -> Demands:
-        """What the job asks for now."""
-        return self._demanded.by(candidate)
+        """The job's current demands."""
+        return self._demand_cache.by(candidate)
 
     def agrees(self, candidate: Candidate, admission: Admission) -> bool:
-        """Whether its places are still right after what others have got since the snapshot."""
-        return self._demanded.agrees(candidate, admission.nodes)
+        """Whether the admission's nodes still satisfy pod affinity after other jobs' decisions since the snapshot."""
+        return self._demand_cache.agrees(candidate, admission.nodes)
 
     def snapshot(self, decided: Sequence[tuple[Candidate, Admission]], now: dt.datetime) -> Snapshot:
-        """Of gangs that this round has decided about already, what they will hold is taken off, and no more is said."""
+        """The snapshot without gangs decided earlier in the cycle; what they will hold is subtracted from the nodes."""
         self._reservations.reckon(self._candidates.all)
         self._gangs.renew(now)
         undecidable = (self._candidates.all.get(job) for job in self._faults.undecidable())
         left_out = {candidate.name for candidate in (*(each for each, _ in decided), *undecidable) if candidate}
-        self._nodes.know_ports(self._demanded.ports)
+        self._nodes.know_ports(self._demand_cache.ports)
         return Snapshot(
             now=now,
             nodes=self._nodes.less(self._reservations.beyond(decided)),
