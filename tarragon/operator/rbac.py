@@ -1,7 +1,7 @@
-"""Everything that the operator asks of a Kubernetes API, verb by verb, each with its reason.
+"""The table of the operator's Kubernetes API permissions, each with its reason.
 
-The roles in deploy/ are written from this table, and `tarragon check` asks about it. A test runs the operator under
-exactly these permissions and fails for one that is missing and for one that is never used.
+The roles in deploy/ are generated from this table, and `tarragon check` verifies it. A test runs the operator with
+exactly these permissions, and fails if one is missing or never used.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from tarragon.plan.config.published import RULES, SHARES
 from tarragon.plan.objects.podgroup_kinds import BY_SCHEDULER, KINDS
 
 LEASE_NAME = "tarragon"
-"""Of the Lease that the leader holds, in the operator's own namespace."""
+"""Name of the leader's Lease in the operator's own namespace."""
 
 
 class Scope(Enum):
-    """Where a permission is needed, and so in which role it stands."""
+    """Where a permission is needed, which determines the role that contains it."""
 
     CLUSTER = "cluster"
-    """For what takes the whole cluster: finding places, for one. An installation for some namespaces does without."""
+    """In the whole cluster, for instance to place pods. An installation for some namespaces does without."""
     JOBS = "jobs"
-    """In every namespace whose jobs are kept."""
+    """In every namespace whose jobs are managed."""
     HOME = "home"
-    """In the namespace that the operator itself runs in."""
+    """In the operator's own namespace."""
     PLACING = "placing"
-    """There, too, for what only an operator of the whole cluster does."""
+    """In the operator's own namespace, only if it watches the whole cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:
-    """`resource` is as roles write it, a subresource after a slash; without `names` it holds for all objects."""
+    """A rule of a role. `resource` may have a subresource after a slash; empty `names` means all objects."""
 
     group: str
     resource: str
@@ -58,12 +58,12 @@ class Permission:
     reason: str
     names: tuple[str, ...] = ()
     without: str = ""
-    """What is lost where it is not given; empty when no job is kept at all."""
+    """What does not work without the permission; empty if nothing works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """May I do this one thing? `namespace` is empty for all of them, `name` for every object."""
+    """An access review of one verb. An empty `namespace` means all namespaces, an empty `name` all objects."""
 
     permission: Permission
     verb: str
@@ -71,16 +71,16 @@ class Question:
     name: str = ""
 
     def __str__(self) -> str:
-        where = f" in {self.namespace}" if self.namespace else ""
+        suffix = f" in {self.namespace}" if self.namespace else ""
         kind = self.permission.resource
         full = f"{kind}.{self.permission.group}" if self.permission.group else kind
-        return f"{self.verb} {full}{f' {self.name}' if self.name else ''}{where}"
+        return f"{self.verb} {full}{f' {self.name}' if self.name else ''}{suffix}"
 
     @property
     def body(self) -> dict[str, Json]:
-        """A SelfSubjectAccessReview to create; its answer has `status.allowed`."""
+        """The SelfSubjectAccessReview to create; the response contains `status.allowed`."""
         resource, _, subresource = self.permission.resource.partition("/")
-        asked = {
+        attributes = {
             "group": self.permission.group,
             "resource": resource,
             "subresource": subresource,
@@ -91,25 +91,25 @@ class Question:
         return {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {field: value for field, value in asked.items() if value}},
+            "spec": {"resourceAttributes": {field: value for field, value in attributes.items() if value}},
         }
 
 
 def permissions(frameworks: Sequence[Framework] = FRAMEWORKS) -> tuple[Permission, ...]:
-    """The whole table, in the order in which the roles have it."""
-    return (*(each for framework in frameworks for each in _of_jobs(framework)), *_OF_ALL)
+    """The whole table, in the order of the generated roles."""
+    return (*(each for framework in frameworks for each in _job_permissions(framework)), *_SHARED)
 
 
 def questions(namespaces: Sequence[str], home: str) -> Iterator[Question]:
-    """One for each verb; `namespaces` are those whose jobs are kept, none for all of them."""
+    """One question per verb, object name and namespace. Empty `namespaces` means that all jobs are managed."""
     for permission in permissions():
-        for namespace in _places(permission, namespaces, home):
+        for namespace in _namespaces(permission, namespaces, home):
             for verb in permission.verbs:
                 for name in permission.names or ("",):
                     yield Question(permission=permission, verb=verb, namespace=namespace, name=name)
 
 
-def _places(permission: Permission, namespaces: Sequence[str], home: str) -> Sequence[str]:
+def _namespaces(permission: Permission, namespaces: Sequence[str], home: str) -> Sequence[str]:
     match permission.scope:
         case Scope.CLUSTER:
             return [] if namespaces else [""]
@@ -121,27 +121,27 @@ def _places(permission: Permission, namespaces: Sequence[str], home: str) -> Seq
             return [] if namespaces else [home]
 
 
-def _of_jobs(framework: Framework) -> Iterator[Permission]:
+def _job_permissions(framework: Framework) -> Iterator[Permission]:
     kind = framework.resource
-    yield _needs(kind, ("list", "watch"), "to see every job and each change of it")
+    yield _needs(kind, ("list", "watch"), "to watch jobs")
     yield _needs(
         kind,
         ("patch",),
-        "to note on a new job which generation of the API it was written in, and what v1alpha1 filled in",
+        "to annotate a new job with the API version it was written in, and to set v1alpha1's defaults",
     )
-    yield _needs(kind, ("delete",), "to remove a finished job when its ttlSecondsAfterFinished is over")
+    yield _needs(kind, ("delete",), "to delete a finished job after its ttlSecondsAfterFinished")
     yield _needs(
         kind,
         ("patch",),
-        "to write the admission, the conditions and the counts",
+        "to write the admission, the conditions and the replica counts",
         subresource="status",
     )
     yield _needs(
         kind,
         ("update",),
-        "to own pods and services with blockOwnerDeletion where the admission plugin"
-        " OwnerReferencesPermissionEnforcement is on, as in OpenShift; it allows nothing else, there being no such"
-        " subresource",
+        "to set blockOwnerDeletion on pods and services where the admission plugin"
+        " OwnerReferencesPermissionEnforcement is enabled, as in OpenShift; it allows nothing else, as jobs have no"
+        " such subresource",
         subresource="finalizers",
     )
 
@@ -151,44 +151,44 @@ def _needs(kind: Resource[Json], verbs: tuple[str, ...], reason: str, *, subreso
     return Permission(group=kind.group, resource=resource, verbs=verbs, scope=Scope.JOBS, reason=reason)
 
 
-_OF_ALL = (
-    _needs(PODS, ("list", "watch"), "to see how each replica fares, and what is free on each node, whoever uses it"),
-    _needs(PODS, ("create", "delete"), "to start replicas, and to end, replace and clean them up"),
-    _needs(PODS, ("get",), "to see whose a pod is that has a replica's name already, when the watch lags behind"),
+_SHARED = (
+    _needs(PODS, ("list", "watch"), "to follow the state of replicas, and the free capacity of each node"),
+    _needs(PODS, ("create", "delete"), "to start, stop, replace and clean up replicas"),
+    _needs(PODS, ("get",), "to find the owner of an existing pod with a replica's name while the cache is stale"),
     Permission(
         group=PODS.group,
         resource=PODS.plural,
         verbs=("patch",),
         scope=Scope.JOBS,
-        reason="to tell a replica that its place is taken, and until when it may save what it has done",
-        without="replicas whose places are taken go without a note, whatever tarragon.dev/checkpoint-seconds says",
+        reason="to annotate a pod before its eviction with the time until which it may save a checkpoint",
+        without="replicas are evicted without notice, whatever tarragon.dev/checkpoint-seconds says",
     ),
-    _needs(SERVICES, ("list", "watch"), "to see which replicas have their names already"),
-    _needs(SERVICES, ("create", "delete"), "to give each replica the name that the others call it by, and to take it"),
-    _needs(SERVICES, ("get",), "to see whose a service is that has a replica's name already, as for pods"),
-    _needs(CONFIG_MAPS, ("create",), "to give pods the scripts that they mount: of default parameter servers, of logs"),
+    _needs(SERVICES, ("list", "watch"), "to see which replicas have their service"),
+    _needs(SERVICES, ("create", "delete"), "to give each replica a DNS name, and to remove it"),
+    _needs(SERVICES, ("get",), "to find the owner of an existing service with a replica's name, as for pods"),
+    _needs(CONFIG_MAPS, ("create",), "to create the scripts that pods mount: default parameter servers, logs"),
     Permission(
         group=EVENTS.group,
         resource=EVENTS.plural,
         verbs=("create",),
         scope=Scope.JOBS,
-        reason="to tell people what happens to a job",
-        without="what happens to a job stands in its status alone",
+        reason="to record events about jobs",
+        without="jobs have no events, only their status",
     ),
     Permission(
         group=EVENTS.group,
         resource=EVENTS.plural,
         verbs=("patch",),
         scope=Scope.JOBS,
-        reason="to count an event that is told again, rather than to tell it twice",
-        without="events that are told again are not counted",
+        reason="to increment the count of a repeated event instead of creating another one",
+        without="repeated events are not counted",
     ),
     Permission(
         group=NODES.group,
         resource=NODES.plural,
         verbs=("list", "watch"),
         scope=Scope.CLUSTER,
-        reason="to find places for whole gangs, knowing what every node offers",
+        reason="to place gangs by the capacity of each node",
         without="placement is left to kube-scheduler: no gangs, no queue",
     ),
     *(
@@ -198,12 +198,12 @@ _OF_ALL = (
             verbs=("list", "watch"),
             scope=Scope.CLUSTER,
             reason=reason,
-            without="replicas with claims are bound by kube-scheduler, to nodes that their volumes may not reach",
+            without="replicas with claims are bound by kube-scheduler, maybe to nodes that their volumes cannot reach",
         )
         for kind, reason in (
-            (PERSISTENT_VOLUME_CLAIMS, "to leave to kube-scheduler the pods whose claims are bound with them"),
-            (PERSISTENT_VOLUMES, "to place a replica where its volume is"),
-            (STORAGE_CLASSES, "to know which claims are bound with their pods, and where they can be"),
+            (PERSISTENT_VOLUME_CLAIMS, "to leave pods with unbound claims (WaitForFirstConsumer) to kube-scheduler"),
+            (PERSISTENT_VOLUMES, "to place a replica on a node that its volume can be used on"),
+            (STORAGE_CLASSES, "to know which claims are bound with their pods, and in which topology"),
         )
     ),
     Permission(
@@ -211,8 +211,8 @@ _OF_ALL = (
         resource=PRIORITY_CLASSES.plural,
         verbs=("list", "watch"),
         scope=Scope.CLUSTER,
-        reason="to know which gangs go first, and which may take the places of others",
-        without="all jobs are equally urgent, whatever class they name",
+        reason="to order gangs by priority, and to know which gangs may preempt others",
+        without="all jobs have equal priority, whatever class they name",
     ),
     *(
         Permission(
@@ -220,7 +220,7 @@ _OF_ALL = (
             resource=kind.resource.plural,
             verbs=("list", "watch", "create", "get", "patch", "delete"),
             scope=Scope.JOBS,
-            reason=f"to keep the PodGroup that {scheduler} wants of a job whose pods name it",
+            reason=f"to manage the PodGroup of jobs whose pods are scheduled by {scheduler}",
             without=f"{scheduler} starts such jobs pod by pod, or not at all",
         )
         for scheduler, kind in ((name, KINDS[kind]) for name, kind in BY_SCHEDULER.items())
@@ -231,13 +231,13 @@ _OF_ALL = (
             resource=kind.plural,
             verbs=("list",),
             scope=Scope.CLUSTER,
-            reason=f"to see, by {what}, whether another training operator keeps jobs here already",
+            reason=f"to detect, by {what}, whether another training operator already manages jobs here",
             names=names,
-            without="jobs of another training operator may be taken for ours: every pod twice",
+            without="jobs of another training operator may be managed twice, with every pod created twice",
         )
         for kind, what, names in (
             (LEASES, "the Lease that it holds", tuple(LOCKS)),
-            (ENDPOINTS, "the lock that the oldest ones hold", tuple(LOCKS)),
+            (ENDPOINTS, "the lock that old versions hold", tuple(LOCKS)),
             (DEPLOYMENTS, "its Deployment", ()),
         )
     ),
@@ -246,7 +246,7 @@ _OF_ALL = (
         resource=LEASES.plural,
         verbs=("create",),
         scope=Scope.HOME,
-        reason="to make the Lease by which operators agree who leads; no role can name what is not there yet",
+        reason="to create the Lease for leader election; a role cannot restrict create by name",
         without="an operator leads only with --no-leader-elect, alone",
     ),
     Permission(
@@ -254,7 +254,7 @@ _OF_ALL = (
         resource=LEASES.plural,
         verbs=("get", "patch"),
         scope=Scope.HOME,
-        reason="to hold that Lease, to renew it, and to give it back",
+        reason="to acquire, renew and release that Lease",
         names=(LEASE_NAME,),
         without="an operator leads only with --no-leader-elect, alone",
     ),
@@ -263,8 +263,8 @@ _OF_ALL = (
         resource=CONFIG_MAPS.plural,
         verbs=("get", "patch"),
         scope=Scope.PLACING,
-        reason="to let others read by which policy and rules it decides, and to tell them when these have changed; it"
-        " makes the two as it makes scripts",
+        reason="to publish the scheduling policy and rules, and to update them; creating them is covered by the"
+        " permission to create scripts",
         names=(RULES, SHARES),
         without="`tarragon why` assumes the default policy and rules",
     ),
@@ -275,7 +275,7 @@ FOR_EVERYBODY = Permission(
     resource=CONFIG_MAPS.plural,
     verbs=("get",),
     scope=Scope.PLACING,
-    reason="to know by which policy and rules a job waits, which `tarragon why` reads",
+    reason="to read the scheduling policy and rules, as `tarragon why` does",
     names=(RULES,),
 )
-"""Of whoever is let into the cluster, not of the operator: it names no namespace and no job."""
+"""Permission of every authenticated user, not of the operator; the data names no namespace and no job."""

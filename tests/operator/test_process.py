@@ -168,7 +168,7 @@ async def test_what_is_being_written_is_finished_before_the_lease_is_given_back(
         await stage.submit("j", Worker=group(1))
         await slow.arrived.wait()
         a.stopping.set()
-        await until(stage, lambda: a.asks("/readyz").body == b"ending\n")
+        await until(stage, lambda: a.asks("/readyz").body == b"stopping\n")
         assert holder(stage) == "a"
         assert not a.task.done()
 

@@ -151,7 +151,7 @@ async def test_a_leader_that_was_frozen_past_its_lease_writes_nothing_when_it_th
     assert code == 1
     assert writes_of(stage, "first", thawed) == []
     last = json.loads(first.log.read_text().splitlines()[-1])
-    assert last["event"] == "ended: the lease is lost"
+    assert last["event"] == "stopped: the lease is lost"
     assert last["level"] == "error"
     assert "has lost the lease default/tarragon" in last["reason"]
 
@@ -227,7 +227,7 @@ async def test_a_job_of_another_operator_is_not_touched_until_it_is_given_to_us(
     await stage.until_told("theirs", "LeftToOtherOperator")
     touched = [uri for uri in writes_of(stage, "second-operator", began) if "tfjobs" in uri]
     assert touched == []
-    assert "another operator is at work" in one.log.read_text()
+    assert "another operator is running" in one.log.read_text()
 
     await stage.kubectl("annotate", "tfjob", "theirs", "tarragon.dev/adopt=true")
     await stage.until_state("theirs", "Running")
@@ -246,7 +246,7 @@ async def test_its_log_is_json_and_names_the_job_on_each_line_about_one(stage: S
     assert {line["event"] for line in about} >= {"reconciled"}
     assert all((line["kind"], line["namespace"], line["job"]) == ("TFJob", "default", "j") for line in about)
     assert all(line["uid"] == uid for line in about)
-    assert [line["event"] for line in lines][-1] == "ended"
+    assert [line["event"] for line in lines][-1] == "stopped"
 
 
 async def test_the_variables_of_the_first_operators_are_understood(stage: Stage) -> None:

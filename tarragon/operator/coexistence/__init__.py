@@ -1,1 +1,1 @@
-"""Other operators in the same cluster: whether one of them already serves these jobs."""
+"""Detects other training operators in the cluster that manage the same kinds of jobs."""

@@ -1,7 +1,7 @@
-"""Other training operators at work on the same cluster: two of them would make every pod twice.
+"""Rules that detect other training operators on the cluster, as two of them would create every pod twice.
 
-Pure: what was found goes in, who is at work comes out. Each is told by a lock that it renews, or by a Deployment of it
-with pods. Of stopped ones neither says anything: what they have not begun becomes ours by itself.
+Pure functions. An operator is detected by a lock that it renews, or by its Deployment if that has available pods. A
+stopped operator is not detected, and Tarragon manages the jobs that it has not started.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tarragon.kube.core import ENDPOINTS, LEASES, Container
 from tarragon.kube.meta import ObjectMeta, Resource, Struct
 
 FRESH_SECONDS = 60.0
-"""A lock that was renewed less long ago is held. Holders renew every few seconds, but clocks differ."""
+"""A lock renewed within this time is held. Holders renew every few seconds, but clocks differ."""
 
 TRAINING_OPERATOR = "training-operator"
 TF_OPERATOR = "tf-operator"
@@ -33,7 +33,7 @@ _KINDS: Mapping[str, frozenset[str]] = MappingProxyType(
         MPI_OPERATOR: frozenset({"MPIJob"}),
     }
 )
-"""What each keeps, of the kinds that we keep."""
+"""The kinds that each operator manages, of those that Tarragon manages."""
 
 LOCKS: Mapping[str, str] = MappingProxyType(
     {
@@ -42,7 +42,7 @@ LOCKS: Mapping[str, str] = MappingProxyType(
         "mpi-operator": MPI_OPERATOR,
     }
 )
-"""Names of Leases and of Endpoints, in whatever namespace they are."""
+"""Names of the operators' Leases and Endpoints, in any namespace."""
 
 _PROGRAMS: Mapping[str, str] = MappingProxyType(
     {
@@ -52,47 +52,49 @@ _PROGRAMS: Mapping[str, str] = MappingProxyType(
         "mpi-operator": MPI_OPERATOR,
     }
 )
-"""Names of Deployments and of images, `_` read as `-`."""
+"""Names of the operators' Deployments and images, with `_` replaced by `-`."""
 
 _LEADER = "control-plane.alpha.kubernetes.io/leader"
 _SCHEME = "--enable-scheme"
 
 
 class LockSpec(Struct, frozen=True):
+    """The spec of a Lease."""
+
     holder_identity: str | None = None
     renew_time: str | None = None
 
 
 class Lock(Struct, frozen=True):
-    """A Lease, or an Endpoints object that says as an annotation who leads."""
+    """A leader election lock: a Lease, or an Endpoints object with an annotation."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: LockSpec = LockSpec()
 
     @property
     def held_by(self) -> str:
-        return self.spec.holder_identity or str(self._annotated.get("holderIdentity") or "")
+        return self.spec.holder_identity or str(self._leader_annotation.get("holderIdentity") or "")
 
     @property
     def renewed(self) -> str:
-        return self.spec.renew_time or str(self._annotated.get("renewTime") or "")
+        return self.spec.renew_time or str(self._leader_annotation.get("renewTime") or "")
 
     @property
-    def _annotated(self) -> Mapping[str, object]:
+    def _leader_annotation(self) -> Mapping[str, object]:
         try:
-            said: object = json.loads(self.metadata.annotations.get(_LEADER, "{}"))
+            record: object = json.loads(self.metadata.annotations.get(_LEADER, "{}"))
         except (ValueError, RecursionError):
             return {}
-        return said if isinstance(said, dict) else {}
+        return record if isinstance(record, dict) else {}
 
 
-class _Running(Container, frozen=True):
+class _Container(Container, frozen=True):
     command: list[str] | None = None
     args: list[str] | None = None
 
 
 class _PodSpec(Struct, frozen=True):
-    containers: list[_Running] = []
+    containers: list[_Container] = []
 
 
 class _Template(Struct, frozen=True):
@@ -120,7 +122,7 @@ DEPLOYMENTS = Resource(group="apps", version="v1", plural="deployments", kind="D
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a look at the cluster has shown."""
+    """Locks and Deployments found in the cluster."""
 
     leases: Sequence[Lock] = ()
     endpoints: Sequence[Lock] = ()
@@ -129,7 +131,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """`program` as people call it; `evidence` says what shows that it is at work."""
+    """A detected operator; `evidence` names the lock or Deployment that it was detected by."""
 
     program: str
     kinds: frozenset[str]
@@ -140,7 +142,7 @@ class Rival:
 
 
 def rivals(found: Found, before: Found, now: dt.datetime) -> list[Rival]:
-    """`before` is what the last look has shown: what was renewed since then is held, whatever the clocks say."""
+    """Detect running operators. A lock renewed since the previous check (`before`) is held, whatever the clocks say."""
     return [
         *_of_locks("Lease", found.leases, before.leases, now),
         *_of_locks("Endpoints", found.endpoints, before.endpoints, now),
@@ -149,12 +151,12 @@ def rivals(found: Found, before: Found, now: dt.datetime) -> list[Rival]:
 
 
 def left_to(seen: Sequence[Rival]) -> dict[str, str]:
-    """By kind, who keeps its jobs, in words."""
+    """Descriptions of the operators that manage each kind."""
     by_kind: dict[str, list[str]] = {}
     for rival in seen:
         for kind in sorted(rival.kinds):
             by_kind.setdefault(kind, []).append(str(rival))
-    return {kind: ", ".join(words) for kind, words in by_kind.items()}
+    return {kind: ", ".join(descriptions) for kind, descriptions in by_kind.items()}
 
 
 def _of_locks(kind: str, locks: Sequence[Lock], before: Sequence[Lock], now: dt.datetime) -> Iterator[Rival]:
@@ -186,7 +188,7 @@ def _of_deployments(deployments: Sequence[Deployment]) -> Iterator[Rival]:
             continue
         containers = deployment.spec.template.spec.containers
         names = [_image_name(container.image) for container in containers]
-        # The image tells better than a name, which is whoever installed it's choice.
+        # The image is more reliable than the Deployment's name, which the installer chooses.
         program = next((_PROGRAMS[name] for name in [*names, deployment.metadata.name] if name in _PROGRAMS), None)
         kinds = _KINDS[program] & _schemes(containers) if program is not None else frozenset()
         if program is not None and kinds:
@@ -199,10 +201,10 @@ def _image_name(image: str) -> str:
     return name.replace("_", "-").lower()
 
 
-def _schemes(containers: Sequence[_Running]) -> frozenset[str]:
-    """The kinds that a training-operator was told to keep; without being told it keeps all."""
-    words = [word for container in containers for word in (*(container.command or ()), *(container.args or ()))]
-    chosen = {word.partition("=")[2].lower() for word in words if word.startswith(f"{_SCHEME}=")}
-    chosen |= {after.lower() for word, after in pairwise(words) if word == _SCHEME}
+def _schemes(containers: Sequence[_Container]) -> frozenset[str]:
+    """The kinds enabled by `--enable-scheme` flags of a training-operator; all kinds without such flags."""
+    arguments = [word for container in containers for word in (*(container.command or ()), *(container.args or ()))]
+    enabled = {word.partition("=")[2].lower() for word in arguments if word.startswith(f"{_SCHEME}=")}
+    enabled |= {value.lower() for word, value in pairwise(arguments) if word == _SCHEME}
     kinds = frozenset(kind for kinds in _KINDS.values() for kind in kinds)
-    return frozenset(kind for kind in kinds if kind.lower() in chosen) if chosen else kinds
+    return frozenset(kind for kind in kinds if kind.lower() in enabled) if enabled else kinds

@@ -1,4 +1,4 @@
-"""Looks, now and then, whether another training operator is at work on the cluster."""
+"""Checks periodically whether another training operator is running on the cluster."""
 
 from __future__ import annotations
 
@@ -25,65 +25,67 @@ from tarragon.operator.coexistence.rivals import (
 
 LOOK_SECONDS = 60.0
 AGAIN_SECONDS = 5.0
-"""After a look that was not answered."""
+"""Seconds until a failed initial check is retried."""
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
 class Lookout:
-    """`first` before anything is decided, then `run` for ever."""
+    """Call `first` before any decision, then `run`, which never returns."""
 
     def __init__(self, cluster: Cluster, clock: Clock, tell: Callable[[Mapping[str, str]], None]) -> None:
-        """`tell` hears, by kind, who keeps its jobs; whenever that changes, and at first if there is anybody."""
+        """`tell` is called with the detected operators by kind whenever they change, and initially if there are any."""
         self._cluster = cluster
         self._clock = clock
-        self._tell = tell
-        self._before = Found()
-        self._told: Mapping[str, str] = {}
-        self._blind: set[str] = set()
+        self._on_change = tell
+        self._previous = Found()
+        self._reported: Mapping[str, str] = {}
+        self._unreadable: set[str] = set()
 
     async def first(self) -> None:
-        """Return when a look was answered: to decide without would be to make every pod of theirs twice."""
-        while not await self._look():
+        """Wait for a first successful check: without it, Tarragon might create another operator's pods twice."""
+        while not await self._check():
             await self._clock.sleep(AGAIN_SECONDS)
 
     async def run(self) -> None:
         while True:
             await self._clock.sleep(LOOK_SECONDS)
-            await self._look()
+            await self._check()
 
-    async def _look(self) -> bool:
-        """False, and everything stays as it was, when the server does not answer."""
+    async def _check(self) -> bool:
+        """Check once. Returns False, and changes nothing, if a request failed."""
         try:
-            found = await self._found()
+            found = await self._find()
         except ApiError as error:
-            log.warning("no look for other operators", error=str(error))
+            log.warning("cannot check for other operators", error=str(error))
             return False
-        seen = rivals(found, self._before, self._clock.now())
-        self._before = found
-        words = left_to(seen)
-        if words != self._told:
-            self._told = words
-            self._tell(words)
+        seen = rivals(found, self._previous, self._clock.now())
+        self._previous = found
+        operators = left_to(seen)
+        if operators != self._reported:
+            self._reported = operators
+            self._on_change(operators)
         return True
 
-    async def _found(self) -> Found:
+    async def _find(self) -> Found:
         leases, endpoints, deployments = await asyncio.gather(
-            self._locks(LEASE_LOCKS), self._locks(ENDPOINTS_LOCKS), self._all(DEPLOYMENTS, EVERYTHING)
+            self._locks(LEASE_LOCKS), self._locks(ENDPOINTS_LOCKS), self._list(DEPLOYMENTS, EVERYTHING)
         )
         return Found(leases=leases, endpoints=endpoints, deployments=deployments)
 
     async def _locks(self, resource: Resource[Lock]) -> Sequence[Lock]:
-        """By name: every node has a Lease, every service its Endpoints."""
-        each = await asyncio.gather(*(self._all(resource, Selection(fields=f"metadata.name={name}")) for name in LOCKS))
-        return [lock for locks in each for lock in locks]
+        """List locks by name, because every node has a Lease and every service has Endpoints."""
+        locks_by_name = await asyncio.gather(
+            *(self._list(resource, Selection(fields=f"metadata.name={name}")) for name in LOCKS)
+        )
+        return [lock for locks in locks_by_name for lock in locks]
 
-    async def _all(self, resource: Resource[T], selection: Selection) -> Sequence[T]:
+    async def _list(self, resource: Resource[T], selection: Selection) -> Sequence[T]:
         try:
             return (await self._cluster.list(resource, selection)).items
         except (Forbidden, NotFound) as error:
-            if resource.plural not in self._blind:
-                self._blind.add(resource.plural)
-                log.warning("other operators can't be told by these", kind=resource.kind, error=str(error))
+            if resource.plural not in self._unreadable:
+                self._unreadable.add(resource.plural)
+                log.warning("cannot detect other operators by this kind", kind=resource.kind, error=str(error))
             return []

@@ -1,1 +1,1 @@
-"""The operator as a process: settings, leader election, start and stop, health."""
+"""The operator process: settings, leader election, start and shutdown, health."""

@@ -1,4 +1,4 @@
-"""What the operator tells whoever asks over HTTP: is it alive, is it ready; others add routes of their own."""
+"""The operator's HTTP server: serves liveness, readiness and any other routes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen. No host: on every interface, of IPv4 and IPv6; port 0: one that is free."""
+    """Where to listen. An empty host means every IPv4 and IPv6 interface; port 0 means any free port."""
 
     host: str
     port: int
@@ -28,17 +28,19 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """An HTTP response."""
+
     status: int
     body: bytes
     content_type: str = PLAIN
 
 
 Routes = Mapping[str, Callable[[], Answer]]
-"""By path, `/healthz`. Answers are given on the event loop: one that is stuck gives none, which says it, too."""
+"""Handlers by path (`/healthz`). They run on the event loop, so a stuck loop fails the probe by not answering."""
 
 
 def verdict(faults: Sequence[str], status: int) -> Answer:
-    """200 and `ok` without faults, else the status and a line for each."""
+    """200 and `ok` if there are no faults, else `status` and one line per fault."""
     if not faults:
         return Answer(200, b"ok\n")
     return Answer(status, "".join(f"{fault}\n" for fault in faults).encode())
@@ -46,7 +48,7 @@ def verdict(faults: Sequence[str], status: int) -> Answer:
 
 @asynccontextmanager
 async def serving(address: Address, routes: Routes) -> AsyncIterator[Address]:
-    """Serve until the end of the block. Gives where it listens; raises TarragonError when it can't."""
+    """Serve until the end of the block. Yields the actual address; raises TarragonError if it cannot listen."""
     application = web.Application()
     for path, answer in routes.items():
         application.router.add_get(path, _handler(answer))
@@ -65,16 +67,18 @@ async def serving(address: Address, routes: Routes) -> AsyncIterator[Address]:
 
 def _handler(answer: Callable[[], Answer]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(_: web.Request) -> web.StreamResponse:
-        given = answer()
-        return web.Response(status=given.status, body=given.body, headers={"Content-Type": given.content_type})
+        response = answer()
+        return web.Response(status=response.status, body=response.body, headers={"Content-Type": response.content_type})
 
     return handle
 
 
 def _cannot_listen(address: Address, error: OSError) -> TarragonError:
     why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-    taken = error.errno == errno.EADDRINUSE
-    remedy = "`--listen HOST:PORT` names another place, with port 0 any that is free, `--listen off` none"
+    is_in_use = error.errno == errno.EADDRINUSE
+    remedy = "`--listen HOST:PORT` chooses another address (port 0: any free port), `--listen off` none"
     return TarragonError(
-        f"cannot listen on {address}", why=f"{why}: another operator on this machine?" if taken else why, remedy=remedy
+        f"cannot listen on {address}",
+        why=f"{why}: is another operator running on this machine?" if is_in_use else why,
+        remedy=remedy,
     )

@@ -1,4 +1,4 @@
-"""The operator's loop: caches fill, changes become keys, keys become reconciles and rounds of admission."""
+"""The operator: runs the caches, queues changed jobs for the reconciler, and wakes the scheduler."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from tarragon.scheduling.api.rules import DEFAULT_POLICY, Rules
 from tarragon.scheduling.policies import POLICIES, Policy, name_of
 
 RULES_SECONDS = 5.0
-"""How often it is looked whether the rules of scheduling have changed, where nothing else happens."""
+"""How often the scheduling rules are checked for changes."""
 RESYNC_SECONDS = 300.0
-"""Every job is looked at this often whatever happens: it covers a wall clock that jumped past a deadline."""
+"""Resync period: every job is reconciled this often, which covers a wall clock that jumped past a deadline."""
 OWNED_PAUSE = 0.02
-"""Seconds in which changes of a job's pods gather before it is looked at: they come in bursts, a gang at a time."""
+"""Seconds to wait after a change of a job's pods: changes come in bursts, one gang at a time."""
 QUIET_PAUSE = 0.001
-"""Seconds between two jobs that are looked at for no particular reason: ten thousand at once would hold up the rest."""
+"""Seconds between resyncs of two unchanged jobs: ten thousand at once would delay urgent ones."""
 ROUND_PAUSE = 0.02
-"""Seconds in which changes gather before a round of admission, so that a burst of a thousand costs one."""
+"""Seconds to wait before a scheduling cycle, so that a burst of a thousand changes costs one cycle."""
 
 Owned = Pod | Service | PodGroup
 log = structlog.get_logger(__name__)
@@ -52,57 +52,57 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How an operator runs; everything that is not the cluster or the clock."""
+    """The operator's options: everything but the cluster and the clock."""
 
     settings: Settings = field(default_factory=Settings)
     policy: Policy = POLICIES[DEFAULT_POLICY]
     rules: Callable[[], Rules] = Rules
-    """Asked once a round: they may be in a file that people edit."""
+    """Called once per cycle: the rules may be in a file that people edit."""
     published_in: str = ""
-    """The namespace in which others can read the policy and the rules; empty where nobody needs them."""
+    """The namespace to publish the policy and the rules in; empty to publish nothing."""
     frameworks: Sequence[Framework] = FRAMEWORKS
     seed: int | None = None
-    """For the jitter of back-offs."""
+    """Seed of the backoff jitter."""
     meter: Meter = field(default_factory=Unmeasured)
 
 
 async def run(cluster: Cluster, clock: Clock, options: Options = Options()) -> None:
-    """For ever, until cancelled."""
+    """Run an operator without leader election until cancelled."""
     await Operator(cluster, clock, options).run()
 
 
 class Operator:
-    """Whoever leads looks at each job when something has changed about it, and makes the rounds of admission."""
+    """Caches follow the cluster at all times; jobs are reconciled and scheduled only while this operator leads."""
 
     def __init__(self, cluster: Cluster, clock: Clock, options: Options) -> None:
         self._clock = clock
         jitter = random.Random(options.seed)
         self._world = World(cluster, options.frameworks, clock, options.settings, jitter)
-        writing = Learning(cluster, self._world)
-        means = Means(cluster=writing, clock=clock, recorder=Recorder(cluster, clock))
+        write_through = Learning(cluster, self._world)
+        means = Means(cluster=write_through, clock=clock, recorder=Recorder(cluster, clock))
         self._worker = Worker(means, self._world, options.meter)
         conduct = Conduct(rules=options.rules, meter=options.meter)
         self._rules = options.rules
         self._policy = name_of(options.policy)
-        self._publishing = Publishing(cluster, clock, options.published_in) if options.published_in else None
-        self._admitter = Admitter(writing, clock, self._world, options.policy, conduct)
-        self._round = Bell(clock)
+        self._publisher = Publishing(cluster, clock, options.published_in) if options.published_in else None
+        self._scheduler = Admitter(write_through, clock, self._world, options.policy, conduct)
+        self._wakeup = Bell(clock)
         self._stopping = asyncio.Event()
         self._is_leading = False
-        self._round_watch = Watchdog(clock)
+        self._watchdog = Watchdog(clock)
         self._meter = options.meter
         self._meter.attach(self._world, self._worker.queue)
         self._subscribe()
 
     async def run(self) -> None:
-        """Alone on its cluster, with nobody to agree with about who leads."""
+        """Run without leader election."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.follow())
             await self.synced()
             await self.lead()
 
     async def follow(self) -> None:
-        """Keep the caches up to date, for ever. Decides and writes nothing."""
+        """Keep the caches up to date until cancelled; makes no decisions and no writes."""
         troubles = Troubles(self._clock, self._world.is_to_be_expected)
         async with asyncio.TaskGroup() as tasks:
             for cache in self._world.caches:
@@ -111,57 +111,57 @@ class Operator:
                 tasks.create_task(cache.run())
 
     async def synced(self) -> None:
-        """Return when all caches are filled."""
+        """Wait until all caches have synced."""
         await self._world.synced()
 
     @property
     def missing(self) -> Sequence[str]:
-        """The kinds whose caches are not filled yet."""
+        """The kinds whose caches have not synced yet."""
         return self._world.missing
 
     async def lead(self) -> None:
-        """Decide and write, until `stop`: then end what has begun. Raises LeaseLost when somebody else leads."""
+        """Reconcile and schedule until `stop`, then finish the work in progress. Raises LeaseLost."""
         self._is_leading = True
-        self._look_at_all(self._world.jobs)
-        self._round.ring()
+        self._enqueue_all(self._world.jobs)
+        self._wakeup.ring()
         self._worker.start()
         self._meter.leads(True)
         try:
             async with asyncio.TaskGroup() as tasks:
                 resync = tasks.create_task(self._resync())
-                ruling = tasks.create_task(self._follow_rules())
+                watch_rules = tasks.create_task(self._watch_rules())
                 tasks.create_task(self._worker.run(tasks))
-                tasks.create_task(self._rounds())
+                tasks.create_task(self._run_cycles())
                 await self._stopping.wait()
                 resync.cancel()
-                ruling.cancel()
+                watch_rules.cancel()
         finally:
             self._is_leading = False
             self._meter.leads(False)
 
     @property
     def is_leading(self) -> bool:
-        """Whether `lead` is at work: it decides, or ends what it has begun."""
+        """Whether `lead` is running, including the shutdown after `stop`."""
         return self._is_leading
 
     def leave(self, left_to: Mapping[str, str]) -> None:
-        """By kind, who else keeps its jobs from now on; nobody means that they are ours."""
+        """Leave these kinds' jobs to other operators, by kind and description; all other kinds are managed again."""
         kinds = {*left_to, *self._world.settings.left_to}
         self._world.settings = replace(self._world.settings, left_to=left_to)
-        self._look_at_all(kinds)
+        self._enqueue_all(kinds)
 
     @property
     def stuck(self) -> Sequence[str]:
-        """What has not moved for so long that only a new process helps. A standby has nothing to move."""
+        """Reasons to restart the process: work that made no progress for too long. Always empty on a standby."""
         if not self._is_leading:
             return []
-        return [*self._worker.stuck(), *self._round_watch.hanging()]
+        return [*self._worker.stuck(), *self._watchdog.hanging()]
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start no more work."""
         self._stopping.set()
         self._worker.stop()
-        self._round.ring_for_ever()
+        self._wakeup.ring_for_ever()
 
     def _subscribe(self) -> None:
         for kind, cache in self._world.jobs.items():
@@ -171,79 +171,79 @@ class Operator:
         for groups in self._world.pod_groups:
             groups.subscribe(self._owned_changed)
         self._world.verified.subscribe(lambda job: self._enqueue(job, 0.0))
-        # One that does not come leaves its place to others.
-        self._world.unmade.subscribe(lambda _job: self._round.ring())
+        # An expired expectation releases resources.
+        self._world.unmade.subscribe(lambda _job: self._wakeup.ring())
         for cache in (self._world.nodes, *self._world.optional):
-            cache.subscribe(lambda _key, _old, _new: self._round.ring())
-        # Nodes that can't be read for too long are a reason to place nothing any more.
-        self._world.nodes.on_trouble(lambda _: self._round.ring())
+            cache.subscribe(lambda _key, _old, _new: self._wakeup.ring())
+        # If nodes cannot be read for too long, placement is left to kube-scheduler.
+        self._world.nodes.on_trouble(lambda _: self._wakeup.ring())
 
     def _job_handler(self, kind: str) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
         def changed(key: Key, _: CustomObject | None, __: CustomObject | None) -> None:
             self._enqueue((kind, key), 0.0)
-            self._round.ring()
+            self._wakeup.ring()
 
         return changed
 
     def _owned_changed(self, _: Key, old: Owned | None, new: Owned | None) -> None:
-        seen = new if new is not None else old
-        job = self._world.job_of(seen.metadata) if seen is not None else None
+        current = new if new is not None else old
+        job = self._world.job_of(current.metadata) if current is not None else None
         if job is not None:
             self._enqueue(job, OWNED_PAUSE)
-        if isinstance(seen, Pod):
-            # Any pod that comes or goes changes what is free, whoever made it.
-            self._round.ring()
+        if isinstance(current, Pod):
+            # Any pod changes the free capacity, whoever created it.
+            self._wakeup.ring()
 
     def _enqueue(self, job: JobId, delay: float) -> None:
-        if self._is_leading:  # Whoever begins to lead looks at all jobs anyway.
+        if self._is_leading:  # A new leader queues all jobs anyway.
             self._worker.add(job, delay)
 
-    async def _rounds(self) -> None:
+    async def _run_cycles(self) -> None:
         pause: float | None = None
         while True:
-            await self._round.heard(pause)
+            await self._wakeup.heard(pause)
             if self._stopping.is_set():
                 return
             await self._clock.sleep(ROUND_PAUSE)
-            self._round.silence()
-            began, failure = self._clock.monotonic(), ""
+            self._wakeup.silence()
+            started, failure = self._clock.monotonic(), ""
             try:
-                with self._round_watch.work("a round of admission"):
-                    pause = await self._admitter.round()
+                with self._watchdog.work("scheduling cycle"):
+                    pause = await self._scheduler.round()
             except ApiError as error:
                 failure = type(error).__name__
-                log.warning("admission", error=str(error))
+                log.warning("scheduling cycle failed", error=str(error))
                 pause = max(1.0, error.retry_after) if not isinstance(error, Unavailable) else 1.0
             except LeaseLost:
                 raise
             except Exception:
                 failure = BUG
-                log.exception("a round of admission met a bug")
+                log.exception("unexpected error in a scheduling cycle")
                 pause = 10.0
-            self._meter.decided(self._clock.monotonic() - began, failure)
+            self._meter.decided(self._clock.monotonic() - started, failure)
 
     async def _resync(self) -> None:
         while True:
             await self._clock.sleep(RESYNC_SECONDS)
-            self._look_at_all(self._world.jobs)
-            self._round.ring()
+            self._enqueue_all(self._world.jobs)
+            self._wakeup.ring()
 
-    async def _follow_rules(self) -> None:
-        before = self._rules()
+    async def _watch_rules(self) -> None:
+        rules = self._rules()
         while True:
-            if self._publishing is not None:
-                await self._publishing.tell(Ways(policy=self._policy, rules=before))
+            if self._publisher is not None:
+                await self._publisher.tell(Ways(policy=self._policy, rules=rules))
             await self._clock.sleep(RULES_SECONDS)
-            before, earlier = self._rules(), before
-            if before != earlier:
-                self._round.ring()
+            rules, previous = self._rules(), rules
+            if rules != previous:
+                self._wakeup.ring()
 
-    def _look_at_all(self, kinds: Iterable[str]) -> None:
-        """Soon at those that have changed while nobody led, then at one after the other: news come in between."""
-        later = 0.0
+    def _enqueue_all(self, kinds: Iterable[str]) -> None:
+        """Queue all jobs of these kinds: changed ones at once, unchanged ones spread out so that they delay nothing."""
+        delay = 0.0
         for kind in kinds:
             cache = self._world.jobs.get(kind)
             for key, job in cache.objects.items() if cache is not None else ():
-                quiet = is_quiet(job, self._world.pods_of(job))
-                later += QUIET_PAUSE if quiet else 0.0
-                self._enqueue((kind, key), later if quiet else 0.0)
+                is_unchanged = is_quiet(job, self._world.pods_of(job))
+                delay += QUIET_PAUSE if is_unchanged else 0.0
+                self._enqueue((kind, key), delay if is_unchanged else 0.0)

@@ -1,6 +1,6 @@
-"""The operator as a process: caches warm while it stands by, decisions while it leads, a clean end.
+"""The operator process: warm caches on standby, leader election, health endpoints, and a clean shutdown.
 
-Losing the lease ends the process: what it believed may be past, and a new one knows nothing that is not so.
+Losing the lease ends the process, because its state may be stale; a new process starts from fresh caches.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from tarragon.operator.metrics.registry import CONTENT_TYPE, Metrics
 from tarragon.operator.scheduler.config.reload import RulesInFile
 
 WAITING_SECONDS = 30.0
-"""How often a process that can't begin says what it waits for."""
+"""How often a process that is not ready logs what it waits for."""
 
 LONGEST_END = 20.0
-"""Seconds in which a process that has lost its lease must have ended."""
+"""Seconds within which a process that has lost its lease must exit."""
 
 SIGNALLED = 128
-"""Exit codes above it name a signal, as shells have it."""
+"""Base of the exit codes for signals, as in shells."""
 
 NO_ROUTES: Routes = MappingProxyType({})
 
@@ -50,14 +50,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doors:
-    """Two ways to one cluster: thousands of writes that queue for a connection must not hold up a renewal."""
+    """Two clients of one cluster: lease renewals must not wait behind thousands of writes for a connection."""
 
     cluster: Cluster
     election: Cluster
 
 
 class Process:
-    """`run` until told to stop; whoever measures it answers on routes of its own."""
+    """Runs the operator with leader election and health endpoints until it is asked to stop."""
 
     def __init__(self, doors: Doors, clock: Clock, settings: ProcessSettings) -> None:
         self._clock = clock
@@ -68,38 +68,38 @@ class Process:
         if settings.claim is not None:
             jitter = random.Random(settings.options.seed)
             self.lease = Lease(doors.election, clock, settings.claim, jitter)
-            self.lease.on_trouble(lambda error: log.warning("lease", trouble=str(error)))
+            self.lease.on_trouble(lambda error: log.warning("lease request failed", trouble=str(error)))
             self.lease.on_holder(self._holder_changed)
             cluster = Fenced(cluster, self.lease)
         self._operator = Operator(cluster, clock, settings.options)
-        self._lookout = Lookout(doors.cluster, clock, self._others_seen)
+        self._coexistence = Lookout(doors.cluster, clock, self._on_other_operators)
 
     @property
     def routes(self) -> Routes:
-        """What it answers over HTTP."""
+        """The process's HTTP routes."""
         return MappingProxyType({"/healthz": self._healthz, "/livez": self._healthz, "/readyz": self._readyz})
 
     @property
     def stuck(self) -> Sequence[str]:
-        """Reasons to kill this process."""
-        found = list(self._operator.stuck)
+        """Reasons to restart this process, for the liveness probe."""
+        reasons = list(self._operator.stuck)
         if self.lease is not None and -LONGEST_END > self.lease.seconds_left > -math.inf:
-            found.append(f"the lease was lost {-self.lease.seconds_left:.0f} s ago, and it has not ended yet")
-        return found
+            reasons.append(f"the lease was lost {-self.lease.seconds_left:.0f} s ago, but the process has not exited")
+        return reasons
 
     async def run(self, stopping: asyncio.Event, more: Routes = NO_ROUTES) -> None:
-        """Raises LeaseLost, alone or in a group, when another one leads."""
-        async with self._listening({**self.routes, **more}), asyncio.TaskGroup() as tasks:
+        """Run until `stopping` is set; `more` are additional routes. Raises LeaseLost, alone or in a group."""
+        async with self._serving({**self.routes, **more}), asyncio.TaskGroup() as tasks:
             follow = tasks.create_task(self._operator.follow())
-            life = tasks.create_task(self._live())
-            waits = tasks.create_task(self._say_what_is_missing())
+            operator = tasks.create_task(self._run_operator())
+            missing_log = tasks.create_task(self._log_missing())
             await stopping.wait()
             self._is_stopping = True
-            waits.cancel()
-            await self._end(life)
+            missing_log.cancel()
+            await self._shut_down(operator)
             follow.cancel()
 
-    async def _live(self) -> None:
+    async def _run_operator(self) -> None:
         await self._operator.synced()
         gc.freeze()
         if self.lease is None:
@@ -109,51 +109,51 @@ class Process:
         log.info("ready, standing by", identity=self.lease.identity)
         await self.lease.acquire()
         async with asyncio.TaskGroup() as tasks:
-            keeping = tasks.create_task(self.lease.keep())
+            renewal = tasks.create_task(self.lease.keep())
             log.info("leading", identity=self.lease.identity)
             await self._lead()
-            keeping.cancel()
+            renewal.cancel()
 
     async def _lead(self) -> None:
-        await self._lookout.first()
+        await self._coexistence.first()
         async with asyncio.TaskGroup() as tasks:
-            looking = tasks.create_task(self._lookout.run())
+            coexistence = tasks.create_task(self._coexistence.run())
             await self._operator.lead()
-            looking.cancel()
+            coexistence.cancel()
 
-    def _others_seen(self, left_to: Mapping[str, str]) -> None:
+    def _on_other_operators(self, left_to: Mapping[str, str]) -> None:
         if self._settings.adopt:
-            log.warning("another operator is at work, and its jobs are kept by us, too, as --adopt says", **left_to)
+            log.warning("another operator is running; its jobs are managed here as well because of --adopt", **left_to)
             return
         if left_to:
-            log.warning("another operator is at work: jobs of its kinds that are not ours are left to it", **left_to)
+            log.warning("another operator is running: jobs of its kinds are left to it unless already ours", **left_to)
         else:
-            log.info("no other operator is at work any more: all jobs are ours")
+            log.info("no other operator is running any more: all jobs are managed here")
         self._operator.leave(left_to)
 
-    async def _end(self, life: asyncio.Task[None]) -> None:
-        """Finish what is being written, then let the next one begin."""
+    async def _shut_down(self, operator: asyncio.Task[None]) -> None:
+        """Finish the writes in progress, then release the lease."""
         self._operator.stop()
         if self._operator.is_leading:
-            log.info("ending: finishing what is being written")
+            log.info("stopping: finishing the writes in progress")
             try:
-                await within(self._clock, self._settings.grace, asyncio.shield(life))
+                await within(self._clock, self._settings.grace, asyncio.shield(operator))
             except TimeoutError:
-                log.warning("ending: the last writes did not come to an end", seconds=self._settings.grace)
-        life.cancel()
-        await asyncio.wait((life,))
+                log.warning("stopping: the last writes did not finish in time", seconds=self._settings.grace)
+        operator.cancel()
+        await asyncio.wait((operator,))
         if self.lease is not None:
             await self.lease.release()
-        log.info("ended")
+        log.info("stopped")
 
-    async def _say_what_is_missing(self) -> None:
+    async def _log_missing(self) -> None:
         while True:
             await self._clock.sleep(WAITING_SECONDS)
             if self._operator.missing:
                 log.warning("not ready: waiting for the first list", kinds=list(self._operator.missing))
 
     @asynccontextmanager
-    async def _listening(self, routes: Routes) -> AsyncIterator[None]:
+    async def _serving(self, routes: Routes) -> AsyncIterator[None]:
         if self._settings.listen is None:
             yield
             return
@@ -162,7 +162,7 @@ class Process:
             yield
 
     def _holder_changed(self, holder: str) -> None:
-        log.info("lease", holder=holder or "nobody")
+        log.info("lease holder changed", holder=holder or "none")
 
     def _healthz(self) -> Answer:
         return verdict(self.stuck, 500)
@@ -170,22 +170,22 @@ class Process:
     def _readyz(self) -> Answer:
         faults = [f"{kind}: not listed yet" for kind in self._operator.missing]
         if self._is_stopping:
-            faults.append("ending")
+            faults.append("stopping")
         return verdict(faults, 503)
 
 
 async def serve(server: Server, clock: Clock, settings: ProcessSettings) -> bool:
-    """Run it against that API server, measured, until SIGTERM or SIGINT. False when it ended as its lease was lost."""
-    # Full caches are a million objects that stay: looking through them as often as is usual costs more than it finds.
-    # Those that are there when they have been filled are not looked through at all.
+    """Run the operator with metrics until SIGTERM or SIGINT. Returns False if it ended because the lease was lost."""
+    # Full caches are about a million long-lived objects, so the garbage collector runs less often than by default.
+    # The objects of the initial sync are exempt altogether (`gc.freeze`).
     gc.set_threshold(50_000, 20, 50)
-    dice = random.Random(settings.options.seed)
+    jitter = random.Random(settings.options.seed)
     metrics = Metrics(clock, __version__)
     if isinstance(settings.options.rules, RulesInFile):
         settings.options.rules.on_edit(metrics.queues_refused)
-    _say_how(server, settings)
+    _log_settings(server, settings)
     try:
-        async with Http(server, dice) as cluster, Http(server, dice) as election:
+        async with Http(server, jitter) as cluster, Http(server, jitter) as election:
             doors = Doors(cluster=Counted(cluster, clock, metrics), election=Counted(election, clock, metrics))
             process = Process(doors, clock, replace(settings, options=replace(settings.options, meter=metrics)))
             if process.lease is not None:
@@ -193,15 +193,15 @@ async def serve(server: Server, clock: Clock, settings: ProcessSettings) -> bool
             with asked_to_end() as stopping:
                 await process.run(stopping, {"/metrics": lambda: Answer(200, metrics.text(), CONTENT_TYPE)})
     except* LeaseLost as lost:
-        log.error("ended: the lease is lost", reason=str(_cause(lost)))  # noqa: TRY400 - no bug, no traceback
+        log.error("stopped: the lease is lost", reason=str(_cause(lost)))  # noqa: TRY400 - no bug, no traceback
         is_lost = True
     else:
         is_lost = False
     return not is_lost
 
 
-def _say_how(server: Server, settings: ProcessSettings) -> None:
-    """What a person wants to see first in a log."""
+def _log_settings(server: Server, settings: ProcessSettings) -> None:
+    """Log the settings that people look for first."""
     plan = settings.options.settings
     log.info(
         "starting",
@@ -221,24 +221,24 @@ def _cause(error: BaseException) -> BaseException:
 
 @contextmanager
 def asked_to_end() -> Iterator[asyncio.Event]:
-    """An event that the first signal sets. The second does not ask: whoever sends it has seen the first do nothing."""
+    """Yields an event that the first SIGTERM or SIGINT sets; the second one exits at once."""
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
-    before: dict[int, Json] = {}
+    previous_handlers: dict[int, Json] = {}
 
-    def at_once(number: int, _: FrameType | None) -> None:
+    def exit_at_once(number: int, _: FrameType | None) -> None:
         os._exit(SIGNALLED + number)
 
-    def asked(*_: object) -> None:
-        for each in before:
-            # Not the default action, which the first process of a container does not have.
-            signal.signal(each, at_once)
+    def request_stop(*_: object) -> None:
+        for each in previous_handlers:
+            # Not SIG_DFL: the kernel ignores the default action for PID 1 of a container.
+            signal.signal(each, exit_at_once)
         loop.call_soon_threadsafe(stopping.set)
 
-    # Not loop.add_signal_handler: a loop that is stuck would never hear the second one.
+    # Not loop.add_signal_handler: a stuck loop would never handle the second signal.
     for number in (signal.SIGTERM, signal.SIGINT):
-        before[number] = signal.signal(number, asked)
+        previous_handlers[number] = signal.signal(number, request_stop)
     try:
         yield stopping
     finally:
-        for each, handler in before.items():
+        for each, handler in previous_handlers.items():
             signal.signal(each, handler)

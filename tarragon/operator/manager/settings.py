@@ -1,4 +1,4 @@
-"""How the operator's process runs, as one frozen value; the command line fills it from flags and variables."""
+"""The settings of the operator process; the command line fills them from flags and environment variables."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tarragon.operator.manager.health import Address
 from tarragon.operator.manager.operator import Options
 
 GRACE_SECONDS = 20.0
-"""Kubernetes kills a pod 30 s after it has asked it to end: the lease must be given back before."""
+"""Less than the pod's termination grace period of 30 s, so that the lease is released before the pod is killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """Without a claim it leads at once, alone; without an address nobody can ask how it is."""
+    """Without a claim there is no leader election; without an address there are no HTTP endpoints."""
 
     options: Options = field(default_factory=Options)
     claim: Claim | None = None
     listen: Address | None = None
     grace: float = GRACE_SECONDS
-    """Seconds for the writes that have begun when it is told to end."""
+    """Seconds that writes in progress may take after a stop request."""
     adopt: bool = False
-    """Keep jobs that another operator keeps, too. Whoever says so sees to it that the other one stops."""
+    """Also manage jobs of another running operator. The user must make sure that the other operator stops."""

@@ -1,1 +1,1 @@
-"""What Prometheus reads: definitions, the registry, and the counts of jobs by phase."""
+"""Prometheus metrics: their definitions, the registry, and the job metrics."""

@@ -1,4 +1,4 @@
-"""The table of the operator's metrics; docs/metrics.md tells the same.
+"""Definitions of the operator's metrics; docs/metrics.md repeats them.
 
 Labels are bounded: kinds, phases, resources and codes, never the name of a job, a pod or a namespace.
 """
@@ -24,7 +24,7 @@ from tarragon.scheduling.api.decision import (
 )
 
 NEW = "New"
-"""The phase of a job that the operator has not written to yet."""
+"""The phase of a job without a status from the operator."""
 GONE = ""
 PHASES = (NEW, "Waiting", "Starting", *(phase.value for phase in Phase if phase is not Phase.CREATED))
 OTHER = "Other"
@@ -52,7 +52,7 @@ _LONG = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One metric. A counter's name is scraped with `_total` behind it."""
+    """One metric. Prometheus adds the suffix `_total` to a counter's name."""
 
     name: str
     type: Literal["counter", "gauge", "histogram"]
@@ -62,72 +62,74 @@ class Definition:
 
 
 BUILD = Definition("tarragon_build_info", "gauge", "Always 1", ("version", "python"))
-LEADER = Definition("tarragon_is_leader", "gauge", "1 while this operator is the one that acts")
-JOBS = Definition("tarragon_jobs", "gauge", "Jobs there are; told by the leader", ("kind", "phase"))
+LEADER = Definition("tarragon_is_leader", "gauge", "1 while this operator is the leader")
+JOBS = Definition("tarragon_jobs", "gauge", "Existing jobs, reported by the leader", ("kind", "phase"))
 WAITING = Definition(
-    "tarragon_jobs_waiting", "gauge", "Jobs that wait for admission, by the code of their wait", ("kind", "code")
+    "tarragon_jobs_waiting", "gauge", "Jobs waiting for admission, by the code of their wait", ("kind", "code")
 )
 QUEUE_TIME = Definition(
-    "tarragon_job_queue_seconds", "histogram", "From a job's queueing to its admission", ("kind",), _LONG
+    "tarragon_job_queue_seconds", "histogram", "Time from queueing a job to its admission", ("kind",), _LONG
 )
 START_TIME = Definition(
-    "tarragon_job_start_seconds", "histogram", "From a job's admission to its first Running", ("kind",), _LONG
+    "tarragon_job_start_seconds", "histogram", "Time from a job's admission to Running", ("kind",), _LONG
 )
 TURNS = {
     "created": Definition("tarragon_jobs_created", "counter", "Jobs whose first status was written", ("kind",)),
-    "deleted": Definition("tarragon_jobs_deleted", "counter", "Jobs that are gone", ("kind",)),
-    "succeeded": Definition("tarragon_jobs_succeeded", "counter", "Jobs that have succeeded", ("kind",)),
-    "failed": Definition("tarragon_jobs_failed", "counter", "Jobs that have failed", ("kind",)),
-    "restarted": Definition("tarragon_jobs_restarted", "counter", "Times a job had to restart replicas", ("kind",)),
+    "deleted": Definition("tarragon_jobs_deleted", "counter", "Deleted jobs", ("kind",)),
+    "succeeded": Definition("tarragon_jobs_succeeded", "counter", "Succeeded jobs", ("kind",)),
+    "failed": Definition("tarragon_jobs_failed", "counter", "Failed jobs", ("kind",)),
+    "restarted": Definition("tarragon_jobs_restarted", "counter", "Times a job restarted replicas", ("kind",)),
 }
 RECONCILES = Definition(
-    "tarragon_reconcile_seconds", "histogram", "One look at one job, with the writes that followed", ("kind",)
+    "tarragon_reconcile_seconds", "histogram", "Duration of a reconcile, including its writes", ("kind",)
 )
 ERRORS = Definition(
-    "tarragon_reconcile_errors", "counter", "Reconciles that failed and are tried again", ("kind", "reason")
+    "tarragon_reconcile_errors", "counter", "Reconciles that failed and are retried", ("kind", "reason")
 )
-ROUNDS = Definition("tarragon_admission_round_seconds", "histogram", "One round of admission, with its writes")
-ROUND_ERRORS = Definition("tarragon_admission_errors", "counter", "Rounds of admission that failed", ("reason",))
+ROUNDS = Definition(
+    "tarragon_admission_round_seconds", "histogram", "Duration of a scheduling cycle, including its writes"
+)
+ROUND_ERRORS = Definition("tarragon_admission_errors", "counter", "Scheduling cycles that failed", ("reason",))
 DECIDED = Definition(
     "tarragon_scheduler_decisions",
     "counter",
-    "Decisions about jobs that were written; code: why it waits, if it does",
+    "Scheduling decisions that were written; code: why the job waits, if it does",
     ("decision", "code"),
 )
 REFUSED_DECISIONS = Definition(
     "tarragon_scheduler_refused_decisions",
     "counter",
-    "Decisions that no policy may make; `policy`: rounds in which it failed altogether",
+    "Invalid policy decisions that were rejected; `policy`: cycles in which the policy itself failed",
     ("decision",),
 )
 REFUSED_ADMISSIONS = Definition(
     "tarragon_admissions_refused",
     "counter",
-    "Admissions in a job's status that the scheduler could not have decided, and did not believe",
+    "Admissions in a job's status that the scheduler rejected because it could not have decided them",
 )
 QUEUES_REFUSED = Definition(
-    "tarragon_queues_file_refused", "gauge", "1 while the file of queues can't be meant, and what it said before counts"
+    "tarragon_queues_file_refused", "gauge", "1 while the queues file is invalid and the previous rules stay in effect"
 )
 DEPTH = Definition("tarragon_queue_depth", "gauge", "Jobs that are due for a reconcile")
-OLDEST = Definition("tarragon_queue_oldest_seconds", "gauge", "For how long the first of them has been due")
+OLDEST = Definition("tarragon_queue_oldest_seconds", "gauge", "How long the oldest of these jobs has been due")
 RETRYING = Definition("tarragon_queue_retrying", "gauge", "Jobs whose last reconcile failed")
 CALLS = Definition(
     "tarragon_api_call_seconds",
     "histogram",
-    "Calls to the API server that have one answer; code 0: given up before it came",
+    "API server calls other than watches; code 0: cancelled before the response",
     ("verb", "resource", "code"),
 )
-WATCHES = Definition("tarragon_watches_started", "counter", "Watches asked for", ("resource",))
+WATCHES = Definition("tarragon_watches_started", "counter", "Watches started", ("resource",))
 WATCH_ENDS = Definition(
-    "tarragon_watches_ended", "counter", "Watches that have ended; code 200: in good order", ("resource", "code")
+    "tarragon_watches_ended", "counter", "Watches ended; code 200: without an error", ("resource", "code")
 )
-WATCH_EVENTS = Definition("tarragon_watch_events", "counter", "What watches brought, bookmarks included", ("resource",))
-HELD = Definition("tarragon_cache_objects", "gauge", "Objects held in memory", ("resource",))
+WATCH_EVENTS = Definition("tarragon_watch_events", "counter", "Watch events, including bookmarks", ("resource",))
+HELD = Definition("tarragon_cache_objects", "gauge", "Objects in the caches", ("resource",))
 TROUBLES = Definition(
-    "tarragon_cache_troubles", "counter", "Failures to list or watch, and objects that can't be read", ("resource",)
+    "tarragon_cache_troubles", "counter", "Failed lists and watches, and undecodable objects", ("resource",)
 )
 
-# What tf-operator 1.0 called the same, for dashboards that are there already.
+# The names of tf-operator 1.0, for existing dashboards.
 TF_LEADER = Definition("tf_operator_is_leader", "gauge", "As tarragon_is_leader")
 TF_TURNS = {
     "created": Definition("tf_operator_jobs_created", "counter", "As tarragon_jobs_created_total, of TFJobs"),

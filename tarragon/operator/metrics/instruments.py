@@ -1,4 +1,4 @@
-"""A metric's definition as Prometheus' client has it: counted, set, observed, or read when it is asked for."""
+"""Creates Prometheus instruments from metric definitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from tarragon.operator.metrics.definitions import Definition
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # half as many series, and nobody asks for them
+disable_created_metrics()  # type: ignore[no-untyped-call]  # halves the number of series; `_created` is not used
 
 
 def counter(definition: Definition, registry: CollectorRegistry) -> Counter:
@@ -30,7 +30,7 @@ def family(definition: Definition) -> GaugeMetricFamily:
 
 
 class Asked(Collector):
-    """What is looked up at each scrape."""
+    """A collector that computes its metrics at each scrape."""
 
     def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
         self._collect = collect

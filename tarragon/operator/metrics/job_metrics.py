@@ -1,4 +1,4 @@
-"""Jobs in numbers: how many there are and of what phase, what becomes of them, how long they wait."""
+"""Job metrics: jobs by phase, phase transitions, and waiting times."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tarragon.plan.status.patch import status_of, tarragon_of
 
 
 class Census:
-    """Jobs are counted by the operator that acts: a standby sees them, too, and sums would be doubled."""
+    """Collects job metrics. Only the leader reports them: with those of a standby, sums would be doubled."""
 
     def __init__(self, clock: Clock, registry: CollectorRegistry) -> None:
         self._clock = clock
@@ -44,11 +44,11 @@ class Census:
         self._waits: Counter[tuple[str, str]] = Counter()
         self._queue_time = histogram(QUEUE_TIME, registry)
         self._start_time = histogram(START_TIME, registry)
-        self._turns = {turn: counter(definition, registry) for turn, definition in TURNS.items()}
-        self._tf_turns = {turn: counter(definition, registry) for turn, definition in TF_TURNS.items()}
+        self._transitions = {name: counter(definition, registry) for name, definition in TURNS.items()}
+        self._tf_transitions = {name: counter(definition, registry) for name, definition in TF_TURNS.items()}
 
     def attach(self, jobs: Mapping[str, Live[CustomObject]]) -> None:
-        """By kind, before the caches run."""
+        """Subscribe to the job caches by kind; must be called before the caches run."""
         self._kinds = jobs.keys()
         for kind, cache in jobs.items():
             cache.subscribe(partial(self._changed, kind))
@@ -57,7 +57,7 @@ class Census:
         self._leads = acts
 
     def collect(self) -> Iterator[Metric]:
-        """How many there are at the moment."""
+        """The current numbers of jobs by phase and of waiting jobs by code."""
         jobs, waiting = family(JOBS), family(WAITING)
         for kind in self._kinds if self._leads else ():
             for phase in PHASES:
@@ -67,7 +67,7 @@ class Census:
         yield from (jobs, waiting)
 
     def _changed(self, kind: str, _: Key, old: CustomObject | None, new: CustomObject | None) -> None:
-        before, after = _told(old), _told(new)
+        before, after = _counted_status(old), _counted_status(new)
         if before == after:
             return
         self._phases[kind, before.phase] -= 1
@@ -75,26 +75,26 @@ class Census:
         self._waits[kind, before.wait] -= 1
         self._waits[kind, after.wait] += 1
         if self._leads:
-            self._turn(kind, before.phase, after.phase)
+            self._count_transitions(kind, before.phase, after.phase)
             if old is not None and new is not None:
-                self._times(kind, read_status(old.status), read_status(new.status))
+                self._observe_times(kind, read_status(old.status), read_status(new.status))
 
-    def _turn(self, kind: str, before: str, after: str) -> None:
-        turns = {
+    def _count_transitions(self, kind: str, before: str, after: str) -> None:
+        happened_by_transition = {
             "created": before == NEW and after not in {NEW, GONE},
             "deleted": after == GONE,
             "succeeded": before not in {GONE, after} and after == Phase.SUCCEEDED,
             "failed": before not in {GONE, after} and after == Phase.FAILED,
             "restarted": before not in {GONE, after} and after == Phase.RESTARTING,
         }
-        for turn, happened in turns.items():
+        for transition, happened in happened_by_transition.items():
             if happened:
-                self._turns[turn].labels(kind).inc()
+                self._transitions[transition].labels(kind).inc()
                 if kind == "TFJob":
-                    self._tf_turns[turn].inc()
+                    self._tf_transitions[transition].inc()
 
-    def _times(self, kind: str, before: JobStatus, after: JobStatus) -> None:
-        """Of jobs that wait for us. After a restart or a resumption a job may start once more: that counts anew."""
+    def _observe_times(self, kind: str, before: JobStatus, after: JobStatus) -> None:
+        """Observe queue and start times. A job that starts again after a restart or resumption is observed again."""
         admission = after.admission
         if admission is None or admission.admitted is None:
             return
@@ -105,30 +105,30 @@ class Census:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What of a job its status tells in words; reading all of it at each change would be dear."""
+class _CountedStatus:
+    """The part of a job's status that is counted; decoding the whole status at each change would be expensive."""
 
     phase: str = GONE
     wait: str = ""
     admitted: str = ""
 
 
-def _told(job: CustomObject | None) -> _Told:
-    """Users can edit a status: a word that is not among our labels does not become one."""
+def _counted_status(job: CustomObject | None) -> _CountedStatus:
+    """Read the counted part of the status. Unknown values, as users can edit a status, do not become label values."""
     if job is None:
-        return _Told()
-    ours = tarragon_of(status_of(job))
-    state = ours.get("state")
-    admission = _part(ours, "admission")
-    # An admitted gang's wait says why it does not grow.
-    code = None if "admitted" in admission else _part(admission, "wait").get("code")
-    return _Told(
+        return _CountedStatus()
+    tarragon = tarragon_of(status_of(job))
+    state = tarragon.get("state")
+    admission = _object_field(tarragon, "admission")
+    # The wait of an admitted gang says why the gang does not grow, so the job is not counted as waiting.
+    code = None if "admitted" in admission else _object_field(admission, "wait").get("code")
+    return _CountedStatus(
         phase=state if state in PHASES else NEW,
         wait="" if code is None else code if code in WAITS else OTHER,
         admitted=str(admission.get("admitted", "")),
     )
 
 
-def _part(fields: JsonObject, name: str) -> JsonObject:
+def _object_field(fields: JsonObject, name: str) -> JsonObject:
     found = fields.get(name)
     return found if isinstance(found, Mapping) else {}

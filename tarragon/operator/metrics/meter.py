@@ -1,4 +1,4 @@
-"""What the operator tells whoever measures it. It works the same when nobody does."""
+"""The interface through which the operator reports metrics, and an implementation that discards them."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from tarragon.operator.queue.workqueue import WorkQueue
 
 
 class Meter(Protocol):
-    """Must be quick and must not raise. An error is told by its class's name; empty: it went well."""
+    """Receives measurements. Methods must be fast and must not raise. `error` is a class name; empty on success."""
 
     def attach(self, world: World, queue: WorkQueue[tuple[str, Key]]) -> None:
-        """Once, before anything else is told, and before the caches run."""
+        """Called once, before any other method and before the caches run."""
         ...
 
     def leads(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted
-        """Whether this operator decides and writes, from now on."""
+        """Called when this operator starts or stops leading."""
         ...
 
     def reconciled(self, kind: str, seconds: float, error: str) -> None: ...
 
     def decided(self, seconds: float, error: str) -> None:
-        """A round of admission, its writes included."""
+        """Called after each scheduling cycle and its writes."""
         ...
 
     def told(self, decision: str, code: str) -> None:
-        """A decision about a job that is on record now; the code is that of its wait, if it waits."""
+        """Called when a scheduling decision has been written; `code` is the code of the job's wait, if it waits."""
         ...
 
     def refused_admission(self) -> None:
-        """An admission on record that the scheduler could not have decided, and that counts for nothing now."""
+        """Called when an admission in a job's status is rejected because the scheduler could not have decided it."""
         ...
 
     def refused(self, decision: str) -> None:
-        """A decision that a policy must not make, or `policy` where it made none because it failed."""
+        """Called when a policy decision of this type was invalid; with `policy` if the policy itself failed."""
         ...
 
 
 class Unmeasured:
-    """Nobody measures."""
+    """A Meter that discards everything."""
 
     def attach(self, world: World, queue: WorkQueue[tuple[str, Key]]) -> None:
         pass

@@ -1,4 +1,4 @@
-"""The operator's numbers as Prometheus reads them: who counts, and what /metrics answers."""
+"""The Prometheus registry of the operator: receives measurements and renders /metrics."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 
 class Metrics:
-    """Has a registry of its own, not the process's: two operators in one process would count into one another."""
+    """Uses its own registry instead of the global one, so that two operators in one process do not share counters."""
 
     def __init__(self, clock: Clock, version: str) -> None:
         self._clock = clock
@@ -54,13 +54,13 @@ class Metrics:
         self._queue: WorkQueue[tuple[str, Key]] | None = None
         self._registry = registry = CollectorRegistry()
         gauge(BUILD, registry).labels(version, platform.python_version()).set(1)
-        self._leader = [gauge(LEADER, registry), gauge(TF_LEADER, registry)]
+        self._leader_gauges = [gauge(LEADER, registry), gauge(TF_LEADER, registry)]
         self._reconciles = histogram(RECONCILES, registry)
         self._errors = counter(ERRORS, registry)
         self._rounds = histogram(ROUNDS, registry)
         self._round_errors = counter(ROUND_ERRORS, registry)
-        self._decided = counter(DECIDED, registry)
-        self._refused = counter(REFUSED_DECISIONS, registry)
+        self._decisions = counter(DECIDED, registry)
+        self._refused_decisions = counter(REFUSED_DECISIONS, registry)
         self._refused_admissions = counter(REFUSED_ADMISSIONS, registry)
         self._queues_refused = gauge(QUEUES_REFUSED, registry)
         self._calls = histogram(CALLS, registry)
@@ -68,30 +68,30 @@ class Metrics:
         self._watch_ends = counter(WATCH_ENDS, registry)
         self._watch_events = counter(WATCH_EVENTS, registry)
         self._troubles = counter(TROUBLES, registry)
-        self._census = Census(clock, registry)
-        registry.register(Asked(self._now))
+        self._job_metrics = Census(clock, registry)
+        registry.register(Asked(self._collect))
         ProcessCollector(registry=registry)
 
     def text(self) -> bytes:
-        """What /metrics answers, as CONTENT_TYPE."""
+        """The body of /metrics, of type CONTENT_TYPE."""
         return generate_latest(self._registry)
 
     def queues_refused(self, is_refused: bool) -> None:  # noqa: FBT001 - the claim that is noted
-        """What the last edit of the file of queues came to."""
+        """The last edit of the queues file was invalid, or valid."""
         self._queues_refused.set(1 if is_refused else 0)
 
-    # Told by the operator (Meter)
+    # Reported by the operator (Meter)
 
     def attach(self, world: World, queue: WorkQueue[tuple[str, Key]]) -> None:
         self._world = world
         self._queue = queue
-        self._census.attach(world.jobs)
+        self._job_metrics.attach(world.jobs)
         for each in world.caches:
-            each.on_trouble(self._trouble)
+            each.on_trouble(self._count_trouble)
 
     def leads(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted
-        self._census.leads(acts)
-        for each in self._leader:
+        self._job_metrics.leads(acts)
+        for each in self._leader_gauges:
             each.set(1 if acts else 0)
 
     def reconciled(self, kind: str, seconds: float, error: str) -> None:
@@ -105,15 +105,15 @@ class Metrics:
             self._round_errors.labels(error).inc()
 
     def told(self, decision: str, code: str) -> None:
-        self._decided.labels(decision, code if not code or code in WAITS else OTHER).inc()
+        self._decisions.labels(decision, code if not code or code in WAITS else OTHER).inc()
 
     def refused_admission(self) -> None:
         self._refused_admissions.inc()
 
     def refused(self, decision: str) -> None:
-        self._refused.labels(decision).inc()
+        self._refused_decisions.labels(decision).inc()
 
-    # Told by the port (Counter)
+    # Reported by the API client (Counter)
 
     def called(self, call: Call) -> None:
         self._calls.labels(call.verb, call.resource, str(call.code)).observe(call.seconds)
@@ -127,13 +127,13 @@ class Metrics:
     def watch_ended(self, resource: str, code: int) -> None:
         self._watch_ends.labels(resource, str(code)).inc()
 
-    def _trouble(self, trouble: Trouble) -> None:
+    def _count_trouble(self, trouble: Trouble) -> None:
         if self._world is None or not self._world.is_to_be_expected(trouble):
             self._troubles.labels(trouble.resource).inc()
 
-    def _now(self) -> Iterator[Metric]:
-        """Read when it is asked for."""
-        yield from self._census.collect()
+    def _collect(self) -> Iterator[Metric]:
+        """Metrics that are computed at each scrape."""
+        yield from self._job_metrics.collect()
         held, depth, retrying, oldest = family(HELD), family(DEPTH), family(RETRYING), family(OLDEST)
         if self._world is not None and self._queue is not None:
             for cache in self._world.caches:
