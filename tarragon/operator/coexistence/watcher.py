@@ -34,11 +34,11 @@ log = structlog.get_logger(__name__)
 class Lookout:
     """Call `first` before any decision, then `run`, which never returns."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, tell: Callable[[Mapping[str, str]], None]) -> None:
-        """`tell` is called with the detected operators by kind whenever they change, and initially if there are any."""
+    def __init__(self, cluster: Cluster, clock: Clock, on_change: Callable[[Mapping[str, str]], None]) -> None:
+        """`on_change` gets the detected operators by kind when they change, and initially if there are any."""
         self._cluster = cluster
         self._clock = clock
-        self._on_change = tell
+        self._on_change = on_change
         self._previous = Found()
         self._reported: Mapping[str, str] = {}
         self._unreadable: set[str] = set()

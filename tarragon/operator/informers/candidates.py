@@ -59,8 +59,8 @@ class Candidate:
 class Those(Mapping[JobId, Candidate]):
     """An index of the candidates that satisfy a predicate, by id."""
 
-    def __init__(self, claim: Callable[[Candidate], bool]) -> None:
-        self._predicate = claim
+    def __init__(self, predicate: Callable[[Candidate], bool]) -> None:
+        self._predicate = predicate
         self._by_id: dict[JobId, Candidate] = {}
 
     def __getitem__(self, job: JobId) -> Candidate:

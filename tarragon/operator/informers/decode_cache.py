@@ -19,11 +19,11 @@ class _Entry:
     of: CustomObject
     taken: Intake
 
-    def holds_for(self, found: CustomObject) -> bool:
+    def holds_for(self, job: CustomObject) -> bool:
         """Whether everything that decoding reads is unchanged; a change of the status does not matter."""
-        before, now = self.of.metadata, found.metadata
+        before, now = self.of.metadata, job.metadata
         return (
-            self.of.raw_spec == found.raw_spec
+            self.of.raw_spec == job.raw_spec
             and before.uid == now.uid
             and before.labels == now.labels
             and before.annotations == now.annotations
@@ -38,14 +38,14 @@ class Readings:
         self._frameworks = frameworks
         self._entries: dict[tuple[str, Key], _Entry] = {}
 
-    def of(self, kind: str, found: CustomObject) -> Intake:
-        key = kind, found.metadata.key
+    def of(self, kind: str, job: CustomObject) -> Intake:
+        key = kind, job.metadata.key
         cached = self._entries.get(key)
-        if cached is not None and cached.holds_for(found):
+        if cached is not None and cached.holds_for(job):
             return cached.taken
-        taken = intake(self._frameworks[kind], found)
-        if not is_over(found):
-            self._entries[key] = _Entry(found, taken)
+        taken = intake(self._frameworks[kind], job)
+        if not is_over(job):
+            self._entries[key] = _Entry(job, taken)
         return taken
 
     def changed(self, kind: str, key: Key, _: CustomObject | None, new: CustomObject | None) -> None:
@@ -62,9 +62,9 @@ class _Status(Struct, frozen=True):
     tarragon: _TarragonStatus = _TarragonStatus()
 
 
-def is_over(found: CustomObject) -> bool:
+def is_over(job: CustomObject) -> bool:
     try:
-        status: _Status | None = decode(bytes(found.raw_status), _Status | None)  # type: ignore[arg-type]
+        status: _Status | None = decode(bytes(job.raw_status), _Status | None)  # type: ignore[arg-type]
     except msgspec.DecodeError:
         return False
     return status is not None and status.tarragon.state in {Phase.SUCCEEDED, Phase.FAILED}

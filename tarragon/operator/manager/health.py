@@ -50,8 +50,8 @@ def verdict(faults: Sequence[str], status: int) -> Answer:
 async def serving(address: Address, routes: Routes) -> AsyncIterator[Address]:
     """Serve until the end of the block. Yields the actual address; raises TarragonError if it cannot listen."""
     application = web.Application()
-    for path, answer in routes.items():
-        application.router.add_get(path, _handler(answer))
+    for path, handler in routes.items():
+        application.router.add_get(path, _handler(handler))
     runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -65,9 +65,9 @@ async def serving(address: Address, routes: Routes) -> AsyncIterator[Address]:
         await runner.cleanup()
 
 
-def _handler(answer: Callable[[], Answer]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _handler(handler: Callable[[], Answer]) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(_: web.Request) -> web.StreamResponse:
-        response = answer()
+        response = handler()
         return web.Response(status=response.status, body=response.body, headers={"Content-Type": response.content_type})
 
     return handle

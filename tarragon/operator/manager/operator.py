@@ -77,21 +77,21 @@ class Operator:
     def __init__(self, cluster: Cluster, clock: Clock, options: Options) -> None:
         self._clock = clock
         jitter = random.Random(options.seed)
-        self._world = World(cluster, options.frameworks, clock, options.settings, jitter)
-        write_through = Learning(cluster, self._world)
-        means = Means(cluster=write_through, clock=clock, recorder=Recorder(cluster, clock))
-        self._worker = Worker(means, self._world, options.meter)
-        conduct = Conduct(rules=options.rules, meter=options.meter)
+        self._informers = World(cluster, options.frameworks, clock, options.settings, jitter)
+        write_through = Learning(cluster, self._informers)
+        context = Means(cluster=write_through, clock=clock, recorder=Recorder(cluster, clock))
+        self._worker = Worker(context, self._informers, options.meter)
+        config = Conduct(rules=options.rules, meter=options.meter)
         self._rules = options.rules
         self._policy = name_of(options.policy)
         self._publisher = Publishing(cluster, clock, options.published_in) if options.published_in else None
-        self._scheduler = Admitter(write_through, clock, self._world, options.policy, conduct)
+        self._scheduler = Admitter(write_through, clock, self._informers, options.policy, config)
         self._wakeup = Bell(clock)
         self._stopping = asyncio.Event()
         self._is_leading = False
         self._watchdog = Watchdog(clock)
         self._meter = options.meter
-        self._meter.attach(self._world, self._worker.queue)
+        self._meter.attach(self._informers, self._worker.queue)
         self._subscribe()
 
     async def run(self) -> None:
@@ -103,26 +103,26 @@ class Operator:
 
     async def follow(self) -> None:
         """Keep the caches up to date until cancelled; makes no decisions and no writes."""
-        troubles = Troubles(self._clock, self._world.is_to_be_expected)
+        troubles = Troubles(self._clock, self._informers.is_to_be_expected)
         async with asyncio.TaskGroup() as tasks:
-            for cache in self._world.caches:
+            for cache in self._informers.caches:
                 cache.on_trouble(troubles.tell)
                 cache.on_recovery(troubles.tell_end)
                 tasks.create_task(cache.run())
 
     async def synced(self) -> None:
         """Wait until all caches have synced."""
-        await self._world.synced()
+        await self._informers.synced()
 
     @property
     def missing(self) -> Sequence[str]:
         """The kinds whose caches have not synced yet."""
-        return self._world.missing
+        return self._informers.missing
 
     async def lead(self) -> None:
         """Reconcile and schedule until `stop`, then finish the work in progress. Raises LeaseLost."""
         self._is_leading = True
-        self._enqueue_all(self._world.jobs)
+        self._enqueue_all(self._informers.jobs)
         self._wakeup.ring()
         self._worker.start()
         self._meter.leads(True)
@@ -146,8 +146,8 @@ class Operator:
 
     def leave(self, left_to: Mapping[str, str]) -> None:
         """Leave these kinds' jobs to other operators, by kind and description; all other kinds are managed again."""
-        kinds = {*left_to, *self._world.settings.left_to}
-        self._world.settings = replace(self._world.settings, left_to=left_to)
+        kinds = {*left_to, *self._informers.settings.left_to}
+        self._informers.settings = replace(self._informers.settings, left_to=left_to)
         self._enqueue_all(kinds)
 
     @property
@@ -164,19 +164,19 @@ class Operator:
         self._wakeup.ring_for_ever()
 
     def _subscribe(self) -> None:
-        for kind, cache in self._world.jobs.items():
+        for kind, cache in self._informers.jobs.items():
             cache.subscribe(self._job_handler(kind))
-        self._world.pods.subscribe(self._owned_changed)
-        self._world.services.subscribe(self._owned_changed)
-        for groups in self._world.pod_groups:
+        self._informers.pods.subscribe(self._owned_changed)
+        self._informers.services.subscribe(self._owned_changed)
+        for groups in self._informers.pod_groups:
             groups.subscribe(self._owned_changed)
-        self._world.verified.subscribe(lambda job: self._enqueue(job, 0.0))
+        self._informers.verified.subscribe(lambda job: self._enqueue(job, 0.0))
         # An expired expectation releases resources.
-        self._world.unmade.subscribe(lambda _job: self._wakeup.ring())
-        for cache in (self._world.nodes, *self._world.optional):
+        self._informers.unmade.subscribe(lambda _job: self._wakeup.ring())
+        for cache in (self._informers.nodes, *self._informers.optional):
             cache.subscribe(lambda _key, _old, _new: self._wakeup.ring())
         # If nodes cannot be read for too long, placement is left to kube-scheduler.
-        self._world.nodes.on_trouble(lambda _: self._wakeup.ring())
+        self._informers.nodes.on_trouble(lambda _: self._wakeup.ring())
 
     def _job_handler(self, kind: str) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
         def changed(key: Key, _: CustomObject | None, __: CustomObject | None) -> None:
@@ -187,7 +187,7 @@ class Operator:
 
     def _owned_changed(self, _: Key, old: Owned | None, new: Owned | None) -> None:
         current = new if new is not None else old
-        job = self._world.job_of(current.metadata) if current is not None else None
+        job = self._informers.job_of(current.metadata) if current is not None else None
         if job is not None:
             self._enqueue(job, OWNED_PAUSE)
         if isinstance(current, Pod):
@@ -225,7 +225,7 @@ class Operator:
     async def _resync(self) -> None:
         while True:
             await self._clock.sleep(RESYNC_SECONDS)
-            self._enqueue_all(self._world.jobs)
+            self._enqueue_all(self._informers.jobs)
             self._wakeup.ring()
 
     async def _watch_rules(self) -> None:
@@ -242,8 +242,8 @@ class Operator:
         """Queue all jobs of these kinds: changed ones at once, unchanged ones spread out so that they delay nothing."""
         delay = 0.0
         for kind in kinds:
-            cache = self._world.jobs.get(kind)
+            cache = self._informers.jobs.get(kind)
             for key, job in cache.objects.items() if cache is not None else ():
-                is_unchanged = is_quiet(job, self._world.pods_of(job))
+                is_unchanged = is_quiet(job, self._informers.pods_of(job))
                 delay += QUIET_PAUSE if is_unchanged else 0.0
                 self._enqueue((kind, key), delay if is_unchanged else 0.0)

@@ -59,20 +59,20 @@ class Doors:
 class Process:
     """Runs the operator with leader election and health endpoints until it is asked to stop."""
 
-    def __init__(self, doors: Doors, clock: Clock, settings: ProcessSettings) -> None:
+    def __init__(self, clients: Doors, clock: Clock, settings: ProcessSettings) -> None:
         self._clock = clock
         self._settings = settings
         self._is_stopping = False
         self.lease: Lease | None = None
-        cluster = doors.cluster
+        cluster = clients.cluster
         if settings.claim is not None:
             jitter = random.Random(settings.options.seed)
-            self.lease = Lease(doors.election, clock, settings.claim, jitter)
+            self.lease = Lease(clients.election, clock, settings.claim, jitter)
             self.lease.on_trouble(lambda error: log.warning("lease request failed", trouble=str(error)))
             self.lease.on_holder(self._holder_changed)
             cluster = Fenced(cluster, self.lease)
         self._operator = Operator(cluster, clock, settings.options)
-        self._coexistence = Lookout(doors.cluster, clock, self._on_other_operators)
+        self._coexistence = Lookout(clients.cluster, clock, self._on_other_operators)
 
     @property
     def routes(self) -> Routes:
@@ -186,8 +186,8 @@ async def serve(server: Server, clock: Clock, settings: ProcessSettings) -> bool
     _log_settings(server, settings)
     try:
         async with Http(server, jitter) as cluster, Http(server, jitter) as election:
-            doors = Doors(cluster=Counted(cluster, clock, metrics), election=Counted(election, clock, metrics))
-            process = Process(doors, clock, replace(settings, options=replace(settings.options, meter=metrics)))
+            clients = Doors(cluster=Counted(cluster, clock, metrics), election=Counted(election, clock, metrics))
+            process = Process(clients, clock, replace(settings, options=replace(settings.options, meter=metrics)))
             if process.lease is not None:
                 cluster.guard(process.lease.check)
             with asked_to_end() as stopping:

@@ -12,7 +12,7 @@ from tarragon.operator.queue.workqueue import WorkQueue
 class Meter(Protocol):
     """Receives measurements. Methods must be fast and must not raise. `error` is a class name; empty on success."""
 
-    def attach(self, world: World, queue: WorkQueue[tuple[str, Key]]) -> None:
+    def attach(self, informers: World, queue: WorkQueue[tuple[str, Key]]) -> None:
         """Called once, before any other method and before the caches run."""
         ...
 
@@ -42,7 +42,7 @@ class Meter(Protocol):
 class Unmeasured:
     """A Meter that discards everything."""
 
-    def attach(self, world: World, queue: WorkQueue[tuple[str, Key]]) -> None:
+    def attach(self, informers: World, queue: WorkQueue[tuple[str, Key]]) -> None:
         pass
 
     def leads(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted

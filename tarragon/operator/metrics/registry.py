@@ -50,7 +50,7 @@ class Metrics:
 
     def __init__(self, clock: Clock, version: str) -> None:
         self._clock = clock
-        self._world: World | None = None
+        self._informers: World | None = None
         self._queue: WorkQueue[tuple[str, Key]] | None = None
         self._registry = registry = CollectorRegistry()
         gauge(BUILD, registry).labels(version, platform.python_version()).set(1)
@@ -82,11 +82,11 @@ class Metrics:
 
     # Reported by the operator (Meter)
 
-    def attach(self, world: World, queue: WorkQueue[tuple[str, Key]]) -> None:
-        self._world = world
+    def attach(self, informers: World, queue: WorkQueue[tuple[str, Key]]) -> None:
+        self._informers = informers
         self._queue = queue
-        self._job_metrics.attach(world.jobs)
-        for each in world.caches:
+        self._job_metrics.attach(informers.jobs)
+        for each in informers.caches:
             each.on_trouble(self._count_trouble)
 
     def leads(self, acts: bool) -> None:  # noqa: FBT001 - the claim that is noted
@@ -128,15 +128,15 @@ class Metrics:
         self._watch_ends.labels(resource, str(code)).inc()
 
     def _count_trouble(self, trouble: Trouble) -> None:
-        if self._world is None or not self._world.is_to_be_expected(trouble):
+        if self._informers is None or not self._informers.is_to_be_expected(trouble):
             self._troubles.labels(trouble.resource).inc()
 
     def _collect(self) -> Iterator[Metric]:
         """Metrics that are computed at each scrape."""
         yield from self._job_metrics.collect()
         held, depth, retrying, oldest = family(HELD), family(DEPTH), family(RETRYING), family(OLDEST)
-        if self._world is not None and self._queue is not None:
-            for cache in self._world.caches:
+        if self._informers is not None and self._queue is not None:
+            for cache in self._informers.caches:
                 held.add_metric((cache.resource.full_name,), len(cache.objects))
             now = self._clock.monotonic()
             due = self._queue.next_due()

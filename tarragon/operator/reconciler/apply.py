@@ -68,12 +68,12 @@ class Means:
     recorder: Recorder
 
 
-async def apply(means: Means, framework: Resource[CustomObject], job: CustomObject, step: Step) -> Sequence[str]:
-    """Perform the step's writes. Returns the names of refused optional objects.
+async def apply(context: Means, framework: Resource[CustomObject], job: CustomObject, step: Step) -> Sequence[str]:
+    """Performs the step's writes and returns the names of refused optional objects.
 
     Raises the first ApiError or Refused. Completed writes are not undone; the next reconcile sees them.
     """
-    cluster, recorder = means.cluster, means.recorder
+    cluster, recorder = context.cluster, context.recorder
     key = job.metadata.key
     if step.mark is not None:
         await cluster.patch(framework, key, step.mark)

@@ -18,27 +18,27 @@ from tarragon.plan.view.actions import Step
 log = structlog.get_logger(__name__)
 
 
-async def reconcile(means: Means, world: World, kind: str, key: Key) -> dt.datetime | None:
+async def reconcile(context: Means, informers: World, kind: str, key: Key) -> dt.datetime | None:
     """Returns when to reconcile again even if nothing changes. Raises ApiError if a write failed."""
-    observed = world.observe(kind, key)
+    observed = informers.observe(kind, key)
     if observed is None:
-        world.refusals.gone(kind, key)
+        informers.refusals.gone(kind, key)
         return None
-    if not world.may_act(kind, observed):
+    if not informers.may_act(kind, observed):
         return None  # The job is requeued as soon as the scheduler has verified its admission.
-    framework = world.frameworks[kind]
-    step = decide(framework, observed, means.clock.now())
+    framework = informers.frameworks[kind]
+    step = decide(framework, observed, context.clock.now())
     try:
-        cluster = WhileItStands(means.cluster, partial(world.is_placed_as, kind, observed.object))
-        refused_names = await apply(replace(means, cluster=cluster), framework.resource, observed.object, step)
+        cluster = WhileItStands(context.cluster, partial(informers.is_placed_as, kind, observed.object))
+        refused_names = await apply(replace(context, cluster=cluster), framework.resource, observed.object, step)
     except Refused as refused:
         log.info("create refused", error=str(refused))
-        world.refusals.note(kind, key, (refused.reason, str(refused)), means.clock.now())
-        return means.clock.now()  # The next reconcile writes the refusal to the status.
+        informers.refusals.note(kind, key, (refused.reason, str(refused)), context.clock.now())
+        return context.clock.now()  # The next reconcile writes the refusal to the status.
     _log_step(step)
     if any(not create.may_be_refused for create in step.creates):
-        world.refusals.forget(kind, key)
-    retry_times = [world.refusals.note_done_without(kind, key, name, means.clock.now()) for name in refused_names]
+        informers.refusals.forget(kind, key)
+    retry_times = [informers.refusals.note_done_without(kind, key, name, context.clock.now()) for name in refused_names]
     return min((at for at in (step.wake_at, *retry_times) if at is not None), default=None)
 
 

@@ -22,6 +22,8 @@ class WhileItStands(Passing):
 
     async def create(self, resource: Resource[T], body: Mapping[str, Json]) -> T:
         if not self._stands():
-            words = f"{resource.plural} {body['metadata']['name']} was not created: the job has changed"
-            raise Conflict({"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": words})
+            message = f"{resource.plural} {body['metadata']['name']} was not created: the job has changed"
+            raise Conflict(
+                {"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": message}
+            )
         return await super().create(resource, body)

@@ -32,14 +32,14 @@ log = structlog.get_logger(__name__)
 class Worker:
     """Reconciles queued jobs: call `start`, then `run`, which returns after `stop`."""
 
-    def __init__(self, means: Means, world: World, meter: Meter) -> None:
+    def __init__(self, context: Means, informers: World, meter: Meter) -> None:
         self.queue: WorkQueue[JobId] = WorkQueue()
-        self._means = means
-        self._world = world
+        self._context = context
+        self._informers = informers
         self._meter = meter
-        self._clock = means.clock
-        self._wakeup = Bell(means.clock)
-        self._watchdog = Watchdog(means.clock)
+        self._clock = context.clock
+        self._wakeup = Bell(context.clock)
+        self._watchdog = Watchdog(context.clock)
 
     def add(self, job: JobId, delay: float) -> None:
         """Queue the job to be reconciled after this many seconds."""
@@ -88,7 +88,7 @@ class Worker:
         self._bind_log_context(kind, key)
         try:
             with self._watchdog.work(f"reconcile of {kind} {key}"):
-                wake_at = await reconcile(self._means, self._world, kind, key)
+                wake_at = await reconcile(self._context, self._informers, kind, key)
         except Conflict as error:
             # The cache is stale: the next event leads to a new decision.
             failure = type(error).__name__
@@ -115,7 +115,7 @@ class Worker:
 
     def _bind_log_context(self, kind: str, key: Key) -> None:
         """Bind the job's identity to every log line of this task."""
-        job = self._world.jobs[kind].objects.get(key)
+        job = self._informers.jobs[kind].objects.get(key)
         uid = job.metadata.uid if job is not None else ""
         bind_contextvars(kind=kind, namespace=key.namespace, job=key.name, uid=uid)
 

@@ -60,23 +60,23 @@ class Admitter:
     """Runs scheduling cycles, one at a time. State is kept between cycles, so a cycle reads only what has changed."""
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, world: World, policy: Policy, conduct: Conduct = Conduct()
+        self, cluster: Cluster, clock: Clock, informers: World, policy: Policy, config: Conduct = Conduct()
     ) -> None:
         self._clock = clock
-        self._world = world
-        self._meter = conduct.meter
-        self._policy_runner = Judge(policy, conduct.meter)
+        self._informers = informers
+        self._meter = config.meter
+        self._policy_runner = Judge(policy, config.meter)
         self._faults = Faults()
-        self._candidates = Candidates(world.nodes.objects)
-        self._maintenance = Holders(world, clock, self._candidates, self._faults)
-        self._snapshot_builder = Picture(world, self._candidates, self._maintenance, self._faults, conduct.rules)
-        self._verifier = Claimants(world, self._candidates, self._snapshot_builder, self._faults)
-        self._writer = Telling(cluster, clock, world, self._candidates)
+        self._candidates = Candidates(informers.nodes.objects)
+        self._maintenance = Holders(informers, clock, self._candidates, self._faults)
+        self._snapshot_builder = Picture(informers, self._candidates, self._maintenance, self._faults, config.rules)
+        self._verifier = Claimants(informers, self._candidates, self._snapshot_builder, self._faults)
+        self._writer = Telling(cluster, clock, informers, self._candidates)
         self._changes: dict[JobId, None] = {}
         self._placed_gangs = True
-        for kind, cache in world.jobs.items():
+        for kind, cache in informers.jobs.items():
             cache.subscribe(partial(self._job_changed, kind))
-        world.nodes.subscribe(self._node_changed)
+        informers.nodes.subscribe(self._node_changed)
 
     @property
     def unread(self) -> int:
@@ -87,13 +87,13 @@ class Admitter:
         """The snapshot that a cycle started now would give to the policy."""
         await self._read_changes()
         now = self._clock.now()
-        refused = self._verifier.refused(now) if self._world.places_gangs else []
+        refused = self._verifier.refused(now) if self._informers.places_gangs else []
         return self._snapshot_builder.snapshot(refused, now)
 
     async def round(self) -> float | None:
         """Run one cycle. Returns the seconds until the next one is due if nothing changes, or None."""
         await self._read_changes()
-        self._world.unmade.give_up()
+        self._informers.unmade.give_up()
         may_place = self._may_place()
         now = self._clock.now()
         writes = self._verifier.refused(now) if may_place else []
@@ -158,7 +158,7 @@ class Admitter:
         now = self._clock.now()
         for at in (*([] if again is None else [again]), *self._maintenance.ends(now)):
             yield max(0.0, (at - now).total_seconds())
-        for pause in (self._writer.pause, self._world.unmade.pause):
+        for pause in (self._writer.pause, self._informers.unmade.pause):
             if pause is not None:
                 yield pause
         if self._policy_runner.has_failed:
@@ -173,9 +173,9 @@ class Admitter:
 
     def _may_place(self) -> bool:
         """Whether gangs are placed in this cycle. Logs each change once; affected jobs report it in their status."""
-        placed_before, self._placed_gangs = self._placed_gangs, self._world.places_gangs
+        placed_before, self._placed_gangs = self._placed_gangs, self._informers.places_gangs
         if placed_before and not self._placed_gangs:
-            why = "only some namespaces are watched" if self._world.settings.namespaces else "nodes are forbidden"
+            why = "only some namespaces are watched" if self._informers.settings.namespaces else "nodes are forbidden"
             log.warning("placement is left to kube-scheduler: no gangs, no queue", why=why)
         elif self._placed_gangs and not placed_before:
             log.info("Tarragon places pods again; jobs left to kube-scheduler stay with it")
@@ -195,7 +195,7 @@ class Admitter:
         while self._changes:
             kind, key = next(iter(self._changes))
             del self._changes[kind, key]
-            self._read(self._world.frameworks[kind], key, self._world.jobs[kind].objects.get(key))
+            self._read(self._informers.frameworks[kind], key, self._informers.jobs[kind].objects.get(key))
             read += 1
             if read % BREATH == 0:
                 await self._clock.sleep(0)
@@ -225,9 +225,9 @@ class Admitter:
                 self._writer.forget(job)
                 self._faults.forget(job)
                 if new is None:
-                    self._world.verified.forget(job)
+                    self._informers.verified.forget(job)
                 else:
-                    self._world.verified.pass_over(job, new)
+                    self._informers.verified.pass_over(job, new)
             else:
                 self._candidates.put(self._verifier.taken_in(candidate))
             is_read = True
@@ -235,11 +235,11 @@ class Admitter:
         if not is_read and previous is not None and new is not None and previous.job.uid == new.metadata.uid:
             # Later writes to the job must be conditional on its current resource version.
             self._candidates.put(replace(previous, object=new))
-            self._world.verified.pass_over(job, new)
+            self._informers.verified.pass_over(job, new)
 
     def _candidate(self, framework: Framework, found: CustomObject) -> Candidate | None:
         status = read_status(found.status)
         if not takes_part(found, status):
             return None
-        taken = self._world.readings.of(framework.kind, found)
-        return candidate_from(framework, found, taken, status, self._world.settings)
+        taken = self._informers.readings.of(framework.kind, found)
+        return candidate_from(framework, found, taken, status, self._informers.settings)

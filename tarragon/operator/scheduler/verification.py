@@ -34,29 +34,29 @@ NOT_UNDERSTOOD = "its spec is invalid, so it cannot get new assignments"
 class Claimants:
     """Admissions that await verification. Until then, snapshots contain each job's last accepted admission."""
 
-    def __init__(self, world: World, candidates: Candidates, picture: Picture, faults: Faults) -> None:
-        self._world = world
+    def __init__(self, informers: World, candidates: Candidates, snapshot_builder: Picture, faults: Faults) -> None:
+        self._informers = informers
         self._candidates = candidates
-        self._picture = picture
+        self._snapshot_builder = snapshot_builder
         self._faults = faults
         self._pending: dict[JobId, Admission] = {}
 
     def taken_in(self, candidate: Candidate) -> Candidate:
         """The candidate with its accepted admission; an unverified admission is queued for `refused`."""
         job, uid, admission = candidate.id, candidate.object.metadata.uid, candidate.admission
-        accepted = self._world.verified.known(job, uid)
+        accepted = self._informers.verified.known(job, uid)
         self._pending.pop(job, None)
         if admission is None or not candidate.is_admitted:
-            self._world.verified.verify(job, candidate.object, admission, {})
+            self._informers.verified.verify(job, candidate.object, admission, {})
             return candidate
-        if not self._world.places_gangs or self._is_accepted(candidate, admission, accepted):
+        if not self._informers.places_gangs or self._is_accepted(candidate, admission, accepted):
             self._verify(candidate, admission, accepted)
             return candidate
         if accepted is None and candidate.is_refused:
             # Its replicas' requests are unknown; the admission is verified once the spec is valid again.
-            self._world.verified.pass_over(job, candidate.object)
+            self._informers.verified.pass_over(job, candidate.object)
             return candidate
-        self._world.verified.suspect(job)
+        self._informers.verified.suspect(job)
         self._pending[job] = admission
         return _with_admission(candidate, None if accepted is None else accepted.sound)
 
@@ -68,7 +68,7 @@ class Claimants:
         """Verify all pending admissions: accept the possible ones, and return the others with what replaces them."""
         if not self._pending:
             return []
-        claims = Claims(self._picture.snapshot((), now))
+        claims = Claims(self._snapshot_builder.snapshot((), now))
         rejected: list[Decided] = []
         for job in sorted(self._pending, key=self._creation_order):
             candidate, admission = self._candidates.all[job], self._pending[job]
@@ -87,21 +87,21 @@ class Claimants:
 
     def _is_accepted(self, candidate: Candidate, admission: Admission, accepted: Known | None) -> bool:
         if accepted is None:
-            pods = [*self._world.pods_of(candidate.object), *self._world.unmade.of(candidate.id)]
+            pods = [*self._informers.pods_of(candidate.object), *self._informers.unmade.of(candidate.id)]
             return any(True for _ in replicas_of(candidate, pods))
         return accepted.covers(admission, candidate.status.finished)
 
     def _why_impossible(self, claims: Claims, candidate: Candidate, admission: Admission) -> str | None:
         if candidate.is_refused:
             return NOT_UNDERSTOOD
-        accepted = self._world.verified.known(candidate.id, candidate.object.metadata.uid)
+        accepted = self._informers.verified.known(candidate.id, candidate.object.metadata.uid)
         # A finished replica holds no resources, but being finished does not entitle a replica to an assignment.
         finished = candidate.status.finished
         if accepted is not None:
             finished &= accepted.unasked(finished).keys()
         gang = RunningGang(
             name=candidate.name,
-            demands=self._picture.demands(candidate),
+            demands=self._snapshot_builder.demands(candidate),
             nodes=admission.nodes,
             elastic=False,
             finished=finished & admission.nodes.keys(),
@@ -112,10 +112,10 @@ class Claimants:
         return claims.impossible(Claim(gang=gang, size=admission.size, known=accepted_places, has_run=has_run))
 
     def _accept(self, candidate: Candidate, admission: Admission) -> None:
-        accepted = self._world.verified.known(candidate.id, candidate.object.metadata.uid)
+        accepted = self._informers.verified.known(candidate.id, candidate.object.metadata.uid)
         accepted_candidate = _with_admission(candidate, admission)
         self._candidates.put(accepted_candidate)
-        self._picture.job_changed(candidate.id)
+        self._snapshot_builder.job_changed(candidate.id)
         self._verify(accepted_candidate, admission, accepted)
 
     def _verify(self, candidate: Candidate, admission: Admission, accepted: Known | None) -> None:
@@ -128,7 +128,7 @@ class Claimants:
                 for replica, node in places.items()
                 if replica not in candidate.status.finished or replica in accepted_places
             }
-        self._world.verified.verify(candidate.id, candidate.object, admission, places)
+        self._informers.verified.verify(candidate.id, candidate.object, admission, places)
 
     def _creation_order(self, job: JobId) -> tuple[bool, dt.datetime | None, JobId]:
         """Sort key: oldest job first. The creation timestamp cannot be forged through the status."""

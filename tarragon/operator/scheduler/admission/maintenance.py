@@ -32,8 +32,8 @@ Decided = tuple[Candidate, Admission]
 class Holders:
     """Derives admissions from the candidates' current pods and nodes; nothing is cached between calls."""
 
-    def __init__(self, world: World, clock: Clock, candidates: Candidates, faults: Faults) -> None:
-        self._world = world
+    def __init__(self, informers: World, clock: Clock, candidates: Candidates, faults: Faults) -> None:
+        self._informers = informers
         self._clock = clock
         self._candidates = candidates
         self._faults = faults
@@ -108,23 +108,23 @@ class Holders:
         return [at for at in times if at is not None]
 
     def _household(self, candidate: Candidate, admission: Admission) -> Household:
-        pods = self._world.pods_of(candidate.object)
+        pods = self._informers.pods_of(candidate.object)
         active = (pod for pod in pods if not pod.metadata.is_ending and not pod.is_finished)
         return Household(
             job=candidate.job,
             status=candidate.status,
             admission=admission,
             pods=dict(replicas_of(candidate, active)),
-            nodes=self._world.nodes.objects,
-            is_cleared=self._world.is_cleared,
+            nodes=self._informers.nodes.objects,
+            is_cleared=self._informers.is_cleared,
         )
 
     def _remains(self, candidate: Candidate) -> Remains:
-        pods = self._world.pods_of(candidate.object)
+        pods = self._informers.pods_of(candidate.object)
         return remains(candidate.dialect, candidate.job, candidate.status, pods)
 
     def _start_timeout(self, candidate: Candidate) -> float:
-        return patience_for(candidate.status.obstacle, self._world.settings)
+        return patience_for(candidate.status.obstacle, self._informers.settings)
 
     def _hold(self, candidate: Candidate) -> Hold:
         assert candidate.admission is not None  # noqa: S101 - only called for admitted candidates
@@ -137,7 +137,7 @@ class Holders:
         )
 
     def _progressing(self, candidate: Candidate) -> set[Replica]:
-        pods = self._world.pods_of(candidate.object)
+        pods = self._informers.pods_of(candidate.object)
         return {replica for replica, pod in replicas_of(candidate, pods) if self._is_progressing(candidate, pod)}
 
     def _is_progressing(self, candidate: Candidate, pod: Pod) -> bool:

@@ -33,10 +33,10 @@ LONGEST_LAG_SECONDS = 30.0
 class Telling:
     """Rate-limits writes, and remembers when each was made so that stale watch events do not undo it."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, world: World, candidates: Candidates) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, informers: World, candidates: Candidates) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._world = world
+        self._informers = informers
         self._candidates = candidates
         self._last_write: dict[JobId, tuple[str, float]] = {}
         """The job's uid, and when its admission was last written."""
@@ -113,7 +113,7 @@ class Telling:
             "metadata": {"resourceVersion": metadata.resource_version},
             "status": {"tarragon": {"admission": difference(before, admission_fields(admission))}},
         }
-        self._world.verified.decided(candidate.id, metadata.uid, admission)
+        self._informers.verified.decided(candidate.id, metadata.uid, admission)
         try:
             kind = candidate.framework.resource.reading(KeptJob)
             written = await self._cluster.patch(kind, metadata.key, patch, subresource="status")
@@ -121,7 +121,7 @@ class Telling:
             return None  # The cache will deliver the change, which starts the next cycle.
         # Until the cache shows our write, the written object must count, or the next cycle would assign the same node
         # twice. A newer cache wins: no later event would remove a job whose deletion the cache has already delivered.
-        shown = self._world.jobs[candidate.framework.kind].objects.get(metadata.key)
+        shown = self._informers.jobs[candidate.framework.kind].objects.get(metadata.key)
         if shown is None or shown.metadata.uid != metadata.uid or is_before(written, shown):
             return None
         self._last_write[candidate.id] = metadata.uid, self._clock.monotonic()

@@ -49,9 +49,9 @@ class RulesInFile:
             self._on_edit(is_refused)
         return self._rules
 
-    def on_edit(self, tell: Callable[[bool], None]) -> None:
-        """Call `tell` after each edit with whether the file was invalid."""
-        self._on_edit = tell
+    def on_edit(self, handler: Callable[[bool], None]) -> None:
+        """Call `handler` after each edit with whether the file was invalid."""
+        self._on_edit = handler
 
     def _read(self) -> Rules:
         try:

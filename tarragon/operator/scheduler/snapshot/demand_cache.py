@@ -35,9 +35,9 @@ class _Template:
 class Demanded:
     """The demands by job, kept until the job or its eligible nodes change."""
 
-    def __init__(self, world: World) -> None:
-        self._eligibility = Eligibility(world)
-        self.companies = Companies(world)
+    def __init__(self, informers: World) -> None:
+        self._eligibility = Eligibility(informers)
+        self.companies = Companies(informers)
         self._templates: dict[JobId, Sequence[_Template]] = {}
         self._demands_of_job: dict[JobId, Demands] = {}
         self._jobs_asking: dict[Question, set[JobId]] = {}
@@ -50,8 +50,8 @@ class Demanded:
         self._shared: dict[Hashable, Demand] = {}
         self.ports: frozenset[str] = frozenset()
         """Host ports that some job requests."""
-        world.nodes.subscribe(self._node_changed)
-        for kind_of_storage in world.of_storage:
+        informers.nodes.subscribe(self._node_changed)
+        for kind_of_storage in informers.of_storage:
             kind_of_storage.subscribe(self._storage_changed)
 
     def by(self, candidate: Candidate) -> Demands:

@@ -30,8 +30,8 @@ class _Answer:
 class Eligibility:
     """Caches eligible nodes and node preferences: thousands of jobs share a few combinations of constraints."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, informers: World) -> None:
+        self._informers = informers
         self._answers: dict[Question, _Answer] = {}
         self._scores: dict[Question, Scores] = {}
         self._with_preferences: set[Question] = set()
@@ -41,14 +41,14 @@ class Eligibility:
 
     def of(self, template: JsonObject, namespace: str, question: Question | None = None) -> frozenset[str]:
         """The eligible nodes of the template. `question` is the template's `question()`, if the caller has it."""
-        reachable = reaches(template, namespace, self._world.storage)
+        reachable = reaches(template, namespace, self._informers.storage)
         if reachable:
-            return eligible_nodes(template, list(self._world.nodes.objects.values()), reachable)
+            return eligible_nodes(template, list(self._informers.nodes.objects.values()), reachable)
         key = self.question(template) if question is None else question
         if key not in self._answers:
             if len(self._answers) >= MOST_KNOWN:
                 self._answers.clear()
-            nodes = eligible_nodes(template, self._world.nodes.objects.values())
+            nodes = eligible_nodes(template, self._informers.nodes.objects.values())
             self._answers[key] = _Answer(template, nodes)
         return self._answers[key].nodes
 
@@ -58,7 +58,7 @@ class Eligibility:
             if len(self._scores) >= MOST_KNOWN:
                 self._scores.clear()
                 self._with_preferences.clear()
-            scores = self._scores[question] = of_nodes(pod_spec(template), self._world.nodes.objects.values())
+            scores = self._scores[question] = of_nodes(pod_spec(template), self._informers.nodes.objects.values())
             if scores or prefers_nodes(pod_spec(template)):
                 self._with_preferences.add(question)
         return self._scores[question]
@@ -68,7 +68,7 @@ class Eligibility:
         changed = (
             list(self._scores)
             if self._has_new_soft_taint
-            else [one for one in self._with_preferences if one in self._scores]
+            else [question for question in self._with_preferences if question in self._scores]
         )
         for question in changed:
             del self._scores[question]
@@ -81,7 +81,7 @@ class Eligibility:
         return encode([spec.node_name, spec.node_selector, _affinity_to_nodes(spec), spec.tolerations])
 
     def why_nowhere(self, template: JsonObject) -> str:
-        return why_nowhere(template, self._world.nodes.objects.values())
+        return why_nowhere(template, self._informers.nodes.objects.values())
 
     @property
     def known(self) -> int:

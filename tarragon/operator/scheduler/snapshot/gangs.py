@@ -59,12 +59,12 @@ class Gangs:
     """Jobs left to kube-scheduler are not gangs. A gang with an invalid edit keeps its last valid form."""
 
     def __init__(
-        self, world: World, candidates: Candidates, holders: Holders, demanded: Demanded, faults: Faults
+        self, informers: World, candidates: Candidates, maintenance: Holders, demand_cache: Demanded, faults: Faults
     ) -> None:
-        self._world = world
+        self._informers = informers
         self._candidates = candidates
-        self._maintenance = holders
-        self._demand_cache = demanded
+        self._maintenance = maintenance
+        self._demand_cache = demand_cache
         self._faults = faults
         self._waiting: _Sorted[Gang] = _Sorted()
         self._running: _Sorted[RunningGang] = _Sorted()
@@ -72,7 +72,7 @@ class Gangs:
         self._stale: set[JobId] = set()
         self._time_dependent: set[JobId] = set()
         """Jobs whose gangs depend on the time, so they are rebuilt in every cycle."""
-        world.priorities.subscribe(self._priority_changed)
+        informers.priorities.subscribe(self._priority_changed)
 
     def job_changed(self, job: JobId) -> None:
         self._stale.add(job)
@@ -121,7 +121,7 @@ class Gangs:
             self._waiting.put(candidate.id, waiting_gang.order, waiting_gang)
 
     def _waiting_gang(self, candidate: Candidate, now: dt.datetime) -> Gang:
-        urgency_of_job = urgency(candidate.job, self._world.priorities.objects)
+        urgency_of_job = urgency(candidate.job, self._informers.priorities.objects)
         return Gang(
             name=candidate.name,
             queued=queued_since(candidate, now),
@@ -142,7 +142,7 @@ class Gangs:
             whole=candidate.job.elastic is None,
             homeless=self._maintenance.homeless(candidate, admission),
             finished=candidate.status.finished & admission.nodes.keys(),
-            priority=urgency(candidate.job, self._world.priorities.objects).priority,
+            priority=urgency(candidate.job, self._informers.priorities.objects).priority,
             queue=candidate.job.key.namespace,
             admitted=admission.admitted,
             resized=admission.resized,

@@ -41,9 +41,9 @@ class NodeStates:
     """The inventory of nodes. Heartbeats change nothing; a change of a pod updates its node's row."""
 
     def __init__(
-        self, world: World, usage: Usage, reservations: Reservations, levels: Sequence[Sequence[str]] = LEVELS
+        self, informers: World, usage: Usage, reservations: Reservations, levels: Sequence[Sequence[str]] = LEVELS
     ) -> None:
-        self._nodes = world.nodes.objects
+        self._nodes = informers.nodes.objects
         self._held = (usage.held, reservations.held)
         self._releasing = (usage.ending, reservations.releasing)
         self._levels = levels
@@ -52,7 +52,7 @@ class NodeStates:
         self._unavailable: dict[str, NodeState] = {}
         self._table: Inventory | None = None
         self._changed: set[str] = set()
-        world.nodes.subscribe(self._node_changed)
+        informers.nodes.subscribe(self._node_changed)
 
     def know_ports(self, ports: frozenset[str]) -> None:
         """Add host ports that some job requests; ports nobody requests are left out of the capacities."""

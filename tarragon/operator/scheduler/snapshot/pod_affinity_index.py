@@ -46,8 +46,8 @@ class Coming:
 class Companies:
     """A job is evaluated again only if a pod changes that its terms select, or whose anti-affinity selects the job."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, informers: World) -> None:
+        self._informers = informers
         self._sites: Sites | None = None
         self._pods: Neighbours | None = None
         self._expected: dict[JobId, Coming] = {}
@@ -58,7 +58,7 @@ class Companies:
         self._evaluated: dict[JobId, list[Member]] = {}
         self._dropped: set[JobId] = set()
         self._has_first_pod = False
-        world.pods.subscribe(self._pod_changed)
+        informers.pods.subscribe(self._pod_changed)
 
     def of(self, candidate: Candidate, eligible: Eligible) -> Mapping[ReplicaType, Company]:
         """Evaluate the job's constraints; empty if it has none. `eligible`: nodes allowed by its node constraints."""
@@ -130,7 +130,7 @@ class Companies:
 
     def _neighbours(self) -> Neighbours:
         if self._pods is None:
-            self._pods = Neighbours(self._world.pods.objects.values())
+            self._pods = Neighbours(self._informers.pods.objects.values())
             for job in self._expected:
                 self._index_expected(job)
         return self._pods
@@ -138,7 +138,7 @@ class Companies:
     def _index_expected(self, job: JobId) -> None:
         """Replace the job's expected pods in the index by the current ones."""
         for pod in self._indexed.pop(job, ()):
-            self._update_pod(pod.metadata.key, self._world.pods.objects.get(pod.metadata.key))
+            self._update_pod(pod.metadata.key, self._informers.pods.objects.get(pod.metadata.key))
             self._mark_affected(pod)
         coming = self._expected.get(job)
         if coming is None:
@@ -160,7 +160,7 @@ class Companies:
 
     def _current_sites(self) -> Sites:
         if self._sites is None:
-            self._sites = Sites(self._world.nodes.objects.values())
+            self._sites = Sites(self._informers.nodes.objects.values())
         return self._sites
 
     def _members(self, candidate: Candidate) -> list[Member]:

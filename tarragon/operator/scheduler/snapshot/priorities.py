@@ -32,10 +32,10 @@ def urgency(job: TrainingJob, classes: Mapping[Key, PriorityClass]) -> Urgency:
     )
     matching = [classes[Key("", name)] for name in names if Key("", name) in classes]
     if not names:
-        matching = [one for one in classes.values() if one.global_default]
+        matching = [each for each in classes.values() if each.global_default]
     if not matching:
         return Urgency()
-    highest = max(matching, key=lambda one: (one.value, one.metadata.name))
+    highest = max(matching, key=lambda each: (each.value, each.metadata.name))
     return Urgency(highest.value, highest.preemption_policy != NEVER)
 
 

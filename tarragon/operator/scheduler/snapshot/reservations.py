@@ -31,28 +31,28 @@ Amounts = tuple[str, Resources]
 class Reservations:
     """Reserved and releasing resources by node. A job's share is recomputed only if the job or its pods change."""
 
-    def __init__(self, world: World, faults: Faults, companies: Companies) -> None:
+    def __init__(self, informers: World, faults: Faults, pod_affinity: Companies) -> None:
         self.held = Sums()
         """Reserved resources by node, in thousandths."""
         self.releasing = Sums()
         """Resources of pods that will be deleted but are not terminating yet, minus those of terminating pods whose
         replica returns to the same node."""
         self._faults = faults
-        self._companies = companies
-        self._world = world
-        self._jobs = world.jobs
+        self._pod_affinity = pod_affinity
+        self._informers = informers
+        self._jobs = informers.jobs
         self._held_by_job: dict[JobId, list[Amounts]] = {}
         self._releasing_by_job: dict[JobId, list[Amounts]] = {}
         self._changed: set[JobId] = set()
-        world.pods.subscribe(self._pod_changed)
-        world.unmade.subscribe(self._changed.add)
+        informers.pods.subscribe(self._pod_changed)
+        informers.unmade.subscribe(self._changed.add)
 
     def job_changed(self, job: JobId) -> None:
         self._changed.add(job)
 
     def forget(self, job: JobId) -> None:
         """The job was deleted and was not a candidate. Remaining reservations are still released by `reckon`."""
-        if job not in self._held_by_job and job not in self._releasing_by_job and not self._world.unmade.of(job):
+        if job not in self._held_by_job and job not in self._releasing_by_job and not self._informers.unmade.of(job):
             self._changed.discard(job)
 
     @property
@@ -76,33 +76,33 @@ class Reservations:
         for candidate, admission in found:
             assigned = _nodes(candidate)
             nodes = {replica: node for replica, node in admission.nodes.items() if assigned.get(replica) != node}
-            pods = self._pods(candidate, self._world.unmade.of(candidate.id)) if nodes else []
+            pods = self._pods(candidate, self._informers.unmade.of(candidate.id)) if nodes else []
             for node, amounts in _reserved_by(candidate, nodes, pods):
                 more.give(node, amounts)
         return more
 
     def _recompute(self, job: JobId, candidate: Candidate | None) -> None:
-        expected = self._world.unmade.of(job)
+        expected = self._informers.unmade.of(job)
         held = [_amounts(pod) for pod in expected if holds(pod)]
-        leaving = [_amounts(pod) for pod in expected if holds(pod) and not _belongs_to(candidate, pod)]
+        releasing = [_amounts(pod) for pod in expected if holds(pod) and not _belongs_to(candidate, pod)]
         without_pod: dict[Replica, str] = {}
         if candidate is not None:
             pods = self._pods(candidate, expected)
             held += _reserved_by(candidate, _nodes(candidate), pods)
-            leaving += _released_by(candidate, pods)
+            releasing += _released_by(candidate, pods)
             without_pod.update(_without_pod(candidate, _nodes(candidate), self._pods(candidate, ())))
-        self._companies.promise(job, Coming(candidate=candidate, places=without_pod, asked=expected))
+        self._pod_affinity.promise(job, Coming(candidate=candidate, places=without_pod, asked=expected))
         _update(self._held_by_job, self.held, job, held)
-        _update(self._releasing_by_job, self.releasing, job, leaving)
+        _update(self._releasing_by_job, self.releasing, job, releasing)
 
     def _pods(self, candidate: Candidate, expected: Sequence[Pod]) -> Pods:
         ours = [pod for pod in expected if _belongs_to(candidate, pod)]
-        return list(replicas_of(candidate, [*self._world.pods_of(candidate.object), *ours]))
+        return list(replicas_of(candidate, [*self._informers.pods_of(candidate.object), *ours]))
 
     def _pod_changed(self, _: Key, old: Pod | None, new: Pod | None) -> None:
         """Mark the pod's job, found by its owner reference: a foreign pod may have a replica's name."""
         for pod in (old, new):
-            job = None if pod is None else self._world.job_of(pod.metadata)
+            job = None if pod is None else self._informers.job_of(pod.metadata)
             if job is not None and self._job_exists(job):
                 self._changed.add(job)
 

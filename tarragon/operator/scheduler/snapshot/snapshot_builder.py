@@ -23,15 +23,15 @@ class Picture:
     """Tracks changes between cycles, so that the cost of a snapshot depends on what has changed."""
 
     def __init__(
-        self, world: World, candidates: Candidates, holders: Holders, faults: Faults, rules: Callable[[], Rules]
+        self, informers: World, candidates: Candidates, maintenance: Holders, faults: Faults, rules: Callable[[], Rules]
     ) -> None:
         self._candidates = candidates
         self._rules = rules
         self._faults = faults
-        self._demand_cache = Demanded(world)
-        self._reservations = Reservations(world, faults, self._demand_cache.companies)
-        self._nodes = NodeStates(world, Usage(world.pods), self._reservations)
-        self._gangs = Gangs(world, candidates, holders, self._demand_cache, faults)
+        self._demand_cache = Demanded(informers)
+        self._reservations = Reservations(informers, faults, self._demand_cache.companies)
+        self._nodes = NodeStates(informers, Usage(informers.pods), self._reservations)
+        self._gangs = Gangs(informers, candidates, maintenance, self._demand_cache, faults)
 
     @property
     def unread(self) -> int:
