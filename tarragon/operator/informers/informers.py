@@ -167,7 +167,7 @@ class World:
     def places_gangs(self) -> bool:
         """Whether Tarragon places pods, which requires reading all nodes and all pods; otherwise kube-scheduler does.
 
-        If all kinds are forbidden, as without any role, the nodes' error alone says nothing, and this stays True.
+        If a required kind fails as well, as without any role, the nodes' error alone says nothing: this stays True.
         """
         if self.settings.namespaces:
             return False

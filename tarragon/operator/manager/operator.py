@@ -57,7 +57,7 @@ class Options:
     settings: Settings = field(default_factory=Settings)
     policy: Policy = POLICIES[DEFAULT_POLICY]
     rules: Callable[[], Rules] = Rules
-    """Called once per cycle: the rules may be in a file that people edit."""
+    """Called in each cycle and every RULES_SECONDS: the rules may be in a file that people edit."""
     published_in: str = ""
     """The namespace to publish the policy and the rules in; empty to publish nothing."""
     frameworks: Sequence[Framework] = FRAMEWORKS

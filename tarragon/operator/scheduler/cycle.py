@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conduct:
-    """Configuration of the scheduler besides its policy. `rules` is called once per cycle: people may edit them."""
+    """Configuration of the scheduler besides its policy. `rules` is called in each cycle: people may edit them."""
 
     rules: Callable[[], Rules] = Rules
     meter: Meter = field(default_factory=Unmeasured)
@@ -87,8 +87,8 @@ class Admitter:
         """The snapshot that a cycle started now would give to the policy."""
         await self._read_changes()
         now = self._clock.now()
-        refused = self._verifier.refused(now) if self._informers.places_gangs else []
-        return self._snapshot_builder.snapshot(refused, now)
+        rejected = self._verifier.refused(now) if self._informers.places_gangs else []
+        return self._snapshot_builder.snapshot(rejected, now)
 
     async def round(self) -> float | None:
         """Run one cycle. Returns the seconds until the next one is due if nothing changes, or None."""
@@ -97,9 +97,9 @@ class Admitter:
         may_place = self._may_place()
         now = self._clock.now()
         writes = self._verifier.refused(now) if may_place else []
-        refused = {candidate.id for candidate, _ in writes}
-        writes += self._not_refused(refused, self._maintenance.revised(now))
-        writes += self._not_refused(refused, self._maintenance.rebuilt(now) if may_place else [])
+        rejected = {candidate.id for candidate, _ in writes}
+        writes += self._without_rejected(rejected, self._maintenance.revised(now))
+        writes += self._without_rejected(rejected, self._maintenance.rebuilt(now) if may_place else [])
         snapshot = self._snapshot_builder.snapshot(writes, now) if may_place else None
         checked_decisions = NOTHING if snapshot is None else self._policy_runner.decide(snapshot)
         waits: list[Wait] = []
@@ -121,9 +121,9 @@ class Admitter:
         await all_of(self._write(*write) for write in due)
         return min(self._timeouts(checked_decisions.again), default=None)
 
-    def _not_refused(self, refused: AbstractSet[JobId], updates: Iterable[Decided]) -> Iterator[Decided]:
+    def _without_rejected(self, rejected: AbstractSet[JobId], updates: Iterable[Decided]) -> Iterator[Decided]:
         """Leave out rejected jobs: a job is written once per cycle, and replacing a rejected admission comes first."""
-        return (each for each in updates if each[0].id not in refused)
+        return (each for each in updates if each[0].id not in rejected)
 
     def _updates_of(
         self, decisions: Iterable[AboutGang], now: dt.datetime, doing: str = TO_CARRY_OUT
@@ -191,13 +191,13 @@ class Admitter:
 
     async def _read_changes(self) -> None:
         """Read the jobs that changed since the last cycle. Reading is deferred to here, so a standby reads nothing."""
-        read = 0
+        read_count = 0
         while self._changes:
             kind, key = next(iter(self._changes))
             del self._changes[kind, key]
             self._read(self._informers.frameworks[kind], key, self._informers.jobs[kind].objects.get(key))
-            read += 1
-            if read % BREATH == 0:
+            read_count += 1
+            if read_count % BREATH == 0:
                 await self._clock.sleep(0)
 
     def _read(self, framework: Framework, key: Key, new: CustomObject | None) -> None:

@@ -121,13 +121,13 @@ class Gangs:
             self._waiting.put(candidate.id, waiting_gang.order, waiting_gang)
 
     def _waiting_gang(self, candidate: Candidate, now: dt.datetime) -> Gang:
-        urgency_of_job = urgency(candidate.job, self._informers.priorities.objects)
+        job_priority = urgency(candidate.job, self._informers.priorities.objects)
         return Gang(
             name=candidate.name,
             queued=queued_since(candidate, now),
             demands=self._demand_cache.by(candidate),
-            priority=urgency_of_job.priority,
-            preempts=urgency_of_job.preempts,
+            priority=job_priority.priority,
+            preempts=job_priority.preempts,
             queue=candidate.job.key.namespace,
         )
 
