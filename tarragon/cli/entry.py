@@ -1,11 +1,11 @@
-"""Where the installed commands begin: while they are being imported, Ctrl-C ends them without a word."""
+"""The installed console scripts. Ctrl-C during the imports ends the process without a traceback."""
 
 from __future__ import annotations
 
 import signal
 from typing import NoReturn
 
-# Not for who has it ignored, as a job of a script in the background has.
+# A background job of a shell script ignores SIGINT: leave that as it is.
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

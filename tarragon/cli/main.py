@@ -1,4 +1,4 @@
-"""Where `tarragon` begins and ends: parses, runs one command, and tells what went wrong with the right exit code."""
+"""The entry points of the command line: parse the arguments, run one command, print errors, return the exit code."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tarragon.cli.options.settings import Settings, global_options
 from tarragon.cli.output.terminal import escape_output
 
 INTERRUPTED = 130
-_COMPLETING = "_TARRAGON_COMPLETE"
-"""In the environment when a shell asks what may follow."""
-_ORDINARY = Settings()
+_COMPLETION_VARIABLE = "_TARRAGON_COMPLETE"
+"""Set in the environment by the completion script of a shell."""
+_DEFAULTS = Settings()
 
 
 @click.pass_context
-def _first_page(ctx: click.Context) -> None:
-    """Asked nothing, tell what can be asked."""
+def _print_help(ctx: click.Context) -> None:
+    """Print the help text when no command is given."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -32,42 +32,42 @@ def _first_page(ctx: click.Context) -> None:
 root = Tree(
     name="tarragon",
     params=global_options(),
-    callback=_first_page,
+    callback=_print_help,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "TARRAGON"},
 )
 
 
 def main() -> NoReturn:
-    if _COMPLETING in os.environ:
-        _be_silent()
+    if _COMPLETION_VARIABLE in os.environ:
+        _silence_errors()
     else:
-        _take_over()
+        _install_handlers()
     sys.exit(call(sys.argv[1:]))
 
 
 def plugin() -> NoReturn:
-    """`kubectl tarragon`: the same commands, about the cluster that kubectl is about."""
-    _take_over()
+    """Run as `kubectl tarragon`: the same commands, on kubectl's current context."""
+    _install_handlers()
     sys.exit(call(sys.argv[1:], Settings(is_plugin=True)))
 
 
 def complete_plugin() -> NoReturn:
-    """`kubectl_complete-tarragon`, which kubectl calls when somebody presses Tab behind `kubectl tarragon`."""
-    _be_silent()
+    """Run as `kubectl_complete-tarragon`, which kubectl calls to complete `kubectl tarragon`."""
+    _silence_errors()
     sys.exit(completions(sys.argv[1:], Settings(is_plugin=True)))
 
 
-def _take_over() -> None:
-    """From here on a Ctrl-C is told to the command, and what is written to a terminal is text."""
+def _install_handlers() -> None:
+    """Deliver Ctrl-C to the command as KeyboardInterrupt, and escape control characters in output to a terminal."""
     escape_output()
     sys.excepthook = bug
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _be_silent() -> None:
-    """Somebody is writing a command line: whatever is said stands in the middle of it."""
+def _silence_errors() -> None:
+    """Print no error and no traceback: during completion it would appear inside the user's command line."""
     escape_output()
     sys.excepthook = lambda *_: None
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -75,11 +75,11 @@ def _be_silent() -> None:
 
 
 def completions(args: Sequence[str], settings: Settings) -> int:
-    """One a line, and last what kubectl's shell is to do with them: 4, no names of files; 0, those of files."""
+    """Print one completion a line, then the directive for kubectl: `:4` no file names, `:0` complete file names."""
     from click.shell_completion import ShellComplete
 
-    completing = ShellComplete(root, {"obj": settings}, settings.program, _COMPLETING)
-    found = completing.get_completions(list(args[:-1]), args[-1] if args else "")
+    completer = ShellComplete(root, {"obj": settings}, settings.program, _COMPLETION_VARIABLE)
+    found = completer.get_completions(list(args[:-1]), args[-1] if args else "")
     names = [item for item in found if item.type == "plain"]
     for item in names:
         click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
@@ -87,8 +87,8 @@ def completions(args: Sequence[str], settings: Settings) -> int:
     return 0
 
 
-def call(args: Sequence[str], settings: Settings = _ORDINARY) -> int:
-    """One command line; everything that can be foreseen ends here, the rest is a bug and goes to sys.excepthook."""
+def call(args: Sequence[str], settings: Settings = _DEFAULTS) -> int:
+    """Run one command line and return its exit code. Expected errors are printed; others go to `sys.excepthook`."""
     try:
         code = root.main(args=list(args), prog_name=settings.program, standalone_mode=False, obj=settings)
         sys.stdout.flush()

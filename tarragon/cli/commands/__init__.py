@@ -1,1 +1,1 @@
-"""One module a command; each is imported only when its command runs."""
+"""The commands, one module each. They parse options and call other packages; each is imported only when it runs."""

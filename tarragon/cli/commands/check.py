@@ -1,4 +1,4 @@
-"""`tarragon check`: whether this machine, or a cluster, can train; each finding with its remedy."""
+"""`tarragon check`: checks that this machine or a cluster can run training jobs, and suggests remedies."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tarragon.cli.output.style import painter
 
 
 @click.command("check", cls=Command)
-@click.option("--operator", "for_operator", is_flag=True, help="also whether you may run the operator there")
-@click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]), help="for programs")
+@click.option("--operator", "for_operator", is_flag=True, help="also check that you may run the operator")
+@click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]), help="output format")
 @click.pass_obj
 def command(settings: Settings, *, for_operator: bool, form: str | None) -> int:
-    """Whether this machine can train, and what is missing; with --context, whether that cluster can.
+    """Check that this machine, or the cluster of --context, can run training jobs.
 
     \b
-    Exit codes: 0 jobs can be trained, 1 they can't
+    Exit codes: 0 jobs can run, 1 they can't
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     paint = painter(colors=settings.terminal().colors_out)
     findings = found(settings, for_operator=for_operator)
@@ -45,7 +45,7 @@ def found(settings: Settings, *, for_operator: bool = False) -> Sequence[Finding
 
         return asyncio.run(of_cluster(foreign(settings, os.environ), SystemClock(), for_operator=for_operator))
     if for_operator:
-        raise click.UsageError("the embedded cluster has its operator; --operator asks about another cluster")
+        raise click.UsageError("--operator needs --context: the local cluster has its own operator")
     from tarragon.cli.checks.machine import of_this_machine
 
     return list(of_this_machine(home()))

@@ -1,4 +1,4 @@
-"""`tarragon completion`: the script that makes a shell complete commands, options and the names of jobs."""
+"""`tarragon completion`: prints the completion script of a shell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tarragon.cli.options.settings import Command
 SHELLS = ("bash", "zsh", "fish", "powershell")
 VARIABLE = "_TARRAGON_COMPLETE"
 
-_HOW = {
+_USAGE = {
     "bash": "source <(tarragon completion bash)    # once, or in ~/.bashrc",
     "zsh": "source <(tarragon completion zsh)     # once, or in ~/.zshrc",
     "fish": "tarragon completion fish | source     # once, or in ~/.config/fish/config.fish",
@@ -18,12 +18,12 @@ _HOW = {
 }
 
 
-@click.command("completion", cls=Command, epilog="\b\n" + "\n".join(_HOW.values()))
+@click.command("completion", cls=Command, epilog="\b\n" + "\n".join(_USAGE.values()))
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print the script that completes commands, options and the names of jobs."""
-    made = get_completion_class(shell)
-    if made is None:
-        raise click.UsageError(f"click knows no shell {shell}")
-    click.echo(made(ctx.find_root().command, {}, "tarragon", VARIABLE).source())
+    """Print the shell script that completes commands, options and job names."""
+    completion_class = get_completion_class(shell)
+    if completion_class is None:
+        raise click.UsageError(f"click does not support {shell}")
+    click.echo(completion_class(ctx.find_root().command, {}, "tarragon", VARIABLE).source())

@@ -1,4 +1,4 @@
-"""`tarragon config`: what holds where no flag is given: shown with its origin, and changed."""
+"""`tarragon config`: shows and changes the configuration file, which sets defaults for flags."""
 
 from __future__ import annotations
 
@@ -13,32 +13,34 @@ from tarragon.cli.options.settings import Command
 FORMS = ("table", "json", "yaml")
 
 
-class _Part(Command):
-    """Its variables have the name of the whole: TARRAGON_CONFIG_VIEW_OUTPUT. What it shows must not depend on them."""
+class _Subcommand(Command):
+    """A subcommand of `config`. It ignores the configuration file, so that its own output does not depend on it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return click.Command.parse_args(self, ctx, args)
 
     def name_variable(self, param: click.Parameter) -> None:
-        """That of click, which has both names in it."""
+        """Keep click's own variable name, which contains both command names: TARRAGON_CONFIG_VIEW_OUTPUT."""
 
 
 @click.group("config")
 def command() -> None:
-    """Show and keep what holds where a flag is not given.
+    """Show and change the configuration file, which sets defaults for flags.
 
-    What counts first: the flag, then its variable (TARRAGON_RUN_TIMEOUT), then the file, then the default.
-    KEY is a flag behind the name of its command (run.timeout), or one that all commands have (namespace).
+    Precedence: the flag, then its environment variable (TARRAGON_RUN_TIMEOUT), then the file, then the default.
+    KEY is COMMAND.FLAG (run.timeout), or a flag of every command (namespace).
     """
 
 
-@command.command("view", cls=_Part)
-@click.option("--show-origin", "with_origin", is_flag=True, help="also from where each value comes")
-@click.option("--all", "everything", is_flag=True, help="also what is at its default")
-@click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", help="table by default")
+@command.command("view", cls=_Subcommand)
+@click.option("--show-origin", "with_origin", is_flag=True, help="also show where each value comes from")
+@click.option("--all", "shows_defaults", is_flag=True, help="also show settings at their defaults")
+@click.option(
+    "-o", "--output", "form", type=click.Choice(FORMS), default="table", help="output format; table by default"
+)
 @click.pass_context
-def view(ctx: click.Context, *, with_origin: bool, everything: bool, form: str) -> None:
-    """What is set, by variables and in the file."""
+def view(ctx: click.Context, *, with_origin: bool, shows_defaults: bool, form: str) -> None:
+    """Show the settings from the environment and the file."""
     from tarragon.cli.jobview.schema import config
     from tarragon.cli.options.config_file import configuration
     from tarragon.cli.options.config_keys import settings
@@ -46,12 +48,12 @@ def view(ctx: click.Context, *, with_origin: bool, everything: bool, form: str) 
     from tarragon.cli.output.words import table
 
     found = configuration()
-    shown = [each for each in settings(ctx.find_root(), found, os.environ) if everything or not each.is_default]
+    shown = [each for each in settings(ctx.find_root(), found, os.environ) if shows_defaults or not each.is_default]
     if form in TEXTS:
         click.echo(TEXTS[form](config(found.path, shown)))
         return
     if not shown:
-        click.echo(f"Nothing is set: neither in {found.path} nor by variables", err=True)
+        click.echo(f"No settings in {found.path} or the environment", err=True)
         return
     header = ("KEY", "VALUE", "ORIGIN")[: 3 if with_origin else 2]
     rows = [(each.key, _text(each.value), each.origin)[: len(header)] for each in shown]
@@ -59,26 +61,25 @@ def view(ctx: click.Context, *, with_origin: bool, everything: bool, form: str) 
         click.echo(line)
 
 
-@command.command("set", cls=_Part)
+@command.command("set", cls=_Subcommand)
 @click.argument("key")
 @click.argument("value")
 @click.pass_context
 def set_key(ctx: click.Context, key: str, value: str) -> None:
-    """Keep VALUE for KEY in the file: tarragon config set run.timeout 2h."""
+    """Set KEY to VALUE in the file: tarragon config set run.timeout 2h."""
     from tarragon.cli.options.config_file import configuration
     from tarragon.cli.options.config_keys import checked
 
     found = configuration()
-    made = checked(ctx.find_root(), found, key, value)
-    written = _nested({**found.values, key: made})
-    _write(found.path, written)
+    parsed = checked(ctx.find_root(), found, key, value)
+    _write(found.path, _nested({**found.values, key: parsed}))
     click.echo(f"{key} set in {found.path}", err=True)
 
 
-@command.command("unset", cls=_Part)
+@command.command("unset", cls=_Subcommand)
 @click.argument("key")
 def unset(key: str) -> None:
-    """Take KEY out of the file."""
+    """Remove KEY from the file."""
     from tarragon.cli.options.config_file import configuration, unknown
 
     found = configuration()
@@ -88,9 +89,9 @@ def unset(key: str) -> None:
     click.echo(f"{key} unset in {found.path}", err=True)
 
 
-@command.command("path", cls=_Part)
+@command.command("path", cls=_Subcommand)
 def path() -> None:
-    """Where the file is, or would be: TARRAGON_CONFIG names another one."""
+    """Print the path of the file; TARRAGON_CONFIG overrides it."""
     from tarragon.cli.options.config_file import location
 
     click.echo(location(os.environ))
@@ -103,29 +104,29 @@ def _text(value: object) -> str:
 
 
 def _nested(values: Mapping[str, object]) -> Mapping[str, object]:
-    """As the file has it: commands as sections."""
-    made: dict[str, object] = {}
+    """Return the settings as nested mappings, one for each command, as the file stores them."""
+    result: dict[str, object] = {}
     for key, value in values.items():
         section, dot, flag = key.partition(".")
         if not dot:
-            made[key] = value
+            result[key] = value
             continue
-        inner = made.setdefault(section, {})
+        inner = result.setdefault(section, {})
         if isinstance(inner, dict):
             inner[flag] = value
-    return made
+    return result
 
 
 def _write(path: Path, values: Mapping[str, object]) -> None:
-    """Whole or not at all. Comments are not kept, which whoever wrote some is told."""
+    """Write the file atomically. Comments are lost: the old file is kept beside it, with a warning."""
     from tarragon.base.errors import TarragonError
     from tarragon.cli.output.yaml_style import dumped
 
     before = path.read_text() if path.exists() else ""
     if any(line.lstrip().startswith("#") for line in before.splitlines()):
-        kept = path.with_name(f"{path.name}.before")
-        kept.write_text(before)
-        click.echo(f"warning: comments are lost; the file as it was is {kept}", err=True)
+        backup = path.with_name(f"{path.name}.before")
+        backup.write_text(before)
+        click.echo(f"warning: comments were removed; the previous file is saved as {backup}", err=True)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.new")

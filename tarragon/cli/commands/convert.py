@@ -1,4 +1,4 @@
-"""`tarragon convert`: the jobs of a FILE as another generation of the API has them, and what that loses."""
+"""`tarragon convert`: converts the jobs of a manifest to another generation of the API, and reports what is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tarragon.plan.input.manifest import Document, Documents
 
 @click.command("convert", cls=Command)
 @click.argument("file", metavar="FILE", required=False, shell_complete=complete_file)
-@click.option("-f", "--file", "option", metavar="FILE", shell_complete=complete_file, help="the same, as of kubectl")
+@click.option("-f", "--file", "option", metavar="FILE", shell_complete=complete_file, help="same as FILE")
 @click.option(
     "--to",
     "target",
@@ -30,53 +30,55 @@ from tarragon.plan.input.manifest import Document, Documents
     required=True,
     type=generation,
     shell_complete=complete_generation,
-    help="the generation to write: kubeflow.org/v1, ...",
+    help="the API generation to convert to: kubeflow.org/v1",
 )
-@click.option("-o", "--output", "form", type=click.Choice(("yaml", "json")), default="yaml", help="yaml by default")
+@click.option(
+    "-o", "--output", "form", type=click.Choice(("yaml", "json")), default="yaml", help="output format; yaml by default"
+)
 def command(*, file: str | None, option: str | None, target: str, form: str) -> None:
-    """Write the jobs of FILE as GROUP/VERSION has them, and tell on stderr what that loses. FILE may be - or a URL.
+    """Convert the jobs of FILE to GROUP/VERSION, and list on stderr what is lost. FILE may be - or a URL.
 
-    What the new manifest has no place for stays in an annotation, and comes back when it is converted back.
-    Other objects of FILE stay as they are. Comments are lost. No cluster is asked.
+    Fields that GROUP/VERSION does not have are kept in an annotation and restored when you convert back.
+    Other objects in FILE are printed unchanged. Comments are lost. No cluster is contacted.
 
     \b
     GROUP/VERSION: mlkube.io/v1beta1, kubeflow.org/v1alpha1, kubeflow.org/v1alpha2,
                    kubeflow.org/v1beta1, kubeflow.org/v1beta2, kubeflow.org/v1-flat
                    (v1 with policies in spec), kubeflow.org/v1-dragon, kubeflow.org/v1;
-                   all but v1beta1, which two groups have, may go without the group
-    Exit codes:    0 done, 2 problems
+                   the group may be omitted, except for v1beta1, which two groups have
+    Exit codes:    0 converted, 2 invalid FILE
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     name = one_file(file, option)
     documents = parse(name)
-    made = [(job, converted(job.framework or FRAMEWORKS[0], job.manifest, target)) for job in documents.jobs]
-    problems = [job.placed(problem) for job, conversion in made for problem in conversion.problems]
-    if not made:
-        problems = [Problem("", "there is no job in the manifest", "add one")]
+    conversions = [(job, converted(job.framework or FRAMEWORKS[0], job.manifest, target)) for job in documents.jobs]
+    problems = [job.placed(problem) for job, conversion in conversions for problem in conversion.problems]
+    if not conversions:
+        problems = [Problem("", "the manifest has no job", "add one")]
     if problems:
         raise refused(name, problems)
-    for job, conversion in made:
-        _tell(job, conversion, target)
-    _print(_objects(documents, {id(job): conversion.manifest for job, conversion in made}), form)
+    for job, conversion in conversions:
+        _report(job, conversion, target)
+    _print(_objects(documents, {id(job): conversion.manifest for job, conversion in conversions}), form)
 
 
-def _tell(job: Document, conversion: Conversion, target: str) -> None:
+def _report(job: Document, conversion: Conversion, target: str) -> None:
     click.echo(escaped_line(f"{job.name}: {conversion.source} to {target}"), err=True)
-    for word, told in (("warning", conversion.warnings), ("lost", conversion.losses)):
-        for problem in told:
+    for word, problems in (("warning", conversion.warnings), ("lost", conversion.losses)):
+        for problem in problems:
             click.echo(escaped_line(f"{word}: {job.placed(problem)}"), err=True)
 
 
-def _objects(documents: Documents, made: Mapping[int, JsonObject]) -> Sequence[JsonObject]:
-    """As they stand in the file: a List stays one."""
-    found = sorted((*documents.jobs, *documents.others), key=lambda document: document.source.line_of(document.root))
-    whole: dict[int, dict[str, Json]] = {}
-    for document in found:
-        body = dict(made.get(id(document), document.manifest))
+def _objects(documents: Documents, converted_jobs: Mapping[int, JsonObject]) -> Sequence[JsonObject]:
+    """Return all objects in the order of the file, with the converted jobs; a List remains a List."""
+    in_order = sorted((*documents.jobs, *documents.others), key=lambda document: document.source.line_of(document.root))
+    objects: dict[int, dict[str, Json]] = {}
+    for document in in_order:
+        body = dict(converted_jobs.get(id(document), document.manifest))
         if document.root:
-            around: Json = whole.get(id(document.source), document.source.value)
-            body = {**around, "items": [body if item is document.manifest else item for item in around["items"]]}
-        whole[id(document.source)] = body
-    return list(whole.values())
+            parent: Json = objects.get(id(document.source), document.source.value)
+            body = {**parent, "items": [body if item is document.manifest else item for item in parent["items"]]}
+        objects[id(document.source)] = body
+    return list(objects.values())
 
 
 def _print(objects: Sequence[JsonObject], form: str) -> None:

@@ -1,4 +1,4 @@
-"""`tarragon debug-dump`: an archive for whoever is to help, without secrets."""
+"""`tarragon debug-dump`: writes an archive for a bug report, with secrets redacted."""
 
 from __future__ import annotations
 
@@ -29,30 +29,34 @@ from tarragon.client.port import Selection
 @click.command("debug-dump", cls=Command)
 @click.argument("name", metavar="[JOB]", required=False, shell_complete=complete_job)
 @click.option(
-    "--output", "output", metavar="FILE.tar.gz", type=click.Path(path_type=Path, dir_okay=False), help="where"
+    "--output",
+    "output",
+    metavar="FILE.tar.gz",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="the archive to write; by default tarragon-debug-TIME.tar.gz",
 )
 @click.pass_obj
 def command(settings: Settings, *, name: str | None, output: Path | None) -> None:
-    """Gather what helps to find out what is the matter, without secrets, in one archive; its name goes to stdout.
+    """Write an archive for a bug report, with secrets redacted, and print its name.
 
-    Of JOB, or of all jobs of the namespace: their objects, pods, Services, events, the ends of the logs, the
-    operator's log, versions, and what `check` finds. A page inside says what was left out and what was taken out.
+    It contains JOB, or all jobs in the namespace: the objects, pods, Services, events, the last lines of the logs,
+    the operator's log, versions, and the output of `check`. Its README.txt lists what is missing and what was redacted.
     """
     clock = SystemClock()
     where = target(settings)
     findings = [line for finding in found(settings) for line in told(finding, plain)]
-    dump = Dump(Redactor(_ours(settings)))
+    dump = Dump(Redactor(_credentials(settings)))
     dump.texts["check.txt"] = "\n".join([*findings, ""])
     asyncio.run(_gather(where, name, dump))
-    _machine(settings, dump)
+    _add_local_files(settings, dump)
     files = dump.files()
     path = output or Path(f"tarragon-debug-{clock.now():%Y%m%d-%H%M%S}.tar.gz")
     _write(path, files)
     for file in files:
         click.echo(f"  {file}", err=True)
     for missing in dump.missing:
-        click.echo(f"left out: {dump.redactor.text(missing)}", err=True)
-    click.echo("Secrets are taken out as far as they can be told; look through it before you send it.", err=True)
+        click.echo(f"not included: {dump.redactor.text(missing)}", err=True)
+    click.echo("Known secrets are redacted. Review the archive before you send it.", err=True)
     click.echo(str(path))
 
 
@@ -65,19 +69,19 @@ async def _gather(where: Target, name: str | None, dump: Dump) -> None:
         await gather(where, looker, jobs, dump)
 
 
-def _ours(settings: Settings) -> Sequence[str]:
-    """Our own credentials for the cluster."""
+def _credentials(settings: Settings) -> Sequence[str]:
+    """Return the credentials that this command uses for the cluster."""
     if settings.is_local:
-        place = home()
-        return [path.read_text().strip() for path in (place.token, place.account_key) if path.exists()]
+        folder = home()
+        return [path.read_text().strip() for path in (folder.token, folder.account_key) if path.exists()]
     from tarragon.cli.targets.foreign import foreign
 
     server = foreign(settings, os.environ).access.server
     return [value for value in (server.token, server.client_key.decode(errors="replace"), server.proxy_url) if value]
 
 
-def _machine(settings: Settings, dump: Dump) -> None:
-    """What lies on this machine: our config file, and the log of the embedded cluster."""
+def _add_local_files(settings: Settings, dump: Dump) -> None:
+    """Add files of this machine: the configuration file, and the log of the embedded cluster."""
     from tarragon.cli.options.config_file import location
 
     files = [(location(os.environ), "config.yaml")]
@@ -90,7 +94,7 @@ def _machine(settings: Settings, dump: Dump) -> None:
 
 
 def _write(path: Path, files: Mapping[str, str]) -> None:
-    """Readable by its owner only, and never over another file."""
+    """Write the archive readable by its owner only. An existing file is never overwritten."""
     top = path.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -101,6 +105,6 @@ def _write(path: Path, files: Mapping[str, str]) -> None:
                 entry.size, entry.mode = len(data), 0o600
                 archive.addfile(entry, io.BytesIO(data))
     except FileExistsError as error:
-        raise TarragonError(f"{path} is there already", remedy="name another one with --output") from error
+        raise TarragonError(f"{path} already exists", remedy="choose another file with --output") from error
     except OSError as error:
         raise TarragonError(f"can't write {path}", why=error.strerror or str(error)) from error

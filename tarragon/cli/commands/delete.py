@@ -1,4 +1,4 @@
-"""`tarragon delete`: ends a job and takes it away; its logs stay."""
+"""`tarragon delete`: deletes jobs and their pods."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tarragon.cli.options.settings import Command, Settings
 @choice_options
 @click.pass_obj
 def command(settings: Settings, *, names: Sequence[str], labels: str, everything: bool) -> int:
-    """End jobs and take them away. Their logs stay, and so does what others may use, too.
+    """Delete jobs and their pods. ConfigMaps, Secrets and volume claims are kept; so are logs on the local cluster.
 
     \b
-    Exit codes: 0 all are deleted, 102 there was none of a name
+    Exit codes: 0 all jobs were deleted, 102 a job was not found
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     import asyncio
 

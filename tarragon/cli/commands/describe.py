@@ -1,4 +1,4 @@
-"""`tarragon describe`: everything about one job that a person may want to know."""
+"""`tarragon describe`: shows the details of one job."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tarragon.cli.targets.completion import complete_job
 
 @click.command("describe", cls=Command)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
-@click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]), help="for programs")
+@click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]), help="output format")
 @click.pass_obj
 def command(settings: Settings, name: str, form: str | None) -> None:
-    """A job with its conditions, replicas, addresses, folders and events."""
+    """Show details of a job: conditions, replicas, addresses, folders and events."""
     import asyncio
 
     from tarragon.cli.jobs.description import describe

@@ -1,4 +1,4 @@
-"""`tarragon diff`: what submitting a FILE would change. It reads, and writes nothing."""
+"""`tarragon diff`: shows what submitting a manifest would change, without changing anything."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 @click.command("diff", cls=Command)
 @click.argument("file", metavar="FILE", required=False, shell_complete=complete_file)
-@click.option("-f", "--file", "option", metavar="FILE", shell_complete=complete_file, help="the same, as of kubectl")
+@click.option("-f", "--file", "option", metavar="FILE", shell_complete=complete_file, help="same as FILE")
 @click.pass_context
 def command(ctx: click.Context, *, file: str | None, option: str | None) -> None:
-    """Tell what submitting FILE would change, as a unified diff of YAML, and change nothing. FILE may be - or a URL.
+    """Show what submitting FILE would change, as a unified diff of YAML. FILE may be - or a URL.
 
-    Jobs are compared by meaning: what was filled in is no difference. One that is there in another generation of the
-    API is converted first. What is not there yet is new as a whole.
+    Defaulted fields are not differences. A job stored in another generation of the API is converted before it is
+    compared. An object that does not exist is shown as added.
 
     \b
-    Exit codes: 0 the same, 1 something differs, 2 problems in FILE, or nobody could be asked
+    Exit codes: 0 no differences, 1 differences, 2 invalid FILE, or the cluster could not be reached
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     name = one_file(file, option)
     try:
         found = _found(ctx.ensure_object(Settings), name)
     except TarragonError as error:
-        # 1 says that something differs, and of what could not be asked nobody knows.
+        # Exit code 1 is reserved for differences.
         error.exit_code = UNKNOWN
         raise
     _show(found, name, painter(colors=ctx.ensure_object(Settings).terminal().colors_out))
@@ -61,7 +61,7 @@ def _show(found: Sequence[Compared], name: str, paint: Paint) -> None:
         for note in each.notes:
             click.echo(note, err=True)
         for line in each.lines(name):
-            click.echo(_painted(line, paint), color=True)
+            click.echo(_colored(line, paint), color=True)
 
 
 async def _compared(where: Target, loaded: Loaded) -> Sequence[Compared]:
@@ -70,5 +70,5 @@ async def _compared(where: Target, loaded: Loaded) -> Sequence[Compared]:
         return [*others, await job(looker, loaded)]
 
 
-def _painted(line: str, paint: Paint) -> str:
+def _colored(line: str, paint: Paint) -> str:
     return paint(line, _COLORS.get(line[:1], "")) if line else line

@@ -1,4 +1,4 @@
-"""`tarragon down`: ends the embedded cluster and everything that runs in it; what is stored stays."""
+"""`tarragon down`: stops the embedded cluster and its pods; stored objects, logs and volumes are kept."""
 
 from __future__ import annotations
 
@@ -21,45 +21,45 @@ from tarragon.localcluster.home.home import Home
 @click.command("down", cls=Command)
 @click.pass_obj
 def command(settings: Settings) -> None:
-    """End the local cluster and all that runs in it. Jobs, logs and volumes stay for the next start."""
+    """Stop the local cluster and its pods. Jobs, logs and volumes are kept for the next start."""
     require_local(settings, "down")
     asyncio.run(_down(home(), SystemClock()))
 
 
-async def _down(place: Home, clock: Clock) -> None:
+async def _down(home_folder: Home, clock: Clock) -> None:
     from tarragon.localcluster.daemon.daemon import END_PODS, stop
     from tarragon.localcluster.daemon.nodes import end_leftovers
 
-    containers = _running(place)
-    ended = await stop(place, clock, END_PODS)
-    if place.folder.is_dir():
-        # Also after a server that had to be killed.
-        await end_leftovers(place, clock)
-    what = [f"process {ended.pid}"] if ended is not None else []
-    what += [count(containers, "container")] if containers else []
-    if not what:
-        click.echo(f"The local cluster in {place.folder} does not run.", err=True)
+    containers = _running_containers(home_folder)
+    ended = await stop(home_folder, clock, END_PODS)
+    if home_folder.folder.is_dir():
+        # A server that had to be killed leaves containers behind.
+        await end_leftovers(home_folder, clock)
+    stopped = [f"process {ended.pid}"] if ended is not None else []
+    stopped += [count(containers, "container")] if containers else []
+    if not stopped:
+        click.echo(f"The local cluster in {home_folder.folder} is not running.", err=True)
         return
-    click.echo(f"Ended the local cluster in {place.folder}: {' and '.join(what)}.", err=True)
-    unfinished = await _unfinished(place)
+    click.echo(f"Stopped the local cluster in {home_folder.folder}: {' and '.join(stopped)}.", err=True)
+    unfinished = await _unfinished(home_folder)
     if unfinished:
-        click.echo(f"Not finished, and begun again at the next start: {listed(unfinished)}.", err=True)
+        click.echo(f"Unfinished jobs, restarted at the next start: {listed(unfinished)}.", err=True)
 
 
-def _running(place: Home) -> int:
-    """From what lies on the disk, so that those are counted, too, that a killed server has left behind."""
+def _running_containers(home_folder: Home) -> int:
+    """Count the running containers by their state files, so that those of a killed server are included."""
     from tarragon.localcluster.kubelet.shim.shim_client import state_of
 
-    runs = [path.parent for path in place.nodes.glob("*/pods/*/runs/*/*/state.json")]
+    runs = [path.parent for path in home_folder.nodes.glob("*/pods/*/runs/*/*/state.json")]
     states = [state_of(run) for run in runs]
     return sum(state is not None and not state.has_ended for state in states)
 
 
-async def _unfinished(place: Home) -> Sequence[str]:
+async def _unfinished(home_folder: Home) -> Sequence[str]:
     from tarragon.localcluster.registry.client import OnDisk
 
     with suppress(TarragonError):
-        stored = OnDisk.open(place.store)
+        stored = OnDisk.open(home_folder.store)
         try:
             jobs = await all_jobs(stored, EVERYTHING)
         finally:

@@ -1,4 +1,4 @@
-"""`tarragon get`: one job, as a row or as the object it is."""
+"""`tarragon get`: prints one job as a table row or as an object."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @click.command("get", cls=Command)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
-@click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", help="table by default")
 @click.option(
-    "--show-managed-fields", "shows_managed", is_flag=True, help="with -o yaml and json: who wrote which field"
+    "-o", "--output", "form", type=click.Choice(FORMS), default="table", help="output format; table by default"
 )
+@click.option("--show-managed-fields", "shows_managed", is_flag=True, help="keep managedFields in YAML and JSON output")
 @click.pass_obj
 def command(settings: Settings, *, name: str, form: str, shows_managed: bool) -> None:
-    """One job, as a row or as the object it is. JOB is a name, kind/name or @latest."""
+    """Print one job. JOB is a name, kind/name or @latest."""
     import asyncio
 
     asyncio.run(_get(settings, name, form, dict if shows_managed else unmanaged))

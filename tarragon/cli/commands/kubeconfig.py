@@ -1,4 +1,4 @@
-"""`tarragon kubeconfig`: where kubectl and every other client find the embedded cluster."""
+"""`tarragon kubeconfig`: prints the path of the embedded cluster's kubeconfig."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tarragon.cli.targets.resolving import require_local
 @click.command("kubeconfig", cls=Command)
 @click.pass_obj
 def command(settings: Settings) -> None:
-    """Print the path of the local cluster's kubeconfig; starts the cluster if it does not run.
+    """Print the path of the local cluster's kubeconfig, and start the cluster if it is not running.
 
     \b
     export KUBECONFIG=$(tarragon kubeconfig)

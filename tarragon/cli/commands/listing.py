@@ -1,4 +1,4 @@
-"""`tarragon list`: all jobs, with their state and what keeps them from going on."""
+"""`tarragon list`: prints a table of jobs with their state, and why a job waits or failed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tarragon.kube.selectors import label_selector
 
 
 @click.command("list", cls=Command)
-@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="of all namespaces")
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="list jobs in all namespaces")
 @click.option(
     "-l",
     "--selector",
@@ -40,13 +40,13 @@ from tarragon.kube.selectors import label_selector
     metavar="FIELDS",
     help="only jobs with these fields: metadata.name!=digits",
 )
-@click.option("--sort-by", "order", type=click.Choice(list(ORDERS)), default="name", help="name by default")
-@click.option("--no-headers", is_flag=True, help="rows alone")
-@click.option("-w", "--watch", "watches", is_flag=True, help="go on: rows that move, or a line for every change")
-@click.option("-o", "--output", "form", type=click.Choice(FORMS), default="table", help="table by default")
+@click.option("--sort-by", "order", type=click.Choice(list(ORDERS)), default="name", help="sort order; name by default")
+@click.option("--no-headers", is_flag=True, help="omit the header")
+@click.option("-w", "--watch", "watches", is_flag=True, help="after listing, watch for changes")
 @click.option(
-    "--show-managed-fields", "shows_managed", is_flag=True, help="with -o yaml and json: who wrote which field"
+    "-o", "--output", "form", type=click.Choice(FORMS), default="table", help="output format; table by default"
 )
+@click.option("--show-managed-fields", "shows_managed", is_flag=True, help="keep managedFields in YAML and JSON output")
 @click.pass_obj
 def command(
     settings: Settings,
@@ -60,7 +60,7 @@ def command(
     form: str,
     shows_managed: bool,
 ) -> None:
-    """All jobs with their state, and why they do not go on."""
+    """List jobs with their state, and why a job waits or failed."""
     try:
         label_selector(labels)
     except ValueError as error:
@@ -107,7 +107,10 @@ async def _list(wanted: Wanted, clock: Clock) -> None:
 
 
 async def _queue(looker: Looker, jobs: Sequence[Known], selection: Selection) -> Mapping[JobKey, int]:
-    """The queue is one for all namespaces: who may not see them all is told the places in theirs."""
+    """Return the queue position of each waiting job.
+
+    The queue spans all namespaces; a user who may not list them all gets the positions within the listed namespace.
+    """
     if not any(map(waits, jobs)):
         return {}
     if selection == Selection():
@@ -119,7 +122,7 @@ async def _queue(looker: Looker, jobs: Sequence[Known], selection: Selection) ->
 
 
 def _show(rows: Sequence[Sequence[str]], wanted: Wanted) -> None:
-    """A small terminal does without what says nothing; whoever reads a file finds all columns."""
+    """Print the table; a narrow terminal omits columns without information, a file gets all of them."""
     if sink(sys.stdout) is Sink.TERMINAL:
         rows = fitting(rows, size(sys.stdout).columns)
     show(rows, wanted.settings, shown=None if wanted.has_header else len(rows) - 1)

@@ -1,4 +1,4 @@
-"""`tarragon logs`: what the replicas of a job have said, also when it has ended, is deleted, or no cluster runs."""
+"""`tarragon logs`: prints the logs of a job's replicas; on this machine also of ended and deleted jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise click.BadParameter(f"{text!r} is no regular expression: {error}") from error
+        raise click.BadParameter(f"{text!r} is not a valid regular expression: {error}") from error
 
 
 @click.command("logs", cls=Command)
@@ -27,7 +27,7 @@ def pattern(text: str) -> re.Pattern[str]:
     multiple=True,
     metavar="NAME",
     shell_complete=complete_replica,
-    help="only this one: worker-1; may come again",
+    help="only this replica, such as worker-1; can be repeated",
 )
 @click.option(
     "--type",
@@ -35,25 +35,29 @@ def pattern(text: str) -> re.Pattern[str]:
     multiple=True,
     metavar="TYPE",
     shell_complete=complete_type,
-    help="only replicas of this type: chief, ps, worker, evaluator; may come again",
+    help="only replicas of this type: chief, ps, worker, evaluator; can be repeated",
 )
-@click.option("-c", "--container", default="", metavar="NAME", help="of this container, not of the one that trains")
+@click.option("-c", "--container", default="", metavar="NAME", help="this container instead of the main one")
 @click.option(
     "--tail",
     type=click.IntRange(min=0),
     metavar="N",
-    help="only the last N lines of each replica; with --grep, the last N of those",
+    help="only the last N lines of each replica; with --grep, the last N matching lines",
 )
-@click.option("--since", type=duration, metavar="DURATION", help="only what is newer than this: 30s, 5m, 2h")
-@click.option("--since-time", type=instant, metavar="TIME", help="only what is newer: 2026-11-21T12:00:00Z")
-@click.option("--grep", type=pattern, metavar="REGEX", help="only lines in which this is found")
-@click.option("-f", "--follow", "follows", is_flag=True, help="go on until the job has ended")
-@click.option("-p", "--previous", is_flag=True, help="of each replica the run before its last restart")
+@click.option("--since", type=duration, metavar="DURATION", help="only lines newer than this: 30s, 5m, 2h")
+@click.option("--since-time", type=instant, metavar="TIME", help="only lines after this time: 2026-11-21T12:00:00Z")
+@click.option("--grep", type=pattern, metavar="REGEX", help="only lines that match REGEX")
+@click.option("-f", "--follow", "follows", is_flag=True, help="stream the logs until the job ends")
+@click.option("-p", "--previous", is_flag=True, help="the logs from before each replica's last restart")
 @click.option(
-    "--run", "life", type=int, metavar="N", help="of an earlier job of that name: 1 is the oldest, -1 the newest"
+    "--run",
+    "life",
+    type=int,
+    metavar="N",
+    help="the logs of an earlier job of this name: 1 is the oldest, -1 the newest",
 )
-@click.option("--timestamps", is_flag=True, help="with the moment of each line")
-@click.option("--prefix/--no-prefix", default=True, help="with or without the replica's name")
+@click.option("--timestamps", is_flag=True, help="prefix each line with its time")
+@click.option("--prefix/--no-prefix", default=True, help="prefix each line with the replica's name, or not")
 @click.pass_obj
 def command(
     settings: Settings,
@@ -72,13 +76,13 @@ def command(
     timestamps: bool,
     prefix: bool,
 ) -> None:
-    """What the replicas of JOB have said, in order of time; of a deleted job, too."""
+    """Print the logs of JOB's replicas, in order of time. On the local cluster also of deleted jobs."""
     if follows and previous:
-        raise click.UsageError("the run before the last restart has ended: there is nothing to follow")
+        raise click.UsageError("--follow can't be used with --previous")
     if follows and life is not None:
-        raise click.UsageError("--run reads what is kept: there is nothing to follow")
+        raise click.UsageError("--follow can't be used with --run")
     if since is not None and since_time is not None:
-        raise click.UsageError("--since and --since-time say the same thing twice; leave one of them out")
+        raise click.UsageError("only one of --since and --since-time may be used")
     import asyncio
 
     from tarragon.base.clock import SystemClock

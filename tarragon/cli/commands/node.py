@@ -1,4 +1,4 @@
-"""`tarragon node`: this machine as a node of any Kubernetes cluster, its pods as processes."""
+"""`tarragon node`: registers this machine as a node of a Kubernetes cluster and runs its pods as processes."""
 
 from __future__ import annotations
 
@@ -44,28 +44,28 @@ class Taint:
 
 
 def taint(text: str) -> Taint:
-    """`KEY=VALUE:EFFECT` or `KEY:EFFECT`, as kubectl takes it."""
-    what, _, effect = text.rpartition(":")
-    key, _, value = what.partition("=")
+    """Parse a taint in kubectl's syntax: `KEY=VALUE:EFFECT` or `KEY:EFFECT`. Raises BadParameter."""
+    assignment_part, _, effect = text.rpartition(":")
+    key, _, value = assignment_part.partition("=")
     if not key or effect not in _EFFECTS:
-        raise click.BadParameter(f"{text!r} is no taint; write KEY=VALUE:{_EFFECTS[0]} or another of {_EFFECTS[1:]}")
+        raise click.BadParameter(f"{text!r} is not a taint; use KEY=VALUE:EFFECT with one of {', '.join(_EFFECTS)}")
     return Taint(key, value, effect)
 
 
 def ip_address(text: str) -> str:
-    """One that a machine can be reached at."""
+    """Parse an IP address that other machines can connect to. Raises BadParameter."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError as error:
         raise click.BadParameter(f"{error}") from error
     if address.is_unspecified:
-        raise click.BadParameter(f"{text} is every address of this machine; name the one that API servers reach")
+        raise click.BadParameter(f"{text} is not a specific address; use the one that API servers can reach")
     return str(address)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What this machine is as a node: as the command line has it."""
+    """The options that describe the node, as given on the command line."""
 
     name: str | None
     cpu: str | None
@@ -78,11 +78,11 @@ class Machine:
     place: Path | None
 
     def named(self) -> str:
-        """Raises BadParameter."""
-        return _lawful(self.name or socket.gethostname().lower())
+        """Return the node's name. Raises BadParameter."""
+        return _valid_name(self.name or socket.gethostname().lower())
 
     def amounts(self) -> dict[str, int]:
-        """What it was said to offer. Raises BadParameter."""
+        """Return the capacity given on the command line, in thousandths. Raises BadParameter."""
         given = {CPU: self.cpu, MEMORY: self.memory, **dict(self.resources)}
         return {resource: amount(resource, value) for resource, value in given.items() if value}
 
@@ -103,7 +103,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """Where the node is asked for logs, and by whom: as the command line has it."""
+    """The options of the node's log server, as given on the command line."""
 
     address: str | None
     port: int
@@ -118,15 +118,25 @@ class Door:
 
 @click.command("node", cls=Command)
 @cluster_options
-@click.option("--name", metavar="NAME", help="of the node; by default this machine's")
-@click.option("--cpu", metavar="AMOUNT", help="that it offers; by default what this process may use")
-@click.option("--memory", metavar="AMOUNT", help="as above: 16Gi")
+@click.option("--name", metavar="NAME", help="name of the node; this machine's hostname by default")
+@click.option("--cpu", metavar="AMOUNT", help="CPU capacity; by default what this process may use")
+@click.option("--memory", metavar="AMOUNT", help="memory capacity, such as 16Gi; by default what this process may use")
 @click.option(
-    "--resource", "resources", metavar="NAME=AMOUNT", type=assignment, multiple=True, help="more: nvidia.com/gpu=4"
+    "--resource",
+    "resources",
+    metavar="NAME=AMOUNT",
+    type=assignment,
+    multiple=True,
+    help="capacity of another resource, such as nvidia.com/gpu=4",
 )
-@click.option("--label", "labels", metavar="NAME=VALUE", type=assignment, multiple=True, help="of the node")
+@click.option("--label", "labels", metavar="NAME=VALUE", type=assignment, multiple=True, help="a label of the node")
 @click.option(
-    "--taint", "taints", metavar="KEY=VALUE:EFFECT", type=taint, multiple=True, help="of a new node: who keeps off it"
+    "--taint",
+    "taints",
+    metavar="KEY=VALUE:EFFECT",
+    type=taint,
+    multiple=True,
+    help="a taint of the node, set when it registers first",
 )
 @click.option(
     "--env",
@@ -134,41 +144,52 @@ class Door:
     metavar="IMAGE=FOLDER",
     type=folder,
     multiple=True,
-    help="what stands for an image; by default the environment that runs tarragon",
+    help="Python environment that replaces an image; by default the one that runs tarragon",
 )
 @click.option(
-    "--volume", "volumes", metavar="NAME=FOLDER", type=folder, multiple=True, help="what stands for a volume or a claim"
+    "--volume",
+    "volumes",
+    metavar="NAME=FOLDER",
+    type=folder,
+    multiple=True,
+    help="folder that replaces a volume or a claim",
 )
 @click.option(
     "--folder",
     "place",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="for pods, volumes and logs; by default below TARRAGON_HOME, one for each cluster and name",
+    help="directory for pods, volumes and logs; by default under TARRAGON_HOME, one for each cluster and name",
 )
 @click.option(
     "--address",
     metavar="IP",
     type=ip_address,
-    help="of this machine, for API servers; by default that towards the cluster",
+    help="address of this machine for API servers; by default that of the route to the cluster",
 )
 @click.option(
-    "--port", metavar="N", type=click.IntRange(0, 65535), default=0, help="where logs are served; by default a free one"
+    "--port",
+    metavar="N",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="port of the log server; a free one by default",
 )
 @click.option(
     "--client-ca-file",
     "authority",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="whose client certificates may ask for logs; by default the cluster says it",
+    help="CA for client certificates that may read logs; by default the one the cluster publishes",
 )
 @click.option(
     "--hollow",
     metavar="N",
     type=click.IntRange(1),
-    help="that many nodes instead, NAME-0 and so on, whose pods only seem to run",
+    help="register N simulated nodes instead, NAME-0 and so on; their pods start no processes",
 )
-@click.option("--hollow-seconds", metavar="S", type=seconds, help="how long they do; for ever by default")
+@click.option(
+    "--hollow-seconds", metavar="S", type=seconds, help="run time of pods on simulated nodes; unlimited by default"
+)
 @click.pass_obj
 @gathered("machine", Machine)
 @gathered("door", Door)
@@ -181,11 +202,11 @@ def command(
     hollow: int | None,
     hollow_seconds: float | None,
 ) -> None:
-    """Be a node of a Kubernetes cluster until SIGTERM or Ctrl-C; pods are processes of this machine and your user.
+    """Register this machine as a node of a Kubernetes cluster until SIGTERM or Ctrl-C. Pods run as local processes.
 
-    They go on when it ends, and the next start of the same node takes them up. Prints one line with `ready` once the
-    cluster knows it. All replicas of one job must be on one machine: their addresses are local ones. Nothing is
-    isolated: whoever may make pods in that cluster may run programs as you, here.
+    Pods keep running when the command ends; the next start of the same node adopts them. Prints one line with `ready`
+    once the node is registered. All replicas of a job must run on one machine: their addresses are local. Pods are
+    not isolated: anyone who can create pods in the cluster can run programs as your user on this machine.
     """
     surroundings.log(settings)
     where = access(settings, cluster)
@@ -193,13 +214,13 @@ def command(
         asyncio.run(_serve(where, machine.settings(where), door.towards(where)))
     else:
         names = [f"{machine.named()}-{index}" for index in range(hollow)]
-        asyncio.run(_pretend(where, names, machine.amounts(), hollow_seconds))
+        asyncio.run(_serve_hollow(where, names, machine.amounts(), hollow_seconds))
 
 
-def _lawful(name: str) -> str:
+def _valid_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise click.BadParameter(
-            f"{name!r} is no name of a node: lower-case letters, digits, - and .", param_hint="--name"
+            f"{name!r} is not a valid node name: use lower-case letters, digits, - and .", param_hint="--name"
         )
     return name
 
@@ -214,7 +235,7 @@ def _address(access: Access) -> str:
 
 
 def _folder(access: Access, name: str) -> Path:
-    """Nodes of one cluster share ports and claims, those of two clusters nothing."""
+    """Return the node's default folder. Nodes of one cluster share ports and claims; clusters share nothing."""
     from yarl import URL
 
     url = URL(access.server.url)
@@ -238,14 +259,14 @@ async def _serve(access: Access, node: NodeSettings, place: Place) -> None:
         try:
             await remote.run(ready)
         except BaseExceptionGroup as group:
-            # What is wrong for a user in one of a kubelet's parts is one error for whoever has started it.
-            if (error := _told(group)) is None:
+            # An error that a user can act on is reported alone, not as a group.
+            if (error := _user_error(group)) is None:
                 raise
             raise error from group
 
 
-def _told(group: BaseExceptionGroup) -> TarragonError | None:
-    """The first in it that is worded for a person, if there are no others."""
+def _user_error(group: BaseExceptionGroup) -> TarragonError | None:
+    """Return the first TarragonError in the group; None if the group holds any other exception."""
     found = group.subgroup(TarragonError)
     if found is None or group.subgroup(lambda error: not isinstance(error, TarragonError | BaseExceptionGroup)):
         return None
@@ -255,7 +276,9 @@ def _told(group: BaseExceptionGroup) -> TarragonError | None:
     return first if isinstance(first, TarragonError) else None
 
 
-async def _pretend(access: Access, names: Sequence[str], amounts: Mapping[str, int], seconds: float | None) -> None:
+async def _serve_hollow(
+    access: Access, names: Sequence[str], amounts: Mapping[str, int], seconds: float | None
+) -> None:
     from tarragon.client.http.client import Http
     from tarragon.client.http.user_agent import user_agent
     from tarragon.localcluster.kubelet.hollow.kubelet import Hollow, HollowSettings
@@ -269,12 +292,12 @@ async def _pretend(access: Access, names: Sequence[str], amounts: Mapping[str, i
         work = asyncio.create_task(hollow.run())
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, work.cancel)
-        made = asyncio.create_task(hollow.registered())
-        await asyncio.wait({work, made}, return_when=asyncio.FIRST_COMPLETED)
-        if made.done():
+        registered = asyncio.create_task(hollow.registered())
+        await asyncio.wait({work, registered}, return_when=asyncio.FIRST_COMPLETED)
+        if registered.done():
             click.echo(f"ready  {len(names)} hollow nodes  {access.server.url}")
             sys.stdout.flush()
-        made.cancel()
+        registered.cancel()
         await asyncio.wait({work})
         if not work.cancelled():
             work.result()

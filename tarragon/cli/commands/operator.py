@@ -1,4 +1,4 @@
-"""`tarragon operator`: keeps the jobs of any Kubernetes cluster, from inside of it or from anywhere else."""
+"""`tarragon operator`: runs the operator for a Kubernetes cluster, in a pod or on any machine with a kubeconfig."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from tarragon.plan.objects.settings import Settings as PlanSettings
 
 LOST = 1
-"""The exit code of an operator that has lost its lease: whoever started it starts it again."""
+"""The exit code of an operator that lost its lease; a Deployment restarts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duties:
-    """Which jobs the operator keeps, and how: as the command line has it."""
+    """The options about which jobs the operator manages, and how, as given on the command line."""
 
     namespaces: tuple[str, ...]
     scheduler: str
@@ -44,7 +44,7 @@ class Duties:
     adopt: bool
 
     def plan(self, namespaces: tuple[str, ...]) -> PlanSettings:
-        """For jobs of these namespaces. Raises BadConfig."""
+        """Return the settings for jobs in these namespaces (all if empty). Raises BadConfig."""
         from tarragon.plan.objects.logs import Form
         from tarragon.plan.objects.placement import Placement
         from tarragon.plan.objects.settings import Settings as PlanSettings
@@ -72,14 +72,14 @@ class Duties:
     "namespaces",
     metavar="NAMESPACE",
     multiple=True,
-    help="only jobs of this namespace; may be given several times",
+    help="manage only jobs in this namespace; can be repeated",
 )
 @click.option(
     "--scheduler",
     metavar="NAME",
     default="tarragon",
     show_default=True,
-    help="jobs with another schedulerName in their pods are placed by that one",
+    help="schedulerName of the jobs that this operator places; other schedulers place all others",
 )
 @pod_groups_option
 @ordering_options
@@ -88,24 +88,30 @@ class Duties:
     type=click.Choice(["direct", "affinity"]),
     default="direct",
     show_default=True,
-    help="`direct`: pods name their node; `affinity`: kube-scheduler binds them to the node that was chosen",
+    help="`direct`: set nodeName in pods; `affinity`: let kube-scheduler bind pods to the chosen node",
 )
-@seconds_option("--patience", 60.0, "a gang of which pods can't be made or bound for so long gives its places back")
-@seconds_option("--start-patience", 300.0, "the same for one whose pods are there and can't start: images, volumes")
+@seconds_option("--patience", 60.0, "requeue a gang whose pods can't be created or bound for this long")
+@seconds_option("--start-patience", 300.0, "requeue a gang whose pods can't start (images, volumes) for this long")
 @click.option(
-    "--cluster-domain", metavar="DOMAIN", help="how names of services end: cluster.local; by default with .svc"
+    "--cluster-domain",
+    metavar="DOMAIN",
+    help="DNS domain of Services, such as cluster.local; by default names end in .svc",
 )
 @election_options
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="of /healthz, /readyz and /metrics; by default :8080 in a pod, 127.0.0.1:8080 elsewhere; `off`: nowhere",
+    help="address of /healthz, /readyz and /metrics, or `off`; by default :8080 in a pod, 127.0.0.1:8080 elsewhere",
 )
-@click.option("--log-format", type=click.Choice(["json", "text"]), help="by default text on a terminal, else json")
+@click.option(
+    "--log-format",
+    type=click.Choice(["json", "text"]),
+    help="log format; by default text on a terminal, otherwise json",
+)
 @logs_option
 @surroundings.accelerators_option
-@click.option("--adopt", is_flag=True, help="keep the jobs that another training operator keeps, or has begun, too")
-@seconds_option("--grace", 20.0, "for the writes that have begun, when it is told to end")
+@click.option("--adopt", is_flag=True, help="also manage jobs that another training operator manages or has started")
+@seconds_option("--grace", 20.0, "time to finish pending writes at shutdown")
 @click.pass_obj
 @gathered("duties", Duties)
 def command(
@@ -119,22 +125,22 @@ def command(
     log_format: str | None,
     grace: float,
 ) -> None:
-    """Keep the jobs of a Kubernetes cluster until SIGTERM or Ctrl-C.
+    """Run the operator for a Kubernetes cluster until SIGTERM or Ctrl-C.
 
-    Any number of operators may run for one cluster: one acts, the others stand by and take over. One that loses the
-    Lease ends with exit code 1. Runs in a pod, or anywhere else with a kubeconfig.
+    Several operators can run for one cluster: one is the leader, the others stand by. An operator that loses its
+    Lease ends with exit code 1. Runs in a pod, or on any machine with a kubeconfig.
     """
     from tarragon.client.http.user_agent import user_agent
     from tarragon.operator.manager.process import serve
     from tarragon.operator.manager.settings import ProcessSettings
 
-    # `tarragon -n ml operator` means it, too.
-    namespaces = _lawful(duties.namespaces or tuple(filter(None, [settings.given_namespace])))
+    # `tarragon -n ml operator` also selects a namespace.
+    namespaces = _valid_namespaces(duties.namespaces or tuple(filter(None, [settings.given_namespace])))
     where = access(settings, cluster, surroundings.kubeconfig(os.environ))
     claim = election.claim(os.environ, where.namespace)
     plan = duties.plan(namespaces)
     wanted = ProcessSettings(
-        # Without the whole cluster nothing is placed, and nobody waits for a place.
+        # An operator of some namespaces schedules no gangs, so it publishes no scheduling configuration.
         options=ordering.options(plan, published_in="" if namespaces else claim.key.namespace),
         claim=claim if election.leader_elect else None,
         listen=surroundings.listening(listen, os.environ),
@@ -147,9 +153,9 @@ def command(
         raise click.exceptions.Exit(LOST)
 
 
-def _lawful(namespaces: tuple[str, ...]) -> tuple[str, ...]:
-    """Each once. Raises BadParameter."""
+def _valid_namespaces(namespaces: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the namespaces without duplicates. Raises BadParameter."""
     for name in namespaces:
         if not is_namespace(name):
-            raise click.BadParameter(f"{name!r} is no name of a namespace", param_hint="--namespace")
+            raise click.BadParameter(f"{name!r} is not a valid namespace name", param_hint="--namespace")
     return tuple(dict.fromkeys(namespaces))

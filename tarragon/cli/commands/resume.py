@@ -1,4 +1,4 @@
-"""`tarragon resume`: lets a suspended job go on, from the end of the queue."""
+"""`tarragon resume`: resumes suspended jobs, which return to the queue."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tarragon.cli.options.settings import Command, Settings
 
 @click.command("resume", cls=Command)
 @choice_options
-@patience_options("--wait", "return when it runs")
+@patience_options("--wait", "wait until the job runs")
 @click.pass_obj
 def command(
     settings: Settings, *, names: Sequence[str], labels: str, everything: bool, waits: bool, limit: float | None
 ) -> int:
-    """Let a suspended job go on: it queues anew, and its time to run begins anew. JOB as in `get`.
+    """Resume suspended jobs. They queue again, and activeDeadlineSeconds starts again. JOB as in `get`.
 
     \b
-    Exit codes: 0 all go on, also those that were not suspended; 1 one has ended;
-                101 not within --timeout; 102 there was none of a name
+    Exit codes: 0 all jobs are resumed or were not suspended; 1 a job has ended;
+                101 timed out; 102 a job was not found
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     import asyncio
 

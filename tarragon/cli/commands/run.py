@@ -1,4 +1,4 @@
-"""`tarragon run`: submits FILE, follows the job and its logs, and exits with its result."""
+"""`tarragon run`: submits a job, follows its logs, and exits with its result."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from tarragon.cli.targets.resolving import target
 
 @click.command("run", cls=FileCommand)
 @click.argument("file", metavar="FILE", required=False, shell_complete=complete_file)
-@click.option("-d", "--detach", is_flag=True, help="only submit it")
-@click.option("--timeout", "limit", type=duration, metavar="DURATION", help="follow it no longer than this: 90, 5m, 2h")
+@click.option("-d", "--detach", is_flag=True, help="submit the job and return")
+@click.option(
+    "--timeout", "limit", type=duration, metavar="DURATION", help="stop following after this long: 90, 5m, 2h"
+)
 @trial_options
 @click.pass_context
 def command(
@@ -39,14 +41,14 @@ def command(
     dry_run: str | None,
     form: str | None,
 ) -> int:
-    """Train the job of FILE, with all it needs, and exit with its result. FILE may be - or a URL.
+    """Submit the job of FILE, follow its logs, and exit with its result. FILE may be - or a URL.
 
     \b
-    On this machine Ctrl-C stops the job, a second one kills it; on a cluster
-    it leaves the job alone, as SIGTERM and SIGHUP (a closed terminal) always do.
-    Exit codes: 0 succeeded, 1 an error of ours, 2 problems in FILE, 100 failed,
-    101 not finished in time, or left alone, 103 deleted or suspended, 104 evicted,
-    130 killed by a second Ctrl-C, 141 nobody reads the logs any more (run | head),
+    On this machine Ctrl-C stops the job, and a second Ctrl-C kills it. On a
+    cluster the job continues, as it does after SIGTERM and SIGHUP (a closed terminal).
+    Exit codes: 0 succeeded, 1 error, 2 invalid FILE, 100 failed,
+    101 timed out, or detached by Ctrl-C, 103 deleted or suspended, 104 evicted,
+    130 killed by a second Ctrl-C, 141 output closed (run | head),
     143 or 129 ended by SIGTERM or SIGHUP
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     require_trial(dry_run, form)
@@ -67,7 +69,7 @@ def command(
 async def attended(
     where: Target, terminal: Terminal, loaded: Loaded, limit: float | None, *, is_once: bool = False
 ) -> int:
-    """Its result as exit code. `is_once`: one that is there already is followed, not refused."""
+    """Submit and follow the job, and return the exit code. With `is_once`, a job that already exists is followed."""
     clock = SystemClock()
     job = await submitted(where, loaded, clock, is_once=is_once)
     attendance = Attendance(job, where, terminal, clock)

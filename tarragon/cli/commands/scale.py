@@ -1,4 +1,4 @@
-"""`tarragon scale`: changes how many replicas a job wishes for."""
+"""`tarragon scale`: changes the number of replicas of a job."""
 
 from __future__ import annotations
 
@@ -15,12 +15,19 @@ _NUMBER = click.IntRange(0, 100_000)
 
 @click.command("scale", cls=Command)
 @choice_options
-@click.option("--workers", type=_NUMBER, metavar="N", help="so many workers: --replicas worker=N")
-@click.option("--replicas", "others", type=replicas, multiple=True, metavar="TYPE=N", help="so many of a type: ps=2")
-@click.option("--min", "least", type=click.IntRange(1), metavar="N", help="of an elastic job: never fewer workers")
-@click.option("--max", "most", type=click.IntRange(1), metavar="N", help="of an elastic job: never more workers")
-@click.option("--restart", "by_restart", is_flag=True, help="start all replicas again where it can't grow otherwise")
-@patience_options("--wait", "return when it runs with that many")
+@click.option("--workers", type=_NUMBER, metavar="N", help="number of workers; same as --replicas worker=N")
+@click.option(
+    "--replicas",
+    "others",
+    type=replicas,
+    multiple=True,
+    metavar="TYPE=N",
+    help="number of replicas of a type, such as ps=2",
+)
+@click.option("--min", "least", type=click.IntRange(1), metavar="N", help="minimum number of workers of an elastic job")
+@click.option("--max", "most", type=click.IntRange(1), metavar="N", help="maximum number of workers of an elastic job")
+@click.option("--restart", "by_restart", is_flag=True, help="restart all replicas if the job can't grow otherwise")
+@patience_options("--wait", "wait until the job runs at this size")
 @click.pass_obj
 def command(
     settings: Settings,
@@ -36,15 +43,14 @@ def command(
     waits: bool,
     limit: float | None,
 ) -> int:
-    """Change how many replicas a job wishes for. JOB as in `get`.
+    """Change the number of replicas of a job. JOB as in `get`.
 
-    Shrinking works always, growing while it runs if it is elastic. Any other job keeps its size while it runs;
-    --restart starts all of its replicas again. A job with a list of replicas (2017, 2018) has the number changed in
-    its list.
+    Any job can shrink while it runs; only an elastic job can grow. Any other job needs --restart to grow, which
+    restarts all of its replicas.
 
     \b
-    Exit codes: 0 done, or it was so before; 1 it would be in vain; 2 no job of that size makes sense;
-                101 not within --timeout; 102 there was none of a name
+    Exit codes: 0 scaled or unchanged; 1 the job can't be scaled; 2 invalid size;
+                101 timed out; 102 a job was not found
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     import asyncio
 
@@ -56,9 +62,9 @@ def command(
 
     given = [*(((ReplicaType.WORKER.value, workers),) if workers is not None else ()), *others]
     if not given and least is None and most is None:
-        raise click.UsageError("say how many: --workers N, --replicas TYPE=N, --min N or --max N")
+        raise click.UsageError("one of --workers, --replicas, --min and --max is required")
     if len({name for name, _ in given}) < len(given):
-        raise click.UsageError("a type of replicas is given two numbers")
+        raise click.UsageError("a replica type is given more than once")
     wish = Wish(
         replicas={ReplicaType(name): number for name, number in given}, least=least, most=most, by_restart=by_restart
     )

@@ -1,4 +1,4 @@
-"""`tarragon submit`: hands a FILE to the cluster and returns, or stays until its job has ended."""
+"""`tarragon submit`: submits the jobs of a manifest, and optionally waits until the job has ended."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from tarragon.cli.targets.next_commands import MEANWHILE, hints
 from tarragon.cli.targets.resolving import target
 
 FEW_GPUS = 8
-"""More are worth a question: a node of the largest machines that one can rent."""
+"""A job that asks for more GPUs needs confirmation: this is one of the largest nodes of cloud providers."""
 
 
 @click.command("submit", cls=FileCommand)
 @click.argument("file", metavar="FILE", required=False, shell_complete=complete_file)
-@click.option("--wait", "waits", is_flag=True, help="return when the job has ended, with its result as exit code")
-@click.option("--watch", "watches", is_flag=True, help="the same, with a line for every change")
-@click.option("--logs", "reads", is_flag=True, help="the same, with its logs, as `run`")
-@click.option("--timeout", "limit", type=duration, metavar="DURATION", help="wait no longer than this: 90, 5m, 2h")
-@click.option("-y", "--yes", is_flag=True, help="ask nothing, however large the job is")
+@click.option("--wait", "waits", is_flag=True, help="wait until the job ends, and exit with its result")
+@click.option("--watch", "watches", is_flag=True, help="like --wait, and print a line for every change")
+@click.option("--logs", "reads", is_flag=True, help="like --wait, and follow the logs, as `run` does")
+@click.option("--timeout", "limit", type=duration, metavar="DURATION", help="stop waiting after this long: 90, 5m, 2h")
+@click.option("-y", "--yes", is_flag=True, help="do not ask for confirmation")
 @click.option(
     "--confirm-above",
     type=click.IntRange(0),
     default=FEW_GPUS,
     show_default=True,
     metavar="GPUS",
-    help="on a cluster: show what is asked for, and ask back on a terminal",
+    help="on a cluster: ask for confirmation if the jobs request more GPUs than this",
 )
 @trial_options
 @click.pass_context
@@ -56,19 +56,19 @@ def command(
     dry_run: str | None,
     form: str | None,
 ) -> int:
-    """Hand the jobs of FILE to the cluster, with all they need, and print their names. FILE may be - or a URL.
+    """Submit the jobs of FILE and the objects they need, and print their names. FILE may be - or a URL.
 
-    A job that is there already as FILE has it is left alone: submitting twice is submitting once. One that has ended
-    is run again on this machine, where its logs stay; on a cluster with --replace.
+    Submitting an unchanged job again has no effect. A job that has ended is run again on this machine, where its
+    logs are kept; on a cluster only with --replace.
 
     \b
-    Exit codes: 0 it is there; 1 an error, or another job has its name; 2 problems in FILE;
+    Exit codes: 0 submitted, or unchanged; 1 error, or another job has this name; 2 invalid FILE;
                 with --wait, --watch or --logs those of `run`
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     require_trial(dry_run, form)
     stays = waits or watches or reads
     if limit is not None and not stays:
-        raise click.UsageError("--timeout limits --wait, --watch or --logs: give one of them")
+        raise click.UsageError("--timeout requires --wait, --watch or --logs")
     settings = ctx.ensure_object(Settings)
     where = target(settings)
     loaded = load_all(where, settings, one_file(file, option), changes(ctx))
@@ -76,7 +76,7 @@ def command(
         show_trial(where, loaded, dry_run, form)
         return 0
     if stays and len(loaded) > 1:
-        raise click.UsageError(f"one job can be waited for, and FILE has {len(loaded)}")
+        raise click.UsageError(f"--wait, --watch and --logs need a FILE with one job; it has {len(loaded)}")
     agree(where, loaded, confirm_above, is_agreed=yes)
     clock = SystemClock()
     if reads:
@@ -95,9 +95,9 @@ def command(
 
 
 def agree(where: Target, loaded: Sequence[Loaded], most_gpus: int, *, is_agreed: bool) -> None:
-    """Shows what a large job asks for. Raises Abort when somebody at a terminal says no."""
+    """Print the size of a large job and, on a terminal, ask for confirmation. Raises Abort if the user declines."""
     if where.is_local:
-        return  # this machine has what it has, and costs nothing
+        return  # this machine costs nothing
     from tarragon.cli.manifest.sizing import is_large, read, told
 
     jobs = read(loaded)
@@ -110,7 +110,7 @@ def agree(where: Target, loaded: Sequence[Loaded], most_gpus: int, *, is_agreed:
 
 
 async def submitted(where: Target, loaded: Loaded, clock: Clock, *, is_once: bool = False) -> Known:
-    """The job as it is stored; everything that was done for it is told on stderr."""
+    """Submit the job and the objects it needs, print notes on stderr, and return the job as stored."""
 
     def note(text: str) -> None:
         click.echo(text, err=True)

@@ -1,4 +1,4 @@
-"""`tarragon suspend`: ends all pods of a job and gives its places back, until it is resumed."""
+"""`tarragon suspend`: deletes the pods of a job and releases its resources until it is resumed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tarragon.cli.options.settings import Command, Settings
 
 @click.command("suspend", cls=Command)
 @choice_options
-@patience_options("--wait", "return when none of its pods is left")
+@patience_options("--wait", "wait until all pods of the job are gone")
 @click.pass_obj
 def command(
     settings: Settings, *, names: Sequence[str], labels: str, everything: bool, waits: bool, limit: float | None
 ) -> int:
-    """End all pods of a job and give its places back; `resume` puts it into the queue again. JOB as in `get`.
+    """Suspend jobs: delete their pods and release their resources until `resume`. JOB as in `get`.
 
-    What has finished stays on record, and so does the number of restarts. The field is spec.runPolicy.suspend;
-    kubeflow.org/v1alpha2, v1beta1 and v1beta2 have none.
+    Finished replicas and the number of restarts are kept. This sets spec.runPolicy.suspend, which
+    kubeflow.org/v1alpha2, v1beta1 and v1beta2 do not have.
 
     \b
-    Exit codes: 0 all are suspended, also those that were before; 1 one has ended;
-                101 not within --timeout; 102 there was none of a name
+    Exit codes: 0 all jobs are suspended; 1 a job has ended;
+                101 timed out; 102 a job was not found
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     import asyncio
 

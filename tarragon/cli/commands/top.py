@@ -1,4 +1,4 @@
-"""`tarragon top`: jobs, replicas and nodes on one page of the terminal, live."""
+"""`tarragon top`: shows jobs, replicas and nodes live in the terminal."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tarragon.cli.targets.resolving import target
 
 
 class NoTerminal(TarragonError):
-    """Exit code 2: it was called where it can't work."""
+    """stdin or stdout is not a terminal that `top` can draw on. Exit code 2."""
 
     exit_code = 2
 
 
 @click.command("top", cls=Command)
-@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="of all namespaces")
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="show jobs in all namespaces")
 @click.pass_obj
 def command(settings: Settings, everywhere: bool) -> None:
-    """Jobs, replicas and nodes as they are now; logs, events and reasons by one key. ? shows the keys."""
+    """Show jobs, replicas and nodes live, with logs, events and reasons by one key. ? shows the keys."""
     refuse_without_terminal(is_terminal=sys.stdin.isatty() and sys.stdout.isatty(), kind=os.environ.get("TERM", ""))
     from tarragon.cli.top.app import App
     from tarragon.cli.top.watches import Scope
@@ -38,12 +38,12 @@ def command(settings: Settings, everywhere: bool) -> None:
 
 
 def refuse_without_terminal(*, is_terminal: bool, kind: str) -> None:
-    """Raises NoTerminal where a page can't be drawn over."""
+    """Raise NoTerminal unless both ends are a terminal with cursor control."""
     if is_terminal and kind not in {"", "dumb"}:
         return
-    why = f"TERM is {kind or 'not set'}" if is_terminal else "its input or its output is a pipe or a file"
+    why = f"TERM is {kind or 'not set'}" if is_terminal else "stdin or stdout is a pipe or a file"
     raise NoTerminal(
-        "`top` draws on a whole terminal, and this is none",
+        "`top` needs a terminal",
         why=why,
-        remedy="`list --watch` tells of every change in a line of its own",
+        remedy="use `list --watch`, which prints one line for every change",
     )

@@ -1,4 +1,4 @@
-"""`tarragon up`: the embedded cluster in the foreground, until somebody ends it."""
+"""`tarragon up`: runs the embedded cluster in the foreground."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from tarragon.localcluster.home.presence import Server
 
 IDLE_SECONDS = 600.0
-"""After this long without a pod that runs and a client that asks, a cluster in the background ends by itself."""
+"""A cluster in the background stops after this long without running pods and client requests."""
 
 
 @click.command("up", cls=Command)
-@click.option("--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="write one here, too")
 @click.option(
-    "--port", metavar="N", type=click.IntRange(1, 65535), help="where to serve; by default where it did before"
+    "--kubeconfig", type=click.Path(path_type=Path, dir_okay=False), help="also write the kubeconfig to this file"
+)
+@click.option(
+    "--port", metavar="N", type=click.IntRange(1, 65535), help="port of the API server; by default the previous one"
 )
 @click.option(
     "--node",
@@ -36,20 +38,20 @@ IDLE_SECONDS = 600.0
     metavar="NODE",
     type=node,
     multiple=True,
-    help="name=a,cpu=8,memory=16Gi,nvidia.com/gpu=4,label:zone=b",
+    help="add a node, such as name=a,cpu=8,memory=16Gi,nvidia.com/gpu=4,label:zone=b",
 )
-@click.option("--without-operator", is_flag=True, help="a plain Kubernetes, for an operator of your own")
+@click.option("--without-operator", is_flag=True, help="start the cluster without Tarragon's operator")
 @click.option(
     "--authorization",
     type=click.Choice(["always-allow", "rbac"]),
     default="always-allow",
     show_default=True,
-    help="what service accounts and --as users may do: everything, or what roles say",
+    help="authorization of service accounts and --as users: allow everything, or check roles",
 )
 @ordering_options
 @logs_option
 @surroundings.accelerators_option
-@click.option("--background", is_flag=True, hidden=True, help="how other commands start it")
+@click.option("--background", is_flag=True, hidden=True, help="used by other commands to start the cluster")
 @click.pass_obj
 def command(
     settings: Settings,
@@ -64,10 +66,10 @@ def command(
     config_file: Path | None,
     background: bool,
 ) -> None:
-    """Serve the local cluster until Ctrl-C. Jobs in it go on when it ends, and the next start finds them.
+    """Run the local cluster until Ctrl-C. Its jobs keep running, and the next start adopts them.
 
-    Prints one line with `ready` and the kubeconfig once it serves. Without --node there is one node, this machine,
-    which counts requests for CPUs as shares; nodes that are given are strict.
+    Prints one line with `ready` and the kubeconfig once it serves. Without --node it has one node, this machine,
+    on which CPU requests are shares; nodes given with --node enforce their CPU capacity.
     """
     from tarragon.cli.targets.crds import install_here, install_without_operator
     from tarragon.localcluster.auth.authorizers import Authorization

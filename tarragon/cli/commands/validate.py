@@ -1,4 +1,4 @@
-"""`tarragon validate`: every problem of manifests, without any cluster."""
+"""`tarragon validate`: reports all problems in manifests, without a cluster."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tarragon.plan.input.manifest import Documents
 from tarragon.plan.status.provenance import digest
 
 ENDINGS = frozenset({".yaml", ".yml", ".json"})
-"""Of the files of a folder that kubectl reads, too."""
+"""The extensions of the files in a folder that are read, as kubectl does."""
 
 
 @dataclass(slots=True)
 class Judged:
-    """What was found out about one file. `error`: it could not be read, or has problems."""
+    """The result for one file. `error` is set if the file could not be read or has problems."""
 
     name: str
     jobs: list[tuple[str, str, str]] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Judged:
     @property
     def fields(self) -> Mapping[str, Json]:
         problems = (self.error.why or self.error.what).splitlines() if self.error is not None else []
-        jobs = [{"name": name, "generation": generation, "digest": sum_} for name, generation, sum_ in self.jobs]
+        jobs = [{"name": name, "generation": generation, "digest": digest_} for name, generation, digest_ in self.jobs]
         return {"file": self.name, "jobs": jobs, "problems": problems, "warnings": self.warnings}
 
 
@@ -55,11 +55,11 @@ class Judged:
     multiple=True,
     metavar="FILE",
     shell_complete=complete_file,
-    help="the same, as kubectl has it; may come again",
+    help="same as FILE; can be repeated",
 )
-@click.option("-R", "--recursive", "is_deep", is_flag=True, help="of a folder also what lies in the folders in it")
-@click.option("--hash", "digests", is_flag=True, help="print the digest of each job's spec, as its status keeps it")
-@click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]), help="for programs")
+@click.option("-R", "--recursive", "is_deep", is_flag=True, help="also read the subfolders of a folder")
+@click.option("--hash", "digests", is_flag=True, help="print the digest of each job's spec, as recorded in its status")
+@click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]), help="output format")
 @click.pass_obj
 def command(
     settings: Settings,
@@ -70,46 +70,46 @@ def command(
     digests: bool,
     form: str | None,
 ) -> int:
-    """Tell every problem in FILE, each with its line and its remedy, and which generation of the API each job is of.
+    """Report all problems in FILE, each with its line and a remedy, and the API generation of each job.
 
-    FILE may be a folder, - or a URL. Rules and defaults are those of the generation; `convert` writes another one.
-    With --context it warns of what exists on this machine only, too. No cluster is asked.
+    FILE may be a folder, - or a URL. Rules and defaults are those of the generation; `convert` changes it.
+    With --context it also warns of images and folders that exist only on this machine. No cluster is contacted.
 
     \b
-    Exit codes: 0 fine, 2 problems
+    Exit codes: 0 valid, 2 problems found
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     if not files and not options:
-        raise click.UsageError("name one FILE or more")
+        raise click.UsageError("FILE is required")
     judged = [_judged(settings, *found) for name in (*files, *options) for found in _files(name, is_deep=is_deep)]
     if form is not None:
         click.echo(TEXTS[form](validated(each.fields for each in judged)))
     else:
         for each in judged:
-            _tell(each, digests=digests)
+            _print(each, digests=digests)
     return Refused.exit_code if any(each.error is not None for each in judged) else 0
 
 
 def _files(name: str, *, is_deep: bool) -> Iterator[tuple[str, bool]]:
-    """Each with whether it was found in a folder, where other things than jobs may lie, too."""
+    """Yield each file, and whether it was found in a folder, where files without jobs are allowed."""
     if name == "-" or "://" in name or not Path(name).is_dir():
         yield name, False
         return
     found = sorted(Path(name).rglob("*") if is_deep else Path(name).iterdir())
     chosen = [path for path in found if path.suffix in ENDINGS and path.is_file()]
     if not chosen:
-        raise Refused(f"there is no manifest in {name}", why=f"none of its files ends in {listed(sorted(ENDINGS))}")
+        raise Refused(f"no manifest in {name}", why=f"no file ends in {listed(sorted(ENDINGS))}")
     yield from ((str(path), True) for path in chosen)
 
 
-def _judged(settings: Settings, name: str, is_of_folder: bool) -> Judged:
+def _judged(settings: Settings, name: str, is_from_folder: bool) -> Judged:
     judged = Judged(named(name))
     try:
         documents = parse(name)
     except TarragonError as error:
         judged.error = error
         return judged
-    is_to_have_one = not documents.jobs and not is_of_folder
-    problems = [Problem("", "there is no job in the manifest", "add one")] if is_to_have_one else []
+    is_missing_job = not documents.jobs and not is_from_folder
+    problems = [Problem("", "the manifest has no job", "add one")] if is_missing_job else []
     problems += _problems(settings, documents, judged)
     if problems:
         judged.error = refused(name, problems)
@@ -117,20 +117,20 @@ def _judged(settings: Settings, name: str, is_of_folder: bool) -> Judged:
 
 
 def _problems(settings: Settings, documents: Documents, judged: Judged) -> Sequence[Problem]:
-    """Of all jobs; their names and warnings are noted."""
+    """Return the problems of all jobs, and add their names and warnings to `judged`."""
     problems: list[Problem] = []
     for job in documents.jobs:
-        taken = intake(job.framework or FRAMEWORKS[0], job.manifest)
-        generation = taken.dialect.name if taken.dialect is not None else "of no known generation"
+        decoded = intake(job.framework or FRAMEWORKS[0], job.manifest)
+        generation = decoded.dialect.name if decoded.dialect is not None else "unknown generation"
         judged.jobs.append((job.name, generation, digest(job.manifest.get("spec"))))
-        problems += [job.placed(problem) for problem in taken.all_problems]
-        judged.warnings += [str(job.placed(warning)) for warning in taken.warnings]
+        problems += [job.placed(problem) for problem in decoded.all_problems]
+        judged.warnings += [str(job.placed(warning)) for warning in decoded.warnings]
         if not settings.is_local:
             judged.warnings += [str(job.placed(warning)) for warning in only_here(job.manifest, this_machine())]
     return problems
 
 
-def _tell(judged: Judged, *, digests: bool) -> None:
+def _print(judged: Judged, *, digests: bool) -> None:
     for warning in judged.warnings:
         click.echo(escaped_line(f"warning: {warning}"), err=True)
     if judged.error is not None:
@@ -140,6 +140,6 @@ def _tell(judged: Judged, *, digests: bool) -> None:
             click.echo(escaped_line(f"{found}  {name}"))
     elif judged.jobs:
         names = [f"{name} ({generation})" for name, generation, _ in judged.jobs]
-        click.echo(escaped_line(f"{judged.name}: {listed(names)} {'is' if len(names) == 1 else 'are'} fine"))
+        click.echo(escaped_line(f"{judged.name}: {listed(names)} {'is' if len(names) == 1 else 'are'} valid"))
     else:
         click.echo(escaped_line(f"{judged.name}: {count(0, 'job')}"), err=True)

@@ -1,4 +1,4 @@
-"""`tarragon version`: which tarragon this is, and on what."""
+"""`tarragon version`: prints the versions of tarragon and Python, and the platform."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tarragon.cli.options.settings import Command
 
 
 @click.command("version", cls=Command)
-@click.option("-o", "output", type=click.Choice(["json", "yaml"]), help="for programs")
+@click.option("-o", "output", type=click.Choice(["json", "yaml"]), help="output format")
 def command(output: str | None) -> None:
-    """Which tarragon this is, and on what it runs."""
+    """Print the versions of tarragon and Python, and the platform."""
     facts = {
         "version": __version__,
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""`tarragon wait`: returns when a job has ended, with its result as exit code."""
+"""`tarragon wait`: waits for a job and exits with its result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tarragon.cli.options.settings import Command, Settings
 from tarragon.cli.targets.completion import complete_job
 
 STATES = ("created", "waiting", "starting", "running", "restarting", "suspended", "succeeded", "failed", "deleted")
-"""What may be waited for, each in the word that `list` shows."""
+"""The states of `--for`, as shown by `list`."""
 
 
 @click.command("wait", cls=Command)
@@ -23,26 +23,26 @@ STATES = ("created", "waiting", "starting", "running", "restarting", "suspended"
     multiple=True,
     type=click.Choice(STATES, case_sensitive=False),
     metavar="STATE",
-    help="return with 0 when it is in one of these states, in the words of `list`: --for running --for failed",
+    help="wait for this state, as shown by `list`, and exit with 0; can be repeated",
 )
 @click.option(
     "--timeout",
     "limit",
     type=duration,
     metavar="DURATION",
-    help="give up after that long (90, 5m, 2h) with exit code 101",
+    help="stop waiting after this long (90, 5m, 2h), with exit code 101",
 )
-@click.option("-o", "--output", "form", type=click.Choice(list(TEXTS)), help="the result for programs")
+@click.option("-o", "--output", "form", type=click.Choice(list(TEXTS)), help="output format of the result")
 @click.pass_obj
 def command(settings: Settings, name: str, states: Sequence[str], limit: float | None, form: str | None) -> int:
-    """Return when JOB has ended, however it did, or is in a state of --for. Without --timeout it waits for ever.
+    """Wait until JOB ends, or reaches a state of --for. Without --timeout there is no limit.
 
     \b
     States: created waiting starting running restarting suspended succeeded
     failed deleted
-    Exit codes: 0 succeeded, or it is in a state of --for; 100 failed,
-    101 not finished in time, left by Ctrl-C, or ended without that state;
-    102 no such job, 103 deleted or suspended, 104 evicted,
+    Exit codes: 0 succeeded, or reached a state of --for; 100 failed,
+    101 timed out, interrupted by Ctrl-C, or ended without reaching that state;
+    102 not found, 103 deleted or suspended, 104 evicted,
     143 or 129 ended by SIGTERM or SIGHUP
     """  # noqa: D301 - a real backspace: click's mark for lines to leave alone
     import asyncio

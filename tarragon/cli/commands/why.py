@@ -1,4 +1,4 @@
-"""`tarragon why`: what keeps a job from going on, or why it failed, and what usually helps."""
+"""`tarragon why`: explains why a job waits or failed, and suggests a remedy."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tarragon.cli.targets.completion import complete_job
 
 @click.command("why", cls=Command)
 @click.argument("name", metavar="JOB", shell_complete=complete_job)
-@click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]), help="for programs")
+@click.option("-o", "--output", "form", type=click.Choice(["json", "yaml"]), help="output format")
 @click.pass_obj
 def command(settings: Settings, name: str, form: str | None) -> None:
-    """Why JOB waits, does not start, or failed; from its status, so also when its pods are gone."""
+    """Explain why JOB waits, does not start, or failed. Reads its status, so its pods need not exist."""
     import asyncio
 
     from tarragon.cli.explain.explanation import why
