@@ -1,1 +1,1 @@
-"""What `tarragon check` finds out: about this machine, or about a cluster."""
+"""The checks of `tarragon check`: of this machine (`machine`), or of a cluster (`cluster`, which calls the others)."""

@@ -1,4 +1,4 @@
-"""Whether a cluster can train: everything is asked at once, and what may not be asked is said."""
+"""Checks that a cluster can run training jobs. All requests run concurrently; a forbidden one becomes a finding."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 OLDEST = (1, 20)
 HOME = "tarragon-system"
-"""Where deploy/ puts the operator."""
+"""The namespace in which deploy/ installs the operator."""
 
 _REVIEWS: Resource[Json] = Resource(
     group="authorization.k8s.io",
@@ -50,65 +50,67 @@ _REVIEWS: Resource[Json] = Resource(
 
 
 async def of_cluster(where: Foreign, clock: Clock, *, for_operator: bool) -> Sequence[Finding]:
-    """Never raises: a cluster that does not answer is a finding, too."""
+    """Run all checks. A cluster that does not answer is a finding, not an exception."""
     try:
         version = await _version(where.access.server, clock)
     except TarragonError as error:
-        told = where.words(error)
-        return [Finding("error", "cluster", told.what, "\n".join(filter(None, (told.why, told.remedy))))]
+        readable = where.words(error)
+        return [Finding("error", "cluster", readable.what, "\n".join(filter(None, (readable.why, readable.remedy))))]
     async with where.client() as cluster:
-        look = _Look(cluster, where.access.server, where.namespace, clock)
-        asked = [
-            look.namespace_found(),
-            *(look.kind(framework) for framework in FRAMEWORKS),
-            look.rights(),
-            *([look.operators_rights()] if for_operator else []),
-            look.at_work(),
-            look.nodes(),
-            look.schedulers(),
-            look.volumes(),
+        probe = _Probe(cluster, where.access.server, where.namespace, clock)
+        checks = [
+            probe.namespace_found(),
+            *(probe.kind(framework) for framework in FRAMEWORKS),
+            probe.rights(),
+            *([probe.operators_rights()] if for_operator else []),
+            probe.at_work(),
+            probe.nodes(),
+            probe.schedulers(),
+            probe.volumes(),
         ]
-        answers = await asyncio.gather(*map(_told, asked))
-    return [_fit(where.name, version), *(finding for answer in answers for finding in answer)]
+        results = await asyncio.gather(*map(_or_warning, checks))
+    return [_version_finding(where.name, version), *(finding for result in results for finding in result)]
 
 
-def _fit(name: str, version: str) -> Finding:
-    """Whether it is new enough."""
+def _version_finding(name: str, version: str) -> Finding:
+    """Check that the cluster's version of Kubernetes is supported."""
     match = re.match(r"v?(\d+)\.(\d+)", version)
     text = f"{name}, Kubernetes {version}"
     if match is None or (int(match[1]), int(match[2])) >= OLDEST:
         return Finding("ok", "cluster", text)
     least = ".".join(map(str, OLDEST))
-    return Finding("error", "cluster", f"{text}: Tarragon needs {least} or newer", "ask whoever runs it for an upgrade")
+    return Finding(
+        "error", "cluster", f"{text}: Tarragon needs {least} or newer", "ask the cluster administrator to upgrade it"
+    )
 
 
 async def _version(server: Server, clock: Clock) -> str:
-    return str((await _get(server, clock, "/version")).get("gitVersion", "of an unknown version"))
+    return str((await _get(server, clock, "/version")).get("gitVersion", "unknown"))
 
 
 async def _get(server: Server, clock: Clock, path: str) -> dict[str, Json]:
-    """What is no object: versions, discovery."""
+    """GET a path that is not a resource: the version, or discovery."""
     transport = Transport(server, random.Random(), clock)
     try:
         found: dict[str, Json] = decode(await transport.call(Request(method="GET", path=path)), dict)
         return found
     except msgspec.DecodeError as error:
-        raise TarragonError(f"{server.url} is no Kubernetes API", why=str(error)) from error
+        raise TarragonError(f"{server.url} is not a Kubernetes API server", why=str(error)) from error
     finally:
         await transport.close()
 
 
-async def _told(asked: Awaitable[Sequence[Finding]]) -> Sequence[Finding]:
-    """A question that the server can't answer is no reason to keep the answers to the others."""
+async def _or_warning(check: Awaitable[Sequence[Finding]]) -> Sequence[Finding]:
+    """Turn an API error into a warning, so that the other checks are still reported."""
     try:
-        return await asked
+        return await check
     except ApiError as error:
-        return [Finding("warning", "cluster", f"a question was not answered: {error.what}")]
+        return [Finding("warning", "cluster", f"a check failed: {error.what}")]
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """At one cluster, for somebody who works in that namespace."""
+class _Probe:
+    """The checks of one cluster, for a user of one namespace."""
 
     cluster: Cluster
     server: Server
@@ -120,8 +122,8 @@ class _Look:
             try:
                 await self.cluster.get(NAMESPACES, Key("", self.namespace))
             except NotFound:
-                remedy = f"kubectl create namespace {self.namespace}; or name another one with -n"
-                return [Finding("error", "namespace", f"there is no namespace {self.namespace}", remedy)]
+                remedy = f"kubectl create namespace {self.namespace}; or choose another one with -n"
+                return [Finding("error", "namespace", f"namespace {self.namespace} not found", remedy)]
         return [Finding("ok", "namespace", self.namespace)]
 
     async def kind(self, framework: Framework) -> Sequence[Finding]:
@@ -135,7 +137,7 @@ class _Look:
         return [kinds.compared(framework, found)]
 
     async def _served(self, framework: Framework) -> Finding:
-        """Discovery is open to everybody."""
+        """Use discovery, which every user may read."""
         kind = framework.resource
         try:
             found = await _get(self.server, self.clock, f"/apis/{kind.group}/{kind.version}")
@@ -143,7 +145,9 @@ class _Look:
             return kinds.missing(framework)
         if kind.plural not in {each.get("name") for each in found.get("resources") or ()}:
             return kinds.missing(framework)
-        return Finding("ok", framework.kind, f"served as {kind.api_version}; whose it is you may not look at")
+        return Finding(
+            "ok", framework.kind, f"served as {kind.api_version}; you may not read its CustomResourceDefinition"
+        )
 
     async def rights(self) -> Sequence[Finding]:
         return list(user_findings(await self._answers(of_user(self.namespace))))
@@ -158,25 +162,25 @@ class _Look:
         }
 
     async def at_work(self) -> Sequence[Finding]:
-        return list(operators(await self._seen(), self.clock.now()))
+        return list(operators(await self._operator_traces(), self.clock.now()))
 
-    async def _seen(self) -> Seen:
-        """By their names: the Leases and Endpoints of a large cluster are many."""
-        ours, leases, endpoints, deployments = await asyncio.gather(
+    async def _operator_traces(self) -> Seen:
+        """Fetch Leases and Endpoints by name, since a large cluster has many, and all Deployments."""
+        own_leases, leases, endpoints, deployments = await asyncio.gather(
             self._leases(),
             self._named(LEASE_LOCKS),
             self._named(ENDPOINTS_LOCKS),
             self._all(DEPLOYMENTS, ""),
         )
-        looked = (("Leases", leases), ("Endpoints", endpoints), ("Deployments", deployments))
+        listings = (("Leases", leases), ("Endpoints", endpoints), ("Deployments", deployments))
         return Seen(
-            leases=ours,
+            leases=own_leases,
             others=Found(leases=leases or (), endpoints=endpoints or (), deployments=deployments or ()),
-            unseen=[what for what, found in looked if found is None],
+            unseen=[what for what, found in listings if found is None],
         )
 
     async def _leases(self) -> Sequence[Held] | None:
-        """Of all namespaces, or else where one usually is."""
+        """Return Tarragon's Leases in all namespaces, or in the usual namespace if listing all is forbidden."""
         found = await self._all(HELD, f"metadata.name={LEASE_NAME}")
         if found is not None:
             return found
@@ -193,14 +197,14 @@ class _Look:
         return [each for listing in allowed for each in listing] if len(allowed) == len(found) else None
 
     async def _all(self, resource: Resource[T], fields: str) -> Sequence[T] | None:
-        """None where they may not be listed."""
+        """List a resource in all namespaces; None if that is forbidden."""
         try:
             return (await self.cluster.list(resource, Selection(fields=fields))).items
         except Forbidden:
             return None
 
     async def schedulers(self) -> Sequence[Finding]:
-        """Discovery is open to everybody."""
+        """Use discovery, which every user may read."""
         found = await _get(self.server, self.clock, "/apis")
         return [features.gangs({str(group["name"]) for group in found.get("groups") or ()})]
 

@@ -1,4 +1,4 @@
-"""What a cluster has beside the plain API that jobs may count on: gang schedulers, classes of storage. Pure."""
+"""Checks of optional cluster features that jobs may use: other gang schedulers and storage classes. Pure."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ _SCHEDULERS = MappingProxyType(
         "kueue.x-k8s.io": "Kueue",
     }
 )
-_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 def gangs(groups: Collection[str]) -> Finding:
-    """By the groups of the API. Ours needs none of them."""
+    """Detect other gang schedulers by their API groups. Tarragon needs none of them."""
     found = [name for group, name in _SCHEDULERS.items() if group in groups]
-    own = "Tarragon places gangs itself"
+    own = "Tarragon schedules gangs itself"
     if not found:
-        return Finding("ok", "gangs", f"{own}; no other gang scheduler is here")
-    text = f"{own}; {listed(found)} {'is' if len(found) == 1 else 'are'} here, too"
-    return Finding("ok", "gangs", f"{text}, for jobs that name another schedulerName or managedBy")
+        return Finding("ok", "gangs", f"{own}; no other gang scheduler found")
+    text = f"{own}; {listed(found)} {'is' if len(found) == 1 else 'are'} also installed"
+    return Finding("ok", "gangs", f"{text}, for jobs with another schedulerName or managedBy")
 
 
 def volumes(classes: Sequence[JsonObject] | None) -> Finding:
     if classes is None:
-        return Finding("ok", "volumes", "you may not list storage classes: whether claims get volumes can't be told")
+        return Finding("ok", "volumes", "unknown: you may not list storage classes")
     if not classes:
-        text = "there is no storage class: claims wait until somebody makes volumes for them"
-        return Finding("warning", "volumes", text, "name volumes that are there, or ask for a storage class")
+        text = "no storage class: claims stay pending until someone creates volumes for them"
+        return Finding("warning", "volumes", text, "use existing volumes, or ask the administrator for a storage class")
     names = [_described(each) for each in classes]
     if any(_is_default(each) for each in classes):
         return Finding("ok", "volumes", f"{count(len(classes), 'storage class')}: {listed(names)}")
-    text = f"none of the storage classes is the default: {listed(names)}"
-    return Finding("warning", "volumes", text, "name one in each claim: spec.storageClassName")
+    text = f"no default storage class among {listed(names)}"
+    return Finding("warning", "volumes", text, "set spec.storageClassName in each claim")
 
 
 def _is_default(body: JsonObject) -> bool:
-    return (body["metadata"].get("annotations") or {}).get(_DEFAULT) == "true"
+    return (body["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"
 
 
 def _described(body: JsonObject) -> str:
     marks = ["default"] if _is_default(body) else []
-    marks += ["binds late"] if body.get("volumeBindingMode") == "WaitForFirstConsumer" else []
+    marks += ["WaitForFirstConsumer"] if body.get("volumeBindingMode") == "WaitForFirstConsumer" else []
     return str(body["metadata"]["name"]) + (f" ({', '.join(marks)})" if marks else "")

@@ -1,4 +1,4 @@
-"""Whose CustomResourceDefinition a cluster has for one of our kinds, and whether Tarragon can keep its jobs. Pure."""
+"""Compares the CustomResourceDefinition that a cluster has for a job kind with Tarragon's own. Pure."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from tarragon.kube.meta import Json, JsonObject
 APPLY = "kubectl apply -k deploy (in tarragon's folder)"
 _OURS = "tarragon"
 _KUBEFLOW = ".status.conditions[-1:].type"
-"""Where Kubeflow's definitions read the column State from; no other operator's is known to do so."""
+"""The JSON path of the column State in Kubeflow's definitions; no other operator is known to use it."""
 
 
 def missing(framework: Framework) -> Finding:
     if framework.is_optional:
-        text = f"{framework.resource.full_name} is not installed here: only jobs of {_ages(framework)} need it"
+        text = f"{framework.resource.full_name} is not installed: only jobs of {_api_versions(framework)} need it"
         return Finding("ok", framework.kind, text)
     return Finding(
-        "error", framework.kind, "the kind is not installed here", f"{APPLY} installs it; that takes an administrator"
+        "error", framework.kind, "the kind is not installed", f"{APPLY} installs it (as cluster administrator)"
     )
 
 
 def compared(framework: Framework, found: JsonObject) -> Finding:
-    """`found` is the definition as the cluster has it; our own is the measure."""
+    """Compare `found`, the definition in the cluster, with Tarragon's own."""
     kind, ours = framework.kind, framework.crd()
     fault = _not_served(found)
     if fault:
-        return Finding("error", kind, fault, f"kubectl describe crd {ours['metadata']['name']} says more")
+        return Finding("error", kind, fault, f"see kubectl describe crd {ours['metadata']['name']}")
     have, want = _versions(found), _versions(ours)
     if not any(_keeps_our_status(version) for version in have.values() if version.get("storage")):
-        whose = "Kubeflow's" if _is_kubeflow(have.values()) else "somebody else's"
+        owner = "Kubeflow" if _is_kubeflow(have.values()) else "another operator"
         return Finding(
             "error",
             kind,
-            f"the kind is {whose}: it drops status.tarragon, in which Tarragon's operator keeps who runs where",
-            f"{APPLY} puts Tarragon's in its place; jobs that are there stay",
+            f"the CRD is from {owner}: it drops status.tarragon, in which Tarragon's operator records placements",
+            f"{APPLY} replaces it; existing jobs are kept",
         )
     differing = list(_differences(have, want))
     if not differing:
-        return Finding("ok", kind, f"Tarragon's, as this version has it: {', '.join(have)}")
-    text = f"of another version of Tarragon, or changed by hand: {listed(differing, most=3)}"
-    return Finding("warning", kind, text, f"{APPLY} makes it this version's")
+        return Finding("ok", kind, f"the CRD matches this version of Tarragon: {', '.join(have)}")
+    text = f"the CRD is from another version of Tarragon, or was edited: {listed(differing, most=3)}"
+    return Finding("warning", kind, text, f"{APPLY} updates it")
 
 
-def _ages(framework: Framework) -> str:
-    """`mlkube.io/v1beta1`."""
+def _api_versions(framework: Framework) -> str:
+    """Name the API versions of a kind: `mlkube.io/v1beta1`."""
     return listed([dialect.api_version for dialect in framework.dialects])
 
 
 def _not_served(found: JsonObject) -> str:
-    """Why nobody can make one; empty where everybody can."""
+    """Return why the kind is not served; empty if it is."""
     if found["metadata"].get("deletionTimestamp"):
         return "the kind is being deleted, and all its objects with it"
     conditions: Sequence[JsonObject] = (found.get("status") or {}).get("conditions") or ()
@@ -71,7 +71,7 @@ def _keeps_our_status(version: JsonObject) -> bool:
     status: Json = (schema.get("properties") or {}).get("status") or {}
     keeps_all = any(each.get("x-kubernetes-preserve-unknown-fields") for each in (schema, status))
     if "status" in (schema.get("properties") or {}):
-        # What is below a field that is described follows the field's own rule.
+        # The rule of a field that is described overrides that of its parent.
         keeps_all = bool(status.get("x-kubernetes-preserve-unknown-fields"))
     return keeps_all or _OURS in (status.get("properties") or {})
 
@@ -87,11 +87,11 @@ def _differences(have: Mapping[str, JsonObject], want: Mapping[str, JsonObject])
             yield f"{name} is not served"
         elif not _contains(have[name], want[name]):
             yield f"{name} differs"
-    yield from (f"{name} is served, too" for name in have if name not in want)
+    yield from (f"{name} is also served" for name in have if name not in want)
 
 
 def _contains(have: Json, want: Json) -> bool:
-    """The server fills in defaults: what we did not write may be there."""
+    """Report whether `have` contains all of `want`. The server adds defaults, so it may contain more."""
     if isinstance(want, Mapping):
         return isinstance(have, Mapping) and all(name in have and _contains(have[name], want[name]) for name in want)
     if isinstance(want, list):

@@ -1,4 +1,4 @@
-"""Whether this machine can train."""
+"""Checks that this machine can run training jobs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tarragon.localcluster.home.home import Home
 from tarragon.localcluster.kubelet.images.images import own_environment
 
 _GIB = 2**30
-_A_REPLICA = 0.5
-"""GiB of memory that a TensorFlow process takes (measured)."""
-_ENOUGH_DISK = 2
-_SOME_PORTS = 50
+_GIB_PER_REPLICA = 0.5
+"""GiB of memory that one TensorFlow process uses (measured)."""
+_MIN_DISK_GIB = 2
+_PORT_SAMPLE = 50
 
 
 def of_this_machine(place: Home) -> Iterator[Finding]:
@@ -47,8 +47,8 @@ def _python() -> Finding:
 
 def _tensorflow() -> Finding:
     if not has_module(own_environment(), "tensorflow"):
-        remedy = f"{installer(own_environment())} 'tarragon[tensorflow]', or give images an environment that has it"
-        return Finding("warning", "TensorFlow", "not in the environment that runs tarragon", remedy)
+        remedy = f"{installer(own_environment())} 'tarragon[tensorflow]', or map images to an environment that has it"
+        return Finding("warning", "TensorFlow", "not installed in the environment that runs tarragon", remedy)
     return Finding("ok", "TensorFlow", f"{_version('tensorflow', 'tensorflow-cpu')} in {sys.prefix}")
 
 
@@ -58,7 +58,7 @@ def _version(*packages: str) -> str:
             return version(package)
         except PackageNotFoundError:
             continue
-    return "of an unknown version"
+    return "unknown version"
 
 
 def _home(place: Home) -> Iterator[Finding]:
@@ -69,9 +69,12 @@ def _home(place: Home) -> Iterator[Finding]:
         return
     yield Finding("ok", "home", str(place.folder))
     free = shutil.disk_usage(place.folder).free / _GIB
-    if free < _ENOUGH_DISK:
+    if free < _MIN_DISK_GIB:
         yield Finding(
-            "warning", "disk", f"{free:.1f} GiB free", "checkpoints need room; TARRAGON_HOME may be elsewhere"
+            "warning",
+            "disk",
+            f"{free:.1f} GiB free",
+            "free sample space for checkpoints, or set TARRAGON_HOME to another disk",
         )
     else:
         yield Finding("ok", "disk", f"{free:.0f} GiB free")
@@ -83,24 +86,26 @@ def _cluster(place: Home) -> Finding:
 
     server = asyncio.run(running(place))
     if server is not None:
-        return Finding("ok", "cluster", f"runs: process {server.pid} at {server.url}, version {server.version}")
-    written = read_server(place)
-    if written is not None and written.lives():
-        return Finding("error", "cluster", f"process {written.pid} does not answer", "`tarragon down` ends it")
-    return Finding("ok", "cluster", "does not run; `tarragon run` and others start it when they need it")
+        return Finding("ok", "cluster", f"running: process {server.pid} at {server.url}, version {server.version}")
+    presence = read_server(place)
+    if presence is not None and presence.lives():
+        return Finding("error", "cluster", f"process {presence.pid} does not answer", "stop it with `tarragon down`")
+    return Finding("ok", "cluster", "not running; `tarragon run` and other commands start it")
 
 
 def _images(place: Home) -> Finding:
     from tarragon.localcluster.kubelet.images.image_file import read_image_file
 
     if not place.images.exists():
-        return Finding("ok", "images", f"no {place.images}: every image stands for {own_environment().folder}")
+        return Finding("ok", "images", f"no {place.images}: every image maps to {own_environment().folder}")
     found, problems = read_image_file(place.images)
     if problems:
-        return Finding("error", "images", f"{place.images}: {problems[0]}", "correct it")
-    gone = [pattern for pattern, environment in found.rules if not environment.folder.is_dir()]
-    if gone:
-        return Finding("error", "images", f"{place.images}: {gone[0]} names a folder that is not there", "correct it")
+        return Finding("error", "images", f"{place.images}: {problems[0]}", "correct the file")
+    missing = [pattern for pattern, environment in found.rules if not environment.folder.is_dir()]
+    if missing:
+        return Finding(
+            "error", "images", f"{place.images}: {missing[0]} maps to a folder that does not exist", "correct the file"
+        )
     return Finding("ok", "images", f"{place.images} with {count(len(found.rules), 'image')}")
 
 
@@ -111,15 +116,15 @@ def _cpus() -> Finding:
 def _memory() -> Finding:
     free = _available_memory()
     if free is None:
-        return Finding("ok", "memory", "how much is free is not known on this system")
-    text = f"{free / _GIB:.1f} GiB free: room for about {count(int(free / _GIB / _A_REPLICA), 'TensorFlow replica')}"
-    if free < 2 * _A_REPLICA * _GIB:
-        return Finding("warning", "memory", text, "end something, or train with fewer replicas")
+        return Finding("ok", "memory", "free memory is unknown on this system")
+    text = f"{free / _GIB:.1f} GiB free, enough for about {count(int(free / _GIB / _GIB_PER_REPLICA), 'TensorFlow replica')}"
+    if free < 2 * _GIB_PER_REPLICA * _GIB:
+        return Finding("warning", "memory", text, "close other programs, or use fewer replicas")
     return Finding("ok", "memory", text)
 
 
 def _available_memory() -> int | None:
-    """Bytes that could be had without swapping."""
+    """Return the bytes that can be allocated without swapping; None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
@@ -129,26 +134,26 @@ def _available_memory() -> int | None:
 
 
 def _ports() -> Finding:
-    """A look at a few of them: each replica needs one."""
+    """Check a sample of the ports: each replica needs one."""
     from tarragon.localcluster.kubelet.network.port_claims import candidates, is_free
 
-    among = candidates()
-    some = among[:: max(1, len(among) // _SOME_PORTS)][:_SOME_PORTS]
-    free = sum(map(is_free, some))
-    text = f"{free} of {len(some)} free, of those tried between {among[0]} and {among[-1]}"
-    if free < len(some) // 2:
-        return Finding("warning", "ports", text, "end what holds them (`ss -ltnp`): each replica needs one")
+    ports = candidates()
+    sample = ports[:: max(1, len(ports) // _PORT_SAMPLE)][:_PORT_SAMPLE]
+    free = sum(map(is_free, sample))
+    text = f"{free} of {len(sample)} checked ports between {ports[0]} and {ports[-1]} are free"
+    if free < len(sample) // 2:
+        return Finding("warning", "ports", text, "stop the programs that use them (`ss -ltnp`): each replica needs one")
     return Finding("ok", "ports", text)
 
 
 def _gpus() -> Finding:
     if shutil.which("nvidia-smi") is None:
         return Finding("ok", "GPUs", "none found (no nvidia-smi); jobs that ask for one need --cpu-only here")
-    return Finding("ok", "GPUs", "nvidia-smi is there: `nvidia-smi -L` lists them")
+    return Finding("ok", "GPUs", "nvidia-smi found: `nvidia-smi -L` lists them")
 
 
 def _kubectl() -> Finding:
     found = shutil.which("kubectl")
     if found is None:
-        return Finding("ok", "kubectl", "not on PATH; tarragon needs none")
+        return Finding("ok", "kubectl", "not on PATH; tarragon does not need it")
     return Finding("ok", "kubectl", f"{found}; export KUBECONFIG=$(tarragon kubeconfig)")

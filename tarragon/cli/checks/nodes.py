@@ -1,4 +1,4 @@
-"""What a cluster's nodes offer together. Pure."""
+"""Checks that a cluster has nodes that accept pods, and adds up their allocatable resources. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tarragon.cli.output.words import count
 from tarragon.kube.core import Node
 
 UNSEEN = Finding(
-    "ok", "nodes", "you may not list them; only the operator needs to, and without it kube-scheduler places the pods"
+    "ok", "nodes", "you may not list nodes; only the operator needs to, and without it kube-scheduler places pods"
 )
 _GIB = 2**30
 
 
 def offered(nodes: Iterable[Node]) -> Finding:
-    """Only nodes that take pods count."""
+    """Add up the resources of the nodes that are ready and schedulable."""
     found = list(nodes)
     ready = [node for node in found if node.is_ready and not node.spec.unschedulable]
     if not ready:
-        none = f"none of {count(len(found), 'node')} takes pods: jobs wait until one does"
-        text = none if found else "there is none: jobs wait until there is one"
+        none_ready = f"none of {count(len(found), 'node')} is ready and schedulable: jobs wait until one is"
+        text = none_ready if found else "the cluster has no nodes: jobs wait until it has one"
         return Finding("warning", "nodes", text, "kubectl get nodes")
     total: Counter[str] = Counter()
     for node in ready:
@@ -36,7 +36,7 @@ def offered(nodes: Iterable[Node]) -> Finding:
 
 
 def _amounts(node: Node) -> dict[str, int]:
-    """In thousandths. Device plugins write what they like: what is no quantity is not counted."""
+    """Return the allocatable resources in thousandths. Malformed quantities, as of device plugins, are ignored."""
     found = {}
     for name, amount in node.status.allocatable.items():
         with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""What somebody may do on a cluster, verb by verb, and what that means for them. Pure."""
+"""Checks the permissions of a user and of the operator in a cluster, verb by verb. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tarragon.frameworks.catalog import FRAMEWORKS
 from tarragon.kube.core import EVENTS, PODS
 from tarragon.operator.rbac import Permission, Question, Scope, questions
 
-_BIND = "the ClusterRole `edit` allows it (deploy/users.yaml): ask whoever runs the cluster for it"
+_BIND = "the ClusterRole `edit` allows it (deploy/users.yaml): ask the cluster administrator for it"
 
 USER = (
     *(
@@ -28,9 +28,9 @@ USER = (
     Permission(group="", resource="pods/log", verbs=("get",), scope=Scope.JOBS, reason="run logs"),
     Permission(group="", resource=EVENTS.plural, verbs=("list",), scope=Scope.JOBS, reason="describe"),
 )
-"""What the command line asks for; the reasons are the commands that do without nothing of it."""
+"""The permissions that the command line uses; `reason` names the commands that need all of the verbs."""
 
-_OF_JOBS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+_COMMANDS_BY_VERB: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "create": ("run", "submit"),
         "get": ("get", "describe", "why", "logs"),
@@ -40,10 +40,10 @@ _OF_JOBS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "delete": ("delete",),
     }
 )
-"""Which commands need a verb on the jobs: who may only look is not to read that `list` is refused."""
+"""The commands that need each verb on jobs. A read-only user thus reads that `run` is refused, not `list`."""
 
-_NEEDED = frozenset(framework.resource.group for framework in FRAMEWORKS if not framework.is_optional)
-"""Groups of the kinds that nobody trains without."""
+_REQUIRED_GROUPS = frozenset(framework.resource.group for framework in FRAMEWORKS if not framework.is_optional)
+"""The API groups of the kinds that are required."""
 
 Answers = Mapping[Question, bool]
 
@@ -53,50 +53,50 @@ def of_user(namespace: str) -> Sequence[Question]:
 
 
 def of_operator(home: str) -> Sequence[Question]:
-    """For one that keeps the jobs of all namespaces."""
+    """Return the permissions of an operator that manages all namespaces."""
     return list(questions([], home))
 
 
 def user_findings(answers: Answers) -> Iterator[Finding]:
-    """One for each kind of object; without the jobs themselves nothing can be trained."""
+    """Yield one finding for each resource. Missing permissions on jobs are errors, others warnings."""
     for permission, allowed, refused in _grouped(answers):
-        kind = _full(permission)
+        kind = _resource_name(permission)
         if not refused:
             yield Finding("ok", "you", f"may {listed(allowed)} {kind}")
             continue
         may = f", only {listed(allowed)}" if allowed else ""
-        is_job = permission.group in _NEEDED
+        is_job = permission.group in _REQUIRED_GROUPS
         text = f"may not {listed(refused)} {kind}{may}: needed by {listed(_commands(permission, refused))}"
         makes_impossible = is_job and set(refused) - {"delete", "patch"}
         yield Finding("error" if makes_impossible else "warning", "you", text, _BIND)
 
 
 def _commands(permission: Permission, refused: Sequence[str]) -> Sequence[str]:
-    if all(verb in _OF_JOBS for verb in permission.verbs) and "create" in permission.verbs:
-        return list(dict.fromkeys(command for verb in refused for command in _OF_JOBS[verb]))
+    if all(verb in _COMMANDS_BY_VERB for verb in permission.verbs) and "create" in permission.verbs:
+        return list(dict.fromkeys(command for verb in refused for command in _COMMANDS_BY_VERB[verb]))
     return permission.reason.split()
 
 
 def operator_findings(answers: Answers) -> Iterator[Finding]:
-    """One line where all is well, else one for each kind of object of which something is missing."""
+    """Yield one finding if nothing is missing, otherwise one for each resource with missing permissions."""
     lacking = [(permission, refused) for permission, _, refused in _grouped(answers) if refused]
     if not lacking:
         yield Finding("ok", "operator", f"you may run it: all its {len(answers)} permissions are yours")
     for permission, refused in lacking:
         verbs = listed(list(dict.fromkeys(refused)))
-        text = f"you may not run it: {verbs} {_full(permission)} is refused, {permission.reason}"
+        text = f"you may not run it: {verbs} {_resource_name(permission)} is refused, {permission.reason}"
         yield Finding("warning", "operator", text, "its own account may (deploy/permissions.yaml)")
 
 
 def _grouped(answers: Answers) -> Iterator[tuple[Permission, Sequence[str], Sequence[str]]]:
-    """Each permission with the verbs that are allowed and those that are not."""
+    """Yield each permission with its allowed and its refused verbs."""
     for permission in dict.fromkeys(question.permission for question in answers):
         mine = {question: yes for question, yes in answers.items() if question.permission == permission}
         refused = [question.verb for question, yes in mine.items() if not yes]
         yield permission, [question.verb for question, yes in mine.items() if yes], refused
 
 
-def _full(permission: Permission) -> str:
-    """As kubectl spells it: `tfjobs.kubeflow.org/status`."""
+def _resource_name(permission: Permission) -> str:
+    """Spell a resource as kubectl does: `tfjobs.kubeflow.org/status`."""
     resource, slash, below = permission.resource.partition("/")
     return f"{resource}.{permission.group}{slash}{below}" if permission.group else permission.resource

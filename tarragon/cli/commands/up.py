@@ -69,7 +69,7 @@ def command(
     """Run the local cluster until Ctrl-C. Its jobs keep running, and the next start adopts them.
 
     Prints one line with `ready` and the kubeconfig once it serves. Without --node it has one node, this machine,
-    on which CPU requests are shares; nodes given with --node enforce their CPU capacity.
+    on which CPU requests are relative shares; on nodes given with --node they reserve CPUs.
     """
     from tarragon.cli.targets.crds import install_here, install_without_operator
     from tarragon.localcluster.auth.authorizers import Authorization

@@ -1,1 +1,5 @@
-"""What is done to jobs that exist: select, list, watch, edit, scale, suspend, delete, describe."""
+"""Commands on existing jobs: select, list, watch, scale, suspend, resume, delete and describe.
+
+Begin reading with `editing`, which applies a change to several jobs. May import `jobview`, `manifest`, `targets`,
+`report`, `options` and `output`, but not `commands`.
+"""

@@ -1,4 +1,4 @@
-"""Ending jobs and taking them away, for `tarragon delete`: what goes, and what stays."""
+"""Deletes jobs for `tarragon delete`, and reports what is kept."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RESOURCES = MappingProxyType({each.kind: each for each in (CONFIG_MAPS, SECRETS
 
 
 async def delete_chosen(settings: Settings, wanted: Choice, clock: Clock) -> int:
-    """The exit code. One that is not there keeps none of the others."""
+    """Delete the selected jobs and return the exit code. A job that is not found does not stop the others."""
     where = target(settings)
     async with where.looking() as looker:
         jobs, missing = await chosen(looker, wanted, where.namespace)
@@ -43,17 +43,20 @@ async def _delete_all(where: Target, jobs: Sequence[Known], clock: Clock) -> Non
     async with where.changing(clock) as http:
         for job in jobs:
             await begin(http, job)
-            # Only now: whoever may not delete it is not to read that it is being deleted.
+            # Printed after the request succeeded, so that a user who may not delete the job does not read it.
             click.echo(f"Deleting {job.name} in {job.key.namespace} on {where.name}", err=True)
             await gone(http, job, clock, lambda text: click.echo(text, err=True))
             click.echo(f"{job.name} deleted")
-            left = _left(where, job, await still_there(http, job))
-            if left:
-                click.echo(left, err=True)
+            note = _kept(where, job, await still_there(http, job))
+            if note:
+                click.echo(note, err=True)
 
 
 async def still_there(cluster: Cluster, job: Known) -> Sequence[str]:
-    """What it used and others may use, without what never was. What we may not look at counts as there."""
+    """Return the existing ConfigMaps, Secrets and volume claims that the job used.
+
+    An object that this user may not read counts as existing.
+    """
     return [
         f"{kind} {name}"
         for kind, name in used({"spec": job.object.spec})
@@ -61,8 +64,8 @@ async def still_there(cluster: Cluster, job: Known) -> Sequence[str]:
     ]
 
 
-def _left(where: Target, job: Known, others: Sequence[str]) -> str:
-    """What stays; a job that never began has no logs."""
+def _kept(where: Target, job: Known, others: Sequence[str]) -> str:
+    """Name what is kept. A job that never started has no logs."""
     logs = f"Its logs are kept: {spelled(where.prompt, job.address, 'logs')}" if runs_of_job(where.nodes, job) else ""
-    also = f"{'also left' if logs else 'Left'}, as others may use it: {listed(others)}" if others else ""
-    return "; ".join(part for part in (logs, also) if part)
+    shared = f"{'also kept' if logs else 'Kept'}, as other jobs may use them: {listed(others)}" if others else ""
+    return "; ".join(part for part in (logs, shared) if part)

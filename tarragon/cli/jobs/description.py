@@ -1,4 +1,4 @@
-"""Everything about one job that a person may want to know, for `tarragon describe`."""
+"""Renders the details of one job for `tarragon describe`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tarragon.kube.core import EVENTS, PODS, Pod
 from tarragon.kube.meta import Json, JsonObject
 
 MOST_ROWS = 40
-"""Replicas, folders and events that are shown; hundreds are for `-o json`."""
+"""The most rows shown in each section; `-o json` has all of them."""
 
 
 async def describe(settings: Settings, name: str, form: str | None) -> None:
@@ -42,20 +42,20 @@ async def describe(settings: Settings, name: str, form: str | None) -> None:
         pods = newest(pods_of(job, listing.items))
         events = await _events(looker, where, job, listing.items)
     now = SystemClock().now()
-    # Where no cluster runs, none of the pods does, whatever was stored of them.
+    # Without a running cluster no pod runs, whatever its stored status says.
     gone = frozenset(pod.metadata.uid for pod in pods.values()) if job.state == INTERRUPTED else frozenset()
     progress = read(sighting(job, pods, gone))
     paint = painter(colors=settings.terminal().colors_out)
     parts = (
         _head(job, progress, now, paint),
         _titled("Warnings", [str(warning) for warning in job.warnings]),
-        _titled("Made of", _provenance(job)),
+        _titled("Provenance", _provenance(job)),
         _titled("Conditions", _conditions(job, now)),
-        _titled("Replicas", _members(where, job, progress)),
+        _titled("Replicas", _replica_table(where, job, progress)),
         [] if job.is_stored else _still_running(where, job, pods),
-        _titled("TensorBoard", _board(where, job, listing.items)),
+        _titled("TensorBoard", _tensorboard(where, job, listing.items)),
         _titled("Folders", [f"{what:<22} {path}" for what, path in folders(where.nodes, job, pods)]),
-        _titled("Events", _told(events, now)),
+        _titled("Events", _event_table(events, now)),
     )
     if form is not None:
         plainly = [without_colors(line) for part in parts for line in part]
@@ -68,13 +68,13 @@ async def describe(settings: Settings, name: str, form: str | None) -> None:
 
 def _head(job: Known, progress: Progress, now: dt.datetime, paint: Paint) -> Iterator[str]:
     state = paint(progress.state, STATES.get(progress.state, ""))
-    generation = job.dialect.name if job.dialect is not None else "a generation that is not known"
+    generation = job.dialect.name if job.dialect is not None else "unknown generation"
     version = job.object.api_version
     facts = [
         ("Name", job.key.name),
         ("Namespace", job.key.namespace),
         ("Kind", f"{job.framework.kind} {version}" + (f" ({generation})" if generation != version else "")),
-        ("State", f"{state}, {elapsed(progress.elapsed(now))} after it was created"),
+        ("State", f"{state}, {elapsed(progress.elapsed(now))} after creation"),
         ("Reason", reason(job)),
         ("Replicas", replicas(job)),
         ("Created", timestamp(job.born) if job.born else ""),
@@ -95,14 +95,14 @@ def _titled(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 def _conditions(job: Known, now: dt.datetime) -> Sequence[str]:
     rows = [
-        (known.type, str(known.is_true), known.reason, age(known.changed, now), known.message)
-        for known in job.status.conditions
+        (condition.type, str(condition.is_true), condition.reason, age(condition.changed, now), condition.message)
+        for condition in job.status.conditions
     ]
     return table(("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows) if rows else ()
 
 
-def _board(where: Target, job: Known, pods: Sequence[Pod]) -> Sequence[str]:
-    """An address is no promise: whether it answers stands beside it."""
+def _tensorboard(where: Target, job: Known, pods: Sequence[Pod]) -> Sequence[str]:
+    """List TensorBoard's address and, since an address may not answer, why it does not."""
     address = tensorboard(where.nodes, job)
     if job.state == INTERRUPTED or job.job is None or job.job.tensorboard is None:
         return [*filter(None, [address])]
@@ -111,18 +111,17 @@ def _board(where: Target, job: Known, pods: Sequence[Pod]) -> Sequence[str]:
 
 
 def _provenance(job: Known) -> Sequence[str]:
-    """What tells later which job this was; images only where their nodes have pulled any."""
-    known = job.status.provenance
-    if known is None:
+    """List what the job was made from: its manifest, the operator, and the images that nodes have pulled."""
+    provenance = job.status.provenance
+    if provenance is None:
         return ()
-    images = [("image", f"{image} {digests}") for image, digests in known.images.items()]
-    return [
-        f"{what:<9} {value}" for what, value in (("manifest", known.manifest), ("operator", known.operator), *images)
-    ]
+    images = [("image", f"{image} {digests}") for image, digests in provenance.images.items()]
+    facts = (("manifest", provenance.manifest), ("operator", provenance.operator), *images)
+    return [f"{what:<9} {value}" for what, value in facts]
 
 
-def _members(where: Target, job: Known, progress: Progress) -> Sequence[str]:
-    """Only on this machine is there another address for the same thing."""
+def _replica_table(where: Target, job: Known, progress: Progress) -> Sequence[str]:
+    """Build the table of replicas. On the local cluster it also has the address on this machine."""
     header = ("REPLICA", "STATE", "EXIT", "RESTARTS", "NODE", "ADDRESS", *(["HERE"] if where.is_local else []))
     rows = []
     for member in progress.members:
@@ -134,25 +133,25 @@ def _members(where: Target, job: Known, progress: Progress) -> Sequence[str]:
 
 
 def _still_running(where: Target, job: Known, pods: Mapping[Replica, Pod]) -> Iterator[str]:
-    """What nobody would think of when the job has ended. Other clean-up policies end it in a moment."""
+    """Warn about pods that still run after the job has ended, because its cleanPodPolicy is None."""
     policy = None if job.job is None else job.job.run_policy.clean_pods
     if not job.status.phase.is_final or policy is not CleanPodPolicy.NONE:
         return
-    going = [replica for replica in sorted(pods, key=order) if not pods[replica].is_finished]
-    names = [str(replica) for replica in going if not pods[replica].metadata.is_ending]
+    running = [replica for replica in sorted(pods, key=order) if not pods[replica].is_finished]
+    names = [str(replica) for replica in running if not pods[replica].metadata.is_ending]
     if names:
-        yield f"  still running: {listed(names)}; cleanPodPolicy is None: memory is held until the job is deleted:"
+        yield f"  still running: {listed(names)}; with cleanPodPolicy None they hold memory until the job is deleted:"
         yield f"    {spelled(where.prompt, job.address, 'delete')}"
 
 
 async def _events(looker: Looker, where: Target, job: Known, pods: Sequence[Pod]) -> Sequence[JsonObject]:
-    """About the job and its pods, the oldest first."""
+    """Return the events of the job and its pods, oldest first."""
     kept = {pod.facts.uid for pod in pods_of_job(where.nodes, job)}
     listing = await looker.list(EVENTS.reading(dict), Selection(namespace=job.key.namespace))
     return in_order(of_job(listing.items, job, pods, kept))
 
 
-def _told(events: Sequence[JsonObject], now: dt.datetime) -> Sequence[str]:
+def _event_table(events: Sequence[JsonObject], now: dt.datetime) -> Sequence[str]:
     rows = []
     for event in events[-MOST_ROWS:]:
         times = int(event.get("count") or 1)

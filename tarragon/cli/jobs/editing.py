@@ -1,4 +1,4 @@
-"""Changing jobs that are there: each is told with where it is, and a second time changes nothing."""
+"""Applies one change to several existing jobs. Changes are idempotent: repeating one has no effect."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ _ATTEMPTS = 5
 
 
 class CannotChange(TarragonError):
-    """The job is there, and this can't be done to it."""
+    """The job exists, but the change is not possible."""
 
 
 def has_ended(job: Known, verb: str) -> CannotChange:
-    return CannotChange(f"can't {verb} {job.name}: it has ended ({job.state})", remedy="submit it anew to run it again")
+    return CannotChange(
+        f"can't {verb} {job.name}: it has ended ({job.state})", remedy="submit it again to run it again"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """What is done to each job. `wanted` gives the whole manifest as it is to be, or raises CannotChange."""
+    """A change to a job. `wanted` returns the complete changed manifest, or raises CannotChange."""
 
     doing: str
     """`Suspending`"""
@@ -45,13 +47,13 @@ class Edit:
     """`suspended`"""
     wanted: Callable[[Known, JsonObject], JsonObject]
     has_come: Callable[[Known, Sequence[Pod]], bool]
-    """Whether the cluster has got there, for --wait."""
+    """Whether the cluster has carried out the change; used by `--wait`."""
     note: Callable[[Known], str] = lambda _: ""
-    """What is told of a job that was changed, on stderr."""
+    """A note about a changed job, printed on stderr; empty for none."""
 
 
 async def edit_all(where: Target, choice: Choice, edit: Edit, clock: Clock, patience: Patience) -> int:
-    """The exit code: the worst that was met. One that can't be changed keeps none of the others."""
+    """Change the selected jobs and return the highest exit code. One that can't be changed does not stop the others."""
     async with where.looking() as looker:
         jobs, missing = await chosen(looker, choice, where.namespace)
     for each in missing:
@@ -68,19 +70,19 @@ async def edit_all(where: Target, choice: Choice, edit: Edit, clock: Clock, pati
                 click.echo(words(error), err=True)
                 codes.append(error.exit_code)
         if patience.waits:
-            codes += await _all_come(cluster, changed, edit, clock, patience.limit)
+            codes += await _wait_for_all(cluster, changed, edit, clock, patience.limit)
     return max(codes, default=0)
 
 
 async def _edit(cluster: Cluster, where: Target, job: Known, edit: Edit) -> Known:
-    """A change by somebody else in between is read, and the edit made of what is there then."""
+    """Patch the job with a resourceVersion precondition. After a conflict, read it again and repeat the change."""
     resource = job.framework.resource.reading(dict)
     for _ in range(_ATTEMPTS):
         before = await cluster.get(resource, job.key)
         after = edit.wanted(job, before)
         patch = difference(before, after)
         if not patch:
-            click.echo(f"{job.name} unchanged: it is {edit.done}")
+            click.echo(f"{job.name} unchanged: already {edit.done}")
             return job
         precondition = {"resourceVersion": before["metadata"]["resourceVersion"]}
         patch["metadata"] = {**patch.get("metadata", {}), **precondition}
@@ -94,14 +96,14 @@ async def _edit(cluster: Cluster, where: Target, job: Known, edit: Edit) -> Know
             click.echo(note, err=True)
         click.echo(f"{job.name} {edit.done}")
         return now
-    raise CannotChange(f"{job.name} is changed by somebody else all the time", remedy="try again in a moment")
+    raise CannotChange(f"{job.name} was modified by others {_ATTEMPTS} times in a row", remedy="try again")
 
 
-async def _all_come(
+async def _wait_for_all(
     cluster: Cluster, jobs: Sequence[Known], edit: Edit, clock: Clock, limit: float | None
 ) -> Sequence[int]:
-    """Exit codes other than 0."""
-    waiting = [asyncio.create_task(_come(cluster, job, edit, clock)) for job in jobs]
+    """Wait until the change is carried out on all jobs. Returns the exit code of each."""
+    waiting = [asyncio.create_task(_wait_for(cluster, job, edit, clock)) for job in jobs]
     if not waiting:
         return []
     done, late = await asyncio.wait(waiting, timeout=limit)
@@ -110,12 +112,12 @@ async def _all_come(
     await asyncio.gather(*late, return_exceptions=True)
     for task, job in zip(waiting, jobs, strict=True):
         if task in late:
-            click.echo(f"{job.name} is not {edit.done} within {elapsed(limit or 0)}; it goes on.", err=True)
+            click.echo(f"{job.name} is not {edit.done} after {elapsed(limit or 0)}; the change continues.", err=True)
     return [*(task.result() for task in done), *(UNFINISHED for _ in late)]
 
 
-async def _come(cluster: Cluster, job: Known, edit: Edit, clock: Clock) -> int:
-    """0 when it has come there; 103 when the job is gone before."""
+async def _wait_for(cluster: Cluster, job: Known, edit: Edit, clock: Clock) -> int:
+    """Wait until the change is carried out. Returns 0, or 103 if the job is deleted first."""
     live = Live(cluster, job, clock)
     async with live.watching():
         while True:
@@ -123,7 +125,7 @@ async def _come(cluster: Cluster, job: Known, edit: Edit, clock: Clock) -> int:
             if live.trouble is not None:
                 raise live.trouble
             if live.job is None:
-                click.echo(f"{job.name} was deleted by somebody.", err=True)
+                click.echo(f"{job.name} was deleted.", err=True)
                 return GONE
             now = known(job.framework, live.job)
             if edit.has_come(now, [pod for _, pod in pods_of(now, live.pods)]):

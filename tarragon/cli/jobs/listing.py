@@ -1,4 +1,4 @@
-"""What `list` shows of which jobs, and in which order."""
+"""The selection, order and columns of `tarragon list`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tarragon.cli.jobview.target import Target
 from tarragon.cli.options.settings import Settings
 from tarragon.client.port import Selection
 
-_TROUBLE = ("Failed", "Restarting", "Waiting", "Starting", "Created", "Running")
+_STATE_ORDER = ("Failed", "Restarting", "Waiting", "Starting", "Created", "Running")
 _LAST = 10**9
 
 Place = int
@@ -24,19 +24,19 @@ Order = Callable[[Known, Place], tuple[object, ...]]
 ORDERS: Mapping[str, Order] = MappingProxyType(
     {
         "name": lambda job, _: (job.key, job.framework.kind),
-        "age": lambda job, _: (-_born(job), job.key),
-        "state": lambda job, _: (_trouble(job.state), job.key),
+        "age": lambda job, _: (-_creation_time(job), job.key),
+        "state": lambda job, _: (_state_rank(job.state), job.key),
         "gpus": lambda job, _: (-of_job(job, size(job)), job.key),
         "restarts": lambda job, _: (-restarts(job), job.key),
         "queue": lambda job, place: (place, job.key),
     }
 )
-"""The newest, those in trouble, the most, the next in the queue come first."""
+"""Sort keys of `--sort-by`. First come the newest jobs, failed jobs, the largest number, the head of the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which jobs, and how they are shown."""
+    """The jobs that are listed, and how they are printed."""
 
     settings: Settings
     where: Target
@@ -64,9 +64,9 @@ def in_order(jobs: Iterable[Known], order: str, queue: Mapping[JobKey, int]) -> 
     return sorted(jobs, key=lambda job: ORDERS[order](job, queue.get(key(job), _LAST)))
 
 
-def _born(job: Known) -> float:
+def _creation_time(job: Known) -> float:
     return job.born.timestamp() if job.born is not None else 0.0
 
 
-def _trouble(state: str) -> int:
-    return _TROUBLE.index(state) if state in _TROUBLE else len(_TROUBLE)
+def _state_rank(state: str) -> int:
+    return _STATE_ORDER.index(state) if state in _STATE_ORDER else len(_STATE_ORDER)

@@ -1,4 +1,4 @@
-"""How many replicas a job wishes for, changed in the manifest of any generation, and when that is in vain. Pure."""
+"""Changes the number of replicas in a manifest of any generation, for `tarragon scale`. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tarragon.plan.input.decode_and_validate import intake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """`least` and `most` are the bounds of an elastic job's workers."""
+    """The requested size. `least` and `most` are the bounds of an elastic job's workers."""
 
     replicas: Mapping[ReplicaType, int] = field(default_factory=dict)
     least: int | None = None
@@ -49,7 +49,7 @@ def scaling(wish: Wish) -> Edit:
         done=f"scaled to {wish.words}",
         wanted=lambda job, before: _wanted(job, before, wish),
         has_come=lambda job, pods: _has_come(job, pods, wish),
-        note=_when,
+        note=_resize_note,
     )
 
 
@@ -57,40 +57,40 @@ def _wanted(job: Known, before: JsonObject, wish: Wish) -> JsonObject:
     if job.status.phase.is_final:
         raise has_ended(job, "scale")
     if job.job is None or job.dialect is None:
-        raise CannotChange(f"can't scale {job.name}: its manifest has problems", remedy="`describe` names them")
-    after = _written(job, job.job, before, wish)
-    taken = intake(job.framework, after)
-    if taken.problems or taken.job is None:
-        raise _refused(job, taken.problems)
-    _within_bounds(job, taken.job, wish)
-    if job.job.wished() != taken.job.wished():
-        _of_use(job, taken.job)
+        raise CannotChange(f"can't scale {job.name}: its manifest is invalid", remedy="see `describe`")
+    after = _with_replicas(job, job.job, before, wish)
+    decoded = intake(job.framework, after)
+    if decoded.problems or decoded.job is None:
+        raise _refused(job, decoded.problems)
+    _check_bounds(job, decoded.job, wish)
+    if job.job.wished() != decoded.job.wished():
+        _check_can_grow(job, decoded.job)
     return after
 
 
-def _written(job: Known, read: TrainingJob, before: JsonObject, wish: Wish) -> JsonObject:
+def _with_replicas(job: Known, read: TrainingJob, before: JsonObject, wish: Wish) -> JsonObject:
     after = before
     for kind, number in wish.replicas.items():
         group = read.group(kind)
         if group is None:
-            there = listed([group.type.value for group in read.groups])
-            raise CannotChange(f"{job.name} has no replicas of type {kind.value}", remedy=f"it has {there}")
+            types = listed([group.type.value for group in read.groups])
+            raise CannotChange(f"{job.name} has no replicas of type {kind.value}", remedy=f"it has {types}")
         if group.wish == number:
             continue
-        after = assigned(_without_scaled(after), f"{group.path}.replicas", number)
-    after = _bounded(job, read, after, wish)
+        after = assigned(_without_scale_field(after), f"{group.path}.replicas", number)
+    after = _with_bounds(job, read, after, wish)
     if wish.by_restart and after is not before:
         after = assigned(after, f'{ANNOTATIONS}."{RESIZE}"', BY_RESTART)
     return after
 
 
-def _bounded(job: Known, read: TrainingJob, before: JsonObject, wish: Wish) -> JsonObject:
+def _with_bounds(job: Known, read: TrainingJob, before: JsonObject, wish: Wish) -> JsonObject:
     bounds = {Spec.MIN_INSTANCES: wish.least, Spec.MAX_INSTANCES: wish.most}
     given = {name: bound for name, bound in bounds.items() if bound is not None}
     if given and read.elastic is None:
         raise CannotChange(
-            f"{job.name} is not elastic: it has no bounds",
-            remedy=f"submit it anew with spec.{Spec.MIN_INSTANCES} and spec.{Spec.MAX_INSTANCES}",
+            f"{job.name} is not elastic",
+            remedy=f"submit it again with spec.{Spec.MIN_INSTANCES} and spec.{Spec.MAX_INSTANCES}",
         )
     after = before
     for name, bound in given.items():
@@ -98,8 +98,11 @@ def _bounded(job: Known, read: TrainingJob, before: JsonObject, wish: Wish) -> J
     return after
 
 
-def _without_scaled(manifest: JsonObject) -> JsonObject:
-    """In a job with a list, a number that `kubectl scale` has written beside it would go before ours."""
+def _without_scale_field(manifest: JsonObject) -> JsonObject:
+    """Remove spec.replicas from a job with a list of replicas.
+
+    `kubectl scale` writes it beside the list, and it would take precedence over the number in the list.
+    """
     spec = manifest["spec"]
     if not any(name in spec for name in LIST_SPELLINGS) or Spec.REPLICAS not in spec:
         return manifest
@@ -107,31 +110,31 @@ def _without_scaled(manifest: JsonObject) -> JsonObject:
 
 
 def _refused(job: Known, problems: Sequence[Problem]) -> Refused:
-    return Refused(f"{job.name} can't be of that size", why="\n".join(map(str, problems)))
+    return Refused(f"{job.name} can't have this size", why="\n".join(map(str, problems)))
 
 
-def _within_bounds(job: Known, after: TrainingJob, wish: Wish) -> None:
+def _check_bounds(job: Known, after: TrainingJob, wish: Wish) -> None:
     wanted = wish.replicas.get(ReplicaType.WORKER)
     if after.elastic is None or wanted is None or after.elastic.minimum <= wanted <= after.elastic.maximum:
         return
     raise CannotChange(
         f"can't scale {job.name} to {wanted} workers",
-        why=f"it is elastic from {after.elastic.minimum} to {after.elastic.maximum}",
-        remedy="--min and --max change the bounds",
+        why=f"its bounds are {after.elastic.minimum} to {after.elastic.maximum}",
+        remedy="change the bounds with --min and --max",
     )
 
 
-def _of_use(job: Known, after: TrainingJob) -> None:
-    """Raises CannotChange where those that run could not use the others."""
+def _check_can_grow(job: Known, after: TrainingJob) -> None:
+    """Raise CannotChange if the running replicas could not use the added ones."""
     size = _size(job)
     growing = [kind for kind, wish in after.wished().items() if size and wish > size.get(kind, 0)]
     if not growing or after.elastic is not None or resizes_by_restart(after) or restarts_together(after):
         return
     raise CannotChange(
-        f"{job.name} would keep its size: it runs, and is not elastic",
-        why="its replicas were told of so many when they began, and turn others away",
-        remedy=f"--restart starts all of them again at the new size (the annotation {RESIZE}: {BY_RESTART}), "
-        "once there is room for it; suspended, a job can be scaled, too",
+        f"can't scale up {job.name} while it runs: it is not elastic",
+        why="its replicas started with a fixed cluster size, and reject others",
+        remedy=f"--restart restarts all replicas at the new size (the annotation {RESIZE}: {BY_RESTART}) "
+        "when the cluster has capacity; or suspend the job first",
     )
 
 
@@ -140,18 +143,18 @@ def _size(job: Known) -> Mapping[ReplicaType, int]:
     return admission.size if admission is not None and job.status.phase is not Phase.SUSPENDED else {}
 
 
-def _when(job: Known) -> str:
-    """What has to happen before it has that size."""
+def _resize_note(job: Known) -> str:
+    """Return a note about what happens before the job has the new size; empty for nothing."""
     if job.job is None:
         return ""
     size, wished = _size(job), job.job.wished()
     if not size:
-        return f"{job.name} does not run: it begins with that size."
+        return f"{job.name} is not running: it will start at this size."
     differing = [kind for kind, wish in wished.items() if wish != size.get(kind, 0)]
     is_growing = any(wished[kind] > size.get(kind, 0) for kind in differing)
-    is_anew = restarts_together(job.job) or is_elastic_by_restart(job.job)
-    if (differing and is_anew) or (is_growing and resizes_by_restart(job.job)):
-        return f"{job.name}: all of its replicas are started again at the new size, once there is room for it."
+    is_restarted = restarts_together(job.job) or is_elastic_by_restart(job.job)
+    if (differing and is_restarted) or (is_growing and resizes_by_restart(job.job)):
+        return f"{job.name}: all replicas restart at the new size when the cluster has capacity."
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Which jobs a change is about: named ones, those with some labels, or all of a namespace."""
+"""Selects the jobs of a command: by name, by label selector, or all in the namespace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """As the command line has it: exactly one of the three."""
+    """The selection on the command line; exactly one of the three fields is set."""
 
     names: Sequence[str] = ()
     labels: str = ""
@@ -28,21 +28,21 @@ class Choice:
 
 
 def choice_options(command: Callable[P, T]) -> Callable[P, T]:
-    """JOB… as `names`, `-l` as `labels`, `--all` as `everything`."""
-    everything = click.option("--all", "everything", is_flag=True, help="all jobs of the namespace")
+    """Add JOB… as `names`, `-l` as `labels` and `--all` as `everything`."""
+    everything = click.option("--all", "everything", is_flag=True, help="select all jobs in the namespace")
     labels = click.option(
-        "-l", "--selector", "labels", default="", metavar="LABELS", help="all jobs with these labels: team=vision"
+        "-l", "--selector", "labels", default="", metavar="LABELS", help="select jobs with these labels: team=vision"
     )
     names = click.argument("names", metavar="[JOB...]", nargs=-1, shell_complete=complete_job)
     return names(labels(everything(command)))
 
 
 def choice(names: Sequence[str], labels: str, *, everything: bool) -> Choice:
-    """Raises UsageError unless it says in one way which jobs are meant."""
+    """Build a Choice. Raises UsageError unless exactly one way of selecting jobs is used."""
     from tarragon.kube.selectors import label_selector
 
     if (bool(names) + bool(labels) + everything) != 1:
-        raise click.UsageError("name one JOB or more, or choose them by -l LABELS, or --all")
+        raise click.UsageError("exactly one of JOB..., -l LABELS and --all is required")
     try:
         label_selector(labels)
     except ValueError as error:
@@ -51,13 +51,13 @@ def choice(names: Sequence[str], labels: str, *, everything: bool) -> Choice:
 
 
 async def chosen(looker: Looker, wanted: Choice, namespace: str) -> tuple[Sequence[Known], Sequence[NoSuchJob]]:
-    """Each once, and what was not found: one that is not there keeps none of the others."""
+    """Return the selected jobs, each once, and an error for each name that was not found."""
     from tarragon.cli.jobview.jobs import NoSuchJob, all_jobs, find
     from tarragon.client.port import Selection
 
     if not wanted.names:
         found = await all_jobs(looker, Selection(namespace=namespace, labels=wanted.labels))
-        return found, [] if found else [_none(wanted, namespace)]
+        return found, [] if found else [_not_found(wanted, namespace)]
     jobs: dict[str, Known] = {}
     missing: list[NoSuchJob] = []
     for name in wanted.names:
@@ -70,8 +70,8 @@ async def chosen(looker: Looker, wanted: Choice, namespace: str) -> tuple[Sequen
     return list(jobs.values()), missing
 
 
-def _none(wanted: Choice, namespace: str) -> NoSuchJob:
+def _not_found(wanted: Choice, namespace: str) -> NoSuchJob:
     from tarragon.cli.jobview.jobs import NoSuchJob
 
-    which = f" with the labels {wanted.labels}" if wanted.labels else ""
-    return NoSuchJob(f"there is no job{which} in namespace {namespace}", remedy="`list -A` shows all there are")
+    which = f" with labels {wanted.labels}" if wanted.labels else ""
+    return NoSuchJob(f"no jobs{which} in namespace {namespace}", remedy="`list -A` shows the jobs in all namespaces")

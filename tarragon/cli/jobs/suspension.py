@@ -1,4 +1,4 @@
-"""Suspending a job and letting it go on: one field, where the generation has it. Pure."""
+"""Sets spec.runPolicy.suspend for `tarragon suspend` and `tarragon resume`, where the generation has it. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tarragon.plan.input.decode_and_validate import intake
 from tarragon.plan.objects.desired import is_ours
 
 _FIELD = f"spec.{Spec.RUN_POLICY}.{Policy.SUSPEND}"
-"""Of v1, and heard in the lists of 2017 and 2018, too; the maps between them have no field for it."""
+"""A field of v1 and, as an extension, of the generations with replica lists (2017, 2018); those between have none."""
 
 
 def _suspended(job: Known, before: JsonObject) -> JsonObject:
@@ -33,18 +33,17 @@ def _changed(job: Known, before: JsonObject, verb: str, *, value: bool) -> JsonO
         after = assigned(before, _FIELD, value)
     except ValueError as error:
         raise CannotChange(f"can't {verb} {job.name}", why=str(error)) from error
-    taken = intake(job.framework, after)
-    if job.dialect is not None and taken.dialect is not job.dialect:
-        # Until the operator has marked it, its generation is told by its fields, and this one would tell another.
+    decoded = intake(job.framework, after)
+    if job.dialect is not None and decoded.dialect is not job.dialect:
+        # Until the operator has marked the job, its fields determine its generation, and this field would change it.
         raise CannotChange(
-            f"can't {verb} {job.name} yet: no operator has looked at it, and {_FIELD} would make it a job of another "
-            "generation",
-            remedy="try again when `list` shows a state for it",
+            f"can't {verb} {job.name} yet: no operator has processed it, and {_FIELD} would change its generation",
+            remedy="try again when `list` shows its state",
         )
-    if value and taken.job is not None and not taken.job.run_policy.suspend:
+    if value and decoded.job is not None and not decoded.job.run_policy.suspend:
         raise CannotChange(
-            f"can't {verb} {job.name}: {taken.job.generation} has no field for it",
-            remedy="`convert --to kubeflow.org/v1` writes its manifest as one that can be suspended; `delete` ends it",
+            f"can't {verb} {job.name}: {decoded.job.generation} has no {_FIELD}",
+            remedy="convert it with `convert --to kubeflow.org/v1`, or `delete` it",
         )
     return after
 
@@ -54,20 +53,20 @@ def _is_suspended(manifest: JsonObject) -> bool:
     return isinstance(policy, dict) and policy.get(Policy.SUSPEND) is True
 
 
-def _nothing_runs(job: Known, pods: Sequence[Pod]) -> bool:
+def _has_no_pods(job: Known, pods: Sequence[Pod]) -> bool:
     return job.status.phase.is_final or (job.status.phase is Phase.SUSPENDED and not pods)
 
 
-def _goes_on(job: Known, _: Sequence[Pod]) -> bool:
-    """It runs. In a full cluster that may take as long as the queue does."""
+def _is_running(job: Known, _: Sequence[Pod]) -> bool:
+    """Report whether the job runs again. In a full cluster this takes as long as its wait in the queue."""
     return job.status.phase.is_final or job.status.phase is Phase.RUNNING
 
 
-def _whose(job: Known) -> str:
+def _managed_by_note(job: Known) -> str:
     if job.job is None or is_ours(job.job):
         return ""
-    return f"warning: its managedBy names {job.job.run_policy.managed_by}: what becomes of it is up to that one"
+    return f"warning: {job.job.run_policy.managed_by} manages this job (managedBy) and decides what happens"
 
 
-SUSPEND = Edit(doing="Suspending", done="suspended", wanted=_suspended, has_come=_nothing_runs, note=_whose)
-RESUME = Edit(doing="Resuming", done="resumed", wanted=_resumed, has_come=_goes_on, note=_whose)
+SUSPEND = Edit(doing="Suspending", done="suspended", wanted=_suspended, has_come=_has_no_pods, note=_managed_by_note)
+RESUME = Edit(doing="Resuming", done="resumed", wanted=_resumed, has_come=_is_running, note=_managed_by_note)

@@ -1,4 +1,4 @@
-"""`tarragon list --watch`: a table that is drawn anew on a terminal, elsewhere a line for every change."""
+"""Watches jobs for `tarragon list --watch`: redraws a table on a terminal, prints a row for every change elsewhere."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from tarragon.frameworks.plugin import Framework
 from tarragon.kube.meta import CustomObject, Key
 
 TICK = 0.5
-"""Seconds after which ages may have changed, and in which changes gather."""
+"""Seconds between two redraws; changes in between are drawn together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a watch has seen of a job."""
+    """A watch event of a job."""
 
     job: Known
     is_deletion: bool
@@ -46,34 +46,34 @@ News = Change | ApiError | Recovery
 
 
 class Table(Protocol):
-    """Where changes are shown."""
+    """The output of a watch."""
 
     def change(self, change: Change) -> None: ...
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Update ages; called every `TICK` seconds without changes."""
         ...
 
 
 async def watch(wanted: Wanted, clock: Clock) -> None:
-    """Ends with Ctrl-C, or with the cluster."""
+    """Watch until Ctrl-C. The end of the embedded cluster ends the watch, too."""
     changes: asyncio.Queue[News] = asyncio.Queue()
     contact = Contact(wanted.where)
     terminal = wanted.settings.terminal()
     async with wanted.where.watching() as cluster:
-        # Whoever may not list, or finds no kind, hears it now, not never.
+        # Fail now if the user may not list jobs or the kind is not installed: the caches would retry forever.
         await all_jobs(cluster, wanted.selection)
         tasks = [asyncio.create_task(_cache(cluster, each, wanted, changes).run()) for each in FRAMEWORKS]
         table = Moving(wanted, clock) if terminal.is_live and terminal.shows_logs else Plain(wanted, clock)
         try:
             while True:
-                await _next(changes, table, contact)
+                await _show_next_change(changes, table, contact)
         finally:
             for task in tasks:
                 task.cancel()
 
 
-async def _next(changes: asyncio.Queue[News], table: Table, contact: Contact) -> None:
+async def _show_next_change(changes: asyncio.Queue[News], table: Table, contact: Contact) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(TICK):
             change = await changes.get()
@@ -88,7 +88,7 @@ async def _next(changes: asyncio.Queue[News], table: Table, contact: Contact) ->
 
 
 class Plain:
-    """The header once, then a line for every change of a job, its deletion too."""
+    """Prints the header once, then a row for every change of a job, including its deletion."""
 
     def __init__(self, wanted: Wanted, clock: Clock) -> None:
         self._wanted = wanted
@@ -108,17 +108,17 @@ class Plain:
             show([least(header), deleted(cells, header)], self._wanted.settings, shown=1)
             return
         self._rows[key(job)] = cells
-        # Others that leave the queue move it on: that alone is no news of this job.
-        quiet = {header.index("AGE"), header.index("QUEUE")}
-        if _without(cells, quiet) != _without(before, quiet):
+        # A job's queue position also changes when other jobs leave the queue, and its age always.
+        ignored = {header.index("AGE"), header.index("QUEUE")}
+        if _without(cells, ignored) != _without(before, ignored):
             show([least(header), cells], self._wanted.settings, shown=1)
 
     def tick(self) -> None:
-        """Nothing is told twice."""
+        """Print nothing: rows are printed only when they change."""
 
 
 class Moving:
-    """All rows that the terminal has room for, drawn over what was there."""
+    """Redraws the table in place, with as many rows as fit on the terminal."""
 
     def __init__(self, wanted: Wanted, clock: Clock) -> None:
         self._wanted = wanted
@@ -141,14 +141,14 @@ class Moving:
         queue, now = _queue(self._wanted, self._jobs), self._clock.now()
         jobs = in_order(self._jobs.values(), self._wanted.order, queue)
         rows = [self._wanted.header, *(self._wanted.row(job, now, queue) for job in jobs[: room.lines - 3])]
-        told = lines(fitting(rows, room.columns), self._wanted.settings, room.columns - 1)
+        drawn = lines(fitting(rows, room.columns), self._wanted.settings, room.columns - 1)
         if len(jobs) > room.lines - 3:
-            told.append(f"and {len(jobs) - room.lines + 3} more; `top` shows all")
-        self._screen.show(told if self._wanted.has_header else told[1:])
+            drawn.append(f"and {len(jobs) - room.lines + 3} more; see `top`")
+        self._screen.show(drawn if self._wanted.has_header else drawn[1:])
 
 
 def _queue(wanted: Wanted, jobs: Mapping[JobKey, Known]) -> Mapping[JobKey, int]:
-    """Among the jobs that are watched; of those that labels have picked out nobody can tell their places."""
+    """Return queue positions among the watched jobs; none with a selector, which hides other jobs of the queue."""
     return positions(jobs.values()) if wanted.selection == Selection(namespace=wanted.selection.namespace) else {}
 
 
@@ -157,20 +157,20 @@ def _without(cells: Sequence[str], places: set[int]) -> Sequence[str]:
 
 
 class Contact:
-    """With a cluster that others run: it comes back, and the watch goes on. Loss and return are said once each."""
+    """Reports once when the cluster stops answering, and once when it answers again. The watch continues."""
 
     def __init__(self, where: Target) -> None:
         self._where = where
         self._is_lost = False
 
     def lost(self, error: ApiError) -> None:
-        """Raises what will not mend itself."""
+        """Report the loss. Raises errors that do not recover by themselves."""
         if not isinstance(error, Unavailable):
             raise error
         if self._where.is_local:
-            raise TarragonError("the cluster has ended while it was watched") from error
+            raise TarragonError("the local cluster stopped") from error
         if not self._is_lost:
-            click.echo(f"{self._where.name} does not answer ({error.what}); trying again until it does.", err=True)
+            click.echo(f"{self._where.name} does not answer ({error.what}); retrying.", err=True)
         self._is_lost = True
 
     def found(self) -> None:
@@ -183,13 +183,13 @@ def _cache(cluster: Cluster, framework: Framework, wanted: Wanted, changes: asyn
     cache = Cache(cluster, framework.resource, SystemClock(), wanted.selection, jitter=random.Random())
 
     def changed(_: Key, before: CustomObject | None, after: CustomObject | None) -> None:
-        found = after or before
-        if found is not None:
-            changes.put_nowait(Change(known(framework, found), is_deletion=after is None))
+        latest = after or before
+        if latest is not None:
+            changes.put_nowait(Change(known(framework, latest), is_deletion=after is None))
 
     def troubled(trouble: Trouble) -> None:
-        is_left_out = isinstance(trouble.error, Forbidden) and not is_indispensable(framework.resource)
-        if not is_left_out and isinstance(trouble.error, Unavailable | Unauthorized | Forbidden):
+        is_optional_kind = isinstance(trouble.error, Forbidden) and not is_indispensable(framework.resource)
+        if not is_optional_kind and isinstance(trouble.error, Unavailable | Unauthorized | Forbidden):
             changes.put_nowait(trouble.error)
 
     cache.subscribe(changed)
