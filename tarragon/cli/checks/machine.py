@@ -74,7 +74,7 @@ def _home(place: Home) -> Iterator[Finding]:
             "warning",
             "disk",
             f"{free:.1f} GiB free",
-            "free sample space for checkpoints, or set TARRAGON_HOME to another disk",
+            "free disk space for checkpoints, or set TARRAGON_HOME to another disk",
         )
     else:
         yield Finding("ok", "disk", f"{free:.0f} GiB free")
@@ -117,7 +117,8 @@ def _memory() -> Finding:
     free = _available_memory()
     if free is None:
         return Finding("ok", "memory", "free memory is unknown on this system")
-    text = f"{free / _GIB:.1f} GiB free, enough for about {count(int(free / _GIB / _GIB_PER_REPLICA), 'TensorFlow replica')}"
+    replicas = count(int(free / _GIB / _GIB_PER_REPLICA), "TensorFlow replica")
+    text = f"{free / _GIB:.1f} GiB free, enough for about {replicas}"
     if free < 2 * _GIB_PER_REPLICA * _GIB:
         return Finding("warning", "memory", text, "close other programs, or use fewer replicas")
     return Finding("ok", "memory", text)

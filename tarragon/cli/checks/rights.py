@@ -81,11 +81,11 @@ def operator_findings(answers: Answers) -> Iterator[Finding]:
     """Yield one finding if nothing is missing, otherwise one for each resource with missing permissions."""
     lacking = [(permission, refused) for permission, _, refused in _grouped(answers) if refused]
     if not lacking:
-        yield Finding("ok", "operator", f"you may run it: all its {len(answers)} permissions are yours")
+        yield Finding("ok", "operator", f"you may run it: you have all {len(answers)} permissions")
     for permission, refused in lacking:
         verbs = listed(list(dict.fromkeys(refused)))
-        text = f"you may not run it: {verbs} {_resource_name(permission)} is refused, {permission.reason}"
-        yield Finding("warning", "operator", text, "its own account may (deploy/permissions.yaml)")
+        text = f"you may not run it: no permission to {verbs} {_resource_name(permission)}, {permission.reason}"
+        yield Finding("warning", "operator", text, "run it with its own service account (deploy/permissions.yaml)")
 
 
 def _grouped(answers: Answers) -> Iterator[tuple[Permission, Sequence[str], Sequence[str]]]:

@@ -1,1 +1,5 @@
-"""Why a job waits, and for how long: the queue, quotas, and what the operator's scheduler sees."""
+"""Explains to a user why a job waits and when it will start, by running the operator's scheduler read-only.
+
+Begin reading with `explanation`, then `queue_status`. `scheduler_view` builds the scheduler's snapshot,
+`operator_config` reads the operator's published configuration, `quotas` the use of a namespace's quota.
+"""

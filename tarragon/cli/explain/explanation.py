@@ -1,4 +1,4 @@
-"""What keeps a job from going on, or why it failed, and what usually helps, for `tarragon why`."""
+"""Explains why a job waits or failed, with a remedy, for `tarragon why`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,12 @@ from tarragon.kube.codec import timestamp
 from tarragon.scheduling.api.decision import NEVER_FITS, NEVER_WITHIN_QUOTA, NO_NODE_MAY
 
 LAST_LINES = 20
-_NOTHING = MappingProxyType(
-    {Phase.SUSPENDED: "", Phase.SUCCEEDED: ": it has ended well, and there is nothing to explain"}
-)
-"""What is said in place of a reason, where there is none."""
+_WITHOUT_REASON = MappingProxyType({Phase.SUSPENDED: "", Phase.SUCCEEDED: ": there is nothing to explain"})
+"""The text in place of a reason, for phases without one."""
 
-_LARGER = "ask for less in the manifest, or give the cluster a node that is large enough"
-_QUOTA = "ask for less in the manifest, or have the quota of its namespace raised (the operator's --queues)"
-_ELSEWHERE = "correct the manifest, or give a node what the pods ask for (kubectl label node, kubectl taint node)"
+_LARGER = "lower the requests in the manifest, or add a node that is large enough"
+_QUOTA = "lower the requests in the manifest, or raise the quota of its namespace (the operator's --queues)"
+_ELSEWHERE = "correct the manifest, or make a node match the pods (kubectl label node, kubectl taint node)"
 
 
 async def why(settings: Settings, name: str, form: str | None) -> None:
@@ -55,30 +53,33 @@ async def why(settings: Settings, name: str, form: str | None) -> None:
 
 
 def explained(job: Known, now: dt.datetime, prompt: Prompt, place: str = "") -> Iterator[str]:
-    """The reason first, then since when, what comes next, and of a failure its last lines and what usually helps."""
+    """Yield the reason, how long the job has waited, and what happens next.
+
+    For a failed job, yield the last lines of the first failed replica's log and the probable causes.
+    """
     status, failure = job.status, job.status.first_failure
-    known = reason_of(status)
-    told = f"{known.word}: {known.message}" if known.word else reason(job) or other_scheduler(job)
-    nothing = _NOTHING.get(status.phase, "; nothing keeps it from going on")
-    yield f"{job.key.name} is {job.state}" + (f": {told}" if told else nothing)
+    found = reason_of(status)
+    text = f"{found.word}: {found.message}" if found.word else reason(job) or other_scheduler(job)
+    nothing = _WITHOUT_REASON.get(status.phase, "; nothing is blocking it")
+    yield f"{job.key.name} is {job.state}" + (f": {text}" if text else nothing)
     if not status.phase.is_final:
         yield from (f"  warning: {warning}" for warning in job.warnings)
     if status.phase is Phase.FAILED:
         if failure is not None:
-            yield from _about(failure, job)
+            yield from _failure(failure, job)
         return
     if status.phase is Phase.SUSPENDED:
-        yield f"  to go on: {spelled(prompt, job.address, 'resume')}"
+        yield f"  to resume it: {spelled(prompt, job.address, 'resume')}"
         return
     yield from _waiting(status, now, place)
     yield from _size(job, now)
 
 
 def _waiting(status: JobStatus, now: dt.datetime, place: str) -> Iterator[str]:
-    """Since when it does, and what comes next."""
+    """Yield how long the job has waited, and what happens next."""
     admission, obstacle = status.admission, status.obstacle
     if obstacle is not None:
-        yield f"  for {age(obstacle.since, now)}; if it lasts, all places of the job are given back, and it queues anew"
+        yield f"  for {age(obstacle.since, now)}; if it lasts, the job releases its nodes and is requeued"
     if reason_of(status).message.startswith(NEVER_WITHIN_QUOTA):
         yield f"  {_QUOTA}"
     elif reason_of(status).word == NEVER_FITS:
@@ -87,31 +88,31 @@ def _waiting(status: JobStatus, now: dt.datetime, place: str) -> Iterator[str]:
     elif admission is not None and admission.admitted is None:
         yield f"  in the queue for {age(admission.queued, now)}{place}"
         if admission.retry is not None and now < admission.retry.after:
-            yield f"  tried {admission.retry.count} times; tried again at {timestamp(admission.retry.after)}"
+            yield f"  tried {admission.retry.count} times; next attempt at {timestamp(admission.retry.after)}"
 
 
 def _size(job: Known, now: dt.datetime) -> Iterator[str]:
-    """Of one that has its places: why there are so many replicas, and why there are not more."""
+    """Explain the size of an admitted job: why it was resized, and why it does not grow."""
     admission = job.status.admission
     if admission is None or admission.admitted is None:
         return
     if admission.resized is not None:
-        why = f": {admission.reason}" if admission.reason else ""
-        yield f"  it has had {replicas(job)} for {age(admission.resized, now)}{why}"
-    elif _is_small(job):
-        grows = "" if is_held_back(job) else ", and grows when there is room and nobody waits for it"
-        yield f"  it began with {replicas(job)}{grows}"
+        cause = f": {admission.reason}" if admission.reason else ""
+        yield f"  it has had {replicas(job)} for {age(admission.resized, now)}{cause}"
+    elif _is_below_requested_size(job):
+        grows = "" if is_held_back(job) else ", and grows when there is capacity that no waiting job needs"
+        yield f"  it started with {replicas(job)}{grows}"
     if admission.wait is not None and admission.wait.code != reason_of(job.status).word:
-        yield f"  it does not grow: {admission.wait.code}: {admission.wait.message}"
+        yield f"  it can't grow: {admission.wait.code}: {admission.wait.message}"
 
 
-def _is_small(job: Known) -> bool:
+def _is_below_requested_size(job: Known) -> bool:
     if job.job is None or job.job.elastic is None or job.status.phase.is_final:
         return False
-    return any(size(job).get(kind, 0) < wished for kind, wished in job.wished.items())
+    return any(size(job).get(kind, 0) < requested for kind, requested in job.wished.items())
 
 
-def _about(failure: FirstFailure, job: Known) -> Iterator[str]:
+def _failure(failure: FirstFailure, job: Known) -> Iterator[str]:
     table = (job.dialect or job.framework.dialects[0]).exit_codes
     known = meaning(failure.exit_code, failure.reason, table)
     yield f"  {failure.replica} at {timestamp(failure.at)}: {ended(failure.exit_code)}, {known.kind}: {known.words}"

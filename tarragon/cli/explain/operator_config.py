@@ -1,4 +1,4 @@
-"""By which policy and rules the operator of a cluster decides, as it has published them."""
+"""Reads the scheduling policy and rules that a cluster's operator has published in ConfigMaps."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from tarragon.kube.meta import Json, Key
 from tarragon.plan.config.published import LOCAL, RULES, SHARES, SYSTEM, Data, Ways, understood, with_shares
 
 WHOLE = CONFIG_MAPS.reading(dict)
-ASSUMED = "assumed: the policy and the rules that an operator has by default"
+ASSUMED = "assuming the default policy and rules of an operator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """`assumed` says why its ways are only the defaults; empty where the operator has said them."""
+    """The operator's scheduling configuration. `assumed` says why it is only the default; empty if it was published."""
 
     ways: Ways = field(default_factory=Ways)
     assumed: str = ""
     hides_shares: bool = False
-    """Namespaces have weights or quotas, which this user may not read."""
+    """Namespaces have weights or quotas that this user may not read."""
 
     def lines(self) -> Iterator[str]:
-        """Nothing of an operator that has said the defaults."""
+        """Yield the settings that differ from the defaults, or why the defaults are assumed."""
         if self.assumed:
             yield f"{ASSUMED}: {self.assumed}"
             return
-        told = list(_told(self.ways))
-        if told:
-            yield f"the operator decides by {listed(told)}"
+        changed = list(_changed_settings(self.ways))
+        if changed:
+            yield f"the operator is configured with {listed(changed)}"
 
     def fields(self) -> Json:
         rules = self.ways.rules
@@ -50,19 +50,19 @@ class Published:
 
 
 async def ways_of(looker: Looker, namespace: str) -> Published:
-    """Of the operator that places the jobs of that namespace, and of all others."""
+    """Find the published configuration of the operator that schedules the jobs in `namespace`."""
     found = await _found(looker, namespace)
     if not found:
-        return Published(assumed="it has published none that you may read, as older ones do not")
+        return Published(assumed="it has published none that you may read; older versions publish none")
     home = _home(found)
     if home is None:
         places = listed(sorted(found))
-        return Published(assumed=f"ConfigMaps {RULES} are in {places}, and which one is the operator's is not known")
-    unknown = Published(assumed=f"what it has published in {home} is of another version than this command")
-    told = understood(found[home])
-    if told is None:
-        return unknown
-    ways, parts = told
+        return Published(assumed=f"there are ConfigMaps {RULES} in {places}, and the operator's is not known")
+    incompatible = Published(assumed=f"the one published in {home} is from an incompatible version")
+    parsed = understood(found[home])
+    if parsed is None:
+        return incompatible
+    ways, parts = parsed
     if not parts:
         return Published(ways=ways)
     try:
@@ -70,20 +70,23 @@ async def ways_of(looker: Looker, namespace: str) -> Published:
     except Forbidden:
         return Published(ways=ways, hides_shares=True)
     except NotFound:
-        return Published(assumed=f"of what it has published in {home} the ConfigMap {SHARES} is gone")
+        return Published(assumed=f"the ConfigMap {SHARES} in {home} is missing")
     whole = with_shares(ways, shares.get("data") or {})
-    return unknown if whole is None else Published(ways=whole)
+    return incompatible if whole is None else Published(ways=whole)
 
 
 def _home(found: Collection[str]) -> str | None:
-    """None where it can't be told: anybody may make such a ConfigMap in a namespace of their own."""
+    """Return the operator's namespace; None if it is ambiguous, since any user may create such a ConfigMap."""
     usual = [each for each in (LOCAL, SYSTEM) if each in found]
     places = usual or list(found)
     return places[0] if usual or len(places) == 1 else None
 
 
 async def _found(looker: Looker, namespace: str) -> Mapping[str, Data]:
-    """By namespace. Who may not look everywhere looks where an operator is if nobody has moved it, and at home."""
+    """Return the published rules by namespace.
+
+    A user who may not list all ConfigMaps gets those of the operator's default namespaces and of `namespace`.
+    """
     with suppress(Forbidden):
         everywhere = await looker.list(WHOLE, Selection(fields=f"metadata.name={RULES}"))
         return {each["metadata"]["namespace"]: each.get("data") or {} for each in everywhere.items}
@@ -94,8 +97,8 @@ async def _found(looker: Looker, namespace: str) -> Mapping[str, Data]:
     return found
 
 
-def _told(ways: Ways) -> Iterator[str]:
-    """What is not as it is by default."""
+def _changed_settings(ways: Ways) -> Iterator[str]:
+    """Yield the settings that differ from the defaults."""
     rules, usual = ways.rules, Ways()
     if ways.policy != usual.policy:
         yield f"the policy {ways.policy}"

@@ -1,4 +1,4 @@
-"""How a job that waits stands beside the others: its place, what is short where, and when it will probably start."""
+"""Reports the queue status of a waiting job: its position, the resources it lacks, and when it will probably start."""
 
 from __future__ import annotations
 
@@ -45,62 +45,62 @@ from tarragon.scheduling.policies import POLICIES
 MOST_AHEAD = 5
 SHARES = "shares"
 UNSEEN = {
-    NODES: "the nodes (what is short where)",
-    PODS: "the pods of other namespaces (who holds what)",
-    JOBS: "the jobs of other namespaces (who is ahead)",
-    SHARES: "the weights and quotas of namespaces (who goes first)",
+    NODES: "nodes (their free resources)",
+    PODS: "pods in other namespaces (the resources they use)",
+    JOBS: "jobs in other namespaces (the jobs ahead)",
+    SHARES: "weights and quotas of namespaces (the order of the queue)",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What is None, or empty, is not known, or there is nothing to say of it."""
+    """The queue status of a job. Fields that are None or empty are unknown or do not apply."""
 
     job: Known
     ahead: Sequence[Known] = ()
-    """In their order; the next to start comes first."""
+    """The jobs ahead in the queue; the next to start comes first."""
     queued: int = 0
-    """Jobs in the queue, as far as they can be seen."""
+    """The number of jobs in the queue that this user may see."""
     short: Short | None = None
     starts: Forecast | Unknown | None = None
     holdings: Sequence[Holding] = ()
-    """What others hold of the quota that holds it back."""
+    """The use of the namespace's quota by other jobs, if the quota limits this one."""
     never: bool = False
-    """It never fits: of its turn, and of what others hold, there is nothing to say."""
+    """The job never fits, so its position and the resources held by others do not matter."""
     unseen: Sequence[str] = ()
-    """What could not be looked at: words of `UNSEEN`."""
+    """Keys of `UNSEEN`: what this user may not list."""
     ways: Published | None = None
-    """By what the operator decides; nothing is told of it where nobody asked."""
+    """The operator's scheduling configuration; None if it was not read."""
 
     @property
     def place(self) -> str:
-        """In words that follow those of how long it has been in the queue."""
+        """The position in the queue, as the end of a sentence."""
         seen = " that you may see" if JOBS in self.unseen else ""
-        return f", at place {len(self.ahead) + 1} of {self.queued}{seen}" if self.queued else ""
+        return f", at position {len(self.ahead) + 1} of {self.queued}{seen}" if self.queued else ""
 
     def lines(self, now: dt.datetime) -> Iterator[str]:
-        """Times are told in the zone of `now`."""
+        """Yield the status as text, with times in the time zone of `now`."""
         if self.ways is not None and (self.starts is not None or not self.ways.assumed):
             yield from (f"  {line}" for line in self.ways.lines())
         if self.ahead:
-            named = [_in_words(job, self.job.key.namespace) for job in self.ahead[:MOST_AHEAD]]
+            named = [_described(job, self.job.key.namespace) for job in self.ahead[:MOST_AHEAD]]
             more = [f"{len(self.ahead) - MOST_AHEAD} more"] if len(self.ahead) > MOST_AHEAD else []
             yield f"  ahead of it: {listed([*named, *more])}"
         if self.holdings:
             named = [f"{name} ({words(amounts, amounts)})" for name, amounts in self.holdings]
-            yield f"  of the quota of {self.job.key.namespace} others hold: {listed(named, MOST_HOLDERS)}"
+            yield f"  other jobs use the quota of {self.job.key.namespace}: {listed(named, MOST_HOLDERS)}"
         if self.short is not None:
-            told = refused_lines(self.short) if self.never else shortage_lines(self.short)
-            yield from (f"  {line}" for line in told)
+            lines = refused_lines(self.short) if self.never else shortage_lines(self.short)
+            yield from (f"  {line}" for line in lines)
         if self.starts is not None:
             yield f"  {starts_line(self.starts, now)}"
         if self.unseen:
-            yield f"  not looked at, as you may not: {listed([UNSEEN[each] for each in self.unseen])}"
+            yield f"  not considered, because you may not list: {listed([UNSEEN[each] for each in self.unseen])}"
         if self.queued or self.never:
             yield f"  more: {DOCS}"
 
     def fields(self) -> Mapping[str, Json]:
-        """For programs; those of a job that does not wait, and that no quota keeps small, are none."""
+        """Return the status for JSON and YAML; empty for a job that does not wait and that no quota limits."""
         admission = self.job.status.admission
         found: dict[str, Json] = {}
         if self.holdings:
@@ -131,8 +131,8 @@ class Standing:
 
 
 async def standing_of(looker: Looker, job: Known, clock: Clock) -> Standing:
-    """Of one that runs there is something to tell where a quota keeps it small."""
-    standing = await _in_queue(looker, job, clock)
+    """Find out the queue status of a job. A running job has one only if a quota limits its size."""
+    standing = await _queue_status(looker, job, clock)
     if never_fits(job) or not is_held_back(job):
         return standing
     namespace = job.key.namespace
@@ -144,16 +144,16 @@ async def standing_of(looker: Looker, job: Known, clock: Clock) -> Standing:
     return replace(standing, holdings=holdings(job, jobs, ways.ways.rules))
 
 
-async def _in_queue(looker: Looker, job: Known, clock: Clock) -> Standing:
-    """Of a cluster that does not run, its queue is all there is to tell: nobody starts."""
+async def _queue_status(looker: Looker, job: Known, clock: Clock) -> Standing:
+    """Find out the position and the shortage. In a cluster that is not running, only the position is known."""
     if never_fits(job):
-        # What the nodes have is nothing to one that its quota keeps out for good.
-        has_no_use = job.is_stored or is_over_its_quota(job)
-        if has_no_use:
+        # The nodes do not matter to a job that exceeds its quota.
+        ignores_nodes = job.is_stored or is_over_its_quota(job)
+        if ignores_nodes:
             return Standing(job=job)
-        nothing = Published()
-        seen = await sight(looker, job.key.namespace, clock, nothing.ways.rules)
-        return _seen(Standing(job=job, never=True), seen, (), nothing)
+        defaults = Published()
+        seen = await sight(looker, job.key.namespace, clock, defaults.ways.rules)
+        return _with_shortage(Standing(job=job, never=True), seen, (), defaults)
     if not waits(job):
         return Standing(job=job)
     try:
@@ -171,43 +171,45 @@ async def _in_queue(looker: Looker, job: Known, clock: Clock) -> Standing:
     standing = Standing(job=job, ahead=ordered[:place], queued=len(ordered), unseen=unseen)
     if job.is_stored:
         return standing
-    known = await ways_of(looker, job.key.namespace)
-    seen = await sight(looker, job.key.namespace, clock, known.ways.rules)
-    return _seen(replace(standing, ways=known), seen, ordered, known)
+    config = await ways_of(looker, job.key.namespace)
+    seen = await sight(looker, job.key.namespace, clock, config.ways.rules)
+    return _with_shortage(replace(standing, ways=config), seen, ordered, config)
 
 
-def _seen(standing: Standing, seen: Sight, queued: Sequence[Known], known: Published) -> Standing:
-    standing = replace(standing, unseen=[*seen.unseen, *([SHARES] if known.hides_shares else [])])
-    picture, name = seen.snapshot, gang_of(standing.job)
-    if picture is None or all(gang.name != name for gang in picture.waiting):
+def _with_shortage(standing: Standing, seen: Sight, queued: Sequence[Known], config: Published) -> Standing:
+    """Add the jobs ahead in scheduling order, the shortage and the expected start, if the snapshot has the gang."""
+    standing = replace(standing, unseen=[*seen.unseen, *([SHARES] if config.hides_shares else [])])
+    snapshot, name = seen.snapshot, gang_of(standing.job)
+    if snapshot is None or all(gang.name != name for gang in snapshot.waiting):
         return standing
-    order = {each.gang.name: place for place, each in enumerate(in_order(Round(picture)))}
+    order = {each.gang.name: place for place, each in enumerate(in_order(Round(snapshot)))}
     ahead = [job for job in queued if order.get(gang_of(job), len(order)) < order[name]]
     ahead.sort(key=lambda job: order[gang_of(job)])
     return replace(
         standing,
         ahead=ahead,
-        short=_short(standing.job, seen, picture),
-        starts=None if standing.never else _starts(name, standing.unseen, seen, known),
+        short=_short(standing.job, seen, snapshot),
+        starts=None if standing.never else _starts(name, standing.unseen, seen, config),
     )
 
 
 def gang_of(job: Known) -> str:
-    """As policies call it."""
+    """Return the name of the job's gang in a snapshot."""
     return f"{job.framework.kind} {job.key}"
 
 
-def _short(job: Known, seen: Sight, picture: Snapshot) -> Short:
+def _short(job: Known, seen: Sight, snapshot: Snapshot) -> Short:
+    """Collect the resources that the gang lacks on each node, and the gangs and pods that hold them."""
     namespace = job.key.namespace
-    found = explained(gang_of(job), picture)
+    found = explained(gang_of(job), snapshot)
     refused = ""
     group = job.job.group(found.type) if job.job is not None else None
     if found.refusing and group is not None:
-        eligible = next(gang for gang in picture.waiting if gang.name == gang_of(job)).demands
-        mine = frozenset().union(*(demand.eligible for demand in eligible if demand.type is found.type))
-        refused = why_nowhere(group.template, [node for node in seen.nodes if node.metadata.name not in mine])
+        demands = next(gang for gang in snapshot.waiting if gang.name == gang_of(job)).demands
+        eligible = frozenset().union(*(demand.eligible for demand in demands if demand.type is found.type))
+        refused = why_nowhere(group.template, [node for node in seen.nodes if node.metadata.name not in eligible])
     holders: dict[str, list[tuple[str, Resources]]] = {}
-    for gang in picture.running:
+    for gang in snapshot.running:
         for node, held in held_by(gang).items():
             holders.setdefault(node, []).append((called(gang.name, namespace), held))
     for node, others in seen.others.items():
@@ -217,14 +219,14 @@ def _short(job: Known, seen: Sight, picture: Snapshot) -> Short:
     return Short(explanation=replace(found, ends=ends, gives=gives), holders=holders, refused=refused)
 
 
-def _starts(name: str, unseen: Sequence[str], seen: Sight, known: Published) -> Forecast | Unknown | None:
-    """Whoever can't see all jobs, or all pods, can't know who ends when."""
+def _starts(name: str, unseen: Sequence[str], seen: Sight, config: Published) -> Forecast | Unknown | None:
+    """Forecast the start. This is impossible for a user who may not see all jobs, pods and nodes."""
     if unseen:
-        return Unknown(f"you may not look at {listed([UNSEEN[each] for each in unseen])}")
-    return None if seen.snapshot is None else forecast(name, seen.snapshot, seen.outlook, POLICIES[known.ways.policy])
+        return Unknown(f"you may not list {listed([UNSEEN[each] for each in unseen])}")
+    return None if seen.snapshot is None else forecast(name, seen.snapshot, seen.outlook, POLICIES[config.ways.policy])
 
 
-def _in_words(job: Known, namespace: str) -> str:
+def _described(job: Known, namespace: str) -> str:
     number = sum(size(job).values())
     gpus = of_job(job, size(job))
     sizes = [count(number, "replica"), *([count(gpus, "GPU")] if gpus else [])]

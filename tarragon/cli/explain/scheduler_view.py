@@ -1,4 +1,4 @@
-"""The cluster as the scheduler sees it, as far as this user may: its own picture, made from what can be listed."""
+"""Builds the snapshot that the operator's scheduler would see, from the objects that this user may list."""
 
 from __future__ import annotations
 
@@ -36,38 +36,39 @@ T = TypeVar("T")
 
 
 NODES, PODS, JOBS = "nodes", "pods", "jobs"
-_TOLD = {**{name: name for name in (NODES, PODS)}, FRAMEWORKS[0].resource.full_name: JOBS}
+_KIND_NAMES = {**{name: name for name in (NODES, PODS)}, FRAMEWORKS[0].resource.full_name: JOBS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """`snapshot` is None where nodes may not be listed: without them nothing can be said of places."""
+    """The scheduler's view of the cluster. `snapshot` is None if this user may not list nodes."""
 
     snapshot: Snapshot | None
     outlook: Outlook
     unseen: Sequence[str]
-    """What this user may not list in all namespaces, of nodes, pods and jobs."""
+    """Which of nodes, pods and jobs this user may not list in all namespaces."""
     nodes: Sequence[Node]
     others: Mapping[str, Sequence[tuple[str, Resources]]]
-    """By node, what pods hold there that are of none of the jobs, with their names."""
+    """By node, the name and the requests of each pod that belongs to no job."""
 
 
 async def sight(looker: Looker, namespace: str, clock: Clock, rules: Rules) -> Sight:
+    """Run one scheduling cycle of the operator against a read-only cluster, and capture its snapshot."""
     still = Still(looker, namespace)
     cluster = cast("Cluster", still)
     world = World(cluster, FRAMEWORKS, clock, Settings(pod_groups={}), random.Random(0))
-    seen: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
 
-    def looks(snapshot: Snapshot) -> Sequence[Decision]:
-        seen.append(snapshot)
+    def capture(snapshot: Snapshot) -> Sequence[Decision]:
+        snapshots.append(snapshot)
         return ()
 
-    admitter = Admitter(cluster, clock, world, looks, Conduct(rules=lambda: rules))
+    admitter = Admitter(cluster, clock, world, capture, Conduct(rules=lambda: rules))
     tasks = [asyncio.create_task(cache.run()) for cache in world.caches]
     synced = asyncio.create_task(world.synced())
     tasks.append(synced)
     try:
-        # The caches of an operator would go on asking for ever; here somebody waits.
+        # The informers of an operator would retry forever; a user waits for this one.
         await asyncio.wait({synced, still.failure}, return_when=asyncio.FIRST_COMPLETED)
         if still.failure.done():
             still.failure.result()
@@ -77,7 +78,7 @@ async def sight(looker: Looker, namespace: str, clock: Clock, rules: Rules) -> S
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     return Sight(
-        snapshot=None if NODES in still.unseen or not seen else seen[0],
+        snapshot=None if NODES in still.unseen or not snapshots else snapshots[0],
         outlook=_outlook(world, clock),
         unseen=sorted(still.unseen),
         nodes=list(world.nodes.objects.values()),
@@ -86,9 +87,9 @@ async def sight(looker: Looker, namespace: str, clock: Clock, rules: Rules) -> S
 
 
 class Still:
-    """A Cluster as the operator's own round sees it: everything is listed once, and nothing ever changes.
+    """A read-only Cluster for one scheduling cycle: lists work, watches never report a change, patches conflict.
 
-    What is forbidden is empty, or what is in one namespace. Whatever is written comes too late.
+    A forbidden list is repeated in the user's namespace; if that is forbidden too, it is empty.
     """
 
     def __init__(self, looker: Looker, namespace: str) -> None:
@@ -96,45 +97,46 @@ class Still:
         self._namespace = namespace
         self.unseen: set[str] = set()
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Of a list that had no answer; only its exception is ever set."""
+        """Holds the first error of a list; it never has a result."""
 
     async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
         if resource.full_name == SERVICES.full_name:
-            return _none()
+            return _empty()
         try:
-            return await self._seen(resource, selection)
+            return await self._permitted(resource, selection)
         except ApiError as error:
             if not self.failure.done():
                 self.failure.set_exception(error)
             raise
 
-    async def _seen(self, resource: Resource[T], selection: Selection) -> Listing[T]:
+    async def _permitted(self, resource: Resource[T], selection: Selection) -> Listing[T]:
         try:
             return await self._looker.list(resource, selection)
         except NotFound:
-            return _none()
+            return _empty()
         except Forbidden:
-            if resource.full_name in _TOLD:
-                self.unseen.add(_TOLD[resource.full_name])
+            if resource.full_name in _KIND_NAMES:
+                self.unseen.add(_KIND_NAMES[resource.full_name])
         if resource.namespaced:
             with suppress(Forbidden):
                 return await self._looker.list(resource, Selection(namespace=self._namespace))
-        return _none()
+        return _empty()
 
     async def watch(self, resource: Resource[T], _: Selection, __: str) -> AsyncIterator[WatchEvent[T]]:
         await asyncio.Event().wait()
         yield WatchEvent("BOOKMARK", resource.version, None)
 
     async def patch(self, resource: Resource[T], key: Key, *_: object, **__: object) -> T:
-        message = f"{resource.full_name} {key} is only looked at"
+        message = f"{resource.full_name} {key} is read-only here"
         raise Conflict({"status": "Failure", "code": 409, "reason": "Conflict", "message": message})
 
 
-def _none() -> Listing[T]:
+def _empty() -> Listing[T]:
     return Listing([], "1")
 
 
 def _others(world: World) -> Mapping[str, Sequence[tuple[str, Resources]]]:
+    """By node, return the name and the requests of each pod that no job controls."""
     jobs = {found.as_owner for _, found in world.all_jobs()}
     found: dict[str, list[tuple[str, Resources]]] = {}
     for key, pod in sorted(world.pods.objects.items()):
@@ -144,24 +146,27 @@ def _others(world: World) -> Mapping[str, Sequence[tuple[str, Resources]]]:
 
 
 def _outlook(world: World, clock: Clock) -> Outlook:
-    """Jobs that a person, or a script, calls alike last about equally long more often than others."""
+    """Collect the run times of finished and running jobs. Jobs with similar names tend to run equally long."""
     lives: list[tuple[float, Life]] = []
     kinds: dict[str, Sequence[Hashable]] = {}
     for framework, found in world.all_jobs():
-        mine = kinds[f"{framework.kind} {found.metadata.key}"] = likeness(found)
+        keys = kinds[f"{framework.kind} {found.metadata.key}"] = likeness(found)
         status = read_status(found.status)
         admission = status.admission
-        begun = (admission.admitted if admission is not None else None) or status.started
-        if begun is not None and (status.completed is not None or not status.phase.is_final):
+        started = (admission.admitted if admission is not None else None) or status.started
+        if started is not None and (status.completed is not None or not status.phase.is_final):
             until = status.completed or clock.now()
-            life = Life(seconds=(until - begun).total_seconds(), is_over=status.completed is not None, kinds=mine)
+            life = Life(seconds=(until - started).total_seconds(), is_over=status.completed is not None, kinds=keys)
             lives.append((until.timestamp(), life))
     ordered = [life for _, life in sorted(lives, key=lambda each: each[0]) if life.seconds >= 0]
     return Outlook(lengths=Lengths(ordered), kinds=kinds)
 
 
 def likeness(found: CustomObject) -> Sequence[Hashable]:
-    """`train-17` and `train-18-a` of one namespace, with as many replicas; then whatever they are called."""
+    """Return similarity keys, the most specific first: namespace with name family and size, down to the namespace.
+
+    `train-17` and `train-18` are one family: a trailing number, or the part after the last `-`, does not count.
+    """
     key, admission = found.metadata.key, read_status(found.status).admission
     size = tuple(sorted(admission.size.items())) if admission is not None else ()
     family = key.name.rstrip("0123456789").rstrip("-.") if key.name[-1:].isdigit() else key.name.rpartition("-")[0]
