@@ -1,4 +1,4 @@
-"""`tarragon top` at work: keys and news come in, at most four pictures a second go out."""
+"""The event loop of `tarragon top`: reads keys and changes, and draws at most four frames a second."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ from tarragon.cli.top.voices import Voices
 from tarragon.cli.top.watches import Scope, Watches
 
 BETWEEN_PICTURES = 0.25
-"""Seconds: changes that come faster share one."""
+"""Minimum seconds between two frames; faster changes are drawn together."""
 IDLE = 1.0
-"""Seconds after which ages have changed."""
+"""Seconds between two frames without changes, to update ages."""
 DOUBT = 0.05
-"""Seconds in which the rest of a key's sequence comes, if it was one."""
+"""Seconds to wait for the rest of an escape sequence before Escape counts as a key."""
 AT_A_TIME = 64
-"""Jobs that are read before keys are looked at again."""
+"""Changed jobs that are decoded before keys are handled again."""
 
 
 class App:
-    """Of one terminal. `run` returns when the user has had enough."""
+    """The application on one terminal. `run` returns when the user quits."""
 
     def __init__(self, settings: Settings, where: Target, clock: Clock, scope: Scope) -> None:
         self._settings = settings
         self._where = where
         self._clock = clock
-        self._home = scope
+        self._initial_scope = scope
         self._console = Console(sys.stdin, sys.stdout)
         self._paint = painter(colors=settings.terminal().colors_out)
         self._keys = Keys()
         self._pressed: list[str] = []
         self._wake = asyncio.Event()
-        self._has_news = True
-        self._is_over = False
-        self._place = Place()
-        self._desk = Desk(settings, clock, self._changed)
+        self._has_changes = True
+        self._has_quit = False
+        self._cursor = Place()
+        self._dialogs = Desk(settings, clock, self._on_change)
         self._drawn_at = clock.monotonic()
-        self._scope(scope)
+        self._set_scope(scope)
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -61,58 +61,58 @@ class App:
             self._listen(loop)
             self._watching = asyncio.create_task(self._watches.run())
             try:
-                while not self._is_over:
-                    await self._turn()
+                while not self._has_quit:
+                    await self._step()
             finally:
                 self._console.ignore()
                 for number in _SIGNALS:
                     loop.remove_signal_handler(number)
-                await self._desk.close()
-                await self._voices.stop()
+                await self._dialogs.close()
+                await self._log_tails.stop()
                 self._watching.cancel()
                 await asyncio.gather(self._watching, return_exceptions=True)
 
-    def _scope(self, scope: Scope) -> None:
-        self._here = scope
-        self._watches = Watches(self._where, self._clock, scope, self._changed)
-        self._voices = Voices(self._clock, self._changed)
-        self._composer = Composer(self._where, scope.namespace, self._voices, self._clock)
+    def _set_scope(self, scope: Scope) -> None:
+        self._current_scope = scope
+        self._watches = Watches(self._where, self._clock, scope, self._on_change)
+        self._log_tails = Voices(self._clock, self._on_change)
+        self._composer = Composer(self._where, scope.namespace, self._log_tails, self._clock)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._console.listen(self._read)
+        self._console.listen(self._on_input)
         handlers: dict[int, Callable[[], None]] = {
-            signal.SIGINT: self._end,
-            signal.SIGTERM: self._end,
-            signal.SIGHUP: self._end,
+            signal.SIGINT: self._quit,
+            signal.SIGTERM: self._quit,
+            signal.SIGHUP: self._quit,
             signal.SIGWINCH: self._redraw,
             signal.SIGTSTP: self._stop,
         }
         for number, handler in handlers.items():
             loop.add_signal_handler(number, handler)
 
-    async def _turn(self) -> None:
-        """One picture, then whatever comes next: a key at once, news when they may be drawn, a second without any."""
+    async def _step(self) -> None:
+        """Draw one frame, wait for a key, a change or the idle timeout, and handle the keys."""
         if self._watching.done():
             self._watching.result()
-        await self._take_in()
+        await self._decode_changes()
         self._draw()
-        await self._rest()
+        await self._wait()
         keys, self._pressed = self._pressed, []
         for key in keys:
             await self._press(key)
 
-    async def _take_in(self) -> None:
-        """Of many changed jobs as many as can be read without letting the user wait."""
+    async def _decode_changes(self) -> None:
+        """Decode changed jobs for up to one frame interval, or until a key is pressed."""
         until = self._clock.monotonic() + BETWEEN_PICTURES
         scene = self._watches.scene
         while scene.unread and not self._pressed and self._clock.monotonic() < until:
             scene.read_some(AT_A_TIME)
             await self._clock.sleep(0)
-        self._has_news = bool(scene.unread)
+        self._has_changes = bool(scene.unread)
 
-    async def _rest(self) -> None:
-        while not (self._pressed or self._is_over or self._watches.scene.unread):
-            due = self._drawn_at + (BETWEEN_PICTURES if self._has_news else IDLE) - self._clock.monotonic()
+    async def _wait(self) -> None:
+        while not (self._pressed or self._has_quit or self._watches.scene.unread):
+            due = self._drawn_at + (BETWEEN_PICTURES if self._has_changes else IDLE) - self._clock.monotonic()
             if due <= 0:
                 return
             self._wake.clear()
@@ -124,71 +124,71 @@ class App:
         room = size(sys.stdout)
         frame = Frame(width=room.columns, height=room.lines, now=self._clock.now())
         self._drawn_at = self._clock.monotonic()
-        if self._desk.sheet is not None:
-            self._console.show(self._desk.sheet.drawn(frame, self._paint))
+        if self._dialogs.sheet is not None:
+            self._console.show(self._dialogs.sheet.drawn(frame, self._paint))
             return
         scene = self._watches.scene
-        self._place = settled(self._place, self._composer.rows(scene, self._place, 1))
-        view = self._composer.view(self._watches, self._place, self._desk.note)
-        shown = shown_jobs(view, self._place, frame.height)
+        self._cursor = settled(self._cursor, self._composer.rows(scene, self._cursor, 1))
+        view = self._composer.view(self._watches, self._cursor, self._dialogs.note)
+        shown = shown_jobs(view, self._cursor, frame.height)
         view = replace(view, said=self._composer.said(scene, shown))
-        self._console.show(page(view, self._place, frame, self._paint))
-        self._hear(shown)
+        self._console.show(page(view, self._cursor, frame, self._paint))
+        self._update_log_tails(shown)
 
-    def _hear(self, shown: Sequence[Entry]) -> None:
+    def _update_log_tails(self, shown: Sequence[Entry]) -> None:
         cluster = self._watches.cluster
         if cluster is not None:
-            self._voices.listen(cluster, self._composer.speakers(self._watches.scene, shown, self._place))
+            self._log_tails.listen(cluster, self._composer.speakers(self._watches.scene, shown, self._cursor))
 
     async def _press(self, key: str) -> None:
-        if await self._desk.press(key):
+        if await self._dialogs.press(key):
             return
         scene = self._watches.scene
-        view = self._composer.view(self._watches, self._place, "")
-        rows = self._composer.rows(scene, self._place, heights(view, size(sys.stdout).lines).jobs)
-        result = pressed(self._place, key, rows)
+        view = self._composer.view(self._watches, self._cursor, "")
+        rows = self._composer.rows(scene, self._cursor, heights(view, size(sys.stdout).lines).jobs)
+        result = pressed(self._cursor, key, rows)
         if isinstance(result, Place):
-            self._place = settled(result, self._composer.rows(scene, result, 1))
+            self._cursor = settled(result, self._composer.rows(scene, result, 1))
         else:
-            await self._grant(result)
+            await self._perform(result)
 
-    async def _grant(self, wish: Wish) -> None:
-        if wish is Wish.QUIT:
-            self._end()
-        elif wish is Wish.REDRAW:
+    async def _perform(self, action: Wish) -> None:
+        if action is Wish.QUIT:
+            self._quit()
+        elif action is Wish.REDRAW:
             self._console.forget()
-        elif wish is Wish.NAMESPACES:
-            await self._other_namespaces()
+        elif action is Wish.NAMESPACES:
+            await self._toggle_namespaces()
         else:
             scene = self._watches.scene
-            each = self._composer.entry(scene, self._place)
-            self._desk.open(wish, self._watches, each, self._place)
+            entry = self._composer.entry(scene, self._cursor)
+            self._dialogs.open(action, self._watches, entry, self._cursor)
 
-    async def _other_namespaces(self) -> None:
+    async def _toggle_namespaces(self) -> None:
         everywhere = Scope("")
-        named = self._home if self._home.namespace else Scope(self._where.namespace)
-        await self._voices.stop()
+        named = self._initial_scope if self._initial_scope.namespace else Scope(self._where.namespace)
+        await self._log_tails.stop()
         self._watching.cancel()
         await asyncio.gather(self._watching, return_exceptions=True)
-        self._scope(named if self._here == everywhere else everywhere)
+        self._set_scope(named if self._current_scope == everywhere else everywhere)
         self._watching = asyncio.create_task(self._watches.run())
 
-    def _read(self, data: bytes) -> None:
+    def _on_input(self, data: bytes) -> None:
         if not data:
-            # The terminal has gone.
-            self._end()
+            # The terminal was closed.
+            self._quit()
         self._pressed += self._keys.feed(data)
         if self._keys.is_in_doubt:
-            asyncio.get_running_loop().call_later(DOUBT, self._give_up_doubt)
+            asyncio.get_running_loop().call_later(DOUBT, self._flush_keys)
         self._wake.set()
 
-    def _give_up_doubt(self) -> None:
+    def _flush_keys(self) -> None:
         self._pressed += self._keys.flush()
         self._wake.set()
 
-    def _changed(self) -> None:
-        if not self._has_news:
-            self._has_news = True
+    def _on_change(self) -> None:
+        if not self._has_changes:
+            self._has_changes = True
             self._wake.set()
 
     def _redraw(self) -> None:
@@ -203,8 +203,8 @@ class App:
         loop.add_signal_handler(signal.SIGTSTP, self._stop)
         self._redraw()
 
-    def _end(self) -> None:
-        self._is_over = True
+    def _quit(self) -> None:
+        self._has_quit = True
         self._wake.set()
 
 

@@ -1,4 +1,4 @@
-"""Other commands of ours, called from the page: what they say there is what they say at a prompt."""
+"""Runs tarragon commands as subprocesses for `top`, with the same output as at a shell prompt."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from tarragon.cli.top.entries import Entry
 _AS_COMMAND = ("-m", "tarragon")
 _AS_PLUGIN = ("-c", "from tarragon.cli.main import plugin; plugin()")
 _CHUNK = 65536
-_PATIENCE = 2.0
-"""Seconds that a command may take to end when nobody reads it any more."""
+_EXIT_TIMEOUT = 2.0
+"""Seconds that a terminated command may take to exit."""
 
 
 def words(settings: Settings, command: str, each: Entry, *options: str) -> Sequence[str]:
-    """As it is written at a prompt, without the name of the program."""
+    """Return the arguments of the command for the job in `each`, without the name of the program."""
     given = (("--kubeconfig", settings.kubeconfig), ("--context", settings.context))
     target = [part for flag, value in given if value for part in (flag, value)]
     return [*target, command, each.job.name, "-n", each.namespace, *options]
 
 
 async def heard(settings: Settings, line: Sequence[str], said: Callable[[Sequence[str]], None]) -> int:
-    """Tell the lines of its stdout and stderr as they come; its exit code. Cancelled, it ends the command, too."""
+    """Run the command, pass its output to `said` as lines arrive, and return its exit code.
+
+    Cancellation terminates the command.
+    """
     colors = "always" if settings.terminal().colors_out else "never"
     program = [sys.executable, *(_AS_PLUGIN if settings.is_plugin else _AS_COMMAND)]
     process = await asyncio.create_subprocess_exec(
@@ -37,7 +40,7 @@ async def heard(settings: Settings, line: Sequence[str], said: Callable[[Sequenc
         stdin=DEVNULL,
         stdout=PIPE,
         stderr=STDOUT,
-        # Of its own group: Ctrl-C at the page is about the page.
+        # In its own session, so that Ctrl-C in `top` does not reach it.
         start_new_session=True,
         env={**os.environ, "TARRAGON_COLOR": colors},
     )
@@ -52,5 +55,5 @@ async def heard(settings: Settings, line: Sequence[str], said: Callable[[Sequenc
             with suppress(ProcessLookupError):
                 process.terminate()
             with suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(_EXIT_TIMEOUT):
                     await process.wait()

@@ -1,4 +1,4 @@
-"""From what is known and heard to what the page shows. Nothing is asked of the cluster here."""
+"""Builds the `View` from the watched objects and the log lines. Makes no requests to the cluster."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tarragon.kube.core import Pod
 from tarragon.kube.meta import Key
 
 SHARE = 20
-"""Sorting may take a twentieth of the time: where it takes long, new rows find their places a little later."""
+"""Sorting may take 1/20 of the time: after a slow sort, the next one waits 20 times as long as it took."""
 
 
 @dataclass(slots=True)
 class Sorted:
-    """The rows in their order, sorted anew only when there is a reason: there may be ten thousand."""
+    """The sorted and filtered rows, cached because there may be 10,000: sorted again only after a change."""
 
     clock: Clock
     entries: Sequence[Entry] = ()
@@ -38,16 +38,16 @@ class Sorted:
     queue: Mapping[JobKey, int] = field(default_factory=dict)
     keys: Sequence[JobKey] = ()
     at: Mapping[JobKey, int] = field(default_factory=dict)
-    _asked: tuple[object, ...] = ()
+    _order: tuple[object, ...] = ()
     _version: int = -1
     _not_before: float = 0.0
 
     def follow(self, scene: Scene, place: Place) -> None:
-        """What the user asks for is done at once."""
-        asked, now = (id(scene), place.wanted, place.sort, place.is_reversed), self.clock.monotonic()
-        if asked == self._asked and (scene.version == self._version or now < self._not_before):
+        """Sort again if needed. A changed filter or sort order takes effect at once, changed jobs with a delay."""
+        order, now = (id(scene), place.wanted, place.sort, place.is_reversed), self.clock.monotonic()
+        if order == self._order and (scene.version == self._version or now < self._not_before):
             return
-        self._asked, self._version = asked, scene.version
+        self._order, self._version = order, scene.version
         entries = scene.jobs.values()
         self.entries = chosen(entries, place.wanted, place.sort, is_reversed=place.is_reversed)
         self.counts = scene.counts()
@@ -59,7 +59,7 @@ class Sorted:
 
 
 class Composer:
-    """Puts a view together, time after time."""
+    """Builds the view for each frame."""
 
     def __init__(self, where: Target, namespace: str, voices: Voices, clock: Clock) -> None:
         self._where = where
@@ -94,23 +94,23 @@ class Composer:
             trouble=watches.trouble,
             is_complete=watches.is_complete,
             note=note,
-            hint=f"`{self._where.prompt.program} run FILE` starts one.",
+            hint=f"Submit one with `{self._where.prompt.program} run FILE`.",
         )
 
     def said(self, scene: Scene, shown: Sequence[Entry]) -> Mapping[JobKey, str]:
-        """How far those trainings are, by the replica that decides them."""
+        """Return the training progress of each shown job, from the log of its leader."""
         leaders = ((each.key, leader(scene, each)) for each in shown)
         return {key: progress(self._voices.lines(found[1])) for key, found in leaders if found is not None}
 
     def speakers(self, scene: Scene, shown: Sequence[Entry], place: Place) -> Iterator[Speaker]:
-        """Whom to listen to: all replicas of the chosen job, and of each job on the page the one that decides it."""
+        """Yield the replicas whose logs are read: all of the selected job, and the leader of each shown job."""
         each = self.entry(scene, place)
         if each is not None:
             for replica, pod in _pods(scene, each).items():
                 yield replica, pod, each.job.framework.main_container
         for other in shown:
-            is_heard = other.state in {RUNNING, SUCCEEDED} and other is not each
-            if is_heard and (found := leader(scene, other)) is not None:
+            has_log = other.state in {RUNNING, SUCCEEDED} and other is not each
+            if has_log and (found := leader(scene, other)) is not None:
                 yield *found, other.job.framework.main_container
 
     def _replicas(self, scene: Scene, each: Entry) -> Iterator[ReplicaRow]:
@@ -132,7 +132,7 @@ class Composer:
 
 
 def leader(scene: Scene, each: Entry) -> tuple[Replica, Pod] | None:
-    """The replica whose end is the job's, or else the first one."""
+    """Return the chief, whose end is the job's end, or else the first replica."""
     pods = _pods(scene, each)
     chief = each.job.job.chief if each.job.job is not None else None
     found = chief if chief in pods else min(pods, default=None)
@@ -149,5 +149,5 @@ def _machines(scene: Scene) -> Sequence[Machine]:
 
 
 def _without_restarts(member: Member) -> Member:
-    """They have a column of their own."""
+    """Return the replica without its restarts, which have their own column."""
     return replace(member, restarts=0)

@@ -1,4 +1,4 @@
-"""A whole terminal for a while: its other page, its keys one by one, and everything as it was before in the end."""
+"""Takes over a terminal: alternate screen, raw keys, and restoring the previous mode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _suspend() -> None:
 
 
 class Console:
-    """Draws rows, and only those that have changed. The other page has no history: what was there comes back."""
+    """Draws rows on the alternate screen, and only those that have changed. Leaving restores the previous contents."""
 
     def __init__(self, keyboard: TextIO, screen: TextIO, suspend: Callable[[], None] = _suspend) -> None:
         self._keyboard = keyboard
@@ -45,7 +45,7 @@ class Console:
         self.leave()
 
     def enter(self) -> None:
-        """Keys come at once and are not shown. Ctrl-C and Ctrl-Z stay signals."""
+        """Switch to the alternate screen and read keys unbuffered, without echo. Ctrl-C and Ctrl-Z remain signals."""
         if self._before is None:
             self._before = termios.tcgetattr(self._keyboard.fileno())
         inputs, outputs, control, local, *speeds, characters = self._before
@@ -59,25 +59,25 @@ class Console:
         self.forget()
 
     def leave(self) -> None:
-        """Harmless when it is done twice."""
+        """Restore the terminal. May be called twice."""
         if self._before is not None:
             self._write(_LEAVE)
             termios.tcsetattr(self._keyboard.fileno(), termios.TCSADRAIN, self._before)
             self._before = None
 
     def listen(self, pressed: Callable[[bytes], None]) -> None:
-        """Call `pressed` in the running event loop with all keys as they come; with none when the terminal has gone."""
+        """Call `pressed` in the running event loop with input as it arrives; with no bytes when the terminal closes."""
         fd = self._keyboard.fileno()
         self._pressed = pressed
         asyncio.get_running_loop().add_reader(fd, lambda: pressed(os.read(fd, 1024)))
 
     def ignore(self) -> None:
-        """Leave all keys to others, those too that the event loop has seen and not read yet."""
+        """Stop reading keys, including those that the event loop has noticed but not read yet."""
         asyncio.get_running_loop().remove_reader(self._keyboard.fileno())
 
     def stop(self) -> None:
-        """Ctrl-Z: give the terminal back, stop, and take it again when somebody says `fg`."""
-        # The shell reads what is typed meanwhile. A read that is already due would wait for keys that have gone.
+        """Handle Ctrl-Z: restore the terminal, stop the process, and take the terminal over again after `fg`."""
+        # The shell reads the keys meanwhile: a read that is already scheduled would block.
         self.ignore()
         self.leave()
         self._suspend()
@@ -85,16 +85,16 @@ class Console:
         self.listen(self._pressed)
 
     def forget(self) -> None:
-        """What is on the screen is not known any more: the next rows are all drawn."""
+        """Draw all rows the next time, because the contents of the screen are unknown."""
         self._shown = []
 
     def show(self, rows: Sequence[str]) -> None:
-        """Each row is cut to the width already."""
+        """Draw rows that are already cut to the width of the terminal."""
         if not self._shown:
             self._write(f"{ESC}[2J")
         before = [*self._shown, *[""] * (len(rows) - len(self._shown))]
         changed = [
-            # Erased first: behind a full row the cursor stands on its last character, which would go, too.
+            # Erase first: after a full row the cursor is on its last character, which would be erased, too.
             f"{ESC}[{place};1H{ESC}[2K{row}{ESC}[0m"
             for place, (row, old) in enumerate(zip(rows, before, strict=False), start=1)
             if row != old

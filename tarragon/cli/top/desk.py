@@ -1,4 +1,4 @@
-"""What lies before the page: a text that is read, or a question that wants an answer."""
+"""The dialogs of `top`: a text view in place of the page, or a question that needs an answer."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from tarragon.client.errors import ApiError
 from tarragon.job.phase import Phase
 
 TAIL = "500"
-"""Lines of each replica with which a log begins."""
+"""The number of lines of each replica at the start of a log view."""
 
 
 Add = Callable[[Sequence[str]], None]
 Source = Callable[[Add], Awaitable[None]]
-"""Tells lines as they come, and returns when there are no more."""
+"""Passes lines to its argument as they arrive, and returns after the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`y` calls the command; any other key does not."""
+    """A confirmation: `y` runs the command `line`, any other key cancels."""
 
     text: str
     line: Sequence[str]
 
 
 class Desk:
-    """One thing at a time. `note` stands in place of the keys until the next one is pressed."""
+    """Shows one dialog at a time. `note` replaces the key help in the last row until the next key."""
 
     def __init__(self, settings: Settings, clock: Clock, changed: Callable[[], None]) -> None:
         self.sheet: Sheet | None = None
@@ -48,52 +48,52 @@ class Desk:
         self._changed = changed
         self._colors = settings.terminal().colors_out
         self._reading: asyncio.Task[None] | None = None
-        self._doing: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[None]] = set()
 
     @property
     def note(self) -> str:
         return self._question.text if self._question is not None else self._note
 
     async def press(self, key: str) -> bool:
-        """Whether the key was for us."""
+        """Handle a key; False if no dialog is open and the page should handle it."""
         if self.sheet is not None:
             if not self.sheet.press(key):
-                await self._put_away()
+                await self._close_sheet()
             return True
         self._note = ""
         if self._question is None:
             return False
         question, self._question = self._question, None
         if key in {"y", "Y"}:
-            self._start(question)
+            self._run(question)
         else:
-            self._note = "Nothing was done."
+            self._note = "Canceled."
         return True
 
     def open(self, wish: Wish, watches: Watches, each: Entry | None, place: Place) -> None:
-        """What the wish is about: a text, or a question first."""
+        """Open the text view or the question for an action."""
         if wish is Wish.HELP:
-            self._read(Sheet("tarragon top: keys", begins_at_end=False, colors=self._colors), self._help)
+            self._show(Sheet("tarragon top: keys", begins_at_end=False, colors=self._colors), self._help)
         elif each is None:
-            self._note = "No job is chosen."
+            self._note = "No job selected."
         elif wish is Wish.DELETE:
-            text = f"Delete {each.job.name} in namespace {each.namespace}, and end its replicas? y or n"
+            text = f"Delete {each.job.name} in namespace {each.namespace} and its pods? y/n"
             self._question = Question(text, words(self._settings, "delete", each))
         elif wish is Wish.SUSPEND:
             verb = "resume" if each.state == Phase.SUSPENDED.value else "suspend"
-            text = f"{verb.capitalize()} {each.job.name} in namespace {each.namespace}? y or n"
+            text = f"{verb.capitalize()} {each.job.name} in namespace {each.namespace}? y/n"
             self._question = Question(text, words(self._settings, verb, each))
         elif wish is Wish.EVENTS:
             title = f"Events of {each.job.name} in namespace {each.namespace}"
-            self._read(Sheet(title, begins_at_end=True, colors=self._colors), self._events(watches, each))
+            self._show(Sheet(title, begins_at_end=True, colors=self._colors), self._events(watches, each))
         else:
             self._command(wish, watches, each, place)
 
     async def close(self) -> None:
-        await self._put_away()
-        for task in self._doing:
+        await self._close_sheet()
+        for task in self._running:
             task.cancel()
-        await asyncio.gather(*self._doing, return_exceptions=True)
+        await asyncio.gather(*self._running, return_exceptions=True)
 
     def _command(self, wish: Wish, watches: Watches, each: Entry, place: Place) -> None:
         options: list[str] = []
@@ -104,9 +104,9 @@ class Desk:
                 options += ["--replica", members[place.replica].name]
         line = words(self._settings, wish.value, each, *options)
         sheet = Sheet(f"tarragon {' '.join(line)}", begins_at_end=wish is Wish.LOGS, colors=self._colors)
-        self._read(sheet, self._heard(line))
+        self._show(sheet, self._command_output(line))
 
-    def _read(self, sheet: Sheet, source: Source) -> None:
+    def _show(self, sheet: Sheet, source: Source) -> None:
         async def fill() -> None:
             def add(lines: Sequence[str]) -> None:
                 sheet.add(lines)
@@ -119,7 +119,7 @@ class Desk:
         self.sheet = sheet
         self._reading = asyncio.create_task(fill())
 
-    def _heard(self, line: Sequence[str]) -> Source:
+    def _command_output(self, line: Sequence[str]) -> Source:
         async def source(add: Add) -> None:
             await heard(self._settings, line, add)
 
@@ -134,27 +134,27 @@ class Desk:
                 pods = watches.scene.controlled_in(each.job.key.namespace)
                 add(await events(watches.cluster, each.job, pods, self._clock.now()))
             except ApiError as error:
-                add([f"The events can't be read: {error.what}"])
+                add([f"Can't read events: {error.what}"])
 
         return source
 
     async def _help(self, add: Add) -> None:
         add(TEXT)
 
-    def _start(self, question: Question) -> None:
+    def _run(self, question: Question) -> None:
         async def do() -> None:
-            said: list[str] = []
-            await heard(self._settings, question.line, said.extend)
-            told = [shown(line, colors=False).strip() for line in said]
-            self._note = next((line for line in reversed(told) if line), "Done.")
+            output: list[str] = []
+            await heard(self._settings, question.line, output.extend)
+            texts = [shown(line, colors=False).strip() for line in output]
+            self._note = next((text for text in reversed(texts) if text), "Done.")
             self._changed()
 
         self._note = f"tarragon {' '.join(question.line)} …"
         task = asyncio.create_task(do())
-        self._doing.add(task)
-        task.add_done_callback(self._doing.discard)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
-    async def _put_away(self) -> None:
+    async def _close_sheet(self) -> None:
         self.sheet = None
         if self._reading is not None:
             self._reading.cancel()

@@ -1,4 +1,4 @@
-"""A job as one row of the page: what stands in its cells, and what it is sorted and found by. Pure."""
+"""A job as one row of the page: its cells, its sort keys and the text that filters match. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tarragon.cli.output.words import age
 from tarragon.kube.meta import Key
 
 JobKey = tuple[str, Key]
-"""The kind, the namespace and the name."""
+"""The kind, and the namespace and name."""
 
 _ORDER = ("Failed", "Restarting", "Waiting", "Starting", "Created", "Running")
-"""As somebody looks for trouble; all other states come after them."""
+"""Sort order of states, problems first; all others follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Read once a change, not once a drawing: there may be ten thousand of them."""
+    """The row of a job. Computed once for each change, not for each frame: there may be 10,000 jobs."""
 
     job: Known
     key: JobKey
@@ -69,11 +69,11 @@ SORTS: Mapping[str, Callable[[Entry], tuple[object, ...]]] = MappingProxyType(
         "gpus": lambda each: (-each.gpus, -each.born, each.name),
     }
 )
-"""What rows can be sorted by; the newest, the first in the alphabet, trouble, the most come first."""
+"""Sort keys. First come the newest jobs, names in alphabetical order, failed jobs, the largest number."""
 
 
 def chosen(entries: Iterable[Entry], wanted: str, sort: str, *, is_reversed: bool) -> Sequence[Entry]:
-    """Those that hold every word that is wanted, in that order."""
+    """Return the entries that contain every word of `wanted`, sorted."""
     words = wanted.lower().split()
     found = [each for each in entries if fits(each, words)] if words else list(entries)
     return sorted(found, key=SORTS[sort], reverse=is_reversed)

@@ -1,4 +1,4 @@
-"""Cells under their titles in so many columns of a terminal; the last column has what is left. Pure."""
+"""Lays out a table in the width of a terminal; the last column gets the remaining width. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tarragon.cli.output.wrapping import cell_width
 
 GAP = 2
 NARROWEST = 12
-"""Of the first column, which gives way when there is no room for all."""
+"""Minimum width of the first column, which shrinks when there is not enough room."""
 
 Color = Callable[[str], str]
 
@@ -22,7 +22,7 @@ def no_color(_: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`least` keeps columns from jumping while rows come and go; `color` is that of a cell, by its text."""
+    """A column. The minimum width `least` keeps it from moving as rows change; `color` returns the color of a cell."""
 
     title: str
     least: int = 0
@@ -32,7 +32,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row, whether it is the chosen one of its panel, and whether that is the panel the keys are about."""
+    """One row. `is_chosen`: it is selected in its panel; `is_lit`: the panel has the focus, too."""
 
     cells: Sequence[str]
     is_chosen: bool = False
@@ -40,14 +40,14 @@ class Line:
 
 
 def widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> Sequence[int]:
-    """Of the columns that there is room for: the first gives way, the last gets what is left."""
+    """Return the widths of the columns that fit: the first one shrinks, the last one gets the remaining width."""
     found = [
         min(column.most, max([len(column.title), column.least, *(cell_width(row[place]) for row in rows)]))
         for place, column in enumerate(columns)
     ]
     found[-1] = len(columns[-1].title)
-    too_much = sum(found) + GAP * len(found) - width
-    found[0] = max(min(NARROWEST, found[0]), found[0] - max(0, too_much))
+    excess = sum(found) + GAP * len(found) - width
+    found[0] = max(min(NARROWEST, found[0]), found[0] - max(0, excess))
     room = width - GAP
     result: list[int] = []
     for needed in found:
@@ -60,7 +60,7 @@ def widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int)
 
 
 def drawn(columns: Sequence[Column], lines: Sequence[Line], width: int, paint: Paint) -> list[str]:
-    """The titles and the rows, each as wide as the terminal at most. The chosen one has a mark, not only a colour."""
+    """Render the titles and the rows, at most as wide as the terminal. The selected row has a marker and a color."""
     room = widths(columns, [line.cells for line in lines], width)
     titles = paint(_plain([column.title for column in columns], room, "  ").rstrip(), "dim")
     return [titles, *(_row(columns, line, room, paint) for line in lines)]
@@ -86,7 +86,7 @@ def _fitted(cells: Sequence[str], room: Sequence[int]) -> list[str]:
 
 
 def fitted(text: str, width: int) -> str:
-    """Exactly so many columns; what does not fit ends in `…`."""
+    """Pad or cut the text to exactly `width` columns; a cut text ends in `…`."""
     text = escaped_line(text)
     needed = cell_width(text)
     if needed <= width:

@@ -1,4 +1,4 @@
-"""What a terminal sends when somebody presses a key, as the name of the key."""
+"""Decodes terminal input into the names of keys."""
 
 from __future__ import annotations
 
@@ -39,44 +39,44 @@ _CONTROLS = MappingProxyType(
         "\x15": "pageup",
     }
 )
-_WHOLE = re.compile(r"\x1b(?:\[[0-9;?<]*[@-~]|O[A-Za-z])")
-_BEGUN = re.compile(r"\x1b(?:\[[0-9;?<]*|O)?")
+_COMPLETE_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?<]*[@-~]|O[A-Za-z])")
+_PARTIAL_SEQUENCE = re.compile(r"\x1b(?:\[[0-9;?<]*|O)?")
 
 
 class Keys:
-    """Bytes in, names out: a character stands for itself. Over a slow line a sequence may come in pieces."""
+    """Decodes bytes into key names; a character is its own name. An escape sequence may arrive in pieces."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="ignore").decode
-        self._rest = ""
+        self._pending = ""
 
     @property
     def is_in_doubt(self) -> bool:
-        """Escape was pressed, or the rest of a sequence is still on its way."""
-        return bool(self._rest)
+        """Whether Escape was pressed, or an escape sequence is incomplete."""
+        return bool(self._pending)
 
     def feed(self, data: bytes) -> list[str]:
-        text, self._rest = self._rest + self._decode(data), ""
+        text, self._pending = self._pending + self._decode(data), ""
         names: list[str] = []
         while text:
-            match = _WHOLE.match(text)
+            match = _COMPLETE_SEQUENCE.match(text)
             if match is not None:
                 names.append(_SEQUENCES.get("[" + match[0][2:] if match[0][1] == "O" else match[0][1:], ""))
                 text = text[match.end() :]
-            elif _BEGUN.fullmatch(text):
-                self._rest, text = text, ""
+            elif _PARTIAL_SEQUENCE.fullmatch(text):
+                self._pending, text = text, ""
             else:
-                names.append(_named(text[0]))
+                names.append(_key_name(text[0]))
                 text = text[1:]
         return [name for name in names if name]
 
     def flush(self) -> list[str]:
-        """Nothing has followed for a while: it was the key Escape itself."""
-        rest, self._rest = self._rest, ""
-        return [ESCAPE] if rest else []
+        """Return the pending Escape as a key, because no sequence followed it."""
+        pending, self._pending = self._pending, ""
+        return [ESCAPE] if pending else []
 
 
-def _named(character: str) -> str:
+def _key_name(character: str) -> str:
     if character == "\x1b":
         return ESCAPE
     return _CONTROLS.get(character) or (character if character.isprintable() else "")

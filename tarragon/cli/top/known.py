@@ -1,4 +1,4 @@
-"""What is known of the cluster at this moment, taken in change by change."""
+"""The current state of the cluster, updated by watch events."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from tarragon.kube.meta import CustomObject, Key, OwnerIdentity
 
 @dataclass(slots=True)
 class Scene:
-    """`version` grows with every change, so that nothing is drawn anew for nothing.
+    """The jobs, pods, nodes and metrics that `top` shows. `version` increases with every change.
 
-    Jobs are read when there is time for it: of ten thousand that come at once, `unread` are left.
+    Changed jobs are decoded later, in portions, because 10,000 may arrive at once; `unread` holds the remaining ones.
     """
 
     jobs: dict[JobKey, Entry] = field(default_factory=dict)
     unread: dict[JobKey, tuple[Framework, CustomObject]] = field(default_factory=dict)
     pods: dict[OwnerIdentity, dict[Key, Pod]] = field(default_factory=dict)
-    """By the job that controls them."""
+    """By controlling owner."""
     nodes: dict[Key, Node] = field(default_factory=dict)
     requests: Requests = field(default_factory=Requests)
     usage: Mapping[str, Resources] = field(default_factory=dict)
-    """Of nodes and of pods (`namespace/name`); empty where nobody measures."""
+    """The used resources by node name and by `namespace/name` of the pod; empty without metrics."""
     refusals: dict[str, str] = field(default_factory=dict)
-    """What may not be seen, in words, by the plural of its kind."""
+    """Remarks about what this user may not list, by the plural of the kind."""
     version: int = 0
 
     def job_changed(self, framework: Framework, old: CustomObject | None, new: CustomObject | None) -> None:
@@ -49,7 +49,7 @@ class Scene:
             self.jobs.pop(key, None)
 
     def read_some(self, number: int) -> None:
-        """At most so many of the jobs that have changed."""
+        """Decode at most `number` of the changed jobs."""
         for key in list(islice(self.unread, number)):
             framework, found = self.unread.pop(key)
             self.jobs[key] = entry(known(framework, found))
@@ -67,7 +67,7 @@ class Scene:
         self.version += 1
 
     def controlled_in(self, namespace: str) -> list[Pod]:
-        """The pods of a namespace that have a controller, a job or another."""
+        """Return the pods in a namespace that have a controller of any kind."""
         return [pod for owner, pods in self.pods.items() if owner.namespace == namespace for pod in pods.values()]
 
     def node_changed(self, key: Key, _: Node | None, new: Node | None) -> None:
@@ -77,10 +77,10 @@ class Scene:
         self.version += 1
 
     def progress(self, each: Entry) -> Progress:
-        """Of its replicas, from the pods that are there."""
+        """Compute the progress of a job's replicas from its pods."""
         pods = self.pods.get(each.job.as_owner, {}).values()
         return read(sighting(each.job, newest(pods_of(each.job, pods))))
 
     def counts(self) -> Counter[str]:
-        """Jobs by their state."""
+        """Count the jobs by state."""
         return Counter(each.state for each in self.jobs.values())

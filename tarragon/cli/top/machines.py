@@ -1,4 +1,4 @@
-"""The nodes: what they have, what pods have asked of it, and what is used where somebody measures that. Pure."""
+"""The rows of nodes: allocatable, requested and, with metrics, used resources. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tarragon.plan.nodes.capacity import node_capacity, pod_request
 
 _GI = 2**30
 _MI = 2**20
-_LARGE = 10
+_ROUNDED_FROM = 10
 
 
 @dataclass(slots=True)
 class Requests:
-    """What the pods of each node have asked for, kept up change by change: there may be many pods."""
+    """The sum of the requests of the pods on each node, updated incrementally because there may be many pods."""
 
     of_node: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -27,14 +27,14 @@ class Requests:
                 self._add(pod, sign)
 
     def _add(self, pod: Pod, sign: int) -> None:
-        held = self.of_node.setdefault(pod.spec.node_name, {})
+        requested = self.of_node.setdefault(pod.spec.node_name, {})
         for name, amount in pod_request(pod.spec).items():
-            held[name] = held.get(name, 0) + sign * amount
+            requested[name] = requested.get(name, 0) + sign * amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """One node. `used` is empty where nobody measures."""
+    """The row of a node: `has` is allocatable, `asked` requested; `used` is empty without metrics."""
 
     name: str
     state: str
@@ -44,19 +44,19 @@ class Machine:
 
     @property
     def gpus(self) -> str:
-        return _of(str(accelerators(self.asked)), str(accelerators(self.has)))
+        return _ratio(str(accelerators(self.asked)), str(accelerators(self.has)))
 
     @property
     def pods(self) -> str:
-        return _of(str(self.asked.get(PODS, 0) // 1000), str(self.has.get(PODS, 0) // 1000))
+        return _ratio(str(self.asked.get(PODS, 0) // 1000), str(self.has.get(PODS, 0) // 1000))
 
     @property
     def cpu(self) -> str:
-        return _of(cores(self.asked.get(CPU, 0)), cores(self.has.get(CPU, 0)))
+        return _ratio(cores(self.asked.get(CPU, 0)), cores(self.has.get(CPU, 0)))
 
     @property
     def memory(self) -> str:
-        return _of(size(self.asked.get(MEMORY, 0)), size(self.has.get(MEMORY, 0)))
+        return _ratio(size(self.asked.get(MEMORY, 0)), size(self.has.get(MEMORY, 0)))
 
     @property
     def cpu_used(self) -> str:
@@ -68,7 +68,7 @@ class Machine:
 
 
 def machines(nodes: Iterable[Node], requests: Requests, usage: Mapping[str, Resources]) -> Sequence[Machine]:
-    """By name."""
+    """Return the rows of the nodes, sorted by name."""
     return [
         Machine(
             name=node.metadata.name,
@@ -82,24 +82,24 @@ def machines(nodes: Iterable[Node], requests: Requests, usage: Mapping[str, Reso
 
 
 def state(node: Node) -> str:
-    """As kubectl words it."""
+    """Return the node's status as kubectl prints it."""
     ready = "Ready" if node.is_ready else "NotReady"
     return f"{ready},SchedulingDisabled" if node.spec.unschedulable else ready
 
 
 def cores(thousandths: int) -> str:
-    """`4`, `0.5`, `0.04`."""
+    """Format CPUs: `4`, `0.5`, `0.04`."""
     return f"{round(thousandths / 1000, 1 if thousandths >= 1000 else 2):g}"  # noqa: PLR2004 - thousandths of one
 
 
 def size(thousandths: int) -> str:
-    """Of bytes: `512Mi`, `1.5Gi`, `64Gi`."""
+    """Format bytes: `512Mi`, `1.5Gi`, `64Gi`."""
     amount = thousandths / 1000
     if amount < _GI:
         return f"{round(amount / _MI)}Mi" if amount else "0"
     gi = amount / _GI
-    return f"{round(gi)}Gi" if gi >= _LARGE else f"{round(gi, 1):g}Gi"
+    return f"{round(gi)}Gi" if gi >= _ROUNDED_FROM else f"{round(gi, 1):g}Gi"
 
 
-def _of(part: str, whole: str) -> str:
-    return f"{part}/{whole}"
+def _ratio(part: str, total: str) -> str:
+    return f"{part}/{total}"

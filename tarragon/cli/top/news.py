@@ -1,4 +1,4 @@
-"""The events about a job, as lines. Asked for when somebody wants to read them."""
+"""Lists the events of a job for `top`, fetched on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tarragon.kube.meta import Json
 
 
 async def events(cluster: Cluster, job: Known, pods: Sequence[Pod], now: dt.datetime) -> Sequence[str]:
-    """About the job and its pods, the oldest first. `pods` are those of the namespace, whoever controls them."""
+    """Return the events of the job and its pods as a table, oldest first. `pods` are all pods of the namespace."""
     listing = await cluster.list(EVENTS.reading(dict), Selection(namespace=job.key.namespace))
     rows = []
     for event in in_order(of_job(listing.items, job, pods)):
@@ -29,4 +29,4 @@ async def events(cluster: Cluster, job: Known, pods: Sequence[Pod], now: dt.date
                 str(event.get("message", "")).replace("\n", " "),
             )
         )
-    return table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), rows) if rows else ["There are no events about it."]
+    return table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), rows) if rows else ["No events."]

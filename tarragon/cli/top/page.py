@@ -1,4 +1,4 @@
-"""The page: jobs above, the replicas of the chosen one below them, the nodes below those. Pure."""
+"""Draws the page: the head, the panels of jobs, replicas and nodes, and the foot. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tarragon.cli.top.view import HEAD, Frame, View, heights
 
 
 def page(view: View, place: Place, frame: Frame, paint: Paint) -> list[str]:
-    """Exactly as many rows as the terminal has."""
+    """Return exactly as many rows as the terminal has."""
     room = heights(view, frame.height)
     rows = [*_head(view, place, frame, paint), *jobs(view, place, frame, paint, room.jobs)]
     rows += [""] * (HEAD + room.jobs - len(rows))
@@ -44,15 +44,15 @@ def _head(view: View, place: Place, frame: Frame, paint: Paint) -> Iterator[str]
 
 def _counts(view: View, place: Place, frame: Frame, paint: Paint) -> Iterator[str]:
     if not view.is_complete:
-        yield "Reading what is there …"
+        yield "Loading …"
         return
     total = sum(view.counts.values())
     parts = [(count(total, "job"), "")]
     parts += [(f"{number} {state}", STATES.get(state, "")) for state, number in Counter(view.counts).most_common()]
     if view.unread:
-        parts.append((f"{view.unread} more are being read", "dim"))
+        parts.append((f"{view.unread} more loading", "dim"))
     if place.wanted:
-        parts.append((f"{len(view.entries)} with “{place.wanted}”", "bold"))
+        parts.append((f"{len(view.entries)} match “{place.wanted}”", "bold"))
     line, left = "", frame.width
     for text, color in parts:
         if len(text) > left:
@@ -64,7 +64,7 @@ def _counts(view: View, place: Place, frame: Frame, paint: Paint) -> Iterator[st
 
 def _foot(view: View, place: Place, frame: Frame, paint: Paint) -> str:
     if place.typed is not None:
-        return fitted(f"/{place.typed}_  Enter keeps the filter, Esc takes it away", frame.width).rstrip()
+        return fitted(f"/{place.typed}_  Enter keeps the filter, Esc clears it", frame.width).rstrip()
     if view.note:
         return paint(fitted(view.note, frame.width).rstrip(), "bold")
     keys = (
@@ -82,12 +82,12 @@ def _foot(view: View, place: Place, frame: Frame, paint: Paint) -> str:
 
 
 def keys_row(keys: Sequence[tuple[str, str]], width: int, paint: Paint) -> str:
-    """As many of the keys as there is room for, the last two, which explain it and end it, always."""
-    line, always = "", keys[-2:]
-    left = width - len("  ".join(f"{key} {what}" for key, what in always))
+    """Return the key help: as many keys as fit, and last_two the last two, help and quit."""
+    line, last_two = "", keys[-2:]
+    left = width - len("  ".join(f"{key} {what}" for key, what in last_two))
     for key, what in keys[:-2]:
         needed = len(key) + len(what) + 3
         if needed <= left:
             line += f"{paint(key, 'bold')} {what}  "
             left -= needed
-    return line + "  ".join(f"{paint(key, 'bold')} {what}" for key, what in always)
+    return line + "  ".join(f"{paint(key, 'bold')} {what}" for key, what in last_two)

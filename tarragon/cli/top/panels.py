@@ -1,4 +1,4 @@
-"""The three parts of the page: the jobs, the replicas of the chosen one, and the nodes. Pure."""
+"""Draws the three panels: jobs, replicas of the selected job, and nodes. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tarragon.cli.top.state import Panel, Place
 from tarragon.cli.top.view import Frame, View, shown_jobs, window
 
 WIDE = 140
-"""Columns from which on there is room for more than what everybody asks first."""
+"""Terminal width from which all columns are shown."""
 
 
 def jobs(view: View, place: Place, frame: Frame, paint: Paint, room: int) -> list[str]:
@@ -27,18 +27,18 @@ def jobs(view: View, place: Place, frame: Frame, paint: Paint, room: int) -> lis
         for each in shown
     ]
     rows = drawn(columns, lines, frame.width, paint)
-    return rows if shown else [rows[0], *_nothing(view, place, frame)][: room + 1]
+    return rows if shown else [rows[0], *_placeholder(view, place, frame)][: room + 1]
 
 
-def _nothing(view: View, place: Place, frame: Frame) -> Iterator[str]:
+def _placeholder(view: View, place: Place, frame: Frame) -> Iterator[str]:
     if view.trouble:
-        # Above, its end may be cut off; there is room for all of it here.
+        # In the head the message may be cut off; here it is wrapped.
         yield from (f"  {row}" for row in wrapped(view.trouble, frame.width - 2))
         return
     if not view.is_complete or view.unread:
         return
     if place.wanted:
-        yield fitted(f"  No job with “{place.wanted}”; Esc shows all again.", frame.width).rstrip()
+        yield fitted(f"  No jobs match “{place.wanted}”; Esc clears the filter.", frame.width).rstrip()
         return
     where = f" in namespace {view.namespace}; n shows all namespaces" if view.namespace else ""
     yield fitted(f"  No jobs{where}.", frame.width).rstrip()
@@ -46,7 +46,7 @@ def _nothing(view: View, place: Place, frame: Frame) -> Iterator[str]:
 
 
 def _columns(view: View, shown: Sequence[Entry], frame: Frame) -> list[Column]:
-    """Where there is little room, without those that would say nothing of any job that is shown."""
+    """Return the columns. A narrow terminal omits those that are empty for all jobs shown."""
     is_wide = frame.width >= WIDE
     columns = [Column("NAME", least=16, most=max(20, frame.width // 3))]
     if not view.namespace:

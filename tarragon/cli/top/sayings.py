@@ -1,4 +1,4 @@
-"""What a training says of how far it is: the numbers in a line of its log. Pure."""
+"""Extracts the training progress from log lines: epochs, steps and metrics. Pure."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterable
 
 from tarragon.cli.report.numbers import pairs
 
-_COUNTS = re.compile(
+_COUNTERS = re.compile(
     r"\b(?P<name>epoch|(?:global[_ ])?step|iteration)s?\s*[#:=]?\s*(?P<number>\d+(?:\s?/\s?\d+)?)(?![.\d])",
     re.IGNORECASE,
 )
 
 
 def progress(lines: Iterable[str]) -> str:
-    """`epoch 3/10  loss 0.213  accuracy 0.957` of the newest line with any of these; empty where there is none."""
+    """Return the numbers of the newest line that has any: `epoch 3/10  loss 0.213  accuracy 0.957`; else empty."""
     for line in reversed(list(lines)):
-        if told := _told(line):
-            return told
+        if numbers := _numbers(line):
+            return numbers
     return ""
 
 
-def _told(line: str) -> str:
-    counted = {match["name"].lower(): match["number"].replace(" ", "") for match in _COUNTS.finditer(line)}
-    return "  ".join(f"{name} {value}" for name, value in {**counted, **dict(pairs(line))}.items())
+def _numbers(line: str) -> str:
+    counters = {match["name"].lower(): match["number"].replace(" ", "") for match in _COUNTERS.finditer(line)}
+    return "  ".join(f"{name} {value}" for name, value in {**counters, **dict(pairs(line))}.items())

@@ -1,4 +1,4 @@
-"""Text that is read in place of the page: the answer of a command, as it comes."""
+"""A scrollable text view in place of the page: the output of a command, as it arrives."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tarragon.cli.top.page import keys_row
 from tarragon.cli.top.view import Frame
 
 MOST = 10_000
-"""Rows that are kept: older ones are for the command itself."""
-_KEYS = (("↑↓", "line"), ("space", "page"), ("g", "begin"), ("G", "end"), ("esc", "back"))
+"""The most rows that are kept; for older ones, run the command at a prompt."""
+_KEYS = (("↑↓", "line"), ("space", "page"), ("g", "top"), ("G", "end"), ("esc", "back"))
 
 
 _FAR = 10**9
@@ -36,11 +36,11 @@ _STEPS: Mapping[str, Callable[[int, int], int]] = MappingProxyType(
         "G": lambda _, __: _FAR,
     }
 )
-"""Key -> from the first row that is shown, and the rows of a page, to the row that is to be the first one."""
+"""Key -> a function from the first visible row and the rows of a page to the new first visible row."""
 
 
 class Sheet:
-    """Stays at its end while more comes, until somebody goes up; `begins_at_end` says so of logs."""
+    """A pager. At its end it follows new lines until the user scrolls up; `begins_at_end` starts it there."""
 
     def __init__(self, title: str, *, begins_at_end: bool, colors: bool) -> None:
         self.title = title
@@ -59,7 +59,7 @@ class Sheet:
             self._wrap(line)
 
     def press(self, key: str) -> bool:
-        """Whether it is still to be read."""
+        """Handle a key; False if it closes the view."""
         if key in {"esc", "q", "backspace", "left"}:
             return False
         step = _STEPS.get(key)
@@ -70,7 +70,7 @@ class Sheet:
         return True
 
     def drawn(self, frame: Frame, paint: Paint) -> list[str]:
-        """Exactly as many rows as the terminal has."""
+        """Return exactly as many rows as the terminal has."""
         if frame.width != self._width:
             self._width = frame.width
             self._rows.clear()
@@ -81,7 +81,7 @@ class Sheet:
         self._first = last if self._is_at_end else min(self._first, last)
         rows = [self._rows[place] for place in range(self._first, min(self._first + self._room, len(self._rows)))]
         if not rows:
-            rows = ["  Nothing." if self.is_over else "  …"]
+            rows = ["  No output." if self.is_over else "  …"]
         rows += [""] * (self._room - len(rows))
         return [paint(fitted(self.title, frame.width), "bold"), *rows, self._foot(frame, paint, last)]
 

@@ -1,4 +1,4 @@
-"""Where the user is on the page, and where a key takes them. Pure."""
+"""The user's selection, filter and sort order, and how keys change them. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tarragon.cli.top.entries import SORTS, JobKey
 
 
 class Panel(Enum):
-    """The parts of the page that rows can be chosen in."""
+    """The parts of the page in which a row can be selected."""
 
     JOBS = "jobs"
     REPLICAS = "replicas"
@@ -19,7 +19,7 @@ class Panel(Enum):
 
 
 class Wish(Enum):
-    """What a key asks for that is not done by looking elsewhere on the page."""
+    """The actions of keys that do not just move the selection."""
 
     QUIT = "quit"
     LOGS = "logs"
@@ -35,9 +35,9 @@ class Wish(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """`job` is remembered by its key, so that it stays the chosen one however the rows move around it.
+    """The selection, filter and sort order.
 
-    `typed` is what is being typed behind `/`, None when nothing is.
+    `job` is a key, so the job stays selected when rows move. `typed` is the text typed after `/`, None when not typing.
     """
 
     panel: Panel = Panel.JOBS
@@ -52,9 +52,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """What there is to move on: the jobs in their order, and how many replicas and nodes. `page`: rows at a time.
+    """The rows that can be selected: the jobs in order, and the numbers of replicas and nodes.
 
-    `at`: where each job stands in that order. There may be ten thousand, and nobody wants to look for one.
+    `at` maps each job to its index, since there may be 10,000. `page` is the number of rows of a page.
     """
 
     jobs: Sequence[JobKey] = ()
@@ -85,7 +85,7 @@ WISHES: Mapping[str, Wish] = MappingProxyType(
 
 
 def pressed(place: Place, key: str, rows: Rows) -> Place | Wish:
-    """Whatever has no meaning changes nothing."""
+    """Return the new selection, or the action of the key. An unknown key changes nothing."""
     if place.typed is not None:
         return _typed(place, place.typed, key)
     if key in WISHES:
@@ -95,7 +95,7 @@ def pressed(place: Place, key: str, rows: Rows) -> Place | Wish:
 
 
 def settled(place: Place, rows: Rows) -> Place:
-    """As it can be with these rows: a job that is gone is not the chosen one any more."""
+    """Adjust the selection to the existing rows: a deleted job is no longer selected."""
     job = place.job if place.job in rows.at else (rows.jobs[0] if rows.jobs else None)
     return replace(
         place,
@@ -106,7 +106,7 @@ def settled(place: Place, rows: Rows) -> Place:
 
 
 def _typed(place: Place, text: str, key: str) -> Place:
-    """Rows are filtered while somebody types; Enter keeps the filter, Escape takes it away."""
+    """Handle a key while the filter is typed. It applies at once; Enter keeps it, Escape clears it."""
     if key == "enter":
         return replace(place, typed=None)
     if key == "esc":
@@ -118,26 +118,26 @@ def _typed(place: Place, text: str, key: str) -> Place:
     return place
 
 
-def _moved(by: Callable[[Rows], int]) -> Step:
+def _move_by(by: Callable[[Rows], int]) -> Step:
     def step(place: Place, rows: Rows) -> Place:
         distance = by(rows)
         if place.panel is Panel.REPLICAS:
-            return replace(place, replica=_within(place.replica + distance, rows.replicas))
+            return replace(place, replica=_clamp(place.replica + distance, rows.replicas))
         if place.panel is Panel.NODES:
-            return replace(place, node=_within(place.node + distance, rows.nodes))
+            return replace(place, node=_clamp(place.node + distance, rows.nodes))
         if not rows.jobs:
             return place
         at = rows.at.get(place.job, 0) if place.job is not None else 0
-        return replace(place, job=rows.jobs[_within(at + distance, len(rows.jobs))], replica=0)
+        return replace(place, job=rows.jobs[_clamp(at + distance, len(rows.jobs))], replica=0)
 
     return step
 
 
-def _within(place: int, number: int) -> int:
+def _clamp(place: int, number: int) -> int:
     return max(0, min(place, number - 1))
 
 
-def _panel(by: int) -> Step:
+def _switch_panel(by: int) -> Step:
     def step(place: Place, rows: Rows) -> Place:
         panels = [Panel.JOBS, *([Panel.REPLICAS] if rows.replicas else []), *([Panel.NODES] if rows.nodes else [])]
         at = panels.index(place.panel) if place.panel in panels else 0
@@ -146,8 +146,8 @@ def _panel(by: int) -> Step:
     return step
 
 
-def _back(place: Place, _: Rows) -> Place:
-    """Out of a panel first, then out of the filter."""
+def _leave(place: Place, _: Rows) -> Place:
+    """Return to the jobs panel, or clear the filter if already there."""
     if place.panel is not Panel.JOBS:
         return replace(place, panel=Panel.JOBS)
     return replace(place, wanted="")
@@ -161,21 +161,21 @@ def _next_sort(place: Place, _: Rows) -> Place:
 _FAR = 10**9
 _STEPS: Mapping[str, Step] = MappingProxyType(
     {
-        "up": _moved(lambda _: -1),
-        "k": _moved(lambda _: -1),
-        "down": _moved(lambda _: 1),
-        "j": _moved(lambda _: 1),
-        "pageup": _moved(lambda rows: -rows.page),
-        "pagedown": _moved(lambda rows: rows.page),
-        "home": _moved(lambda _: -_FAR),
-        "g": _moved(lambda _: -_FAR),
-        "end": _moved(lambda _: _FAR),
-        "G": _moved(lambda _: _FAR),
-        "tab": _panel(1),
-        "right": _panel(1),
-        "backtab": _panel(-1),
-        "left": _panel(-1),
-        "esc": _back,
+        "up": _move_by(lambda _: -1),
+        "k": _move_by(lambda _: -1),
+        "down": _move_by(lambda _: 1),
+        "j": _move_by(lambda _: 1),
+        "pageup": _move_by(lambda rows: -rows.page),
+        "pagedown": _move_by(lambda rows: rows.page),
+        "home": _move_by(lambda _: -_FAR),
+        "g": _move_by(lambda _: -_FAR),
+        "end": _move_by(lambda _: _FAR),
+        "G": _move_by(lambda _: _FAR),
+        "tab": _switch_panel(1),
+        "right": _switch_panel(1),
+        "backtab": _switch_panel(-1),
+        "left": _switch_panel(-1),
+        "esc": _leave,
         "/": lambda place, _: replace(place, typed=place.wanted),
         "s": _next_sort,
         "r": lambda place, _: replace(place, is_reversed=not place.is_reversed),

@@ -1,4 +1,4 @@
-"""What nodes and pods use, from metrics.k8s.io where a cluster has that."""
+"""Reads the resource usage of nodes and pods from metrics.k8s.io, if the cluster serves it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POD_METRICS = Resource(group=_GROUP, version=_VERSION, plural="pods", kind="PodM
 
 
 async def measured(cluster: Cluster, namespace: str) -> Mapping[str, Resources] | None:
-    """By the name of the node, and by `namespace/name` of the pod. None where nobody measures, or may be asked."""
+    """Return the usage by node name and by `namespace/name` of the pod; None if metrics are missing or forbidden."""
     try:
         pods = await cluster.list(POD_METRICS, Selection(namespace=namespace))
     except Unavailable:
@@ -43,10 +43,10 @@ def _pod(found: JsonObject) -> tuple[str, Resources]:
 
 
 def _amounts(usage: Mapping[str, str]) -> dict[str, int]:
-    return dict(_readable(usage))
+    return dict(_parsed(usage))
 
 
-def _readable(usage: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+def _parsed(usage: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     for name, quantity in usage.items():
         try:
             yield name, milli(quantity)

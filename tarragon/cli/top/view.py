@@ -1,4 +1,4 @@
-"""What the page shows, and how its parts share the room there is. Pure."""
+"""The data that the page shows, and the heights of its panels. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tarragon.cli.top.state import Place
 
 T = TypeVar("T")
 
-_FEW = 4
+_MIN_ROWS = 4
 _REPLICAS_SHARE = 3
 _NODES_SHARE = 6
 HEAD = 3
-"""Rows above the jobs: where we are, how many jobs there are, and the titles."""
+"""Rows above the jobs: the cluster and namespace, the counts, and the column titles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRow:
-    """A replica of the chosen job. `says`: its last line."""
+    """The row of a replica of the selected job. `says` is its last log line."""
 
     name: str
     type: str
@@ -36,13 +36,13 @@ class ReplicaRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """All that the page shows. `said`: how far the trainings are, of those jobs whose replicas are heard."""
+    """All data of a frame. `said` is the training progress of the jobs whose logs are read."""
 
     target: str
     namespace: str
     entries: Sequence[Entry] = ()
     at: Mapping[JobKey, int] = field(default_factory=dict)
-    """Where each of them stands."""
+    """The index of each entry."""
     counts: Mapping[str, int] = field(default_factory=dict)
     unread: int = 0
     queue: Mapping[JobKey, int] = field(default_factory=dict)
@@ -50,18 +50,18 @@ class View:
     replicas: Sequence[ReplicaRow] = ()
     machines: Sequence[Machine] = ()
     remarks: Sequence[str] = ()
-    """What can't be seen of the nodes, and why."""
+    """Notes in the nodes panel about what this user may not list."""
     trouble: str = ""
     is_complete: bool = True
     note: str = ""
-    """A question, or an answer: in place of the keys."""
+    """A question or a result, shown in place of the key help."""
     hint: str = ""
-    """How a job is started here."""
+    """How to submit a job, shown when there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heights:
-    """Rows of each part, without its titles."""
+    """The rows of each panel, without its column titles."""
 
     jobs: int
     replicas: int
@@ -76,23 +76,23 @@ class Frame:
 
 
 def heights(view: View, height: int) -> Heights:
-    """Of little room the jobs get most; replicas and nodes are there as far as they leave any."""
+    """Divide the height of the terminal. On a small one jobs get most rows, and the other panels may be omitted."""
     room = height - HEAD - 1
-    nodes = min(len(view.machines) + len(view.remarks), max(1, room // _NODES_SHARE)) if room > 2 * _FEW else 0
+    nodes = min(len(view.machines) + len(view.remarks), max(1, room // _NODES_SHARE)) if room > 2 * _MIN_ROWS else 0
     room -= nodes + 1 if nodes else 0
     spare = room - len(view.entries) - 1
-    replicas = min(len(view.replicas), max(2, room // _REPLICAS_SHARE, spare)) if room > 2 * _FEW else 0
+    replicas = min(len(view.replicas), max(2, room // _REPLICAS_SHARE, spare)) if room > 2 * _MIN_ROWS else 0
     room -= replicas + 1 if replicas else 0
     return Heights(max(1, room), replicas, nodes)
 
 
 def window(rows: Sequence[T], chosen: int, room: int) -> Sequence[T]:
-    """As many of the rows as there is room for, so that the chosen one is among them."""
+    """Return as many rows as fit, around the selected one."""
     first = max(0, min(chosen - room // 2, len(rows) - room))
     return rows[first : first + room]
 
 
 def shown_jobs(view: View, place: Place, height: int) -> Sequence[Entry]:
-    """Those of which a row is drawn."""
+    """Return the jobs whose rows are visible."""
     at = view.at.get(place.job, 0) if place.job is not None else 0
     return window(view.entries, at, heights(view, height).jobs)

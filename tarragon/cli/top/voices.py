@@ -1,4 +1,4 @@
-"""The last lines of some replicas, heard as they come: of those that can be seen on the page, and of no others."""
+"""Streams the last log lines of the replicas that are visible on the page, and of no others."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from tarragon.job.spoken import spoken
 from tarragon.kube.core import Pod
 
 KEPT = 12
-"""Lines: the newest of them that has numbers says how far a training is."""
+"""Lines kept for each replica; the newest one with numbers shows the training progress."""
 MOST = 24
-"""Logs that are read at the same time."""
+"""The most logs that are streamed at the same time."""
 PAUSE = 2.0
+"""Seconds before a failed log request is repeated."""
 
 Speaker = tuple[Replica, Pod, str]
 """A replica, its pod, and the name of the container that trains."""
 
 
 class Voices:
-    """What was heard stays when nobody listens any more."""
+    """The last log lines of pods. Lines are kept after their stream has stopped."""
 
     def __init__(self, clock: Clock, changed: Callable[[], None]) -> None:
         self._clock = clock
@@ -41,7 +42,7 @@ class Voices:
         return list(self._lines.get(pod.metadata.uid, ()))
 
     def listen(self, cluster: Cluster, speakers: Iterable[Speaker]) -> None:
-        """To these and no others from now on. The log of a container that has ended is read once."""
+        """Stream the logs of these replicas only, and stop all others. A terminated container's log is read once."""
         wanted: dict[Instance, Pod] = {}
         for replica, pod, container in speakers:
             status = main_status(pod, container)
@@ -50,7 +51,7 @@ class Voices:
         for instance in self._tasks.keys() - wanted.keys():
             self._tasks.pop(instance).cancel()
         for instance in wanted.keys() - self._tasks.keys():
-            self._tasks[instance] = asyncio.create_task(self._read(cluster, wanted[instance], instance))
+            self._tasks[instance] = asyncio.create_task(self._stream(cluster, wanted[instance], instance))
 
     async def stop(self) -> None:
         tasks = list(self._tasks.values())
@@ -59,18 +60,18 @@ class Voices:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _read(self, cluster: Cluster, pod: Pod, instance: Instance) -> None:
+    async def _stream(self, cluster: Cluster, pod: Pod, instance: Instance) -> None:
         options = LogOptions(container=instance.container, follow=True, tail_lines=KEPT)
         with suppress(ApiError):
             lines = Lines()
-            said: deque[str] = deque(maxlen=KEPT)
+            tail: deque[str] = deque(maxlen=KEPT)
             async with aclosing(cluster.pod_log(pod.metadata.key, options)) as chunks:  # type: ignore[type-var]
                 async for chunk in chunks:
                     for line in lines.feed(chunk):
-                        said.extend(shown(part, colors=False) for part in spoken(line).split("\n"))
-                    self._lines[instance.uid] = said
+                        tail.extend(shown(part, colors=False) for part in spoken(line).split("\n"))
+                    self._lines[instance.uid] = tail
                     self._changed()
             return
-        # It may be readable again; whoever still wants to hear it asks anew after a while.
+        # The request failed: forget the task, so that the next `listen` starts it again.
         await self._clock.sleep(PAUSE)
         self._tasks.pop(instance, None)

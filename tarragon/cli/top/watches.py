@@ -1,4 +1,4 @@
-"""Keeps a scene up to date by watches, and comes back when the cluster does."""
+"""Keeps the scene up to date with watches, and reconnects when the cluster is back."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from tarragon.kube.meta import CustomObject, Key, Resource
 T = TypeVar("T")
 
 PAUSES = (0.5, 1.0, 2.0)
-"""Seconds between attempts to reach it again; the last one again and again."""
+"""Seconds between attempts to reconnect; the last one is repeated."""
 MEASURED_EVERY = 15.0
-"""Seconds. What is measured can't be watched, and nobody measures more often."""
+"""Seconds between two requests for metrics, which can't be watched; metrics-server updates them this often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose jobs are shown: of one namespace, or of all (empty)."""
+    """The namespace whose jobs are shown; empty for all."""
 
     namespace: str
 
 
 class Watches:
-    """`scene` is what was known last: it stays while the cluster is gone. `trouble` says why nothing changes."""
+    """Watches the cluster. While disconnected, `scene` keeps the last state and `trouble` says what is wrong."""
 
     def __init__(self, where: Target, clock: Clock, scope: Scope, changed: Callable[[], None]) -> None:
         self.scene = Scene()
@@ -54,24 +54,24 @@ class Watches:
         self._changed = changed
 
     async def run(self) -> None:
-        """For ever, until cancelled."""
+        """Watch until cancelled, and reconnect after errors."""
         attempts = 0
         while True:
             try:
                 async with self._where.watching() as cluster:
                     session = _Session(cluster, self._clock, self._scope, self._changed)
-                    await self._attend(session)
+                    await self._run_session(session)
                     attempts = 0 if session.is_complete else attempts
                     lost = session.lost
             except TarragonError as error:
                 lost = error
             self.cluster = None
-            self._tell(_words(self._where, lost))
+            self._set_trouble(_trouble_text(self._where, lost))
             await self._clock.sleep(PAUSES[min(attempts, len(PAUSES) - 1)])
             attempts += 1
 
-    async def _attend(self, session: _Session) -> None:
-        """Until it is lost. The scene of the last one goes when this one has been read whole."""
+    async def _run_session(self, session: _Session) -> None:
+        """Run the session until it is lost. Its scene replaces the previous one once it is complete."""
         running = asyncio.create_task(session.run())
         try:
             reading = asyncio.create_task(session.complete())
@@ -79,7 +79,7 @@ class Watches:
             if reading.done():
                 self.scene, self.cluster = session.scene, session.cluster
                 self.is_complete = True
-                self._tell("")
+                self._set_trouble("")
             reading.cancel()
             await asyncio.wait((running,))
             running.result()
@@ -87,13 +87,13 @@ class Watches:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
-    def _tell(self, words: str) -> None:
+    def _set_trouble(self, words: str) -> None:
         self.trouble = words
         self._changed()
 
 
 class _Session:
-    """All watches over one connection; `lost` is what ended it."""
+    """All watches over one connection. `lost` is the error that ended it."""
 
     def __init__(self, cluster: Cluster, clock: Clock, scope: Scope, changed: Callable[[], None]) -> None:
         self.scene = Scene()
@@ -119,21 +119,21 @@ class _Session:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all kinds of jobs that can be had have been read."""
-        told = [cache.is_synced or cache.resource.full_name in self._missing for cache in self._jobs]
-        return all(told) and any(cache.is_synced for cache in self._jobs)
+        """Whether every kind of job has been listed or is not installed, and at least one has been listed."""
+        settled = [cache.is_synced or cache.resource.full_name in self._missing for cache in self._jobs]
+        return all(settled) and any(cache.is_synced for cache in self._jobs)
 
     async def complete(self) -> None:
-        """Return when `is_complete` and every job of the first lists can be shown."""
+        """Return when the required kinds of jobs have been listed."""
         for cache, framework in zip(self._jobs, FRAMEWORKS, strict=True):
             if is_indispensable(framework.resource):
                 await cache.synced()
 
     async def run(self) -> None:
-        """Return when the cluster does not answer any more."""
+        """Run all watches; return when the cluster stops answering."""
         self._tasks += [asyncio.create_task(cache.run()) for cache in self._jobs]
         self._tasks += [asyncio.create_task(self._nodes.run()), asyncio.create_task(self._pods.run())]
-        self._tasks.append(asyncio.create_task(self._measure()))
+        self._tasks.append(asyncio.create_task(self._poll_metrics()))
         ended = asyncio.create_task(self._ended.wait())
         try:
             while not ended.done():
@@ -147,7 +147,7 @@ class _Session:
 
     def _cache(self, resource: Resource[T], selection: Selection) -> Cache[T]:
         cache = Cache(self.cluster, resource, self._clock, selection, jitter=self._jitter)
-        cache.on_trouble(lambda trouble: self._troubled(resource, trouble))
+        cache.on_trouble(lambda trouble: self._on_trouble(resource, trouble))
         return cache
 
     def _job_handler(self, framework: Framework) -> Callable[[Key, CustomObject | None, CustomObject | None], None]:
@@ -166,40 +166,40 @@ class _Session:
 
         cache.subscribe(changed)
 
-    def _troubled(self, resource: Resource[T], trouble: Trouble) -> None:
+    def _on_trouble(self, resource: Resource[T], trouble: Trouble) -> None:
         error = trouble.error
         if isinstance(error, Unavailable):
-            self._lose(error)
+            self._disconnect(error)
         elif isinstance(error, Forbidden):
-            self._refused(resource, error)
+            self._on_forbidden(resource, error)
         elif isinstance(error, Unauthorized) or (isinstance(error, NotFound) and not is_kind_missing(error)):
-            self._lose(error)
+            self._disconnect(error)
         elif isinstance(error, NotFound):
             self._missing.add(resource.full_name)
             if all(cache.resource.full_name in self._missing for cache in self._jobs):
-                self._lose(NotInstalled())
+                self._disconnect(NotInstalled())
 
-    def _refused(self, resource: Resource[T], error: ApiError) -> None:
+    def _on_forbidden(self, resource: Resource[T], error: ApiError) -> None:
         if resource.kind == PODS.kind and self._own_pods is None and self._scope.namespace:
             self._own_pods = self._cache(PODS, Selection(namespace=self._scope.namespace))
             self._follow_pods(self._own_pods)
             self._tasks.append(asyncio.create_task(self._own_pods.run()))
-            self.scene.refusals["requests"] = f"requests: of pods in namespace {self._scope.namespace} only"
+            self.scene.refusals["requests"] = f"requests include only pods in namespace {self._scope.namespace}"
         elif resource.kind in {framework.resource.kind for framework in FRAMEWORKS}:
             self._missing.add(resource.full_name)
             if is_indispensable(resource):
-                self._lose(error)
+                self._disconnect(error)
         else:
-            self.scene.refusals[resource.plural] = f"you may not list {resource.plural} here"
+            self.scene.refusals[resource.plural] = f"you may not list {resource.plural}"
         self.scene.version += 1
         self._changed()
 
-    def _lose(self, error: TarragonError) -> None:
+    def _disconnect(self, error: TarragonError) -> None:
         self.lost = self.lost or error
         self._ended.set()
 
-    async def _measure(self) -> None:
-        """Where nobody measures, nobody is asked again."""
+    async def _poll_metrics(self) -> None:
+        """Poll metrics. A cluster without metrics is asked only once."""
         while True:
             with suppress(Unavailable):
                 found = await measured(self.cluster, self._scope.namespace)
@@ -211,10 +211,10 @@ class _Session:
             await self._clock.sleep(MEASURED_EVERY)
 
 
-def _words(where: Target, error: TarragonError | None) -> str:
+def _trouble_text(where: Target, error: TarragonError | None) -> str:
     if error is None:
-        return f"{where.name} does not answer; trying again"
+        return f"{where.name} does not answer; retrying"
     if isinstance(error, Unavailable):
-        return f"{where.name} does not answer ({error.what}); trying again"
-    told = worded(error, where.name, where.prompt)
-    return ": ".join(filter(None, (told.what, told.remedy)))
+        return f"{where.name} does not answer ({error.what}); retrying"
+    readable = worded(error, where.name, where.prompt)
+    return ": ".join(filter(None, (readable.what, readable.remedy)))
