@@ -1,1 +1,1 @@
-"""Everything about one job in an archive, with secrets taken out."""
+"""`tarragon debug-dump`: collects objects and logs of jobs (`gathering`) and redacts secrets (`redaction`)."""

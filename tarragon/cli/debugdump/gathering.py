@@ -1,4 +1,4 @@
-"""What a debug dump holds, gathered from a cluster and this machine; taking secrets out of it is `redaction`'s."""
+"""Collects the contents of a debug dump from a cluster and this machine. `redaction` removes secrets from it."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tarragon.kube.core import CONFIG_MAPS, EVENTS, NODES, PERSISTENT_VOLUME_CLA
 from tarragon.kube.meta import Json, JsonObject, Key, OwnerReference, Resource
 
 TAIL = 1000
-"""Lines of each log."""
+"""The number of last lines of each log."""
 HOME = "tarragon-system"
 OPERATOR = "app.kubernetes.io/name=tarragon"
 
 
 @dataclass(slots=True)
 class Dump:
-    """Texts by the name of their file; `missing`: what could not be had, with the reason."""
+    """The contents by file name. `missing` lists what could not be read, with the reason."""
 
     redactor: Redactor
     objects: dict[str, Sequence[JsonObject]] = field(default_factory=dict)
@@ -39,30 +39,31 @@ class Dump:
     missing: list[str] = field(default_factory=list)
 
     def files(self) -> Mapping[str, str]:
-        """Everything, without secrets, and last the page that says so."""
-        found = {name: self._yaml(bodies) for name, bodies in self.objects.items()}
-        found |= {name: self.redactor.text(text) for name, text in self.texts.items()}
-        return {**found, "README.txt": self.redactor.text(_page(found, self.missing, self.redactor.count))}
+        """Return all files with secrets redacted, and last a README.txt about them."""
+        contents = {name: self._yaml(bodies) for name, bodies in self.objects.items()}
+        contents |= {name: self.redactor.text(text) for name, text in self.texts.items()}
+        return {**contents, "README.txt": self.redactor.text(_readme(contents, self.missing, self.redactor.count))}
 
     def _yaml(self, bodies: Sequence[JsonObject]) -> str:
         return "\n---\n".join(yaml_text(self.redactor.object(body)) for body in bodies) + "\n"
 
 
 async def gather(where: Target, looker: Looker, jobs: Sequence[Known], dump: Dump) -> None:
-    """Of these jobs: their objects, those beside them, events, and the ends of their logs."""
+    """Collect the jobs, their related objects and events, and the last lines of their logs."""
     namespace = jobs[0].key.namespace if jobs else where.namespace
     dump.objects["jobs.yaml"] = [
-        {"apiVersion": job.object.api_version, "kind": job.framework.kind, **await _whole(looker, job)} for job in jobs
+        {"apiVersion": job.object.api_version, "kind": job.framework.kind, **await _manifest(looker, job)}
+        for job in jobs
     ]
     for resource in (PODS, SERVICES, CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, EVENTS):
-        dump.objects[f"{resource.plural}.yaml"] = await _all(looker, resource.reading(dict), namespace, jobs, dump)
-    dump.objects["nodes.yaml"] = await _all(looker, NODES.reading(dict), "", (), dump)
+        dump.objects[f"{resource.plural}.yaml"] = await _related(looker, resource.reading(dict), namespace, jobs, dump)
+    dump.objects["nodes.yaml"] = await _related(looker, NODES.reading(dict), "", (), dump)
     for bodies in dump.objects.values():
         dump.redactor.learn_from(list(bodies))
     await _learn_secrets(looker, jobs, dump)
     dump.texts["versions.json"] = json.dumps(versions(), indent=2)
     if where.nodes is not None:
-        dump.texts |= {f"logs/{name}": text for job in jobs for name, text in _kept(where.nodes, job)}
+        dump.texts |= {f"logs/{name}": text for job in jobs for name, text in _stored_logs(where.nodes, job)}
     else:
         await _logs(where, dump.objects["pods.yaml"], dump)
 
@@ -76,15 +77,15 @@ def versions() -> JsonObject:
     }
 
 
-async def _whole(looker: Looker, job: Known) -> dict[str, Json]:
+async def _manifest(looker: Looker, job: Known) -> dict[str, Json]:
     found: dict[str, Json] = await looker.get(job.framework.resource.reading(dict), job.key)
     return found
 
 
-async def _all(
+async def _related(
     looker: Looker, resource: Resource[dict[str, Json]], namespace: str, jobs: Sequence[Known], dump: Dump
 ) -> Sequence[JsonObject]:
-    """Those that have to do with the jobs: owned by them, or about them or their pods by name."""
+    """Return the objects related to the jobs: owned by them, used by them, or about them or their pods by name."""
     try:
         found = (await looker.list(resource, Selection(namespace=namespace))).items
     except ApiError as error:
@@ -108,20 +109,22 @@ def _is_about(body: JsonObject, job: Known) -> bool:
 
 
 async def _learn_secrets(looker: Looker, jobs: Sequence[Known], dump: Dump) -> None:
-    """Their values, where they may be read: only to find them in logs. They are in no file."""
+    """Read the values of Secrets that the jobs use, to redact them in logs. Secrets are not part of the dump."""
     names = {name for job in jobs for kind, name in used({"spec": job.object.spec}) if kind == "Secret"}
     names |= set(_named_secrets([{"spec": job.object.spec} for job in jobs]))
     for name in sorted(names):
         try:
             found = await looker.get(SECRETS.reading(dict), Key(jobs[0].key.namespace, name))
         except ApiError as error:
-            dump.missing.append(f"the values of the Secret {name}, to look for them in the logs: {error.what}")
+            dump.missing.append(
+                f"Secret {name} could not be read, so its values are not redacted in logs: {error.what}"
+            )
         else:
             dump.redactor.learn_from({"kind": "Secret", **found})
 
 
 def _named_secrets(value: Json) -> Iterator[str]:
-    """Of variables and of pulls."""
+    """Yield the names of the Secrets in `secretKeyRef` and `secretRef` fields."""
     if isinstance(value, list):
         for each in value:
             yield from _named_secrets(each)
@@ -133,7 +136,7 @@ def _named_secrets(value: Json) -> Iterator[str]:
             yield from _named_secrets(inner)
 
 
-def _kept(nodes: Path, job: Known) -> Iterator[tuple[str, str]]:
+def _stored_logs(nodes: Path, job: Known) -> Iterator[tuple[str, str]]:
     for run in runs_of_job(nodes, job):
         yield f"{run.pod}-{run.container}-{run.number}.log", "\n".join([*as_written(run)[-TAIL:], ""])
 
@@ -162,16 +165,16 @@ async def _log(chunks: object, name: str, dump: Dump) -> None:
         dump.missing.append(f"{name}: {error.what}")
 
 
-def _page(files: Mapping[str, str], missing: Sequence[str], count: int) -> str:
-    inside = "\n".join(f"  {name} ({len(text.encode()):,} bytes)" for name, text in sorted(files.items()))
-    left_out = "\n".join(f"  {each}" for each in missing) or "  nothing that was looked for"
+def _readme(files: Mapping[str, str], missing: Sequence[str], count: int) -> str:
+    contents = "\n".join(f"  {name} ({len(text.encode()):,} bytes)" for name, text in sorted(files.items()))
+    not_included = "\n".join(f"  {each}" for each in missing) or "  nothing"
     return (
-        "What `tarragon debug-dump` has gathered.\n\n"
-        f"Inside:\n{inside}\n\n"
-        f"Left out, because it could not be had:\n{left_out}\n\n"
-        f"Taken out, {count} times, as ***: values of Secrets (also in logs, in base64, hex, URLs and JSON); values\n"
-        "of variables with names such as TOKEN, PASSWORD, KEY; what looks like a key or a token; passwords in URLs.\n"
-        "Not in it at all: kubeconfigs, Secrets, service account tokens, volumes. A secret that a program prints\n"
-        "under no such name, and that no Secret holds, nobody can tell from other words: look through the logs\n"
-        "before sending.\n"
+        "Files collected by `tarragon debug-dump`.\n\n"
+        f"Contents:\n{contents}\n\n"
+        f"Not included, because it could not be read:\n{not_included}\n\n"
+        f"Redacted as ***, {count} times: values of Secrets (also in logs, and encoded in base64, hex, URLs or JSON);\n"
+        "variables named like TOKEN, PASSWORD or KEY; text that looks like a key or a token; passwords in URLs.\n"
+        "Never included: kubeconfigs, Secrets, service account tokens, volumes. A secret that a program prints\n"
+        "without such a name, and that is in no Secret, can't be recognized: review the logs before you send\n"
+        "this archive.\n"
     )

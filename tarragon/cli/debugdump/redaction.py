@@ -1,5 +1,5 @@
-"""Taking secrets out of what is sent to somebody else: by where they stand, by what they look like, and wherever a
-value that is known to be one turns up again, in whatever encoding. Pure.
+"""Redacts secrets: in fields that hold secrets, in text that looks like a secret, and every occurrence of a known
+secret value in any common encoding. Pure.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tarragon.kube.meta import Json, JsonObject
 
 GONE = "***"
 SHORTEST = 6
-"""Characters. Shorter values are taken out where they stand; to look for them elsewhere would shred all texts."""
+"""The minimum length of a value that is searched for in texts. Shorter values would match ordinary words."""
 
-_LEFT_OUT = frozenset({LAST_APPLIED, "managedFields"})
+_DROPPED = frozenset({LAST_APPLIED, "managedFields"})
 _NAMES = re.compile(
     r"token|secret|passw|pwd|credential|api_?-?key|access_?-?key|private|auth|cookie|session|dsn|webhook", re.IGNORECASE
 )
-"""Of variables, options and fields."""
+"""Matches the names of variables, options and fields that hold secrets."""
 
-_LOOKS = (
+_SECRET_PATTERNS = (
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
     re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),  # a JSON web token
     re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
@@ -33,15 +33,17 @@ _LOOKS = (
     re.compile(r"(?<=[Bb]earer )[\w.~+/=-]{8,}"),
     re.compile(r"(?<=[Bb]asic )[\w+/=]{8,}"),
 )
-_SAID = re.compile(
+_ASSIGNMENT = re.compile(
     r"""(?P<name>[\w.-]*(?:token|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|credential)[\w.-]*)"""
     r"""(?P<sign>["']?[ \t]*[=:][ \t]*|["'],\s*(?=["'])|[ \t]+)(?P<quote>\\?["']?)(?P<value>[^\s"',;&\\]{3,})""",
     re.IGNORECASE,
 )
 """`--password=…`, `TOKEN: …`, `"api_key": "…"`, `["--token", "…"]`."""
-_HARMLESS = re.compile(r"true|false|null|none|\d+|\*\*\*", re.IGNORECASE)
-_NO_VALUE = re.compile(r"(?:name|ref|path|seconds|volume|mount|kind|type|request|requests|review)s?$", re.IGNORECASE)
-"""Ends of names that have the word in them and say only where a secret is."""
+_NOT_SECRET = re.compile(r"true|false|null|none|\d+|\*\*\*", re.IGNORECASE)
+_REFERENCE_NAME = re.compile(
+    r"(?:name|ref|path|seconds|volume|mount|kind|type|request|requests|review)s?$", re.IGNORECASE
+)
+"""Matches the ends of names that only refer to a secret, such as `secretName`."""
 
 
 def is_secret_name(name: str) -> bool:
@@ -49,53 +51,56 @@ def is_secret_name(name: str) -> bool:
 
 
 class Redactor:
-    """Knows more secrets the more objects it is shown: show it all before the first text is taken out."""
+    """Redacts known secrets and text that looks like a secret.
+
+    Pass all objects to `learn_from` before redacting the first text.
+    """
 
     def __init__(self, known: Iterable[str] = ()) -> None:
         self._known: set[str] = set()
         self._forms: list[str] | None = None
         self.count = 0
-        """How often something was taken out."""
+        """The number of redactions."""
         for value in known:
             self.learn(value)
 
     def learn(self, value: str) -> None:
-        """A value that is nobody else's to know. Lines of one of several lines count by themselves, too."""
+        """Add a secret value. Each line of a value with several lines is a secret, too."""
         for part in {value, value.strip(), *value.splitlines()}:
             if len(part) >= SHORTEST:
                 self._known.add(part)
                 self._forms = None
 
     def learn_from(self, body: Json) -> None:
-        """All values in it that stand where secrets stand."""
+        """Add all values in fields that hold secrets."""
         for value in _secrets(body):
             self.learn(value)
 
     def object(self, body: JsonObject) -> JsonObject:
-        """A copy for others: also without what kubectl applied last, where all of it stands again."""
-        return {str(name): value for name, value in self._without(body).items()}
+        """Return a redacted copy of an object, without managedFields and the last-applied-configuration annotation."""
+        return {str(name): value for name, value in self._redacted(body).items()}
 
     def text(self, text: str) -> str:
         for form in self._all_forms():
             if form in text:
                 self.count += text.count(form)
                 text = text.replace(form, GONE)
-        for pattern in _LOOKS:
+        for pattern in _SECRET_PATTERNS:
             text, number = pattern.subn(GONE, text)
             self.count += number
-        text, number = _SAID.subn(_unsaid, text)
+        text, number = _ASSIGNMENT.subn(_redact_assignment, text)
         self.count += number
         return text
 
     def _all_forms(self) -> Sequence[str]:
-        """The longest first: what is a part of another one must not leave the rest of it behind."""
+        """Return all encodings of all known secrets, longest first, because one may be part of another."""
         if self._forms is None:
             found = {form for value in self._known for form in forms(value) if len(form) >= SHORTEST}
             self._forms = sorted(found, key=len, reverse=True)
         return self._forms
 
-    def _without(self, value: Json) -> Json:
-        """Each text by itself: what stands before it in an encoding is no part of it."""
+    def _redacted(self, value: Json) -> Json:
+        """Redact each string of a JSON value separately."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
@@ -105,26 +110,26 @@ class Redactor:
         if value.get("kind") == "Secret":
             value = {name: _blanked(each) if name in {"data", "stringData"} else each for name, each in value.items()}
         if isinstance(value.get("name"), str) and isinstance(value.get("value"), str) and is_secret_name(value["name"]):
-            value = {**value, "value": self._gone()}
-        return {name: self._field(str(name), each) for name, each in value.items() if name not in _LEFT_OUT}
+            value = {**value, "value": self._redact()}
+        return {name: self._field(str(name), each) for name, each in value.items() if name not in _DROPPED}
 
     def _field(self, name: str, value: Json) -> Json:
-        is_secret = isinstance(value, str) and is_secret_name(name) and not _NO_VALUE.search(name)
-        return self._gone() if is_secret and not _HARMLESS.fullmatch(value) else self._without(value)
+        is_secret = isinstance(value, str) and is_secret_name(name) and not _REFERENCE_NAME.search(name)
+        return self._redact() if is_secret and not _NOT_SECRET.fullmatch(value) else self._redacted(value)
 
     def _element(self, elements: Sequence[Json], index: int) -> Json:
-        """What stands behind `--token` in a command."""
+        """Redact a list element; the one after an option such as `--token` completely."""
         before = elements[index - 1] if index else None
         is_option = isinstance(before, str) and before.startswith("-") and "=" not in before and is_secret_name(before)
-        return self._gone() if is_option and isinstance(elements[index], str) else self._without(elements[index])
+        return self._redact() if is_option and isinstance(elements[index], str) else self._redacted(elements[index])
 
-    def _gone(self) -> str:
+    def _redact(self) -> str:
         self.count += 1
         return GONE
 
 
 def forms(value: str) -> Iterator[str]:
-    """How it may stand in a text: plainly, escaped, in hex, in base64 wherever it begins in what was encoded."""
+    """Yield the encodings of a value: plain, JSON, Python, URL, hex, and base64 at each offset of the encoded text."""
     data = value.encode(errors="surrogatepass")
     yield value
     yield from (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1])
@@ -147,9 +152,9 @@ def _secrets(value: Json) -> Iterator[str]:
         return
     if value.get("kind") == "Secret":
         yield from _of_secret(value)
-    name, said = value.get("name"), value.get("value")
-    if isinstance(name, str) and isinstance(said, str) and is_secret_name(name):
-        yield said
+    name, text = value.get("name"), value.get("value")
+    if isinstance(name, str) and isinstance(text, str) and is_secret_name(name):
+        yield text
     for inner in value.values():
         yield from _secrets(inner)
 
@@ -168,10 +173,10 @@ def _blanked(value: Json) -> Json:
     return dict.fromkeys(value, GONE) if isinstance(value, Mapping) else GONE
 
 
-def _unsaid(found: re.Match[str]) -> str:
-    if _HARMLESS.fullmatch(found["value"]) or _NO_VALUE.search(found["name"]):
+def _redact_assignment(found: re.Match[str]) -> str:
+    if _NOT_SECRET.fullmatch(found["value"]) or _REFERENCE_NAME.search(found["name"]):
         return found[0]
     is_option = found["name"].startswith("-")
     if not is_option and "=" not in found["sign"] and ":" not in found["sign"]:
-        return found[0]  # two words of a sentence
+        return found[0]  # two words of a sentence, not a name and its value
     return f"{found['name']}{found['sign']}{found['quote']}{GONE}"

@@ -1,1 +1,1 @@
-"""The options of `tarragon operator`, read into its settings."""
+"""The options of `tarragon operator` and `tarragon up`, and their conversion to the operator's settings."""

@@ -1,4 +1,4 @@
-"""The options about the Lease by which operators agree about who acts."""
+"""The options of leader election."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Election:
-    """As the command line has it. Raises UsageError when two could lead at once."""
+    """The options as given. Raises UsageError if the times would allow two leaders at once."""
 
     leader_elect: bool
     lease_namespace: str | None
@@ -36,7 +36,7 @@ class Election:
             raise click.UsageError(fault)
 
     def claim(self, environment: Mapping[str, str], namespace: str) -> Claim:
-        """`namespace` is where the operator is."""
+        """Build the claim to the Lease. `namespace` is the operator's own."""
         from tarragon.client.leader_election import Claim
         from tarragon.kube.meta import Key
 
@@ -57,17 +57,19 @@ _OPTIONS = (
         "--leader-elect/--no-leader-elect",
         default=True,
         show_default=True,
-        help="agree by a Lease with other operators about who acts",
+        help="use a Lease to elect a leader among several operators",
     ),
-    click.option("--lease-namespace", metavar="NAMESPACE", help="where the Lease is; by default where the operator is"),
-    click.option("--lease-name", metavar="NAME", default="tarragon", show_default=True, help="of the Lease"),
-    click.option("--identity", metavar="NAME", help="who holds the Lease; must be this process's alone"),
-    seconds_option("--lease-duration", 15.0, "a Lease that is not renewed for so long is anybody's"),
-    seconds_option("--renew-deadline", 10.0, "a leader that could not renew for so long ends"),
-    seconds_option("--retry-period", 2.0, "between two renewals"),
+    click.option(
+        "--lease-namespace", metavar="NAMESPACE", help="namespace of the Lease; the operator's own by default"
+    ),
+    click.option("--lease-name", metavar="NAME", default="tarragon", show_default=True, help="name of the Lease"),
+    click.option("--identity", metavar="NAME", help="holder identity in the Lease; must be unique"),
+    seconds_option("--lease-duration", 15.0, "time without renewal after which another operator may take the Lease"),
+    seconds_option("--renew-deadline", 10.0, "time after which a leader that could not renew its Lease exits"),
+    seconds_option("--retry-period", 2.0, "time between attempts to acquire or renew the Lease"),
 )
 
 
 def election_options(command: Callable[P, None]) -> Callable[P, None]:
-    """Together as `election`."""
+    """Add the options; the command receives them as `election`."""
     return reduce(lambda below, option: option(below), reversed(_OPTIONS), gathered("election", Election)(command))

@@ -1,4 +1,4 @@
-"""`--pod-groups`: which other schedulers want a PodGroup of a job that names them."""
+"""The option `--pod-groups`: the kind of PodGroup to create for jobs of other schedulers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 P = ParamSpec("P")
 
 KINDS = ("volcano", "scheduler-plugins", "native")
-"""Those of plan/groupkinds, which takes longer to import than a help text may take."""
+"""The kinds of `plan.objects.podgroup_kinds`, repeated here because importing it would slow down `--help`."""
 
 
 def pod_groups_option(command: Callable[P, None]) -> Callable[P, None]:
@@ -19,18 +19,18 @@ def pod_groups_option(command: Callable[P, None]) -> Callable[P, None]:
         metavar="NAME=KIND",
         multiple=True,
         callback=_read,
-        help=f"a scheduler that wants PodGroups of jobs that name it, and whose: {', '.join(KINDS)}; "
-        "volcano=volcano and scheduler-plugins-scheduler=scheduler-plugins need not be said",
+        help=f"create PodGroups of this kind for jobs with this schedulerName; KIND is one of {', '.join(KINDS)}; "
+        "volcano=volcano and scheduler-plugins-scheduler=scheduler-plugins are built in",
     )(command)
 
 
 def _read(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> Mapping[str, str]:
-    from tarragon.plan.objects.podgroup_kinds import BY_SCHEDULER  # not for a help text: it takes its time
+    from tarragon.plan.objects.podgroup_kinds import BY_SCHEDULER  # a slow import, not needed for --help
 
     found = dict(BY_SCHEDULER)
     for each in given:
         name, _sign, kind = each.partition("=")
         if not name or kind not in KINDS:
-            raise click.BadParameter(f"{each!r} is not NAME=KIND with one of {', '.join(KINDS)}")
+            raise click.BadParameter(f"{each!r} is not NAME=KIND; KIND is one of {', '.join(KINDS)}")
         found[name] = kind
     return found

@@ -1,4 +1,4 @@
-"""The options about who starts first, of all commands that bring an operator."""
+"""The scheduling options of the commands that run an operator: `operator` and `up`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
-    """As the command line has it."""
+    """The options as given."""
 
     policy: str
     queues: Path | None
@@ -33,7 +33,7 @@ class Ordering:
     cool_down: float
 
     def options(self, settings: Settings, published_in: str) -> Options:
-        """Of an operator that decides like this, and tells it there. Raises BadQueues."""
+        """Build the operator's options. It publishes its configuration in `published_in`. Raises BadQueues."""
         from tarragon.operator.manager.operator import Options
         from tarragon.scheduling.policies import POLICIES
 
@@ -41,12 +41,12 @@ class Ordering:
         return Options(settings=settings, policy=policy, rules=self.rules(), published_in=published_in)
 
     def rules(self) -> Callable[[], Rules]:
-        """What says, whenever it is asked, by which rules to decide. Raises BadQueues."""
+        """Return a function that returns the current rules; it reloads the file of `--queues`. Raises BadQueues."""
         from tarragon.operator.scheduler.config.reload import RulesInFile
         from tarragon.scheduling.api.rules import Rules
 
         base = Rules(aged=self.aged, idle=self.idle, cool_down=self.cool_down)
-        # A cluster in this process leaves the folder that the name was meant in.
+        # The embedded cluster changes the working directory.
         return (lambda: base) if self.queues is None else RulesInFile(self.queues.absolute(), base)
 
 
@@ -56,20 +56,22 @@ _OPTIONS = (
         type=click.Choice(POLICY_NAMES),
         default=DEFAULT_POLICY,
         show_default=True,
-        help="who starts first, and who makes room for whom",
+        help="scheduling policy: the order of the queue, backfill and preemption",
     ),
     click.option(
         "--queues",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="fair shares, preemption, and each namespace's weight and quota; read anew when it changes",
+        help="configuration of fair share, preemption, and namespace weights and quotas; reloaded on change",
     ),
-    seconds_option("--aged", 30.0, "after so long a wait places are kept for a job, or others shrink for it"),
-    seconds_option("--idle", 60.0, "jobs grow beyond what they wish when nothing has changed for so long"),
-    seconds_option("--cool-down", 60.0, "a job whose size was changed keeps it for so long"),
+    seconds_option(
+        "--aged", 30.0, "wait after which a job is starving: resources are reserved for it, and elastic jobs shrink"
+    ),
+    seconds_option("--idle", 60.0, "time without changes after which elastic jobs grow beyond their requested size"),
+    seconds_option("--cool-down", 60.0, "minimum time between two resizes of a job"),
 )
 
 
 def ordering_options(command: Callable[P, None]) -> Callable[P, None]:
-    """Together as `ordering`."""
+    """Add the options; the command receives them as `ordering`."""
     return reduce(lambda below, option: option(below), reversed(_OPTIONS), gathered("ordering", Ordering)(command))

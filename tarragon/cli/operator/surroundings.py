@@ -1,4 +1,6 @@
-"""What programs that run on take from their surroundings: the old operators' variables, the machine, the terminal."""
+"""The environment of long-running commands: logging, pod and host identity, and environment variables of TF operators
+that Tarragon replaces.
+"""
 
 from __future__ import annotations
 
@@ -28,25 +30,25 @@ HIGHEST_PORT = 65535
 
 
 class BadConfig(TarragonError):
-    """A file that the operator is to work by and can't."""
+    """A configuration file of the operator is invalid."""
 
     exit_code = 2
 
 
 def accelerators_option(command: Callable[P, None]) -> Callable[P, None]:
-    """Also in the spelling of 2017."""
+    """Add `--controller-config-file`, also in its spelling of 2017, with underscores."""
     return click.option(
         "--controller-config-file",
         "--controller_config_file",
         "config_file",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="volumes and variables for who asks for an accelerator, as the operator of v1alpha1 read them",
+        help="volumes and variables for pods that request an accelerator, in the format of the v1alpha1 operator",
     )(command)
 
 
 def log(settings: Settings, form: str | None = None) -> None:
-    """On stderr, as a program that runs until it is told to end: by default text on a terminal, else json."""
+    """Configure logging to stderr: by default text on a terminal, JSON otherwise."""
     from tarragon.base import logs
 
     wanted = form or ("text" if sys.stderr.isatty() else "json")
@@ -54,7 +56,7 @@ def log(settings: Settings, form: str | None = None) -> None:
 
 
 def kubeconfig(environment: Environment) -> Path | None:
-    """USE_KUBE_CONFIG: how the first operator of all was told to run outside of its cluster."""
+    """Return the path in USE_KUBE_CONFIG, with which the first TF operator ran outside its cluster."""
     named = environment.get("USE_KUBE_CONFIG", "")
     return Path(named).expanduser() if named else None
 
@@ -64,18 +66,18 @@ def cluster_domain(environment: Environment) -> str:
 
 
 def lease_namespace(environment: Environment) -> str:
-    """Where old operators kept their lock: KUBEFLOW_NAMESPACE, and before that MY_POD_NAMESPACE."""
+    """Return the Lease namespace of older TF operators: KUBEFLOW_NAMESPACE, or the earlier MY_POD_NAMESPACE."""
     return environment.get("KUBEFLOW_NAMESPACE", "") or environment.get("MY_POD_NAMESPACE", "")
 
 
 def identity(environment: Environment) -> str:
-    """Names the pod or the machine to people; the rest makes a restarted process another one."""
+    """Return the pod or host name with a random suffix, so that a restarted process has another identity."""
     where = environment.get("MY_POD_NAME", "") or socket.gethostname()
     return f"{where}_{uuid.uuid4().hex[:8]}"
 
 
 def accelerators(file: Path | None) -> Mapping[str, Accelerator]:
-    """Of a controller config file, as the first operator of kubeflow.org had it. Raises BadConfig."""
+    """Read a controller config file of the v1alpha1 operator; empty without a file. Raises BadConfig."""
     import yaml
 
     from tarragon.plan.objects.accelerators import read
@@ -89,7 +91,9 @@ def accelerators(file: Path | None) -> Mapping[str, Accelerator]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadConfig(f"{file} is not YAML", why=str(error)) from error
     if config.problems:
-        raise BadConfig(f"{file} is no controller config", why="\n".join(f"  {each}" for each in config.problems))
+        raise BadConfig(
+            f"{file} is not a valid controller config", why="\n".join(f"  {each}" for each in config.problems)
+        )
     for warning in config.warnings:
         click.echo(f"warning: {file}: {warning}", err=True)
     return config.accelerators
@@ -100,7 +104,7 @@ def is_pod(environment: Environment) -> bool:
 
 
 def listening(text: str | None, environment: Environment) -> Address | None:
-    """Raises BadParameter. Outside of a pod, nobody but this machine is answered unless that was asked for."""
+    """Parse `--listen`. By default only local clients can connect outside a pod. Raises BadParameter."""
     from tarragon.operator.manager.health import Address
 
     if text == OFF:
