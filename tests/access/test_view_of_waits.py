@@ -57,7 +57,7 @@ async def test_the_role_view_is_enough_and_what_it_hides_is_named(tmp_path: Path
                 break
             told = await standing_of(http, second_job, SystemClock())
 
-    assert told.place == ", at place 2 of 2 that you may see"
+    assert told.place == ", at position 2 of 2 that you may see"
     assert [each.key.name for each in told.ahead] == ["first"]
     assert (told.unseen, told.short, told.starts) == (["jobs", "nodes", "pods", "shares"], None, None)
     assert told.ways is not None

@@ -80,7 +80,7 @@ def test_our_own_definition_is_recognised_whatever_the_server_has_filled_in(stor
     finding = compared(TENSORFLOW, stored)
 
     assert (finding.level, finding.topic) == ("ok", "TFJob")
-    assert finding.text == "Tarragon's, as this version has it: v1, v1beta2, v1beta1, v1alpha2, v1alpha1"
+    assert finding.text == "the CRD matches this version of Tarragon: v1, v1beta2, v1beta1, v1alpha2, v1alpha1"
 
 
 def test_an_older_or_changed_one_of_ours_is_told_with_where_it_differs(stored: dict[str, Any]) -> None:
@@ -98,8 +98,8 @@ def test_kubeflows_is_recognised_and_cannot_hold_what_we_write() -> None:
     finding = compared(TENSORFLOW, KUBEFLOWS)
 
     assert finding.level == "error"
-    assert finding.text.startswith("the kind is Kubeflow's: it drops status.tarragon")
-    assert "jobs that are there stay" in finding.remedy
+    assert finding.text.startswith("the CRD is from Kubeflow: it drops status.tarragon")
+    assert "existing jobs are kept" in finding.remedy
 
 
 def test_one_that_keeps_every_field_is_nobodys_business_to_replace(stored: dict[str, Any]) -> None:
@@ -168,7 +168,8 @@ def test_what_the_operator_lacks_is_told_with_its_reason() -> None:
 def test_an_operator_is_at_work_when_its_lease_is_fresh() -> None:
     first, others = operators(Seen(leases=[renewed(4000, "old", "elsewhere"), renewed(2.0)]), NOW)
 
-    assert first == Finding("ok", "operator", "tarragon-1_a is at work, says the Lease in tarragon-system of 2.0 s ago")
+    text = "tarragon-1_a is running: it renewed the Lease in tarragon-system 2.0 s ago"
+    assert first == Finding("ok", "operator", text)
     assert others.level == "ok"
 
 
@@ -184,16 +185,16 @@ def test_with_no_operator_at_work_no_job_gets_anywhere() -> None:
     given_back, _ = operators(Seen(leases=[renewed(1.0, holder="")]), NOW)
 
     assert {never.level, gone.level, given_back.level} == {"error"}
-    assert "nobody has ever held" in never.text
+    assert "its Lease does not exist" in never.text
     assert "tarragon-1_a, renewed its Lease in tarragon-system 5 min 0 s ago" in gone.text
-    assert "gave its Lease back" in given_back.text
+    assert "released its Lease" in given_back.text
 
 
 def test_two_leases_are_told_as_they_may_be_two_leaders() -> None:
     first, _ = operators(Seen(leases=[renewed(2.0), renewed(3.0, "other", "elsewhere")]), NOW)
 
     assert first.level == "warning"
-    assert first.text.endswith("of 2.0 s ago; another Lease has other in elsewhere")
+    assert first.text.endswith("2.0 s ago; so did other in elsewhere")
 
 
 def test_another_training_operator_is_named_and_keeps_the_jobs_itself() -> None:
@@ -201,15 +202,15 @@ def test_another_training_operator_is_named_and_keeps_the_jobs_itself() -> None:
 
     assert first.level == "ok"
     assert rival.level == "warning"
-    assert rival.text.startswith("tf-operator (Lease kubeflow/tf-operator, held by op-1) is at work, too")
+    assert rival.text.startswith("tf-operator (Lease kubeflow/tf-operator, held by op-1) is running")
 
 
 def test_what_may_not_be_looked_at_is_not_said_to_be_absent() -> None:
     first, others = operators(Seen(leases=None, unseen=["Deployments"]), NOW)
 
     assert (first.level, others.level) == ("ok", "ok")
-    assert "can't be seen" in first.text
-    assert "Deployments could not be looked at" in others.text
+    assert "you may not read Leases" in first.text
+    assert "you may not list Deployments" in others.text
 
 
 def test_nodes_are_counted_that_take_pods() -> None:
@@ -224,7 +225,7 @@ def test_nodes_are_counted_that_take_pods() -> None:
 
     assert found == Finding("ok", "nodes", "2 nodes of 4 with 16 CPUs, 32 GiB, 4 nvidia.com/gpu")
     assert offered([node("a", ready=False)]).level == "warning"
-    assert offered([]).text == "there is none: jobs wait until there is one"
+    assert offered([]).text == "the cluster has no nodes: jobs wait until it has one"
 
 
 def test_a_remedy_stands_below_its_finding() -> None:
@@ -239,7 +240,7 @@ def test_a_kind_that_a_cluster_may_do_without_is_no_fault() -> None:
     found = missing(MLKUBE)
 
     assert (found.level, found.topic) == ("ok", "TfJob")
-    assert found.text == "tfjobs.mlkube.io is not installed here: only jobs of mlkube.io/v1beta1 need it"
+    assert found.text == "tfjobs.mlkube.io is not installed: only jobs of mlkube.io/v1beta1 need it"
 
 
 def test_rights_to_the_older_kind_are_no_condition() -> None:

@@ -126,7 +126,7 @@ def test_a_list_that_is_watched_has_a_line_for_every_change_and_no_other(shell: 
     rows = [line.split() for line in ended.out.splitlines()]
     assert rows[0][:2] == ["NAME", "STATE"]
     assert all(before != after for before, after in itertools.pairwise(rows))
-    assert "Error: the cluster has ended while it was watched" in ended.err
+    assert "Error: the local cluster stopped" in ended.err
 
 
 def test_a_list_that_is_watched_lines_up_whatever_comes_and_tells_what_is_deleted(shell: Shell) -> None:
@@ -203,7 +203,7 @@ def test_describe_says_what_goes_on_after_the_end_and_how_it_is_ended(shell: She
 
     told = shell("describe", "digits").out
 
-    assert "  still running: ps-0; cleanPodPolicy is None: memory is held until the job is deleted:" in told
+    assert "  still running: ps-0; with cleanPodPolicy None they hold memory until the job is deleted:" in told
     assert re.search(r"^    \S.* delete digits$", told, re.MULTILINE)
 
 
@@ -309,7 +309,7 @@ def test_check_tells_what_is_there_and_what_to_do(shell: Shell) -> None:
     topics = [line.split()[1] for line in ended.out.splitlines() if line.split()[0] in {"ok", "warning", "error"}]
     assert topics[:6] == ["Python", "TensorFlow", "home", "disk", "cluster", "images"]
     assert topics[6:] == ["CPUs", "memory", "ports", "GPUs", "kubectl"]
-    assert re.search(r"^error +images .*names a folder that is not there$", ended.out, re.MULTILINE)
+    assert re.search(r"^error +images .*maps to a folder that does not exist$", ended.out, re.MULTILINE)
     assert ended.code == 1
 
 
@@ -392,7 +392,7 @@ def test_down_ends_what_a_killed_cluster_has_left(shell: Shell) -> None:
 
     ended = shell("down")
 
-    assert f"Ended the local cluster in {shell.home}: 2 containers." in ended.err
+    assert f"Stopped the local cluster in {shell.home}: 2 containers." in ended.err
     left = subprocess.run(["pgrep", "-f", str(shell.home)], capture_output=True, text=True, check=False)
     assert left.stdout == ""
 

@@ -19,13 +19,13 @@ from tools.controlplane import ControlPlane
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--name", "Worker_1"], "'Worker_1' is no name of a node"),
-        (["--taint", "gpu"], "'gpu' is no taint; write KEY=VALUE:NoSchedule"),
-        (["--taint", "gpu=1:Never"], "is no taint"),
+        (["--name", "Worker_1"], "'Worker_1' is not a valid node name"),
+        (["--taint", "gpu"], "'gpu' is not a taint; use KEY=VALUE:EFFECT"),
+        (["--taint", "gpu=1:Never"], "is not a taint"),
         (["--cpu", "many"], "cpu: 'many' is no quantity"),
         (["--resource", "nvidia.com/gpu=-1"], "nvidia.com/gpu: must be 0 or more, not -1"),
         (["--env", "tensorflow=/nowhere/at/all"], "/nowhere/at/all is no folder that is there"),
-        (["--address", "::"], "is every address of this machine"),
+        (["--address", "::"], "is not a specific address"),
         (["--address", "here"], "'here' does not appear to be an IPv4 or IPv6 address"),
     ],
 )

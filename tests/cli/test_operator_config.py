@@ -42,7 +42,7 @@ async def test_of_several_other_namespaces_none_is_believed(tmp_path: Path) -> N
         await says(stage, "a", Ways(policy="backfill"))
         found = await ways_of(stage.world.client, "default")
 
-    words = "ConfigMaps tarragon-rules are in a and operators, and which one is the operator's is not known"
+    words = "there are ConfigMaps tarragon-rules in a and operators, and the operator's is not known"
     assert (alone.ways, alone.assumed) == (Ways(policy="fifo"), "")
     assert (found.ways, found.assumed) == (Ways(), words)
 
@@ -54,7 +54,7 @@ async def test_shares_that_are_gone_are_not_told_as_forbidden(tmp_path: Path) ->
         found = await ways_of(stage.world.client, "default")
 
     assert (found.ways, found.hides_shares) == (Ways(), False)
-    assert found.assumed == "of what it has published in kube-public the ConfigMap tarragon-shares is gone"
+    assert found.assumed == "the ConfigMap tarragon-shares in kube-public is missing"
 
 
 async def test_what_the_embedded_operator_has_said_does_not_stay_for_another_one(tmp_path: Path) -> None:
@@ -83,4 +83,4 @@ async def test_up_without_an_operator_says_nothing_of_the_one_before(tmp_path: P
         async with client(home, await ensure_running(home, CLOCK, up("--without-operator"))) as cluster:
             found = await ways_of(cluster, "default")
 
-    assert found.assumed == "it has published none that you may read, as older ones do not"
+    assert found.assumed == "it has published none that you may read; older versions publish none"

@@ -107,7 +107,7 @@ async def test_it_is_told_who_is_ahead_who_holds_what_and_what_would_help(tmp_pa
         third = await standing(stage, "third")
         told = list(third.lines(NOON))
 
-    assert third.place == ", at place 2 of 2"
+    assert third.place == ", at position 2 of 2"
     assert told == [
         "  ahead of it: second (2 replicas, 2 GPUs)",
         "  node a takes none: 0 of 2 nvidia.com/gpu free; held by first (2 nvidia.com/gpu)",
@@ -127,7 +127,7 @@ async def test_by_what_the_operator_decides_is_told_where_that_is_not_the_defaul
         await busy(stage, policy=POLICIES["fifo"], rules=lambda: rules)
         third = await standing(stage, "third")
 
-    told = "  the operator decides by the policy fifo, no preemption and --aged 600"
+    told = "  the operator is configured with the policy fifo, no preemption and --aged 600"
     assert next(third.lines(NOON)) == told
     assert third.fields()["operator"] == {
         "policy": "fifo",
@@ -151,9 +151,9 @@ async def test_of_an_operator_that_says_nothing_the_defaults_are_assumed_and_tha
         third = await standing(stage, "third")
         told.append(next(third.lines(NOON)))
 
-    words = "  assumed: the policy and the rules that an operator has by default: "
-    version = f"{words}what it has published in default is of another version than this command"
-    assert told == [version, version, f"{words}it has published none that you may read, as older ones do not"]
+    words = "  assuming the default policy and rules of an operator: "
+    version = f"{words}the one published in default is from an incompatible version"
+    assert told == [version, version, f"{words}it has published none that you may read; older versions publish none"]
     assert third.fields()["operator"]["assumed"] is True
 
 
@@ -170,10 +170,10 @@ async def test_who_may_not_read_the_shares_is_told_so_and_not_guessed_for(tmp_pa
         eyes = Blind(stage.world.client, {"configmaps": False})
         third = await standing_of(eyes, await find(eyes, "third", "default"), stage.world.clock)
 
-    hidden = "the weights and quotas of namespaces (who goes first)"
+    hidden = "weights and quotas of namespaces (the order of the queue)"
     assert third.unseen == ["shares"]
-    assert third.starts == Unknown(f"you may not look at {hidden}")
-    assert f"  not looked at, as you may not: {hidden}" in list(third.lines(NOON))
+    assert third.starts == Unknown(f"you may not list {hidden}")
+    assert f"  not considered, because you may not list: {hidden}" in list(third.lines(NOON))
 
 
 async def test_with_fair_shares_those_are_ahead_whose_namespace_holds_less(tmp_path: Path) -> None:
@@ -210,8 +210,8 @@ async def test_of_a_job_that_a_quota_keeps_small_it_is_told_which_and_who_else_h
 
     small = "2 of 4 worker replicas have places: the quota of default is 3 nvidia.com/gpu"
     assert found[0].endswith(f"QueueQuotaExceeded: {small}")
-    assert found[1:] == ["  it began with worker 2 (4 wished)"]
-    assert list(told.lines(NOON)) == ["  of the quota of default others hold: other (1 nvidia.com/gpu)"]
+    assert found[1:] == ["  it started with worker 2 (4 wished)"]
+    assert list(told.lines(NOON)) == ["  other jobs use the quota of default: other (1 nvidia.com/gpu)"]
     held = [{"name": "other", "holds": {GPU: "1"}}]
     assert told.fields() == {"quota": {"namespace": "default", "heldBy": held}}
 
@@ -233,7 +233,7 @@ async def test_the_start_is_foretold_by_the_quota_of_the_namespace(tmp_path: Pat
 
     assert stage.admission("train-8")["wait"]["code"] == "QueueQuotaExceeded"
     held = "train-6 (1 nvidia.com/gpu) and train-7 (1 nvidia.com/gpu)"
-    assert f"  of the quota of default others hold: {held}" in list(found.lines(NOON))
+    assert f"  other jobs use the quota of default: {held}" in list(found.lines(NOON))
     assert isinstance(found.starts, Forecast)
     assert found.starts.likely is not None
     began = dt.datetime.fromisoformat(stage.admission("train-6")["admitted"])
@@ -280,12 +280,12 @@ async def test_whoever_may_see_jobs_only_is_told_what_could_not_be_looked_at(tmp
         third = await standing(stage, "third", hidden)
         told = list(third.lines(NOON))
 
-    assert third.place == ", at place 2 of 2 that you may see"
+    assert third.place == ", at position 2 of 2 that you may see"
     assert told == [
         "  ahead of it: second (2 replicas, 2 GPUs)",
         (
-            "  not looked at, as you may not: the jobs of other namespaces (who is ahead), "
-            "the nodes (what is short where) and the pods of other namespaces (who holds what)"
+            "  not considered, because you may not list: jobs in other namespaces (the jobs ahead), "
+            "nodes (their free resources) and pods in other namespaces (the resources they use)"
         ),
         "  more: docs/scheduling.md#why-a-job-waits",
     ]
@@ -296,7 +296,7 @@ async def test_whoever_may_see_a_single_job_is_told_of_that(tmp_path: Path) -> N
         await busy(stage)
         told = list((await standing(stage, "third", {"tfjobs.kubeflow.org": False})).lines(NOON))
 
-    assert told == ["  not looked at, as you may not: the jobs of other namespaces (who is ahead)"]
+    assert told == ["  not considered, because you may not list: jobs in other namespaces (the jobs ahead)"]
 
 
 async def test_a_selector_that_leaves_nodes_out_and_a_cordon_are_told(tmp_path: Path) -> None:

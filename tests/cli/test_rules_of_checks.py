@@ -35,13 +35,13 @@ def test_a_subresource_is_spelled_as_kubectl_spells_it() -> None:
 
 
 def test_rule_17_gang_schedulers_are_seen_by_their_groups() -> None:
-    assert gangs({"apps"}).text == "Tarragon places gangs itself; no other gang scheduler is here"
-    assert "Volcano and Kueue are here, too" in gangs({"scheduling.volcano.sh", "kueue.x-k8s.io"}).text
+    assert gangs({"apps"}).text == "Tarragon schedules gangs itself; no other gang scheduler found"
+    assert "Volcano and Kueue are also installed" in gangs({"scheduling.volcano.sh", "kueue.x-k8s.io"}).text
 
 
 def test_storage_classes_are_told_with_what_a_claim_will_meet() -> None:
     assert volumes(None).level == "ok"
     assert volumes([]).level == "warning"
-    assert volumes([storage("slow")]).remedy == "name one in each claim: spec.storageClassName"
+    assert volumes([storage("slow")]).remedy == "set spec.storageClassName in each claim"
     found = volumes([storage("fast", is_default=True, mode="WaitForFirstConsumer"), storage("slow")])
-    assert (found.level, found.text) == ("ok", "2 storage classes: fast (default, binds late) and slow")
+    assert (found.level, found.text) == ("ok", "2 storage classes: fast (default, WaitForFirstConsumer) and slow")

@@ -117,8 +117,8 @@ def test_rule_18_an_archive_holds_what_helps_and_none_of_the_planted_secrets(she
     assert any(name.startswith("logs/digits-worker-0") for name in files)
     assert b"plain ***" in b"".join(files.values())
     assert b"exitCode: 3" in files["jobs.yaml"]
-    assert b"Not in it at all: kubeconfigs, Secrets" in files["README.txt"]
-    assert "there already" in shell("debug-dump", "digits", "--output", "dump.tar.gz").err
+    assert b"Never included: kubeconfigs, Secrets" in files["README.txt"]
+    assert "already exists" in shell("debug-dump", "digits", "--output", "dump.tar.gz").err
 
 
 def test_a_dump_without_a_cluster_has_what_this_machine_knows(shell: Shell) -> None:

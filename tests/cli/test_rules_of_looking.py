@@ -69,7 +69,7 @@ def test_rule_11_why_tells_the_code_what_is_in_the_way_and_the_place_in_the_queu
 
     first, *below = told.out.splitlines()
     assert first == "third is Waiting: BehindOthers: a job ahead of it in the queue waits for resources"
-    assert any(re.fullmatch(r"  in the queue for .+, at place 2 of 2", line) for line in below), told.out
+    assert any(re.fullmatch(r"  in the queue for .+, at position 2 of 2", line) for line in below), told.out
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def test_settings_are_kept_and_taken_out_and_comments_are_not_lost_without_a_wor
     unset = shell("config", "unset", "namespace")
 
     assert path.read_text() == "run:\n  timeout: 2h\n"
-    assert "comments are lost; the file as it was is" in unset.err
+    assert "comments were removed; the previous file is saved as" in unset.err
     assert path.with_name("config.yaml.before").read_text().startswith("# mine\n")
     assert "there is no setting namespace" in shell("config", "unset", "namespace").err
 

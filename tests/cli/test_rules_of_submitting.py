@@ -215,7 +215,7 @@ def test_several_jobs_of_a_file_are_submitted_together_and_one_is_run(shell: She
 
     assert (ended.code, ended.out) == (0, "tfjob/one\ntfjob/two\n")
     assert shell("run", file).code == 2
-    assert "one job can be waited for" in shell("submit", file, "--wait").err
+    assert "need a FILE with one job" in shell("submit", file, "--wait").err
     assert "is for a FILE with one job" in shell("submit", file, "--idempotency-key", "k").err
 
 

@@ -191,7 +191,7 @@ def test_a_job_travels_with_what_it_needs_and_works_where_it_was_called(shell: S
     assert "configmap/code created" in ended.err
     assert "configmap/code unchanged" in again.err
     assert deleted.out == "tfjob/digits deleted\n"
-    assert "also left, as others may use it: ConfigMap code" in deleted.err
+    assert "also kept, as other jobs may use them: ConfigMap code" in deleted.err
 
 
 def test_folders_stand_for_images_and_volumes(shell: Shell) -> None:
@@ -311,8 +311,8 @@ def test_a_cluster_that_is_ended_on_purpose_is_not_started_again(shell: Shell) -
     down = shell("down")
     ended = going.ended()
 
-    assert re.search(r"Ended the local cluster in \S+: process \d+ and 1 container\.", down.err)
-    assert "Not finished, and begun again at the next start: tfjob/digits." in down.err
+    assert re.search(r"Stopped the local cluster in \S+: process \d+ and 1 container\.", down.err)
+    assert "Unfinished jobs, restarted at the next start: tfjob/digits." in down.err
     assert ended.code == 1
     assert "Error: the local cluster was ended while tfjob/digits was followed" in ended.err
     assert read_server(Home(shell.home)) is None

@@ -47,7 +47,7 @@ def view(entries: Sequence[Entry], **facts: Any) -> View:
         at={each.key: place for place, each in enumerate(entries)},
         counts={"Waiting": len(entries)} if entries else {},
         machines=[LOCAL],
-        hint="`tarragon run FILE` starts one.",
+        hint="Submit one with `tarragon run FILE`.",
     )
     return replace(base, **facts)
 
@@ -136,19 +136,19 @@ def test_who_has_no_jobs_is_told_how_to_start_one_and_where_else_to_look() -> No
     text = "\n".join(rows(view([])))
 
     assert "No jobs in namespace default; n shows all namespaces." in text
-    assert "`tarragon run FILE` starts one." in text
+    assert "Submit one with `tarragon run FILE`." in text
 
 
 def test_a_filter_that_nothing_fits_says_how_to_get_rid_of_it() -> None:
     text = "\n".join(rows(view([]), Place(wanted="nosuch")))
 
-    assert "No job with “nosuch”; Esc shows all again." in text
+    assert "No jobs match “nosuch”; Esc clears the filter." in text
 
 
 def test_a_cluster_that_is_gone_is_told_in_words_above_what_was_last_known() -> None:
-    drawing = rows(view([job("a")], trouble="context prod does not answer; trying again"))
+    drawing = rows(view([job("a")], trouble="context prod does not answer; retrying"))
 
-    assert drawing[1] == "! context prod does not answer; trying again"
+    assert drawing[1] == "! context prod does not answer; retrying"
     assert "a" in drawing[3].split()
 
 

@@ -40,7 +40,7 @@ def why(status: JobStatus) -> list[str]:
 
 
 def test_of_a_job_that_trains_there_is_nothing_to_say() -> None:
-    assert why(JobStatus(phase=Phase.RUNNING, admission=GOING)) == ["digits is Running; nothing keeps it from going on"]
+    assert why(JobStatus(phase=Phase.RUNNING, admission=GOING)) == ["digits is Running; nothing is blocking it"]
 
 
 def test_what_it_can_not_start_with_is_said_and_since_when() -> None:
@@ -48,7 +48,7 @@ def test_what_it_can_not_start_with_is_said_and_since_when() -> None:
 
     assert why(JobStatus(admission=GOING, obstacle=missing)) == [
         "digits is Starting: ImagePullBackOff: worker-1: not found",
-        "  for 90s; if it lasts, all places of the job are given back, and it queues anew",
+        "  for 90s; if it lasts, the job releases its nodes and is requeued",
     ]
 
 
@@ -59,7 +59,7 @@ def test_one_that_waits_says_for_how_long_and_when_it_is_tried_again() -> None:
     assert why(JobStatus(admission=waiting)) == [
         "digits is Waiting: Refused: exceeded quota: q",
         "  in the queue for 90s",
-        "  tried 2 times; tried again at 2026-11-21T12:02:00Z",
+        "  tried 2 times; next attempt at 2026-11-21T12:02:00Z",
     ]
 
 
@@ -112,9 +112,9 @@ def test_one_that_others_made_smaller_says_since_when_and_why_and_why_it_does_no
     )
 
     assert why(JobStatus(phase=Phase.RUNNING, admission=smaller)) == [
-        "digits is Running; nothing keeps it from going on",
+        "digits is Running; nothing is blocking it",
         "  it has had worker 2 for 60s: made room for TFJob default/big",
-        "  it does not grow: BehindOthers: a job ahead of it in the queue waits for resources",
+        "  it can't grow: BehindOthers: a job ahead of it in the queue waits for resources",
     ]
 
 
@@ -126,8 +126,8 @@ def test_an_elastic_one_that_began_small_says_when_it_grows() -> None:
     status = JobStatus(phase=Phase.RUNNING, admission=GOING)
 
     assert list(explained(replace(known(FRAMEWORKS[0], found), status=status), at(90), PROMPT)) == [
-        "digits is Running; nothing keeps it from going on",
-        "  it began with worker 2 (4 wished), and grows when there is room and nobody waits for it",
+        "digits is Running; nothing is blocking it",
+        "  it started with worker 2 (4 wished), and grows when there is capacity that no waiting job needs",
     ]
 
 
@@ -136,7 +136,7 @@ def test_of_a_suspended_one_it_is_said_how_it_goes_on() -> None:
 
     assert why(JobStatus(phase=Phase.SUSPENDED)) == [
         "digits is Suspended",
-        f"  to go on: {resume}",
+        f"  to resume it: {resume}",
     ]
 
 
@@ -166,7 +166,7 @@ def test_a_job_that_can_never_fit_is_told_that_waiting_does_not_help() -> None:
     wait = Wait(code="NeverFits", message="no node is large enough for one worker")
     never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued=BEGIN, wait=wait)))
 
-    assert "waiting does not help: ask for less" in never[1]
+    assert "waiting does not help: lower the requests" in never[1]
     assert not any("in the queue" in line for line in never)
 
 
@@ -189,12 +189,12 @@ def test_a_job_that_no_node_may_run_is_not_told_to_ask_for_less() -> None:
     wait = Wait(code="NeverFits", message="no node may run a worker: node a: it has no label disk=ssd")
     never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued=BEGIN, wait=wait)))
 
-    assert "correct the manifest, or give a node what the pods ask for" in never[1]
+    assert "correct the manifest, or make a node match the pods" in never[1]
 
 
 def test_a_job_that_succeeded_is_not_said_to_go_on() -> None:
     assert why(JobStatus(phase=Phase.SUCCEEDED)) == [
-        "digits is Succeeded: it has ended well, and there is nothing to explain"
+        "digits is Succeeded: there is nothing to explain"
     ]
 
 
@@ -203,5 +203,5 @@ def test_a_job_that_is_larger_than_its_quota_is_told_what_to_do_and_has_no_place
     wait = Wait(code="QueueQuotaExceeded", message=words)
     never = why(JobStatus(phase=Phase.CREATED, admission=Admission(queued=BEGIN, wait=wait)))
 
-    assert "have the quota of its namespace raised" in never[1]
+    assert "raise the quota of its namespace" in never[1]
     assert not any("in the queue" in line for line in never)

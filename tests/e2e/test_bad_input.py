@@ -149,5 +149,5 @@ def test_on_a_full_disk_everything_that_runs_can_still_be_ended(owner: User, tin
     going.ended()
 
     assert down.code == 0, down.err
-    assert "Ended the local cluster" in down.err
+    assert "Stopped the local cluster" in down.err
     assert not owner.processes()

@@ -238,7 +238,7 @@ def test_a_job_is_tried_submitted_twice_suspended_scaled_and_dumped_there(shell:
     assert (resumed.code, resumed.out) == (0, f"tfjob/{job} resumed\n")
     assert shell("get", job).out.splitlines()[1].split()[:3] == [job, "Running", "1/1"]
     assert in_vain.code == 1
-    assert "would keep its size" in in_vain.err
+    assert "it is not elastic" in in_vain.err
     assert dumped.code == 0, dumped.err
     assert shell("delete", job).code == 0
 
@@ -344,7 +344,7 @@ def test_check_finds_a_cluster_that_trains(shell: Shell, training: ControlPlane)
 
     assert ended.code == 0, ended.out
     assert f"ok       cluster     context test ({training.url}), Kubernetes v1.{training.minor}" in ended.out
-    assert "ok       TFJob       Tarragon's, as this version has it: v1, v1beta2" in ended.out
+    assert "ok       TFJob       the CRD matches this version of Tarragon: v1, v1beta2" in ended.out
     assert "ok       you         may create, get, list, watch, patch and delete tfjobs.kubeflow.org" in ended.out
     assert re.search(r"^ok +operator +\S+ is at work, says .* in cli of \d+\.\d+ s ago$", ended.out, re.MULTILINE)
     assert "you may run it" in ended.out
@@ -365,8 +365,9 @@ def test_somebody_without_permissions_is_told_which_and_what_remains_impossible(
     )
     assert checked.code == 1
     assert "error    you         may not create, get, list, watch, patch and delete tfjobs.kubeflow.org" in checked.out
-    assert "ok       TFJob       served as kubeflow.org/v1; whose it is you may not look at" in checked.out
-    assert "you may not look at Leases" in checked.out
+    served = "ok       TFJob       served as kubeflow.org/v1; you may not read its CustomResourceDefinition"
+    assert served in checked.out
+    assert "you may not read Leases" in checked.out
     assert "Traceback" not in checked.err
 
 
@@ -404,7 +405,7 @@ def test_rule_11_why_a_job_waits_is_told_to_a_viewer_too(training: ControlPlane,
 
     assert told.code == 0, told.err
     assert told.out.startswith("nowhere is Waiting: NeverFits: "), told.out
-    assert "correct the manifest, or give a node what the pods ask for" in told.out
+    assert "correct the manifest, or make a node match the pods" in told.out
 
 
 def test_the_role_view_is_enough_for_why_and_says_what_it_could_not_look_at(
@@ -437,15 +438,15 @@ def test_the_role_view_is_enough_for_why_and_says_what_it_could_not_look_at(
         admin("--context", "test", "delete", name)
 
     assert told.code == 0, told.err
-    assert re.search(r"in the queue for .+, at place 2 of 2 that you may see\n  ahead of it: ahead \(", told.out), (
+    assert re.search(r"in the queue for .+, at position 2 of 2 that you may see\n  ahead of it: ahead \(", told.out), (
         told.out
     )
-    assert "not looked at, as you may not: the jobs of other namespaces" in told.out
+    assert "not considered, because you may not list: jobs in other namespaces" in told.out
     assert (fields["unseen"], fields["wait"]["place"]) == (["jobs", "nodes", "pods"], 2)
     assert "short" not in fields
     assert f"node {REAL} takes none: 1 of 4 cpu free; held by holder (3 cpu)" in everything.out, everything.out
     assert "it could start when holder ends" in everything.out
-    assert "not looked at" not in everything.out
+    assert "not considered" not in everything.out
 
 
 def test_a_viewer_looks_and_is_refused_every_change_in_words(training: ControlPlane, tmp_path: Path) -> None:
@@ -498,7 +499,7 @@ def test_top_shows_jobs_replicas_and_nodes_of_a_cluster(shell: Shell, job: str) 
         tty.type("q")
         tty.until("LAST LINE")
         tty.type("x")
-        tty.until(f"Delete tfjob/{job} in namespace {NAMESPACE}, and end its replicas? y or n")
+        tty.until(f"Delete tfjob/{job} in namespace {NAMESPACE} and its pods? y/n")
         tty.type("y")
         tty.until(lambda text: "No jobs in namespace" in text or f"> {job}" not in text)
         tty.type("q")
@@ -523,8 +524,8 @@ def test_a_cluster_without_our_kinds_and_one_that_does_not_know_us(
     unknown = shell("--kubeconfig", str(stranger), "list")
 
     assert checked.code == 1
-    assert "error    TFJob       the kind is not installed here" in checked.out
-    assert "error    operator    none is at work: nobody has ever held its Lease" in checked.out
+    assert "error    TFJob       the kind is not installed" in checked.out
+    assert "error    operator    not running: its Lease does not exist" in checked.out
     assert unknown.code == 1
     assert unknown.err.splitlines()[0] == f"Error: context test ({own_control_plane.url}) does not know who you are"
 
