@@ -35,13 +35,13 @@ spec:
 def test_a_manifest_without_faults_is_fine(shell: Shell) -> None:
     ended = shell("validate", shell.file("job.yaml", JOB))
 
-    assert (ended.code, ended.out, ended.err) == (0, "job.yaml: TFJob digits (kubeflow.org/v1) is fine\n", "")
+    assert (ended.code, ended.out, ended.err) == (0, "job.yaml: TFJob digits (kubeflow.org/v1) is valid\n", "")
 
 
 def test_a_manifest_comes_from_standard_input_too(shell: Shell) -> None:
     ended = shell("validate", "-f", "-", stdin=JOB)
 
-    assert (ended.code, ended.out) == (0, "standard input: TFJob digits (kubeflow.org/v1) is fine\n")
+    assert (ended.code, ended.out) == (0, "standard input: TFJob digits (kubeflow.org/v1) is valid\n")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_two_jobs_are_fine_for_validate_and_one_too_many_for_run(shell: Shell) -
     name = shell.file("jobs.yaml", f"{JOB}---\n{JOB.replace('digits', 'letters')}")
 
     fine = shell("validate", name).out
-    assert fine == "jobs.yaml: TFJob digits (kubeflow.org/v1) and TFJob letters (kubeflow.org/v1) are fine\n"
+    assert fine == "jobs.yaml: TFJob digits (kubeflow.org/v1) and TFJob letters (kubeflow.org/v1) are valid\n"
     refused = shell("run", name)
     assert refused.code == 2
     assert "there are 2 jobs in the manifest: TFJob digits in line 1, TFJob letters in line 16" in refused.err
@@ -165,7 +165,7 @@ def web(tmp_path: Path) -> Iterator[str]:
 def test_a_file_may_be_a_url(shell: Shell, web: str) -> None:
     ended = shell("validate", f"{web}/job.yaml")
 
-    assert ended.out == f"{web}/job.yaml: TFJob digits (kubeflow.org/v1) is fine\n"
+    assert ended.out == f"{web}/job.yaml: TFJob digits (kubeflow.org/v1) is valid\n"
 
 
 def test_a_url_that_leads_nowhere_says_what_the_server_said(shell: Shell, web: str) -> None:

@@ -85,7 +85,7 @@ def test_an_escape_sequence_in_the_name_of_a_file_is_shown(shell: Shell, words: 
 
 
 def test_a_file_name_of_several_lines_forges_none(shell: Shell) -> None:
-    file = shell.file("a\nother.yaml: digits is fine", hostile())
+    file = shell.file("a\nother.yaml: digits is valid", hostile())
 
     ended = shell("validate", file)
 

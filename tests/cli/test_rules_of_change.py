@@ -156,7 +156,7 @@ def test_jobs_are_suspended_resumed_and_scaled_on_this_machine(shell: Shell) -> 
     assert 'there is no job "nope"' in suspended.err
     again = shell("suspend", "--all")
     assert (again.code, again.err) == (0, "")
-    assert again.out.splitlines()[0] == "tfjob/digits unchanged: it is suspended"
+    assert again.out.splitlines()[0] == "tfjob/digits unchanged: already suspended"
     assert "resume tfjob.mlkube.io/old" in shell("why", "tfjob.mlkube.io/old").out
 
     resumed = shell("resume", "--all", "--wait", "--timeout", "60")

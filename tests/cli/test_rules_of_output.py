@@ -105,7 +105,7 @@ def test_several_files_and_folders_are_validated_at_once(shell: Shell) -> None:
     deep = shell("validate", "-R", "jobs", "-o", "json")
 
     assert ended.code == 2
-    assert ended.out == "good.yaml: TFJob good (kubeflow.org/v1) is fine\n"
+    assert ended.out == "good.yaml: TFJob good (kubeflow.org/v1) is valid\n"
     assert "Error: jobs/bad.yaml: 1 problem" in ended.err
     found = json.loads(deep.out)
     assert deep.code == 2

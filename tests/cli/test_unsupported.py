@@ -104,4 +104,4 @@ def test_a_folder_of_seeds_is_judged_file_by_file(shell: Shell) -> None:
 
     assert ended.code == 2
     assert REFUSED in ended.err
-    assert ended.out.endswith("b.yaml: TFJob digits (kubeflow.org/v1) is fine\n")
+    assert ended.out.endswith("b.yaml: TFJob digits (kubeflow.org/v1) is valid\n")

@@ -193,9 +193,7 @@ def test_a_job_that_no_node_may_run_is_not_told_to_ask_for_less() -> None:
 
 
 def test_a_job_that_succeeded_is_not_said_to_go_on() -> None:
-    assert why(JobStatus(phase=Phase.SUCCEEDED)) == [
-        "digits is Succeeded: there is nothing to explain"
-    ]
+    assert why(JobStatus(phase=Phase.SUCCEEDED)) == ["digits is Succeeded: there is nothing to explain"]
 
 
 def test_a_job_that_is_larger_than_its_quota_is_told_what_to_do_and_has_no_place_in_the_queue() -> None:

@@ -346,7 +346,8 @@ def test_check_finds_a_cluster_that_trains(shell: Shell, training: ControlPlane)
     assert f"ok       cluster     context test ({training.url}), Kubernetes v1.{training.minor}" in ended.out
     assert "ok       TFJob       the CRD matches this version of Tarragon: v1, v1beta2" in ended.out
     assert "ok       you         may create, get, list, watch, patch and delete tfjobs.kubeflow.org" in ended.out
-    assert re.search(r"^ok +operator +\S+ is at work, says .* in cli of \d+\.\d+ s ago$", ended.out, re.MULTILINE)
+    running = r"^ok +operator +\S+ is running: it renewed the Lease in cli \d+\.\d+ s ago$"
+    assert re.search(running, ended.out, re.MULTILINE)
     assert "you may run it" in ended.out
     assert re.search(r"^ok +nodes +\d+ node", ended.out, re.MULTILINE)
 
