@@ -79,7 +79,7 @@ class Duties:
     metavar="NAME",
     default="tarragon",
     show_default=True,
-    help="schedulerName of the jobs that this operator places; other schedulers place all others",
+    help="schedulerName of this operator; jobs with another schedulerName are left to that scheduler",
 )
 @pod_groups_option
 @ordering_options
