@@ -1,7 +1,7 @@
-"""The command line. Each command parses its words and prints; what it does is below.
+"""The command line. A module of `commands` parses one command's arguments; the packages below it do the work.
 
-The floors, from the ground up: `output` (text, colours, terminal), `options` (flags and configuration), `jobview` (one
-job, as people see it), `targets` (the cluster that is meant), `manifest` (files that are submitted), `report` (why a
-job waits or failed), `follow` (a job until its end), `jobs`, `checks`, `explain`, `top`, `debugdump`, `operator`, and
-`commands`. Each imports only those before it. Begin with `main.py`, then the command in `commands`.
+The packages, from the bottom up: `output` (text, colours, terminal), `options` (flags and configuration), `jobview`
+(one job as users see it), `targets` (the cluster that a command uses), `manifest` (files that are submitted), `report`
+(why a job waits or failed), `follow` (watching a job until it ends), `jobs`, `checks`, `explain`, `top`, `debugdump`,
+`operator`, and `commands`. Each imports only those before it. Begin with `main.py`, then read a command in `commands`.
 """

@@ -1,1 +1,4 @@
-"""Flags, arguments, environment variables and the configuration file, and what they mean together."""
+"""Flags, arguments, environment variables and the config file.
+
+Imports `output`. Begin with `settings.py` (the global options), then `config_file.py`, then `command_tree.py`.
+"""

@@ -1,4 +1,4 @@
-"""What stands on a command line, read: durations, assignments, types of replicas, generations."""
+"""Parsers for command line values: durations, times, assignments, replica types, API generations."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Whether, and for how many seconds, the cluster is waited for."""
+    """Whether a command waits for the cluster, and for how many seconds at most."""
 
     waits: bool = False
     limit: float | None = None
 
 
 def duration(text: str) -> float:
-    """`90`, `90s`, `1h30m` as seconds."""
+    """Parses `90`, `90s` or `1h30m` into seconds."""
     match = _DURATION.fullmatch(text.strip())
     if match is None or not match[0]:
-        raise click.BadParameter(f"{text!r} is no duration; write for example 90, 90s, 5m or 1h30m")
+        raise click.BadParameter(f"{text!r} is not a duration; use for example 90, 90s, 5m or 1h30m")
     return sum(float(match[unit] or 0) * length for unit, length in (("h", 3600), ("m", 60), ("s", 1)))
 
 
 def patience_options(flag: str, text: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """`--wait` as `waits`, and `--timeout` as `limit`."""
+    """Adds `--wait` (passed as `waits`) and `--timeout` (passed as `limit`)."""
 
     def with_both(command: Callable[P, T]) -> Callable[P, T]:
         limit = click.option(
@@ -42,7 +42,7 @@ def patience_options(flag: str, text: str) -> Callable[[Callable[P, T]], Callabl
             "limit",
             type=duration,
             metavar="DURATION",
-            help=f"with {flag}: give up after that long (90, 5m, 2h) with exit code 101",
+            help=f"with {flag}: exit with code 101 after this time (90, 5m, 2h)",
         )
         return click.option(flag, "waits", is_flag=True, help=text)(limit(command))
 
@@ -50,55 +50,55 @@ def patience_options(flag: str, text: str) -> Callable[[Callable[P, T]], Callabl
 
 
 def waited(*, waits: bool, limit: float | None) -> Patience:
-    """Raises UsageError for a limit of nothing."""
+    """Raises UsageError if a limit is given without --wait."""
     if limit is not None and not waits:
-        raise click.UsageError("--timeout limits --wait: give both")
+        raise click.UsageError("--timeout requires --wait")
     return Patience(waits=waits, limit=limit)
 
 
 def instant(text: str) -> dt.datetime:
-    """`2026-11-21T12:00:00Z`; without a zone it is this machine's time."""
+    """Parses `2026-11-21T12:00:00Z`. A time without a zone is local time."""
     try:
         return dt.datetime.fromisoformat(text.strip()).astimezone(dt.UTC)
     except (ValueError, OverflowError):
-        raise click.BadParameter(f"{text!r} is no time; write for example 2026-11-21T12:00:00Z") from None
+        raise click.BadParameter(f"{text!r} is not a time; use for example 2026-11-21T12:00:00Z") from None
 
 
 def assignment(text: str) -> tuple[str, str]:
-    """`PATH=VALUE` in two."""
+    """Splits `PATH=VALUE`."""
     name, sign, value = text.partition("=")
     if not sign or not name:
-        raise click.BadParameter(f"{text!r} is no assignment; write NAME=VALUE")
+        raise click.BadParameter(f"{text!r} is not an assignment; use NAME=VALUE")
     return name, value
 
 
 def replicas(text: str) -> tuple[str, int]:
-    """`ps=2` as (`PS`, 2): types in any capitals."""
+    """Parses `ps=2` into (`PS`, 2). The case of the type does not matter."""
     from tarragon.job.model import ReplicaType
     from tarragon.kube.reader import nearest
 
     name, number = assignment(text)
-    known = {kind.value.lower(): kind.value for kind in ReplicaType}
-    if name.lower() not in known:
-        meant = nearest(name, known.values())
-        remedy = f"did you mean {meant}?" if meant else f"there are {', '.join(known.values())}"
-        raise click.BadParameter(f"there is no type of replicas called {name}; {remedy}")
+    types = {kind.value.lower(): kind.value for kind in ReplicaType}
+    if name.lower() not in types:
+        similar = nearest(name, types.values())
+        remedy = f"did you mean {similar}?" if similar else f"valid types are {', '.join(types.values())}"
+        raise click.BadParameter(f"unknown replica type {name}; {remedy}")
     if not (number.isascii() and number.isdecimal()):
-        raise click.BadParameter(f"{number!r} is no number of replicas")
-    return known[name.lower()], int(number)
+        raise click.BadParameter(f"{number!r} is not a number of replicas")
+    return types[name.lower()], int(number)
 
 
 def folder(text: str) -> tuple[str, Path]:
-    """`NAME=FOLDER`, the folder as an absolute path."""
-    name, place = assignment(text)
-    path = Path(place).expanduser().absolute()
+    """Parses `NAME=FOLDER`. The folder becomes an absolute path."""
+    name, value = assignment(text)
+    path = Path(value).expanduser().absolute()
     if not path.is_dir():
-        raise click.BadParameter(f"{place} is no folder that is there")
+        raise click.BadParameter(f"{value} is not an existing folder")
     return name, path
 
 
 def generation(text: str) -> str:
-    """A generation of the API, as `convert --to` has it: a version alone will do where only one group has it."""
+    """Parses an API generation for `convert --to`. The version alone is enough if only one group has it."""
     from tarragon.frameworks.tensorflow.conversion.generations import GENERATIONS
     from tarragon.kube.reader import nearest
 
@@ -108,10 +108,10 @@ def generation(text: str) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise click.BadParameter(f"two groups have a {text}; write {' or '.join(found)}")
-    meant = nearest(text, GENERATIONS)
-    remedy = f"did you mean {meant}?" if meant else f"write one of {', '.join(GENERATIONS)}"
-    raise click.BadParameter(f"there is no generation {text}; {remedy}")
+        raise click.BadParameter(f"{text} is ambiguous; use {' or '.join(found)}")
+    similar = nearest(text, GENERATIONS)
+    remedy = f"did you mean {similar}?" if similar else f"use one of {', '.join(GENERATIONS)}"
+    raise click.BadParameter(f"unknown API generation {text}; {remedy}")
 
 
 def complete_generation(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:

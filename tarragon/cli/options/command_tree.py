@@ -1,4 +1,4 @@
-"""The commands as a table, so that the first page and the completion of a name import none of them."""
+"""The table of commands. The help page and the completion of command names read it without importing any command."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COMMANDS = MappingProxyType(
         )
     }
 )
-"""Name -> the module whose `command` it is."""
+"""The module of each command, by the command's name. Its `command` is the click command."""
 
 FIRST_PAGE = """\
 Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
@@ -53,9 +53,9 @@ Usage: {name} [--context NAME] [-n NAMESPACE] COMMAND [ARGS]
   Train    run        submit FILE, follow its logs, exit with its result
            submit     submit FILE and return    validate  every problem in FILE
   Look     list  get  describe     wait   until it ends
-           top        all of it on one page, live
+           top        live view of jobs and nodes
            logs       of all replicas, also of finished jobs
-           why        it waits, does not start, or failed
+           why        a job waits, does not start, or failed
   Change   suspend  resume  scale  delete
   Local    up  down  kubeconfig  check  debug-dump
   Cluster  operator  node          Files  convert  diff
@@ -68,14 +68,14 @@ Help:  {program} COMMAND --help
 ELSEWHERE = MappingProxyType(
     {"stop": "`delete` ends a job, `down` the local cluster", "ps": "`list`", "status": "`list`"}
 )
-"""What other tools call it."""
+"""Names that other tools use for a command."""
 
 READER_WENT = 141
-"""As the shell reports a program that SIGPIPE ended: `tarragon list | head -1` is no error."""
+"""The exit code that a shell reports for SIGPIPE: `tarragon list | head -1` is not an error."""
 
 
 class Tree(click.Group):
-    """Imports a command when it is asked for."""
+    """The root command. It imports a subcommand only when it is called."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         from tarragon.cli.options.config_file import BadConfig, configuration, require_commands
@@ -85,7 +85,7 @@ class Tree(click.Group):
             configured(self, ctx, "")
             require_commands(configuration(), list(COMMANDS))
         except BadConfig:
-            # `config` is how it is mended, and whoever presses Tab hears of no fault.
+            # `config` is needed to fix the file, and completion prints no errors.
             if not (ctx.resilient_parsing or asks_for_help(args) or "config" in args):
                 raise
         return super().parse_args(ctx, args)
@@ -102,14 +102,14 @@ class Tree(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
-            _unknown(ctx, args[0])
+            _fail_unknown_command(ctx, args[0])
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            # Before click sees it: that would make it an exit code 1, as of a real error.
+            # Caught before click, which would exit with code 1, as for a real error.
             raise click.exceptions.Exit(reader_went()) from error
 
     def get_help(self, ctx: click.Context) -> str:
@@ -119,7 +119,7 @@ class Tree(click.Group):
 
 
 def first_page(program: str, name: str) -> str:
-    """`name` is how we are called in general, `program` how to call us from here."""
+    """Returns the help page. `name` is the program's name; `program` is how to call it from the current folder."""
     where = "Train TFJobs: on this machine by default, on Kubernetes with --context."
     if name != "tarragon":
         where = "Train TFJobs on the cluster of kubectl's current context."
@@ -127,13 +127,13 @@ def first_page(program: str, name: str) -> str:
 
 
 def reader_went() -> int:
-    """The exit code, once the interpreter has been kept from meeting the closed pipe again when it flushes."""
+    """Redirects stdout, so that the final flush does not fail on the closed pipe, and returns the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return READER_WENT
 
 
-def _unknown(ctx: click.Context, name: str) -> NoReturn:
+def _fail_unknown_command(ctx: click.Context, name: str) -> NoReturn:
     near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
-    meant = ELSEWHERE.get(name) or (f"`{near[0]}`" if near else "")
-    hint = f"did you mean {meant}?" if meant else f"there are {', '.join(COMMANDS)}"
-    raise click.UsageError(f"no such command: {name}; {hint}", ctx)
+    similar = ELSEWHERE.get(name) or (f"`{near[0]}`" if near else "")
+    hint = f"did you mean {similar}?" if similar else f"the commands are {', '.join(COMMANDS)}"
+    raise click.UsageError(f"unknown command {name}; {hint}", ctx)

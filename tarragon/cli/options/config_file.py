@@ -1,4 +1,4 @@
-"""The user's config file: what is said there holds where no flag and no variable says otherwise."""
+"""The user's config file: defaults for options that neither a flag nor an environment variable sets."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 VARIABLE = "TARRAGON_CONFIG"
 OF_ALL = ("context", "kubeconfig", "namespace", "verbose", "color")
-"""Keys of the first level: the options that every command has. All others stand below the name of their command."""
+"""Top-level keys: the global options. All other keys are below the name of their command."""
 OF_KUBECTL = frozenset({"context", "kubeconfig"})
-"""What `kubectl tarragon` takes from kubectl, not from our file."""
+"""Keys that `kubectl tarragon` ignores in the file: it takes them from kubectl."""
 
 Value = str | bool | Sequence[str]
 
 
 class BadConfig(TarragonError):
-    """Exit code 2: mended by an edit."""
+    """The config file is invalid. Exit code 2."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """`values` by key: `namespace`, `run.timeout`."""
+    """The content of the config file: `values` by key, such as `namespace` or `run.timeout`."""
 
     path: Path
     values: Mapping[str, Value] = field(default_factory=dict)
 
     def section(self, command: str) -> Mapping[str, Value]:
-        """By the flags' names: of one command, or of all where it is empty."""
+        """Returns the values of one command by flag name; the global options if `command` is empty."""
         if not command:
             return {name: value for name, value in self.values.items() if "." not in name}
         head = f"{command}."
@@ -46,7 +46,7 @@ class Configuration:
 
 
 def location(environment: Mapping[str, str]) -> Path:
-    """TARRAGON_CONFIG, or where programs keep such files."""
+    """Returns the path of the config file: TARRAGON_CONFIG, or tarragon/config.yaml in XDG_CONFIG_HOME or ~/.config."""
     named = environment.get(VARIABLE, "")
     if named:
         return Path(named).expanduser()
@@ -55,14 +55,14 @@ def location(environment: Mapping[str, str]) -> Path:
 
 
 def configuration(environment: Mapping[str, str] = os.environ) -> Configuration:
-    """What the file says; nothing where there is none. Raises BadConfig when it can't be read as settings."""
+    """Reads the config file; empty if it does not exist. Raises BadConfig if it is invalid."""
     path = location(environment)
     try:
         text = path.read_text("utf-8-sig")
     except FileNotFoundError:
         return Configuration(path=path)
     except UnicodeDecodeError as error:
-        raise BadConfig(f"{path} is no text", why=f"byte {error.start} is not UTF-8") from error
+        raise BadConfig(f"{path} is not a text file", why=f"byte {error.start} is not UTF-8") from error
     except OSError as error:
         raise BadConfig(f"can't read {path}", why=error.strerror or str(error)) from error
     return Configuration(path=path, values=dict(_flat(path, parsed(path, text))))
@@ -79,19 +79,21 @@ def parsed(path: Path, text: str) -> dict[str, Json]:
         where = f"line {mark.line + 1}: " if mark is not None else ""
         raise BadConfig(f"{path} is not YAML", why=f"{where}{getattr(error, 'problem', None) or error}") from error
     except (ValueError, RecursionError) as error:
-        # Of the 99th day of a month, and the like, PyYAML lets Python's own words through.
+        # PyYAML passes on Python's own errors, for example for an invalid date.
         raise BadConfig(f"{path} is not YAML", why=str(error)) from error
     if found is None:
         return {}
     if not isinstance(found, dict):
         raise BadConfig(
-            f"{path} holds no settings", why="it is no map of names and values", remedy="namespace: research"
+            f"{path} contains no settings",
+            why="expected a map of keys and values",
+            remedy="for example: namespace: research",
         )
     return found
 
 
 def require_commands(found: Configuration, commands: Sequence[str]) -> None:
-    """Raises BadConfig for settings of a command that there is not: they would never be read."""
+    """Raises BadConfig for settings of an unknown command: they would never be read."""
     for key in found.values:
         section, dot, flag = key.partition(".")
         if dot and section not in commands:
@@ -107,24 +109,24 @@ def _flat(path: Path, found: Mapping[str, Json]) -> Iterator[tuple[str, Value]]:
 
 
 def _value(path: Path, key: str, found: Json) -> Value:
-    """As a command line would say it. A number is as good as its text, which is what options read."""
+    """Converts a YAML value to what a command line passes: numbers become text."""
     if isinstance(found, bool | str):
         return found
     if isinstance(found, int | float):
         return str(found)
     if isinstance(found, list) and all(isinstance(each, str | int | float) for each in found):
         return [str(each) for each in found]
-    raise BadConfig(f"{path}: {key} can have no such value", remedy="write a text, a number, true or false")
+    raise BadConfig(f"{path}: invalid value for {key}", remedy="use a string, a number, true or false")
 
 
 def known_flags(command: click.Command) -> Mapping[str, click.Option]:
-    """Of one command, by the name that users know: `timeout` for --timeout, whatever we call it inside."""
+    """Returns a command's options by flag name: `timeout` for --timeout, whatever the parameter is called."""
     options = (param for param in command.params if isinstance(param, click.Option) and not param.hidden)
     return {flag_name(option): option for option in options}
 
 
 def flag_name(option: click.Option) -> str:
-    """Of several spellings the longest one: `output` of `-o` and `--output`."""
+    """Returns the name of the longest spelling: `output` for `-o` and `--output`."""
     longest = max(option.opts, key=len)
     return longest.lstrip("-") if len(longest) > len("-o") else str(option.name)
 
@@ -132,15 +134,15 @@ def flag_name(option: click.Option) -> str:
 def unknown(path: Path, key: str, known: Sequence[str]) -> BadConfig:
     from tarragon.kube.reader import nearest
 
-    meant = nearest(key, known)
-    remedy = f"did you mean {meant}?" if meant else "`tarragon config view --all` shows every setting there is"
-    return BadConfig(f"{path}: there is no setting {key}", remedy=remedy)
+    similar = nearest(key, known)
+    remedy = f"did you mean {similar}?" if similar else "`tarragon config view --all` lists all settings"
+    return BadConfig(f"{path}: unknown setting {key}", remedy=remedy)
 
 
 def defaults(command: click.Command, found: Configuration, section: str, *, is_plugin: bool) -> dict[str, Value]:
-    """For click's `default_map`, by its own names. Raises BadConfig for a flag that the command has not."""
+    """Returns click's `default_map`, by parameter name. Raises BadConfig for an unknown flag."""
     flags = known_flags(command)
-    made: dict[str, Value] = {}
+    result: dict[str, Value] = {}
     for flag, value in found.section(section).items():
         option = flags.get(flag)
         if option is None or option.name is None:
@@ -149,6 +151,6 @@ def defaults(command: click.Command, found: Configuration, section: str, *, is_p
         if is_plugin and not section and flag in OF_KUBECTL:
             continue
         if isinstance(value, str) and option.multiple:
-            value = [value]  # noqa: PLW2901 - one is as good as a list of one
-        made[option.name] = value
-    return made
+            value = [value]  # noqa: PLW2901 - a single value stands for a list of one
+        result[option.name] = value
+    return result

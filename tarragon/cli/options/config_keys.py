@@ -1,4 +1,4 @@
-"""Every setting there is, where its value comes from, and whether a value is one that it can have."""
+"""All settings, where their values come from, and the validation of new values."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tarragon.cli.options.config_file import OF_ALL, BadConfig, Configuration, V
 
 SECRET_WORDS = ("token", "password", "secret")
 NO_SETTINGS = frozenset({"config"})
-"""Commands whose options are of the moment."""
+"""Commands whose options can't be set in the config file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """`origin` in words: `TARRAGON_RUN_TIMEOUT`, the file, `default`."""
+    """A setting and its value. `origin` is an environment variable, the file's path, or `default`."""
 
     key: str
     value: Value
@@ -27,7 +27,7 @@ class Setting:
 
 
 def options(root: click.Command) -> Iterator[tuple[str, click.Option]]:
-    """Each with its key, those of all commands first."""
+    """Yields every option with its key, the global options first."""
     yield from ((name, option) for name, option in known_flags(root).items() if name in OF_ALL)
     for name, module in COMMANDS.items():
         command: object = import_module(module).command
@@ -36,12 +36,12 @@ def options(root: click.Command) -> Iterator[tuple[str, click.Option]]:
 
 
 def settings(root: click.Context, found: Configuration, environment: Mapping[str, str]) -> Iterator[Setting]:
-    """In order of the commands, with those that are at their default. Raises BadConfig for a key that nobody knows."""
-    every = dict(options(root.command))
+    """Yields all settings in the order of the commands, also defaults. Raises BadConfig for an unknown key."""
+    known = dict(options(root.command))
     for key in found.values:
-        if key not in every:
-            raise unknown(found.path, key, list(every))
-    for key, option in every.items():
+        if key not in known:
+            raise unknown(found.path, key, list(known))
+    for key, option in known.items():
         variable = next((name for name in variables(root, option) if environment.get(name)), None)
         if variable is not None:
             yield Setting(key=key, value=environment[variable], origin=variable)
@@ -52,7 +52,7 @@ def settings(root: click.Context, found: Configuration, environment: Mapping[str
 
 
 def variables(root: click.Context, option: click.Option) -> Sequence[str]:
-    """From which it is read."""
+    """Returns the environment variables that set the option."""
     if option.envvar is None:
         named = root.auto_envvar_prefix and option.allow_from_autoenv and option.name
         return [f"{root.auto_envvar_prefix}_{option.name}".upper()] if named else []
@@ -60,22 +60,22 @@ def variables(root: click.Context, option: click.Option) -> Sequence[str]:
 
 
 def checked(root: click.Context, found: Configuration, key: str, text: str) -> Value:
-    """As the file is to hold it. Raises BadConfig, or click's words about the value."""
-    every = dict(options(root.command))
-    option = every.get(key)
+    """Returns the value as the file stores it. Raises BadConfig or click.BadParameter for an invalid one."""
+    known = dict(options(root.command))
+    option = known.get(key)
     if option is None:
-        raise unknown(found.path, key, list(every))
+        raise unknown(found.path, key, list(known))
     if option.is_flag:
         return bool(click.BOOL.convert(text, option, None))
     try:
         option.type.convert(text, option, None)
     except click.BadParameter as error:
-        raise BadConfig(f"{key} can't be {text!r}", why=error.message) from error
+        raise BadConfig(f"invalid value {text!r} for {key}", why=error.message) from error
     return [text] if option.multiple else text
 
 
 def _default(option: click.Option) -> Value:
-    """What nobody has said anything of: empty where there is none."""
+    """Returns the option's default; empty if it has none."""
     found = option.default
     if isinstance(found, bool | str):
         return found

@@ -1,4 +1,4 @@
-"""Options that are told a number of seconds."""
+"""Options that take a number of seconds."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ P = ParamSpec("P")
 
 
 def seconds(text: str | float) -> float:
-    """From 0 to a year: nobody means to wait longer, and what is much longer has no date at its end."""
+    """Parses seconds from 0 to one year: adding much more to the current time would overflow a datetime."""
     try:
         found = float(text)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no number of seconds; write for example 30 or 0.5") from None
-    if not 0 <= found <= YEAR:  # `nan` is neither
-        raise click.BadParameter(f"{text} is not between 0 and {YEAR} seconds, a year")
+        raise click.BadParameter(f"{text!r} is not a number of seconds; use for example 30 or 0.5") from None
+    if not 0 <= found <= YEAR:  # also rejects `nan`
+        raise click.BadParameter(f"{text} is not between 0 and {YEAR} seconds (one year)")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a user sees of an error: what happened, why, what to do. Never a traceback, unless it was asked for."""
+"""Prints errors: what happened, why, and what to do. A traceback is shown only with -v."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from tarragon.base.escaping import escaped, escaped_line
 
 
 def words(error: TarragonError) -> str:
-    """At most three paragraphs: the fact behind `Error:`, the reason and the remedy below it."""
+    """Formats an error: `Error:` and the fact, then the reason and the remedy, indented."""
     below = [line for part in (error.why, error.remedy) if part for line in part.splitlines()]
     return "\n".join([f"Error: {escaped_line(error.what)}", *(f"  {line}" for line in below)])
 
 
 def problems(where: str, found: Sequence[Problem]) -> str:
-    """Every Problem of a manifest, each on its line."""
+    """Formats the problems of a manifest, one per line."""
     head = f"Error: {where}: {len(found)} {'problem' if len(found) == 1 else 'problems'}"
     return "\n".join([head, *(f"  {escaped_line(str(problem))}" for problem in found)])
 
 
 CRASHED = 3
-"""Not 1, which the interpreter would take: to scripts that means that `diff` has found a difference."""
+"""The exit code of an internal error. Not Python's 1, by which `diff` says that there are differences."""
 
 
 def bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
-    """For sys.excepthook: what nobody foresaw. The trace goes to a file, so that it can be sent to somebody."""
+    """The sys.excepthook: saves the traceback of an unexpected exception to a file, for a bug report, and exits."""
     import traceback
 
     text = "".join(traceback.format_exception(kind, error, trace))
-    told = f"{kind.__name__}: {error}".splitlines()[0]
+    summary = f"{kind.__name__}: {error}".splitlines()[0]
     try:
-        remedy = f"Please report it with the file {_saved(text)}"
+        remedy = f"Please report it and attach {_saved(text)}"
     except OSError:
-        remedy = "Please report it with what the same command says when it is given -v"
-    sys.stderr.write(words(TarragonError(f"this is a bug in tarragon: {told}", remedy=remedy)) + "\n")
+        remedy = "Please report it with the output of the same command with -v"
+    sys.stderr.write(words(TarragonError(f"this is a bug in tarragon: {summary}", remedy=remedy)) + "\n")
     if is_verbose(sys.argv):
         sys.stderr.write(text)
     with suppress(OSError, ValueError):
@@ -51,7 +51,7 @@ def bug(kind: type[BaseException], error: BaseException, trace: TracebackType | 
 
 
 def is_verbose(args: Sequence[str]) -> bool:
-    """Whether a traceback was asked for. Looked up here, because what went wrong may be the parsing itself."""
+    """Whether the user asked for tracebacks. Read from the raw arguments, because parsing them may be what failed."""
     return "-v" in args or "--verbose" in args or bool(os.environ.get("TARRAGON_VERBOSE"))
 
 

@@ -1,4 +1,4 @@
-"""The forms of `-o`: what people read, and what scripts do."""
+"""The output formats of `-o`: tables for people; names, JSON and YAML for scripts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORMS = ("table", "wide", "name", "json", "yaml")
 
 
 def json_text(value: JsonObject) -> str:
-    """Control characters stand only within texts, where `escaped` writes them as JSON does."""
+    """Formats a value as JSON. Control characters occur only in strings, where `escaped` writes them as JSON does."""
     import json
 
     return escaped(json.dumps(value, indent=2, ensure_ascii=False))
@@ -39,20 +39,20 @@ TEXTS: Mapping[str, Callable[[JsonObject], str]] = MappingProxyType({"json": jso
 
 
 def unmanaged(value: JsonObject) -> JsonObject:
-    """Without who has written which field, which nobody reads who did not ask for it."""
+    """Removes managedFields, as `kubectl get` does by default."""
     metadata = value.get("metadata", {})
     return {**value, "metadata": {name: each for name, each in metadata.items() if name != "managedFields"}}
 
 
 def as_list(items: Sequence[JsonObject]) -> JsonObject:
-    """As `kubectl get -o json` has it, so that the same scripts read both."""
+    """Wraps objects in a `v1` List, like `kubectl get -o json`, so that the same scripts read both."""
     return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(items)}
 
 
 def show(rows: Sequence[Sequence[str]], settings: Settings, *, shown: int | None = None) -> None:
-    """Rows as a table, or only the last ones of them; the others still make the columns wide enough.
+    """Prints rows as a table. `shown` limits it to the last rows; all rows count for the widths of the columns.
 
-    Words that are states have their colours. On a terminal the last column is cut at its edge.
+    States are coloured. On a terminal, lines are cut at its edge.
     """
     width = size(sys.stdout).columns if sink(sys.stdout) is Sink.TERMINAL else sys.maxsize
     for line in lines(rows, settings, width)[-(shown or len(rows)) :]:
@@ -60,18 +60,18 @@ def show(rows: Sequence[Sequence[str]], settings: Settings, *, shown: int | None
 
 
 def lines(rows: Sequence[Sequence[str]], settings: Settings, width: int) -> list[str]:
-    """The same, to be shown elsewhere."""
+    """Returns the lines of a table, cut at `width`."""
     paint = painter(colors=settings.terminal().colors_out)
-    told = []
+    result = []
     for cells in padded(rows):
         before = "   ".join(cells[:-1])
         last = _cut(cells[-1].rstrip(), width - len(before) - 3)
-        told.append("   ".join([*(_painted(cell, paint) for cell in cells[:-1]), last]).rstrip())
-    return told
+        result.append("   ".join([*(_painted(cell, paint) for cell in cells[:-1]), last]).rstrip())
+    return result
 
 
 def tell(lines: Iterable[str]) -> None:
-    """Sentences on stdout: on a terminal long ones go on in the next row, between two words."""
+    """Prints sentences on stdout. On a terminal, long lines are wrapped between words."""
     is_terminal = sink(sys.stdout) is Sink.TERMINAL
     for line in lines:
         rows = wrapped(line, size(sys.stdout).columns) if is_terminal else [line]

@@ -1,4 +1,4 @@
-"""Options that mean something together reach their command as one value."""
+"""Passes several options to a command as one dataclass."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ P = ParamSpec("P")
 
 
 def gathered(name: str, kind: type) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """The command's argument `name` is a dataclass; each of its fields is an option of that name."""
-    taken = [field.name for field in fields(kind)]
+    """Decorates a command: its options named like the fields of `kind` arrive as one `kind`, in the argument `name`."""
+    field_names = [field.name for field in fields(kind)]
 
     def gather(command: Callable[P, None]) -> Callable[P, None]:
         @wraps(command)
         def called(*given: P.args, **options: P.kwargs) -> None:
             others: dict[str, object] = dict(options)
-            value = kind(**{each: others.pop(each) for each in taken})
+            value = kind(**{each: others.pop(each) for each in field_names})
             command(*given, **others, **{name: value})  # type: ignore[arg-type]  # click has them from the options
 
         return called

@@ -1,4 +1,4 @@
-"""What every command is told beside its own options: which cluster, which namespace, how to look."""
+"""The global options: cluster, namespace, verbosity and colours."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 LOCAL = "local"
 EVERYWHERE = (
-    "Everywhere: --context NAME, --kubeconfig FILE, -n NAMESPACE, -v, --color auto|always|never. Every option has "
-    "a variable, too: TARRAGON_NAMESPACE=ml tarragon list; `tarragon config` keeps what is to hold always."
+    "Global options: --context NAME, --kubeconfig FILE, -n NAMESPACE, -v, --color auto|always|never. Environment "
+    "variables set options too (TARRAGON_NAMESPACE=ml tarragon list); `tarragon config` saves defaults."
 )
-NAMESPACE_FORM = "lower-case letters, digits and -, at most 63 of them"
+NAMESPACE_FORM = "lowercase letters, digits and '-', at most 63 characters"
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _COLORS: Mapping[str, ColorChoice] = MappingProxyType({"auto": "auto", "always": "always", "never": "never"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`context`, `kubeconfig` and `given_namespace` are empty where none was given.
+    """The values of the global options. `context`, `kubeconfig` and `given_namespace` are empty if not given.
 
-    `is_plugin`: called as `kubectl tarragon`, where the cluster is kubectl's unless another one is named.
+    `is_plugin`: the program was called as `kubectl tarragon` and uses kubectl's cluster by default.
     """
 
     context: str = ""
@@ -44,12 +44,12 @@ class Settings:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is the embedded cluster of this home: `local` always is."""
+        """Whether the embedded cluster is meant: the context `local`, or the default outside of kubectl."""
         return self.context == LOCAL or not (self.context or self.kubeconfig or self.is_plugin)
 
     @property
     def program(self) -> str:
-        """How the help calls us."""
+        """The program's name in help texts."""
         return "kubectl tarragon" if self.is_plugin else "tarragon"
 
     def terminal(self) -> Terminal:
@@ -57,20 +57,20 @@ class Settings:
 
 
 def home() -> Home:
-    """The embedded cluster that this user, or this TARRAGON_HOME, has."""
+    """Returns the home of this user's embedded cluster, which TARRAGON_HOME may set."""
     from tarragon.localcluster.home.home import Home
 
     return Home.of(os.environ)
 
 
 class Command(click.Command):
-    """A command that takes the global options behind its name, too: `tarragon list -n research`."""
+    """A command that also takes the global options after its name: `tarragon list -n research`."""
 
     def __init__(self, *args: object, **facts: object) -> None:
         super().__init__(*args, **facts)  # type: ignore[arg-type] # click's own signature, passed on
-        taken = {name for param in self.params for name in param.opts}
-        # `up --kubeconfig FILE` writes one: a command's own option goes before the one that all have.
-        self.params += [param for param in global_options(are_hidden=True) if not taken & {*param.opts}]
+        own = {name for param in self.params for name in param.opts}
+        # A command's own option wins over the global one: `up --kubeconfig FILE` writes a kubeconfig.
+        self.params += [param for param in global_options(are_hidden=True) if not own & {*param.opts}]
         for param in self.params:
             self.name_variable(param)
 
@@ -83,7 +83,7 @@ class Command(click.Command):
             raise _with_origin(error, ctx) from error
 
     def name_variable(self, param: click.Parameter) -> None:
-        """After the flag, as users see it: TARRAGON_RUN_TIMEOUT for `run --timeout`, whatever we call it inside."""
+        """Names the option's variable after its flag: TARRAGON_RUN_TIMEOUT for `run --timeout`."""
         if isinstance(param, click.Option) and param.allow_from_autoenv:
             from tarragon.cli.options.config_file import flag_name
 
@@ -96,12 +96,12 @@ class Command(click.Command):
 
 
 def asks_for_help(args: Sequence[str]) -> bool:
-    """That is answered whatever is wrong elsewhere."""
+    """Whether help is requested: it must work even if the configuration is invalid."""
     return "--help" in args or "-h" in args
 
 
 def _with_origin(error: click.BadParameter, ctx: click.Context) -> click.BadParameter:
-    """Whoever has typed no such flag looks for it in vain."""
+    """Adds the config file's path to an error about a value from it, which the user did not type."""
     from tarragon.cli.options.config_file import location
 
     name = error.param.name if error.param is not None else None
@@ -111,7 +111,7 @@ def _with_origin(error: click.BadParameter, ctx: click.Context) -> click.BadPara
 
 
 def configured(command: click.Command, ctx: click.Context, section: str) -> None:
-    """What the config file says of the command becomes its defaults. Raises BadConfig."""
+    """Makes the values of the config file the command's defaults. Raises BadConfig."""
     from tarragon.cli.options.config_file import configuration, defaults
 
     settings = ctx.obj if isinstance(ctx.obj, Settings) else Settings()
@@ -126,13 +126,16 @@ logs_option = click.option(
     show_default=True,
     allow_from_autoenv=False,
     envvar=["TARRAGON_LOGS", "TARRAGON_OPERATOR_LOGS", "TARRAGON_UP_LOGS"],
-    help="how replicas log where their job does not say it by the annotation tarragon.dev/logs",
+    help="log format of replicas whose job has no annotation tarragon.dev/logs",
 )
-"""Of all commands that bring an operator. One variable for all: a cluster in the background is given no flags."""
+"""For commands that start an operator. They share one variable, because a background cluster gets no flags."""
 
 
 def global_options(*, are_hidden: bool = False) -> list[click.Parameter]:
-    """Only those of the first page are read from TARRAGON_CONTEXT and the like: the others come later and would win."""
+    """Returns the global options, for the root command or (hidden) for a subcommand.
+
+    Only the root's options read TARRAGON_CONTEXT and the like: the subcommand's are parsed later and would win.
+    """
 
     def option(*names: str, text: str, kind: click.Choice[str] | None = None) -> click.Option:
         is_flag = "--verbose" in names
@@ -150,11 +153,11 @@ def global_options(*, are_hidden: bool = False) -> list[click.Parameter]:
         )
 
     return [
-        option("--context", text="the cluster; `local`, the embedded one, is the default"),
-        option("--kubeconfig", text="the file with the contexts; alone, its current context is the cluster"),
-        option("-n", "--namespace", text="the context's own by default"),
-        option("-v", "--verbose", text="say more, and show tracebacks"),
-        option("--color", text="auto by default", kind=click.Choice(list(_COLORS))),
+        option("--context", text="the cluster to use; by default `local`, the embedded one"),
+        option("--kubeconfig", text="path to a kubeconfig; without --context, its current context is used"),
+        option("-n", "--namespace", text="the namespace to use; by default the context's"),
+        option("-v", "--verbose", text="print more details, and tracebacks of errors"),
+        option("--color", text="when to use colors; by default auto", kind=click.Choice(list(_COLORS))),
     ]
 
 
@@ -181,7 +184,7 @@ _COMPLETED = MappingProxyType({"--context": _contexts, "--kubeconfig": _files, "
 
 
 def is_namespace(name: str) -> bool:
-    """Whether Kubernetes takes it as the name of one."""
+    """Whether it is a valid name of a namespace."""
     return _LABEL.fullmatch(name) is not None
 
 
@@ -189,7 +192,7 @@ def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None
     if not value:
         return
     if param.name == "namespace" and not is_namespace(str(value)):
-        raise click.BadParameter(f"{value!r} is no name of a namespace: {NAMESPACE_FORM}", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a valid namespace name: use {NAMESPACE_FORM}", ctx, param)
     before = ctx.obj if isinstance(ctx.obj, Settings) else Settings()
     ctx.obj = _CHANGES[param.name or ""](before, str(value))
 

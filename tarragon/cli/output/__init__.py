@@ -1,1 +1,4 @@
-"""Text for people: words, colours, wrapping, what a terminal can show."""
+"""Text output: durations and tables, colours, wrapping, terminals, log lines and signals.
+
+Imports nothing else of the command line. Begin with `terminal.py` and `words.py`.
+"""

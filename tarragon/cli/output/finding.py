@@ -1,4 +1,4 @@
-"""One thing that was found out, as a line with its remedy."""
+"""The result of one check, as a line with its remedy."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Literal
 from tarragon.cli.output.style import Paint
 
 _COLORS = {"ok": "green", "warning": "yellow", "error": "red"}
-_LABEL = 7
-_TOPIC = 11
+_LABEL_WIDTH = 7
+_TOPIC_WIDTH = 11
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line; the remedy is empty where all is well. An error is what makes jobs impossible."""
+    """The result of a check. An error prevents jobs from running. The remedy is empty if nothing is wrong."""
 
     level: Literal["ok", "warning", "error"]
     topic: str
@@ -24,6 +24,6 @@ class Finding:
 
 
 def told(finding: Finding, paint: Paint) -> Iterator[str]:
-    label = paint(finding.level, _COLORS[finding.level]) + " " * (_LABEL - len(finding.level))
-    yield f"{label}  {finding.topic:<{_TOPIC}} {finding.text}"
-    yield from (f"{'':{_LABEL + _TOPIC + 4}}{line}" for line in finding.remedy.splitlines())
+    label = paint(finding.level, _COLORS[finding.level]) + " " * (_LABEL_WIDTH - len(finding.level))
+    yield f"{label}  {finding.topic:<{_TOPIC_WIDTH}} {finding.text}"
+    yield from (f"{'':{_LABEL_WIDTH + _TOPIC_WIDTH + 4}}{line}" for line in finding.remedy.splitlines())

@@ -1,4 +1,4 @@
-"""Ctrl-C, counted, and being told to end, instead of an end in the middle of something."""
+"""Handles Ctrl-C, SIGTERM and SIGHUP, so that a command can end in an orderly way."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 SIGNALLED = 128
-"""A shell reports a program that a signal ended as this plus the signal's number."""
+"""The exit code of a program that was ended by a signal is this plus the signal's number."""
 
 
 class Interrupts:
-    """Ctrl-C, counted: the first one asks, the second one forces.
+    """Futures for signals: `first` and `second` for Ctrl-C, `told` for the number of SIGTERM or SIGHUP.
 
-    `told` is the number of SIGTERM or SIGHUP: a machine that shuts down, `kill`, a terminal that was closed. Nobody
-    who sends one means the job, which may go on, or go on at the next start.
+    The first Ctrl-C asks to stop, the second one forces it. SIGTERM and SIGHUP (a shutdown, `kill`, a closed terminal)
+    end the command only: the job continues, now or at the next start.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -27,23 +27,23 @@ class Interrupts:
         self.told: asyncio.Future[int] = loop.create_future()
 
     def note(self) -> None:
-        for wanted in (self.first, self.second):
-            if not wanted.done():
-                wanted.set_result(None)
+        for pressed in (self.first, self.second):
+            if not pressed.done():
+                pressed.set_result(None)
                 return
 
     def tell(self, number: int) -> None:
         if number == signal.SIGHUP:
-            _let_go_of_a_lost_terminal()
+            _redirect_lost_terminal()
         if not self.told.done():
             self.told.set_result(number)
 
 
 @contextmanager
 def interrupts() -> Iterator[Interrupts]:
-    """As long as this is open, signals do not end the process. What is ignored (`nohup`) stays so."""
+    """Handles the signals while the context is open. Signals that are ignored (`nohup`) stay ignored."""
     loop = asyncio.get_running_loop()
-    counted = Interrupts(loop)
+    received = Interrupts(loop)
     numbers = [
         number
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -51,26 +51,26 @@ def interrupts() -> Iterator[Interrupts]:
     ]
     for number in numbers:
         if number == signal.SIGINT:
-            loop.add_signal_handler(number, counted.note)
+            loop.add_signal_handler(number, received.note)
         else:
-            loop.add_signal_handler(number, counted.tell, number)
+            loop.add_signal_handler(number, received.tell, number)
     try:
-        yield counted
+        yield received
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
 
 
 def is_lost_terminal(error: BaseException | None) -> bool:
-    """What writing to one that was closed raises, which may come sooner than its SIGHUP."""
+    """Whether the error comes from writing to a closed terminal. It may be raised before SIGHUP arrives."""
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 
-def _let_go_of_a_lost_terminal() -> None:
-    """What is said to it from now on goes nowhere, and is no error. One that is still there is kept."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
+def _redirect_lost_terminal() -> None:
+    """Redirects the standard streams of a closed terminal to /dev/null, so that writing to them is no error."""
+    null = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
-        with suppress(OSError):  # it was closed long ago
+        with suppress(OSError):  # the stream is closed already
             if stat.S_ISCHR(os.fstat(stream).st_mode) and not os.isatty(stream):
-                os.dup2(nowhere, stream)
-    os.close(nowhere)
+                os.dup2(null, stream)
+    os.close(null)

@@ -1,4 +1,4 @@
-"""Log lines out of a stream of bytes: whole ones, each once, cleaned for where they are going."""
+"""Splits log streams into lines, skips lines that were read before, and makes lines safe for a terminal."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from tarragon.base.escaping import ESC
 from tarragon.cli.output.style import RESET
 
-_LIMIT = 1 << 20
-"""A line that never ends is cut here: memory is finite."""
+_LONGEST_LINE = 1 << 20
+"""Bytes at which a line is cut, to bound memory."""
 
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|\+00:00) ?")
 _NOT_COLORS = re.compile(
@@ -21,36 +21,36 @@ _NOT_COLORS = re.compile(
     r"|\x1b(?!\[[0-9;]*m)"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"
 )
-"""Each alternative ends at the next control character: a line of a mebibyte is read once."""
+"""Each alternative ends at the next control character, so that matching a line of 1 MiB takes linear time."""
 _COLORS = re.compile(r"\x1b(\[[0-9;]*m)")
 
 Stamp = tuple[str, str]
-"""Whole seconds and nine digits of nanoseconds: compares as time does, which the text itself does not."""
+"""A timestamp as (whole seconds, nine digits of nanoseconds). It sorts by time, which the text does not."""
 
 
 class Lines:
-    """Puts chunks together into lines. Bytes that are no UTF-8 are shown as such, not as an error."""
+    """Joins chunks into lines. Invalid UTF-8 is replaced."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[str]:
-        *whole, self._rest = (self._rest + chunk).split(b"\n")
-        if len(self._rest) > _LIMIT:
-            whole.append(self._rest)
+        *complete, self._rest = (self._rest + chunk).split(b"\n")
+        if len(self._rest) > _LONGEST_LINE:
+            complete.append(self._rest)
             self._rest = b""
-        return [line.decode(errors="replace") for line in whole]
+        return [line.decode(errors="replace") for line in complete]
 
     def finish(self) -> list[str]:
-        """What came without a line end."""
+        """Returns the last line if it has no newline."""
         rest, self._rest = self._rest, b""
         return [rest.decode(errors="replace")] if rest else []
 
 
 class Position:
-    """How far a log has been read, so that reading it again after a broken connection repeats nothing.
+    """The position in a log, so that no line is repeated when it is read again after a broken connection.
 
-    Two lines may carry the same moment: they are counted.
+    Lines with the same timestamp are counted.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Position:
         self._to_skip = 0
 
     def resume(self) -> None:
-        """The same log is about to be read once more, from somewhere before the last line."""
+        """Call this before the same log is read again, from somewhere before the last line."""
         self._to_skip = self._at_last
 
     def is_new(self, stamp: Stamp) -> bool:
@@ -76,7 +76,7 @@ class Position:
 
 
 def stamped(line: str) -> tuple[Stamp, str]:
-    """The moment that `timestamps=true` puts before each line, and the line. Without one, the earliest moment."""
+    """Splits a line of a log with `timestamps=true`. A line without a timestamp gets the earliest one."""
     match = _STAMP.match(line)
     if match is None:
         return ("", ""), line
@@ -84,7 +84,7 @@ def stamped(line: str) -> tuple[Stamp, str]:
 
 
 def moment(stamp: Stamp) -> dt.datetime | None:
-    """To the second. None for the stamp of a line that had none."""
+    """Returns the time of a stamp, in whole seconds; None for a line that had no timestamp."""
     try:
         return dt.datetime.fromisoformat(f"{stamp[0]}+00:00")
     except ValueError:
@@ -92,16 +92,16 @@ def moment(stamp: Stamp) -> dt.datetime | None:
 
 
 def shown(line: str, *, colors: bool) -> str:
-    """What a program has printed, for a row of a terminal: of progress bars the last state, of escapes the colours."""
+    """Returns a log line that is safe on a terminal: the last state of a progress bar, no escapes but colours."""
     if line.isprintable() and line.strip():
         return line
     parts = _NOT_COLORS.sub("", line).split("\r")
-    harmless = next((part for part in reversed(parts) if _COLORS.sub("", part).strip()), "")
+    visible = next((part for part in reversed(parts) if _COLORS.sub("", part).strip()), "")
     if not colors:
-        return _COLORS.sub("", harmless)
-    return _COLORS.sub(rf"{ESC}\1", harmless) + RESET if _COLORS.search(harmless) else harmless
+        return _COLORS.sub("", visible)
+    return _COLORS.sub(rf"{ESC}\1", visible) + RESET if _COLORS.search(visible) else visible
 
 
 def last(lines: Sequence[str], number: int) -> list[str]:
-    """The last lines with anything in them."""
+    """Returns the last lines that are not blank."""
     return [line for line in lines if line.strip()][-number:]

@@ -1,7 +1,7 @@
-"""The rows at the bottom of a terminal that are drawn anew again and again, while other output scrolls by above them.
+"""Rows at the bottom of a terminal that are redrawn in place, while other output scrolls above them.
 
-Not rich's Live: that one prints what goes above its rows to its own stream. Here the logs are results and belong on
-stdout, the rows are progress and belong on stderr. The cursor is never hidden: a kill -9 leaves nothing to repair.
+rich's Live does not serve here: it prints the output above its rows to its own stream, but logs belong on stdout and
+progress on stderr. The cursor is never hidden, so a kill -9 leaves the terminal usable.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tarragon.cli.output.terminal import size
 
 
 class Screen:
-    """Rows on `err`. `out` is the same terminal: it may be written to by `above` only."""
+    """Rows on `err`. `out` is the same terminal: write to it with `above` only."""
 
     def __init__(self, err: TextIO, out: TextIO) -> None:
         self._err = err
@@ -23,14 +23,14 @@ class Screen:
         self._rows: Sequence[str] = ()
 
     def show(self, rows: Sequence[str]) -> None:
-        """Draw these in place of the rows before."""
-        self._err.write(self._erased() + "\n".join(rows))
+        """Draws these rows in place of the rows before."""
+        self._err.write(self._erasure() + "\n".join(rows))
         self._err.flush()
         self._rows = rows
 
     def above(self, text: str) -> None:
-        """Let whole lines, each with its end, scroll by above the rows."""
-        self._err.write(self._erased())
+        """Prints complete lines, with their newlines, above the rows."""
+        self._err.write(self._erasure())
         self._err.flush()
         self._out.write(text)
         self._out.flush()
@@ -38,11 +38,11 @@ class Screen:
         self._err.flush()
 
     def clear(self) -> None:
-        """Take the rows away: what is written next begins where they began."""
+        """Removes the rows: the next output begins where they began."""
         self.show(())
 
-    def _erased(self) -> str:
-        """Goes back to the first column of the first row. A terminal that became narrower has wrapped the rows."""
+    def _erasure(self) -> str:
+        """Returns the escapes that erase the rows, also if they wrapped because the terminal became narrower."""
         if not self._rows:
             return ""
         width = size(self._err).columns

@@ -1,4 +1,4 @@
-"""The few colours that the command line has, always beside a word that says the same."""
+"""The colours of the command line. A colour only repeats what a word beside it says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 from tarragon.base.escaping import ESC
 
 Paint = Callable[[str, str], str]
-"""`paint(text, color)`: the text in that colour, or as it is."""
+"""`paint(text, color)` returns the text in that colour, or unchanged."""
 
 _CODES = MappingProxyType(
     {
@@ -57,16 +57,16 @@ REPLICA_TYPES = MappingProxyType(
 
 RESET = f"{ESC}[0m"
 STYLE = re.compile(re.escape(ESC) + r"\[[0-9;]*m")
-"""What `colorful` puts before and behind a text."""
+"""The escapes that `colorful` puts before and after a text."""
 
 
 def colorful(text: str, color: str) -> str:
-    """An unknown or empty colour leaves the text as it is."""
+    """Returns the text in that colour; unchanged if the colour is unknown or empty."""
     code = _CODES.get(color)
     return f"{ESC}[{code}m{text}{RESET}" if code and text else text
 
 
-def plain(text: str, color: str) -> str:  # noqa: ARG001 - a Paint for where colours are not wanted
+def plain(text: str, color: str) -> str:  # noqa: ARG001 - the Paint for output without colours
     return text
 
 
@@ -75,5 +75,5 @@ def painter(*, colors: bool) -> Paint:
 
 
 def without_colors(text: str) -> str:
-    """The text that `colorful` was given."""
+    """Returns the text without the escapes that `colorful` added."""
     return STYLE.sub("", text)

@@ -1,4 +1,4 @@
-"""What may be shown where: colours, a moving picture, or plain lines; decided from facts about the two streams."""
+"""Decides what stdout and stderr can show: colours, live progress, or plain lines."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tarragon.base.escaping import escaping
 
 ColorChoice = Literal["auto", "always", "never"]
 
-_ORDINARY = os.terminal_size((80, 24))
+_DEFAULT_SIZE = os.terminal_size((80, 24))
 
 
 class Sink(Enum):
-    """Where a stream goes. A pipe may end on the same terminal (`| tee log`), a file never does."""
+    """Where a stream goes. A pipe may end on the same terminal (`| tee log`); a file never does."""
 
     TERMINAL = "terminal"
     PIPE = "pipe"
@@ -29,17 +29,17 @@ class Sink(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminal:
-    """`is_live`: progress may be drawn and drawn over on stderr; otherwise one line a change."""
+    """What the two streams can show. `is_live`: progress is redrawn on stderr; otherwise each change is one line."""
 
     colors_out: bool
     colors_err: bool
     is_live: bool
     shows_logs: bool
-    """Whether stdout is the terminal, too: then the logs scroll by above the progress."""
+    """Whether stdout is the terminal too: logs then scroll above the progress."""
 
 
 def decide(color: ColorChoice, env: Mapping[str, str], out: Sink, err: Sink) -> Terminal:
-    """Pure. NO_COLOR, TERM=dumb and CI as everybody has come to expect; an explicit choice of colour overrides all."""
+    """Decides by NO_COLOR, TERM=dumb and CI, as usual. An explicit --color overrides them. Pure."""
     is_dumb = env.get("TERM", "") == "dumb"
     in_ci = env.get("CI", "").lower() not in {"", "0", "false"}
     may_color = not is_dumb and not env.get("NO_COLOR")
@@ -56,7 +56,7 @@ def decide(color: ColorChoice, env: Mapping[str, str], out: Sink, err: Sink) -> 
 
 
 def sink(stream: TextIO) -> Sink:
-    """Where that stream of this process goes."""
+    """Returns where a stream of this process goes."""
     try:
         if stream.isatty():
             return Sink.TERMINAL
@@ -67,27 +67,27 @@ def sink(stream: TextIO) -> Sink:
 
 
 def escape_output() -> None:
-    """Once, at the start of a program: nothing but text and our own styles gets to stdout and stderr from now on.
+    """Escapes control characters on stdout and stderr from now on. Called once, at the start of the program.
 
-    What the encoding has no characters for is escaped as well. click writes past a stream in ASCII: it gets UTF-8.
+    Characters that the encoding lacks are escaped too. An ASCII stream becomes UTF-8, because click bypasses it.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if isinstance(stream, TextIOWrapper):  # None, if whoever started us has closed it
+        if isinstance(stream, TextIOWrapper):  # None if the parent process closed it
             is_ascii = codecs.lookup(stream.encoding).name == "ascii"
             stream.reconfigure(encoding="utf-8" if is_ascii else None, errors="backslashreplace")
             setattr(sys, name, escaping(stream))
 
 
 def here(color: ColorChoice) -> Terminal:
-    """Of this process, at this moment."""
+    """Returns what the streams of this process can show now."""
     return decide(color, os.environ, sink(sys.stdout), sink(sys.stderr))
 
 
 def size(stream: TextIO) -> os.terminal_size:
-    """Columns and lines of the terminal that the stream goes to, now: people drag windows."""
+    """Returns the current size of the stream's terminal, which may change at any time; 80x24 if it has none."""
     try:
         found = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
-        return _ORDINARY
-    return found if found.columns and found.lines else _ORDINARY
+        return _DEFAULT_SIZE
+    return found if found.columns and found.lines else _DEFAULT_SIZE

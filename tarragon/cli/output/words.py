@@ -1,4 +1,4 @@
-"""How the command line words durations, counts and tables."""
+"""Formats durations, counts, lists and tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DAY = 24 * _HOUR
 
 
 def elapsed(seconds: float) -> str:
-    """A duration that somebody waits for: `0.04 s`, `14.2 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Formats a duration in a sentence: `0.04 s`, `14.2 s`, `3 min 20 s`, `2 h 5 min`."""
     if 0 < seconds < _TENTH:
         return f"{seconds:.2f} s"
     tenths = round(max(0.0, seconds) * 10)
@@ -29,7 +29,7 @@ def elapsed(seconds: float) -> str:
 
 
 def age(since: dt.datetime | None, now: dt.datetime) -> str:
-    """How old something is, in a column: `8s`, `5m`, `3h`, `12d`; as kubectl, but never two units."""
+    """Formats an age in a column: `8s`, `5m`, `3h`, `12d`; like kubectl, but with one unit only."""
     if since is None:
         return "-"
     seconds = max(0, int((now - since).total_seconds()))
@@ -40,7 +40,7 @@ def age(since: dt.datetime | None, now: dt.datetime) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 replica`, `3 replicas`."""
+    """Formats a count with its noun: `1 replica`, `3 replicas`."""
     if number == 1:
         return f"1 {noun}"
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("s") else f"{noun}s"
@@ -48,7 +48,7 @@ def count(number: int, noun: str) -> str:
 
 
 def listed(things: Sequence[str], most: int = 8) -> str:
-    """`a, b and c`; `a, b, c and 9 more` when there are more than a line should hold."""
+    """Joins items: `a, b and c`; `a, b, c and 9 more` if there are more than `most`."""
     shown = list(things[:most])
     if len(things) > most:
         return f"{', '.join(shown)} and {len(things) - most} more"
@@ -58,12 +58,12 @@ def listed(things: Sequence[str], most: int = 8) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Lines with the columns under each other, three spaces between them, nothing behind the last."""
+    """Returns the lines of a table: aligned columns with three spaces between them, no trailing spaces."""
     return ["   ".join(cells).rstrip() for cells in padded([header, *rows])]
 
 
 def padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Every cell as wide as the widest of its column, and none with more than one line."""
+    """Pads every cell to the width of its column. Newlines in cells are escaped."""
     rows = [[escaped_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]

@@ -1,4 +1,4 @@
-"""Long lines as rows of a terminal, with their colours. Pure."""
+"""Wraps long lines into rows of a terminal and keeps their colours. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tarragon.base.escaping import ESC, escaped
 from tarragon.cli.output.style import RESET, STYLE
 
 INDENT = "    "
-"""Before what is still the same line."""
+"""The indentation of continuation rows."""
 _PIECES = re.compile(f"{STYLE.pattern}|.", re.DOTALL)
 
 
 def wrapped(line: str, width: int) -> Iterator[str]:
-    """At least one row. They break between words where there are some, and a colour goes on in the next row."""
+    """Yields at least one row. Rows break between words if possible, and continue the colour of the row before."""
     text = escaped(line.expandtabs(8))
     if text.isascii() and text.isprintable() and len(text) <= width:
         yield text
@@ -32,7 +32,7 @@ def wrapped(line: str, width: int) -> Iterator[str]:
 
 
 class _Row:
-    """Of pieces: characters, and colours that take no room."""
+    """A row of pieces: characters, and colour escapes, which have no width."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
@@ -48,7 +48,7 @@ class _Row:
         self.used += cell_width(piece)
 
     def cut(self, width: int) -> str:
-        """The row as it is; what comes after its last word begins the next one."""
+        """Returns the row up to its last word break; the rest begins the next row."""
         text = "".join(self.pieces)
         head, space, rest = text.rpartition(" ")
         breaks = bool(space) and ESC not in rest and cell_width(rest) <= width // 3 and bool(head.strip())
@@ -60,7 +60,7 @@ class _Row:
 
 @lru_cache(maxsize=4096)
 def cell_width(text: str) -> int:
-    """Columns that a text takes: two for many characters of Asia."""
+    """Returns the columns that a text takes: two for wide East Asian characters."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

@@ -1,4 +1,4 @@
-"""YAML for people: fields in their order, long lines whole, programs and other texts of several lines as blocks."""
+"""YAML in kubectl's style: fields keep their order, long lines are not folded, multi-line strings are blocks."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _TEXT = "tag:yaml.org,2002:str"
 
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - yaml's signature
-        """A value that is used twice is written twice: kubectl's users know no anchors."""
+        """Writes repeated values in full: kubectl writes no anchors."""
         return True
 
 
-def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    """Where the writer can't show it as a block (a tab, a space at the end of a line) it takes quotes itself.
+def _represent_text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    """Writes a multi-line string as a block; PyYAML falls back to quotes for tabs and trailing spaces.
 
-    Within double quotes, and only there, `escaped` writes a control character as YAML does.
+    A string with control characters is double-quoted: only there does `escaped` write them as YAML does.
     """
     if has_controls(value):
         return dumper.represent_scalar(_TEXT, value, style='"')
     return dumper.represent_scalar(_TEXT, value, style="|" if "\n" in value.rstrip("\n") else None)
 
 
-_Dumper.add_representer(str, _text)
+_Dumper.add_representer(str, _represent_text)
 
 
 def dumped(value: Json) -> str:
