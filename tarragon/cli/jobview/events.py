@@ -1,4 +1,4 @@
-"""The events about a job and its replicas, also about those whose pods are gone. Pure."""
+"""The events about a job and its replicas, including replicas whose pods no longer exist. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 def of_job(
     events: Iterable[JsonObject], job: Known, pods: Collection[Pod], gone: Collection[str] = ()
 ) -> Iterator[JsonObject]:
-    """The events about the job and its pods. `gone` has uids of pods of the job that do not exist any more.
+    """Yields the events about the job and its pods.
 
-    `pods` are those that exist, whoever controls them. An event about a pod that is in neither is the job's if the pod
-    was named like one of its replicas after the job was created.
+    `pods` are all existing pods, with any controller; `gone` has the UIDs of pods of the job that no longer exist. An
+    event about a pod in neither of them belongs to the job if the pod has the name of one of its replicas and the event
+    is not older than the job.
     """
     own = {job.uid, *gone, *(pod.metadata.uid for _, pod in pods_of(job, pods))}
     others = {pod.metadata.uid for pod in pods} - own
@@ -31,7 +32,7 @@ def of_job(
 
 
 def in_order(events: Iterable[JsonObject]) -> Sequence[JsonObject]:
-    """The oldest first; those of one second, which is all that most of them tell, as they were written."""
+    """Sorts events by time, oldest first. Most timestamps have whole seconds: ties are broken by resource version."""
     return sorted(events, key=lambda event: ((when(event) or _NEVER).replace(microsecond=0), _version(event)))
 
 

@@ -1,4 +1,4 @@
-"""The exit code that a job's end gives to the command that waited for it. Scripts rely on these numbers."""
+"""Exit codes of the commands that wait for a job. Scripts rely on these numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EVICTIONS = frozenset({"Evicted", "Preempted", "Preempting"})
 
 
 def exit_code(progress: Progress, status: JobStatus, *, is_gone: bool) -> int:
-    """101 is for a time that ran out: a job that is neither final, suspended nor gone."""
+    """Returns the exit code for a job. A job that is neither finished, suspended nor gone gives 101 (timeout)."""
     if progress.state == "Succeeded":
         return SUCCEEDED
     if progress.state == "Failed":

@@ -1,4 +1,4 @@
-"""Jobs as users name them, and what is known of one: `name`, `kind/name` or `@latest`."""
+"""Finds jobs by the names that users type (`name`, `kind/name`, `@latest`) and reads them from a cluster."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ LATEST = "@latest"
 
 
 class NoSuchJob(TarragonError):
-    """Exit code 102, as scripts know it."""
+    """The job does not exist. Exit code 102; scripts rely on it."""
 
     exit_code = 102
 
 
 class NotInstalled(TarragonError):
-    """The cluster knows none of our kinds."""
+    """The cluster serves none of Tarragon's kinds."""
 
     def __init__(self) -> None:
         verb = "kind {} is" if len(kinds()) == 1 else "kinds {} are"
         super().__init__(
-            f"the {verb.format(listed(kinds()))} not installed here",
-            remedy="kubectl apply -k deploy (in tarragon's folder) installs it; it takes a cluster administrator",
+            f"the {verb.format(listed(kinds()))} not installed in this cluster",
+            remedy="a cluster administrator can install Tarragon with `kubectl apply -k deploy`, from its folder",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class JobName:
-    """`frameworks` are the kinds it may be of: one where the user named it, else all."""
+    """A job name as typed. `frameworks` are the kinds to search: one if the user named the kind, else all."""
 
     frameworks: Sequence[Framework]
     name: str
@@ -61,7 +61,7 @@ class JobName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A job of a cluster. `job` and `dialect` are None where its manifest can't be read."""
+    """A job read from a cluster. `job` and `dialect` are None if its manifest can't be read."""
 
     framework: Framework
     object: CustomObject
@@ -69,9 +69,9 @@ class Known:
     dialect: Dialect | None
     status: JobStatus
     is_stored: bool = False
-    """It was read from what a cluster has stored that does not run."""
+    """Whether it was read from the database of an embedded cluster that does not run."""
     warnings: Sequence[Problem] = ()
-    """Of its manifest as it is now."""
+    """Warnings about its current manifest."""
 
     @property
     def key(self) -> Key:
@@ -83,7 +83,7 @@ class Known:
 
     @property
     def as_owner(self) -> OwnerIdentity:
-        """The identity by which its pods name it as their controller."""
+        """The owner reference by which its pods name it as their controller."""
         return self.object.as_owner
 
     @property
@@ -92,7 +92,7 @@ class Known:
 
     @property
     def state(self) -> str:
-        """The one word for people."""
+        """The one-word state that users see."""
         if self.object.metadata.is_ending and not self.status.phase.is_final:
             return STOPPING
         if self.is_stored and not self.status.phase.is_final and self.status.phase is not Phase.SUSPENDED:
@@ -101,20 +101,20 @@ class Known:
 
     @property
     def name(self) -> str:
-        """As every command takes it: with the group where another kind is called alike, and comes first."""
+        """`kind/name` as every command accepts it; with the API group if an earlier kind has the same name."""
         kind, full, *_ = spellings(self.framework)
         is_first = next(each for each in FRAMEWORKS if kind in spellings(each)) is self.framework
         return f"{kind if is_first else full}/{self.key.name}"
 
     @property
     def address(self) -> Key:
-        """Its key, with the shortest name by which every command finds it: where two have it, the first kind's is."""
+        """Its key, with the shortest name by which every command finds it: a bare name means the first kind."""
         name = self.key.name if self.framework is FRAMEWORKS[0] else self.name
         return Key(self.key.namespace, name)
 
     @property
     def selector(self) -> str:
-        """Labels that all of its pods carry; none where another operator has made some, with labels of its own."""
+        """The label selector of its pods; empty for an adopted job, whose pods may carry another operator's labels."""
         if self.job is None or self.dialect is None:
             return "tarragon.dev/no-such-label"
         if self.object.metadata.annotations.get(ADOPT_ANNOTATION) == "true":
@@ -127,22 +127,22 @@ class Known:
 
 
 def parse(text: str) -> JobName:
-    """Raises NoSuchJob for a kind that nobody knows."""
+    """Reads a name that a user typed. Raises NoSuchJob for an unknown kind."""
     kind, slash, name = text.rpartition("/")
     if not slash:
         return JobName(FRAMEWORKS, name)
     matching = [framework for framework in FRAMEWORKS if kind.lower() in spellings(framework)]
     if not matching:
-        other = not_yet(kind)
-        if other is not None:
-            raise NoSuchJob(f"{other} is not supported yet", remedy=RUNS)
-        known = ", ".join(map(str.lower, kinds()))
-        raise NoSuchJob(f"there is no kind of job called {kind}", remedy=f"write one of {known}, or the name alone")
+        unsupported = not_yet(kind)
+        if unsupported is not None:
+            raise NoSuchJob(f"{unsupported} is not supported yet", remedy=RUNS)
+        valid = ", ".join(map(str.lower, kinds()))
+        raise NoSuchJob(f"unknown kind of job: {kind}", remedy=f"use one of {valid}, or the name alone")
     return JobName(matching, name)
 
 
 def spellings(framework: Framework) -> Sequence[str]:
-    """As kubectl takes a kind: `tfjob`, `tfjob.kubeflow.org`, `tfjobs`, `tfjobs.kubeflow.org`."""
+    """The spellings of a kind that kubectl accepts: `tfjob`, `tfjob.kubeflow.org`, `tfjobs`, `tfjobs.kubeflow.org`."""
     kind, resource = framework.kind.lower(), framework.resource
     return kind, f"{kind}.{resource.group}", resource.plural, resource.full_name
 
@@ -160,7 +160,7 @@ def known(framework: Framework, found: CustomObject) -> Known:
 
 
 async def find(looker: Looker, text: str, namespace: str) -> Known:
-    """The job of that name. Raises NoSuchJob with the nearest one there is."""
+    """Returns the job of that name. Raises NoSuchJob, which suggests the most similar name."""
     wanted = parse(text)
     if wanted.is_latest:
         return latest(await all_jobs(looker, Selection(namespace=namespace), wanted.frameworks), namespace)
@@ -178,7 +178,7 @@ async def find(looker: Looker, text: str, namespace: str) -> Known:
 
 
 def is_indispensable(resource: Resource[Json], asked: Sequence[Framework] = FRAMEWORKS) -> bool:
-    """Whether its jobs can't just be left out of an answer. Roles of long ago tell of kubeflow.org's jobs only."""
+    """Whether a command fails if it may not read this kind. Old roles of Tarragon grant kubeflow.org's kinds only."""
     optional = [framework.resource.full_name for framework in asked if framework.is_optional]
     return resource.full_name not in optional or len(asked) == 1
 
@@ -186,7 +186,7 @@ def is_indispensable(resource: Resource[Json], asked: Sequence[Framework] = FRAM
 async def all_jobs(
     looker: Looker, selection: Selection, frameworks: Sequence[Framework] = FRAMEWORKS
 ) -> Sequence[Known]:
-    """By namespace and name. Raises NotInstalled where none of the kinds is served."""
+    """Returns the jobs, by namespace and name. Raises NotInstalled if the cluster serves none of the kinds."""
     listings = await _listings(looker, [framework.resource for framework in frameworks], selection)
     found = [
         replace(known(framework, each), is_stored=is_store(looker))
@@ -197,14 +197,14 @@ async def all_jobs(
 
 
 async def whole_jobs(looker: Looker, selection: Selection) -> Sequence[JsonObject]:
-    """The same as they are stored."""
+    """Returns the jobs as raw objects, by namespace and name."""
     listings = await _listings(looker, [framework.resource.reading(dict) for framework in FRAMEWORKS], selection)
     found: list[JsonObject] = [each for items in listings for each in items]
     return sorted(found, key=lambda job: (job["metadata"]["namespace"], job["metadata"]["name"], job["kind"]))
 
 
 async def _listings(looker: Looker, resources: Sequence[Resource[T]], selection: Selection) -> Sequence[Sequence[T]]:
-    """None of a kind that is not served, nor of one that a cluster may do without and that may not be read."""
+    """Lists each resource; empty for a kind that is not served, or that is optional and may not be read."""
     found: list[Sequence[T]] = []
     missing = 0
     for resource in resources:
@@ -221,22 +221,22 @@ async def _listings(looker: Looker, resources: Sequence[Resource[T]], selection:
 
 
 def latest(jobs: Iterable[Known], namespace: str) -> Known:
-    """The one created last."""
+    """Returns the job that was created last. Raises NoSuchJob if there is none."""
     newest = max(jobs, key=lambda job: (job.born.timestamp() if job.born else 0.0, job.key), default=None)
     if newest is None:
-        raise NoSuchJob(f"there is no job in namespace {namespace}", remedy="`list -A` shows all there are")
+        raise NoSuchJob(f"no jobs found in namespace {namespace}", remedy="`list -A` lists the jobs of all namespaces")
     return newest
 
 
 def no_such_job(name: str, namespace: str, jobs: Iterable[Known]) -> NoSuchJob:
     names = sorted({job.key.name for job in jobs})
     near = difflib.get_close_matches(name, names, n=1)
-    remedy = f"did you mean {near[0]}?" if near else "`list -A` shows all there are"
-    return NoSuchJob(f'there is no job "{name}" in namespace {namespace}', remedy=remedy)
+    remedy = f"did you mean {near[0]}?" if near else "`list -A` lists the jobs of all namespaces"
+    return NoSuchJob(f'job "{name}" not found in namespace {namespace}', remedy=remedy)
 
 
 def pods_of(job: Known, pods: Iterable[Pod]) -> Iterator[tuple[Replica, Pod]]:
-    """Those of the pods that are this job's own, with the replica that each is. Another job's of that name are not."""
+    """Yields the pods that the job controls, each with its replica. Pods of a former job of that name are left out."""
     if job.job is None or job.dialect is None:
         return
     owner = job.as_owner

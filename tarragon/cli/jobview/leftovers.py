@@ -1,4 +1,4 @@
-"""What a job uses and does not own: config maps, secrets and claims, which stay when it is deleted. Pure."""
+"""The ConfigMaps, Secrets and claims that a job uses but does not own: they stay when it is deleted. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tarragon.cli.jobview.pod_templates import templates
 from tarragon.kube.meta import Json, JsonObject
 
-_NAMED_BY = (
+_VOLUME_SOURCES = (
     ("ConfigMap", "configMap", "name"),
     ("Secret", "secret", "secretName"),
     ("PersistentVolumeClaim", "persistentVolumeClaim", "claimName"),
@@ -15,15 +15,15 @@ _NAMED_BY = (
 
 
 def used(job: JsonObject) -> Sequence[tuple[str, str]]:
-    """Kind and name of each, once."""
-    found = (each for _, template in templates(job) for each in _of_template(template))
+    """Returns the kind and the name of each object, once."""
+    found = (each for _, template in templates(job) for each in _objects_of(template))
     return list(dict.fromkeys(found))
 
 
-def _of_template(template: JsonObject) -> Iterator[tuple[str, str]]:
+def _objects_of(template: JsonObject) -> Iterator[tuple[str, str]]:
     volumes: Json = template["spec"].get("volumes")
     for volume in volumes if isinstance(volumes, list) else ():
-        for kind, field, name in _NAMED_BY:
+        for kind, field, name in _VOLUME_SOURCES:
             source = volume.get(field) if isinstance(volume, Mapping) else None
             if isinstance(source, Mapping) and isinstance(source.get(name), str):
                 yield kind, source[name]

@@ -1,4 +1,4 @@
-"""One job and its pods, kept up to date, with a way to wait until something has changed."""
+"""Watches one job and its pods, and lets a caller wait for changes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from tarragon.kube.meta import CustomObject
 
 
 class Live:
-    """Valid within `watching`. `trouble` is set when the cluster is gone, or does not let us
-    look: then nothing here changes any more.
+    """The current state of one job and its pods. Valid within `watching`.
+
+    `trouble` is set when the cluster is unreachable or forbids the watch. Nothing changes here after that.
     """
 
     def __init__(self, cluster: Cluster, job: Known, clock: Clock) -> None:
@@ -27,24 +28,24 @@ class Live:
         self.trouble: Unavailable | Unauthorized | Forbidden | None = None
         self._key = job.key
         self._uid = job.uid
-        self._news = asyncio.Event()
+        self._changes = asyncio.Event()
         self._is_lost = asyncio.Event()
         jitter = random.Random()
-        mine = Selection(namespace=job.key.namespace, fields=f"metadata.name={job.key.name}")
-        theirs = Selection(namespace=job.key.namespace, labels=job.selector)
-        self._jobs: Cache[CustomObject] = Cache(cluster, job.framework.resource, clock, mine, jitter=jitter)
-        self._theirs = theirs
-        self._pods: Cache[Pod] = Cache(cluster, PODS, clock, theirs, jitter=jitter)
+        job_selection = Selection(namespace=job.key.namespace, fields=f"metadata.name={job.key.name}")
+        pod_selection = Selection(namespace=job.key.namespace, labels=job.selector)
+        self._jobs: Cache[CustomObject] = Cache(cluster, job.framework.resource, clock, job_selection, jitter=jitter)
+        self._pod_selection = pod_selection
+        self._pods: Cache[Pod] = Cache(cluster, PODS, clock, pod_selection, jitter=jitter)
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Keeps the copies up to date."""
-        self._jobs.subscribe(lambda _key, _old, _new: self._news.set())
-        self._pods.subscribe(lambda _key, _old, _new: self._news.set())
+        """Runs the two watches while the context is open."""
+        self._jobs.subscribe(lambda _key, _old, _new: self._changes.set())
+        self._pods.subscribe(lambda _key, _old, _new: self._changes.set())
         tasks: list[asyncio.Task[None]] = []
         for cache in (self._jobs, self._pods):
-            cache.on_trouble(self._troubled)
-            tasks += [asyncio.create_task(cache.run()), asyncio.create_task(self._tell_first(cache))]
+            cache.on_trouble(self._on_trouble)
+            tasks += [asyncio.create_task(cache.run()), asyncio.create_task(self._signal_sync(cache))]
         try:
             yield
         finally:
@@ -54,7 +55,7 @@ class Live:
 
     @property
     def job(self) -> CustomObject | None:
-        """None also when another one has taken its name."""
+        """The job; None if it is deleted, also if another job has its name now."""
         found = self._jobs.objects.get(self._key)
         return found if found is not None and found.metadata.uid == self._uid else None
 
@@ -63,32 +64,32 @@ class Live:
         return list(self._pods.objects.values())
 
     async def pods_now(self) -> Sequence[Pod]:
-        """Asked for anew: at least as new as everything that was seen before."""
-        return (await self.cluster.list(PODS, self._theirs)).items
+        """Lists the pods again: the answer is at least as new as everything seen before."""
+        return (await self.cluster.list(PODS, self._pod_selection)).items
 
     def wake(self) -> None:
-        """Something else than the cluster has news."""
-        self._news.set()
+        """Makes `changed` return, for a change that did not come from the cluster."""
+        self._changes.set()
 
     async def changed(self) -> None:
-        """Return when there is news since the last call, and both have been read whole, or when there is trouble."""
+        """Returns when something changed since the last call and both caches are synced, or when there is trouble."""
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._changes.wait()
+            self._changes.clear()
             if self.trouble is not None or (self._jobs.is_synced and self._pods.is_synced):
                 return
 
     async def lost(self) -> None:
-        """Return when there is trouble."""
+        """Returns when there is trouble."""
         await self._is_lost.wait()
 
-    async def _tell_first(self, cache: Cache[CustomObject] | Cache[Pod]) -> None:
-        """An empty list is news, too."""
+    async def _signal_sync(self, cache: Cache[CustomObject] | Cache[Pod]) -> None:
+        """Signals the first sync: it is a change even if the list is empty."""
         await cache.synced()
-        self._news.set()
+        self._changes.set()
 
-    def _troubled(self, trouble: Trouble) -> None:
+    def _on_trouble(self, trouble: Trouble) -> None:
         if isinstance(trouble.error, Unavailable | Unauthorized | Forbidden):
             self.trouble = trouble.error
             self._is_lost.set()
-            self._news.set()
+            self._changes.set()

@@ -1,4 +1,4 @@
-"""What the replicas have said so far: which logs are read and how far, their last lines, how many there were."""
+"""How far the log of each container has been read, and the last lines and line counts of each replica."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tarragon.cli.output.log_lines import Position, Stamp, stamped
 from tarragon.job.model import Replica
 from tarragon.job.spoken import spoken
 
-_KEPT = 60
+_TAIL_LINES = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One run of one container: a restart begins a new log. `replica` says whose lines these are."""
+    """One run of one container of a replica: a restart begins a new log. `number` is its restart count."""
 
     replica: Replica
     uid: str
@@ -27,75 +27,75 @@ class Instance:
 
 
 class LogBook:
-    """Outlives connections: after a broken one the same log is read again, and what was said already is left out.
+    """Removes the lines that were already reported when a log is read again after a broken connection.
 
-    The position is the container's, not its run's: a container that restarts while it is asked for its log answers
-    with the next one, and that must not be told twice either. Moments only grow from run to run.
+    Positions are kept by container, not by run: a container that restarts during the request answers with the log of
+    the next run, which must not be reported twice either. Timestamps only grow from run to run.
     """
 
     def __init__(self) -> None:
         self._positions: dict[tuple[str, str], Position] = {}
-        self._firsts: dict[tuple[str, str], Stamp] = {}
-        self._begun: set[Instance] = set()
-        self._heard: dict[Instance, tuple[Stamp, Stamp]] = {}
+        self._first_stamps: dict[tuple[str, str], Stamp] = {}
+        self._started: set[Instance] = set()
+        self._ranges: dict[Instance, tuple[Stamp, Stamp]] = {}
         self._complete: set[Instance] = set()
-        self._overtaken: set[Instance] = set()
+        self._caught_up: set[Instance] = set()
         self.tails: dict[Replica, deque[str]] = {}
         self.said: dict[Replica, int] = {}
 
     def begin(self, instance: Instance) -> None:
-        """Its log is about to be read, perhaps not for the first time."""
-        self._begun.add(instance)
+        """Call this before each reading of the run's log, the first and every later one."""
+        self._started.add(instance)
         self._position(instance).resume()
 
     def has_begun(self, instance: Instance) -> bool:
-        return instance in self._begun
+        return instance in self._started
 
     def first_heard(self, instance: Instance) -> Stamp | None:
-        """The moment of the first line that was said for it; None when there was none yet."""
-        heard = self._heard.get(instance)
-        return None if heard is None else heard[0]
+        """The timestamp of the first line reported for the run; None if there was none yet."""
+        stamps = self._ranges.get(instance)
+        return None if stamps is None else stamps[0]
 
     def last_heard(self, instance: Instance) -> Stamp | None:
-        """The same of the last line."""
-        heard = self._heard.get(instance)
-        return None if heard is None else heard[1]
+        """The timestamp of the last line reported for the run; None if there was none yet."""
+        stamps = self._ranges.get(instance)
+        return None if stamps is None else stamps[1]
 
     def is_complete(self, instance: Instance) -> bool:
         return instance in self._complete
 
     def complete(self, instance: Instance) -> None:
-        """It has been read to its end."""
+        """Marks the run's log as read to its end."""
         self._complete.add(instance)
 
     def new(self, instance: Instance, lines: Sequence[str]) -> list[tuple[str, str]]:
-        """Those of the lines that were not said before, each with its timestamp as written."""
+        """Returns the lines that were not reported before, each with its timestamp as written."""
         position = self._position(instance)
         fresh = []
         for line in lines:
             stamp, text = stamped(line)
             if position.is_new(stamp):
-                self._firsts.setdefault((instance.uid, instance.container), stamp)
-                self._heard[instance] = (self._heard.get(instance, (stamp,))[0], stamp)
+                self._first_stamps.setdefault((instance.uid, instance.container), stamp)
+                self._ranges[instance] = (self._ranges.get(instance, (stamp,))[0], stamp)
                 fresh.append((line[: len(line) - len(text)].rstrip(), text))
-        return self._told(instance, fresh)
+        return self._record(instance, fresh)
 
     def overtaken(self, instance: Instance, lines: Sequence[str]) -> list[tuple[str, str]]:
-        """Of the whole log of a run those lines that are older than the first that was said of their container; once.
+        """Returns the lines of a run's whole log that are older than the first line reported of its container; once.
 
-        Who asks for the log of a container that restarts just then is answered with the next one.
+        A container that restarts during the request answers with the log of the next run, which is then reported first.
         """
-        first = self._firsts.get((instance.uid, instance.container))
-        if first is None or instance in self._overtaken:
+        first = self._first_stamps.get((instance.uid, instance.container))
+        if first is None or instance in self._caught_up:
             return []
-        self._overtaken.add(instance)
+        self._caught_up.add(instance)
         stamps = [(line, *stamped(line)) for line in lines]
         late = [(line[: len(line) - len(text)].rstrip(), text) for line, stamp, text in stamps if stamp < first]
-        return self._told(instance, late)
+        return self._record(instance, late)
 
-    def _told(self, instance: Instance, fresh: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    def _record(self, instance: Instance, fresh: list[tuple[str, str]]) -> list[tuple[str, str]]:
         fresh = [(moment, part) for moment, text in fresh for part in spoken(text).split("\n")]
-        self.tails.setdefault(instance.replica, deque(maxlen=_KEPT)).extend(text for _, text in fresh)
+        self.tails.setdefault(instance.replica, deque(maxlen=_TAIL_LINES)).extend(text for _, text in fresh)
         self.said[instance.replica] = self.said.get(instance.replica, 0) + len(fresh)
         return fresh
 

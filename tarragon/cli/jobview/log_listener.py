@@ -1,4 +1,4 @@
-"""Reading the logs of a job's replicas as they come, each container's from its beginning to its end."""
+"""Streams the logs of a job's replicas, each container's from its beginning to its end."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tarragon.job.model import Replica
 from tarragon.kube.core import ContainerStatus, Pod
 
 LAST_WORDS = 5.0
-"""Seconds without a word after which nobody waits for the rest of the logs any more."""
+"""Seconds without a new line after which the rest of the logs is given up."""
 PAUSE = 0.3
 HOPELESS = 3
-"""Answers that a log can't be had, one after the other, after which nobody waits for its last words."""
+"""Failed attempts in a row after which the rest of a log is given up."""
 SKEW = 60
-"""Seconds by which the clock of a node may be ahead of ours."""
+"""Seconds by which a node's clock may be ahead of this machine's."""
 ALL = LogOptions()
 
 Said = Callable[[Replica, Sequence[tuple[str, str]]], None]
-"""New lines of one replica, each with its timestamp."""
+"""Called with new lines of one replica: pairs of timestamp and text."""
 
 
 class Listener:
-    """Reads on after a broken connection, from a new one too, and tells no line twice.
+    """Reads logs, continues after a broken connection, also with a new client, and reports no line twice.
 
-    `beginning` says how much of a log that is there already is told: its `tail_lines` and `since_seconds`.
+    `beginning` limits how much of the existing logs is reported, by its `tail_lines` and `since_seconds`.
     """
 
     def __init__(self, main_container: str, clock: Clock, said: Said, beginning: LogOptions = ALL) -> None:
@@ -43,23 +43,23 @@ class Listener:
         self._beginning = beginning
         self._tasks: dict[Instance, asyncio.Task[None]] = {}
         self._failures: dict[Instance, int] = {}
-        self._settled: set[Instance] = set()
-        self._told = 0
-        self._wants: Callable[[Replica], bool] = lambda _replica: True
-        self._unread: Callable[[Replica, ApiError], None] = lambda _replica, _error: None
+        self._finished_previous: set[Instance] = set()
+        self._reported = 0
+        self._is_wanted: Callable[[Replica], bool] = lambda _replica: True
+        self._report_unread: Callable[[Replica, ApiError], None] = lambda _replica, _error: None
         self.error: BaseException | None = None
-        """Why nobody can be told any more: whoever reads our output has gone, or we have a bug."""
+        """Why reading stopped: a BrokenPipeError, if the reader of our output closed the pipe, or a bug."""
 
     def on_unread(self, tell: Callable[[Replica, ApiError], None]) -> None:
-        """Call it when a log that should be there is refused. May come more than once."""
-        self._unread = tell
+        """Sets the callback for a log that can't be read. It may be called more than once."""
+        self._report_unread = tell
 
     def only(self, wants: Callable[[Replica], bool]) -> None:
-        """Nobody else's log is asked for."""
-        self._wants = wants
+        """Reads the logs of these replicas only."""
+        self._is_wanted = wants
 
     def listen(self, cluster: Cluster, pods: Mapping[Replica, Pod], failed: Callable[[], None]) -> None:
-        """Begin with every container that has begun since the last call; `failed` is called when `error` is set."""
+        """Reads every container that has started since the last call. `failed` is called when `error` is set."""
 
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and task.exception() is not None:
@@ -68,46 +68,47 @@ class Listener:
 
         for replica, pod in pods.items():
             for instance in instances(replica, pod, self._main_container, self._beginning.container):
-                if self._wants(replica) and instance not in self._tasks and not self.book.is_complete(instance):
+                if self._is_wanted(replica) and instance not in self._tasks and not self.book.is_complete(instance):
                     task = self._tasks[instance] = asyncio.create_task(self._read(cluster, pod, instance))
                     task.add_done_callback(ended)
 
     async def last_words(self, cluster: Cluster, pods: Mapping[Replica, Pod]) -> None:
-        """Wait for the rest of what has been said until now, by containers that have ended and by those that have not.
+        """Waits for everything that the containers have written until now.
 
-        Whether the latter have said more than we have heard, a log that goes on does not tell: they are asked anew.
+        A followed log does not show whether more is to come: logs of running containers are read again, without
+        following.
         """
-        waited = {
+        pending = {
             instance: task
             for instance, task in self._tasks.items()
             if not task.done() and not self._is_hopeless(instance)
         }
-        for instance, task in waited.items():
+        for instance, task in pending.items():
             pod = pods.get(instance.replica)
             if pod is not None and not has_ended(pod, instance):
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 rest = asyncio.create_task(self._read(cluster, pod, instance, follow=False))
-                self._tasks[instance] = waited[instance] = rest
-        while left := {instance: task for instance, task in waited.items() if not task.done()}:
-            told = self._told
-            await asyncio.wait(left.values(), timeout=LAST_WORDS)
-            if self._told == told:
+                self._tasks[instance] = pending[instance] = rest
+        while unfinished := {instance: task for instance, task in pending.items() if not task.done()}:
+            reported = self._reported
+            await asyncio.wait(unfinished.values(), timeout=LAST_WORDS)
+            if self._reported == reported:
                 break
-        for instance, task in left.items():
+        for instance, task in unfinished.items():
             if not task.done() and not self._is_hopeless(instance):
-                self._unread(instance.replica, unreachable(f"the rest of it has not come for {LAST_WORDS:g} s"))
+                self._report_unread(instance.replica, unreachable(f"no more of it was received for {LAST_WORDS:g} s"))
 
     def catch_up(self, instance: Instance, lines: Sequence[str]) -> None:
-        """Tell what has not been told yet of a log that was read elsewhere, with its timestamps. Oldest run first."""
+        """Reports the lines of a log read elsewhere, with timestamps, that are still unreported. Oldest run first."""
         late = self.book.overtaken(instance, lines)
         if late:
             self._said(instance.replica, late)
         self.book.begin(instance)
-        self._hear(instance, lines)
+        self._report(instance, lines)
 
     async def stop(self) -> None:
-        """Let go of the connections. What was not read to its end is read again by the next `listen`."""
+        """Closes the connections. The next `listen` continues the logs that were not read to their ends."""
         tasks = list(self._tasks.values())
         self._tasks.clear()
         for task in tasks:
@@ -115,55 +116,60 @@ class Listener:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, cluster: Cluster, pod: Pod, instance: Instance, *, follow: bool = True) -> None:
-        before = instance.before()
-        if before.number >= 0 and before not in self._settled:
-            await self._settle(cluster, pod, before)
+        previous = instance.before()
+        if previous.number >= 0 and previous not in self._finished_previous:
+            await self._finish_previous(cluster, pod, previous)
         while not await self._read_once(cluster, pod, instance, follow=follow):
             await self._clock.sleep(PAUSE)
         if follow:
             self.book.complete(instance)
 
-    async def _settle(self, cluster: Cluster, pod: Pod, before: Instance) -> None:
-        """All of the run before, first: behind the next one's first line its last words would count as told already.
+    async def _finish_previous(self, cluster: Cluster, pod: Pod, previous: Instance) -> None:
+        """Reads the run before to its end first: after a line of the next run, its last lines would count as reported.
 
-        A container that restarts just when it is asked for its log answers with the next run.
+        A container that restarts during the request answers with the log of the next run.
         """
-        reading, is_its_own = self._tasks.get(before), self._is_its_own(pod, before)
+        reading, has_own_lines = self._tasks.get(previous), self._has_own_lines(pod, previous)
         if reading is not None:
-            if not is_its_own:
+            if not has_own_lines:
                 reading.cancel()
             await asyncio.wait((reading,))
-        if not self.book.has_begun(before):
-            await self._read_once(cluster, pod, before, follow=False)
-        elif not (is_its_own and self.book.is_complete(before)):
+        if not self.book.has_begun(previous):
+            await self._read_once(cluster, pod, previous, follow=False)
+        elif not (has_own_lines and self.book.is_complete(previous)):
             try:
-                await self._read_whole(cluster, pod, before)
+                await self._read_previous(cluster, pod, previous)
             except Unavailable:
-                return  # the next connection may bring it
+                return  # the next connection may succeed
             except ApiError:
-                pass  # nobody has it any more
-        self._settled.add(before)
+                pass  # the log no longer exists
+        self._finished_previous.add(previous)
 
-    def _is_its_own(self, pod: Pod, before: Instance) -> bool:
-        """Whether what was heard for a run was said before the next one began, and so by nobody else."""
-        status, first = container_status(pod, before.container), self.book.first_heard(before)
-        present = None if status is None else status.state.running or status.state.terminated
-        said = None if first is None else moment(first)
-        return said is not None and present is not None and present.started_at is not None and said < present.started_at
-
-    async def _read_whole(self, cluster: Cluster, pod: Pod, before: Instance) -> None:
-        asked = LogOptions(
-            container=before.container, previous=True, timestamps=True, tail_lines=self._beginning.tail_lines
+    def _has_own_lines(self, pod: Pod, previous: Instance) -> bool:
+        """Whether the lines reported for the run are its own: they are older than the start of the next run."""
+        status, first = container_status(pod, previous.container), self.book.first_heard(previous)
+        current = None if status is None else status.state.running or status.state.terminated
+        first_line = None if first is None else moment(first)
+        return (
+            first_line is not None
+            and current is not None
+            and current.started_at is not None
+            and first_line < current.started_at
         )
-        lines, said = Lines(), []
-        async with aclosing(cluster.pod_log(pod.metadata.key, asked)) as chunks:  # type: ignore[type-var]
+
+    async def _read_previous(self, cluster: Cluster, pod: Pod, previous: Instance) -> None:
+        options = LogOptions(
+            container=previous.container, previous=True, timestamps=True, tail_lines=self._beginning.tail_lines
+        )
+        lines, whole = Lines(), []
+        async with aclosing(cluster.pod_log(pod.metadata.key, options)) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
-                said += lines.feed(chunk)
-        self.catch_up(before, [*said, *lines.finish()])
+                whole += lines.feed(chunk)
+        self.catch_up(previous, [*whole, *lines.finish()])
 
     async def _read_once(self, cluster: Cluster, pod: Pod, instance: Instance, *, follow: bool) -> bool:
-        """Whether there is nothing more to read: the log has come to its end, or is not kept any more."""
-        beginning = self._beginning_of(instance, follow=follow)
+        """Reads the log once. Returns whether there is nothing more to read: it has ended, or no longer exists."""
+        beginning = self._options_for(instance, follow=follow)
         self.book.begin(instance)
         status = container_status(pod, instance.container)
         is_previous = status is not None and status.restart_count > instance.number
@@ -179,60 +185,60 @@ class Listener:
             async with aclosing(cluster.pod_log(pod.metadata.key, options)) as chunks:  # type: ignore[type-var]
                 async for chunk in chunks:
                     self._failures.pop(instance, None)
-                    self._hear(instance, lines.feed(chunk))
+                    self._report(instance, lines.feed(chunk))
         except Unreachable:
-            # A line that was cut off is dropped: it comes again, whole.
+            # A truncated line is dropped: the next attempt reads all of it.
             return False
         except Unavailable as error:
             self._fail(instance, error)
             return False
         except ApiError as error:
-            # A pod that is gone at the end of its job has taken its log along.
+            # The log of a pod that is deleted at its job's end is deleted with it.
             if follow or not isinstance(error, NotFound):
-                self._unread(instance.replica, error)
+                self._report_unread(instance.replica, error)
             return True
         self._failures.pop(instance, None)
-        self._hear(instance, lines.finish())
+        self._report(instance, lines.finish())
         return True
 
-    def _beginning_of(self, instance: Instance, *, follow: bool) -> LogOptions:
+    def _options_for(self, instance: Instance, *, follow: bool) -> LogOptions:
         last = self.book.last_heard(instance)
         if last is None:
             is_first = not self.book.has_begun(instance)
             return self._beginning if is_first else LogOptions(tail_lines=self._beginning.tail_lines)
-        said = moment(last)
-        if follow or said is None:
+        last_line = moment(last)
+        if follow or last_line is None:
             return ALL
-        age = (self._clock.now() - said).total_seconds()
+        age = (self._clock.now() - last_line).total_seconds()
         return LogOptions(since_seconds=max(0, math.ceil(age)) + SKEW)
 
     def _fail(self, instance: Instance, error: Unavailable) -> None:
-        """A server that answers so again and again has nobody to ask: the node, or the way to it, is gone."""
+        """Counts failures. When the server fails repeatedly, the node or the connection to it is gone."""
         self._failures[instance] = self._failures.get(instance, 0) + 1
         if self._failures[instance] == HOPELESS:
-            self._unread(instance.replica, error)
+            self._report_unread(instance.replica, error)
 
     def _is_hopeless(self, instance: Instance) -> bool:
-        """And that was told."""
+        """Whether the log was given up, and that was reported."""
         return self._failures.get(instance, 0) >= HOPELESS
 
-    def _hear(self, instance: Instance, lines: Sequence[str]) -> None:
-        fresh = self.book.new(instance, lines)
-        self._told += len(fresh)
-        if fresh:
-            self._said(instance.replica, fresh)
+    def _report(self, instance: Instance, lines: Sequence[str]) -> None:
+        new_lines = self.book.new(instance, lines)
+        self._reported += len(new_lines)
+        if new_lines:
+            self._said(instance.replica, new_lines)
 
 
 def instances(replica: Replica, pod: Pod, main_container: str, only: str = "") -> Iterator[Instance]:
-    """The newest run of the main container and of every init container, as far as they have begun. No sidecars.
+    """Yields the newest run of the main container and of every init container that has started. No sidecars.
 
-    `only` is the name of a container that is meant instead of these.
+    `only` names one container to use instead of these.
     """
     names = [container.name for container in pod.spec.containers]
-    wanted = main_container if main_container in names else names[0] if names else ""
+    main = main_container if main_container in names else names[0] if names else ""
     for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-        is_meant = status.name == only if only else status.name == wanted or status.name not in names
-        if is_meant and has_begun(status):
+        is_selected = status.name == only if only else status.name == main or status.name not in names
+        if is_selected and has_begun(status):
             yield Instance(replica, pod.metadata.uid, status.name, status.restart_count)
 
 
@@ -242,7 +248,7 @@ def has_begun(status: ContainerStatus) -> bool:
 
 
 def has_ended(pod: Pod | None, instance: Instance) -> bool:
-    """Whether no more can come: its container has ended, or its pod is another one by now."""
+    """Whether the run writes no more: its container has ended, or its pod was replaced."""
     if pod is None or pod.metadata.uid != instance.uid or pod.is_finished:
         return True
     status = container_status(pod, instance.container)
@@ -250,6 +256,6 @@ def has_ended(pod: Pod | None, instance: Instance) -> bool:
 
 
 def container_status(pod: Pod, name: str) -> ContainerStatus | None:
-    """Of an init container, too."""
+    """Returns the status of a container or an init container."""
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
     return next((status for status in statuses if status.name == name), None)

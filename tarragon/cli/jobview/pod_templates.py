@@ -1,4 +1,4 @@
-"""The pod templates of a job's document, whatever its shape. Pure."""
+"""Finds the pod templates in a job's manifest, whatever its kind. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tarragon.kube.meta import Json, JsonObject
 
 
 def templates(job: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    """Every pod template of a job of any shape, with its path."""
+    """Yields every pod template of a job, with its path."""
     yield from _templates(job.get("spec"), "spec")
 
 
 def is_template(value: JsonObject) -> bool:
-    """A pod template is what has a spec with containers."""
+    """Whether the value is a pod template: it has a spec with containers."""
     spec = value.get("spec")
     return isinstance(spec, Mapping) and isinstance(spec.get("containers"), list)
 

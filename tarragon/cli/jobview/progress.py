@@ -1,4 +1,4 @@
-"""What can be seen of a job at one moment: its state and every replica's, read from its status and its pods. Pure."""
+"""The progress of a job: its state and that of every replica, read from the job's status and its pods. Pure."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ ENDING = "Ending"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 STOPPED = "Stopped"
-"""It did not end by itself: it was ended because the job was over, or somebody deleted its pod."""
+"""Of a replica: it was terminated because its job ended, or its pod was deleted."""
 
 STOPPING = "Stopping"
-"""Of a job: it was deleted, and its replicas are ending."""
+"""Of a job: it was deleted, and its replicas are terminating."""
 INTERRUPTED = "Interrupted"
-"""Of a job that has not ended: its cluster does not run."""
+"""Of an unfinished job: its embedded cluster is not running."""
 
-PLACED_AGAIN = "it has places again"
+PLACED_AGAIN = "scheduled again"
 
-_ORDINARY_WAITS = frozenset({"", "ContainerCreating", "PodInitializing"})
+_NORMAL_WAITING_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One replica as a person wants to see it. `exit_code`: how it ended, None while it runs (again)."""
+    """One replica as users see it. `exit_code` is None while it runs, also after a restart."""
 
     replica: Replica
     state: str = WAITING
@@ -57,7 +57,7 @@ class Member:
 
     @property
     def seconds(self) -> float | None:
-        """How long its container ran, to the second, None while it has not ended or when it never started."""
+        """How long its container ran; None if it has not ended or never started."""
         if self.started is None or self.finished is None or self.started.timestamp() <= 0:
             return None
         return (self.finished - self.started).total_seconds()
@@ -65,7 +65,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A job at one moment. `state` is the one word for people: Waiting, Starting, or a Phase."""
+    """A job at one moment. `state` is the one-word state that users see."""
 
     key: Key
     kind: str
@@ -74,7 +74,7 @@ class Progress:
     message: str = ""
     wait: Wait | None = None
     hindrance: str = ""
-    """What keeps an admitted job's replicas from being made, started or ready, in the words of `why`."""
+    """What keeps the replicas of an admitted job from being created, started or ready, as `why` words it."""
     created: dt.datetime | None = None
     started: dt.datetime | None = None
     completed: dt.datetime | None = None
@@ -93,9 +93,10 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """What `read` looks at. `pods`: of each replica the newest one, also after it has `gone` (by uid).
+    """The input of `read`.
 
-    `state`: the job's, where more is known of it than its status says.
+    `pods` has the newest pod of each replica, also deleted ones, whose UIDs are in `gone`. `state` overrides the state
+    that the job's status shows.
     """
 
     key: Key
@@ -110,7 +111,7 @@ class Sighting:
 
 
 def read(seen: Sighting) -> Progress:
-    """Every replica that is to be or was, in the order of the types."""
+    """Returns the job's progress, with every replica that exists, existed or is requested, by type and index."""
     status = seen.status
     condition = last_condition(status)
     return Progress(
@@ -118,7 +119,7 @@ def read(seen: Sighting) -> Progress:
         kind=seen.kind,
         state=seen.state or state(status),
         reason=condition.reason if condition is not None else "",
-        message="" if condition is None else PLACED_AGAIN if _is_over(condition, status) else condition.message,
+        message="" if condition is None else PLACED_AGAIN if _is_outdated(condition, status) else condition.message,
         wait=wait(status) if seen.state != INTERRUPTED else None,
         hindrance=_hindrance(status) if seen.state != INTERRUPTED else "",
         created=seen.created,
@@ -128,47 +129,51 @@ def read(seen: Sighting) -> Progress:
     )
 
 
-def _is_over(condition: Condition, status: JobStatus) -> bool:
-    """Whether it speaks of lost places though there are new ones. Conditions have whole seconds."""
-    placed = None if status.admission is None else status.admission.admitted
-    is_of_loss = condition.type in {conditions.EVICTED, conditions.RESTARTING} and status.phase is Phase.RESTARTING
-    return is_of_loss and placed is not None and condition.updated < placed.replace(microsecond=0)
+def _is_outdated(condition: Condition, status: JobStatus) -> bool:
+    """Whether the condition reports an eviction but the job is admitted again. Conditions have whole seconds."""
+    admitted = None if status.admission is None else status.admission.admitted
+    is_eviction = condition.type in {conditions.EVICTED, conditions.RESTARTING} and status.phase is Phase.RESTARTING
+    return is_eviction and admitted is not None and condition.updated < admitted.replace(microsecond=0)
 
 
 def state(status: JobStatus) -> str:
-    """The one word for people."""
+    """Returns the one-word state that users see."""
     waits = status.admission is None or status.admission.admitted is None
     return state_word(status, waits=waits and status.phase is Phase.CREATED)
 
 
 def wait(status: JobStatus) -> Wait | None:
-    """Why it has not been admitted, as far as the scheduler has said."""
+    """Why the job is not admitted yet, if the scheduler has said so."""
     admission = status.admission
     return admission.wait if admission is not None and admission.admitted is None else None
 
 
 def _hindrance(status: JobStatus) -> str:
-    """Empty before its admission, where `wait` tells why, and after its end."""
-    why = reason_of(status)
-    return "" if status.phase.is_final or wait(status) is not None or not why.word else f"{why.word}: {why.message}"
+    """What holds the job up; empty while it waits for admission, where `wait` says why, and after its end."""
+    reason = reason_of(status)
+    return (
+        ""
+        if status.phase.is_final or wait(status) is not None or not reason.word
+        else f"{reason.word}: {reason.message}"
+    )
 
 
 def last_condition(status: JobStatus) -> Condition | None:
-    """The newest of those that hold."""
-    return next((known for known in reversed(status.conditions) if known.is_true), None)
+    """Returns the newest condition that is true."""
+    return next((condition for condition in reversed(status.conditions) if condition.is_true), None)
 
 
 def newest(pods: Iterable[tuple[Replica, Pod]]) -> dict[Replica, Pod]:
-    """Of each replica the pod that was created last: the one before it may still be ending."""
+    """Returns the pod of each replica that was created last: the one before it may still be terminating."""
     result: dict[Replica, Pod] = {}
     for replica, pod in pods:
-        before = result.get(replica)
-        if before is None or _birth(before) <= _birth(pod):
+        other = result.get(replica)
+        if other is None or _created(other) <= _created(pod):
             result[replica] = pod
     return result
 
 
-def _birth(pod: Pod) -> float:
+def _created(pod: Pod) -> float:
     created = pod.metadata.creation_timestamp
     return created.timestamp() if created is not None else 0.0
 
@@ -176,12 +181,12 @@ def _birth(pod: Pod) -> float:
 def _replicas(seen: Sighting) -> set[Replica]:
     admission = seen.status.admission
     size = admission.size if admission is not None and admission.size else seen.wished
-    wanted = {Replica(kind, index) for kind, number in size.items() for index in range(number)}
-    return wanted | seen.pods.keys() | seen.status.finished
+    requested = {Replica(kind, index) for kind, number in size.items() for index in range(number)}
+    return requested | seen.pods.keys() | seen.status.finished
 
 
 def order(replica: Replica) -> tuple[int, int]:
-    """To sort by: first the types as people name them, then the indices."""
+    """The sort key of a replica: its type in the usual order, then its index."""
     return list(ReplicaType).index(replica.type), replica.index
 
 
@@ -194,7 +199,7 @@ def _member(seen: Sighting, replica: Replica) -> Member:
     is_gone = pod.metadata.uid in seen.gone
     return Member(
         replica=replica,
-        state=_when_gone(_state(pod, main)) if is_gone else _state(pod, main),
+        state=_after_deletion(_state(pod, main)) if is_gone else _state(pod, main),
         restarts=_restarts(seen.status.restarts.get(replica, RestartRecord()), pod, main),
         exit_code=end.exit_code if end is not None else None,
         reason=_reason(pod, main, end),
@@ -207,23 +212,23 @@ def _member(seen: Sighting, replica: Replica) -> Member:
 
 
 def _restarts(record: RestartRecord, pod: Pod, main: ContainerStatus | None) -> int:
-    """The record may be behind the pod; what it has counted of this very pod is not counted again."""
+    """The restarts of a replica. The record may lag behind the pod; no restart of this pod is counted twice."""
     counted = record.in_place_of_uid if record.uid == pod.metadata.uid else 0
     return record.total + max(0, (main.restart_count if main is not None else 0) - counted)
 
 
 def _without_pod(status: JobStatus, replica: Replica) -> Member:
-    """It has ended for good, was taken away with its job, or is still to come."""
+    """A replica without a pod: it has completed, was deleted at its job's end, or does not exist yet."""
     record = status.restarts.get(replica)
     restarts = record.total if record is not None else 0
     if replica in status.finished:
         return Member(replica=replica, state=SUCCEEDED, restarts=restarts, exit_code=0)
-    # The record's exit code is that of a life before the last one.
+    # The record has the exit code of an earlier run, not of the last one.
     is_over = status.phase.is_final or status.phase is Phase.SUSPENDED
     return Member(replica=replica, state=STOPPED if is_over else WAITING, restarts=restarts)
 
 
-def _when_gone(state: str) -> str:
+def _after_deletion(state: str) -> str:
     return state if state in {SUCCEEDED, FAILED} else STOPPED
 
 
@@ -231,7 +236,7 @@ def _state(pod: Pod, main: ContainerStatus | None) -> str:
     if pod.status.phase == "Succeeded":
         return SUCCEEDED
     if pod.status.phase == "Failed":
-        return STOPPED if pod.metadata.is_ending and not _could_not_start(main) else FAILED
+        return STOPPED if pod.metadata.is_ending and not _failed_to_start(main) else FAILED
     if pod.metadata.is_ending:
         return ENDING
     if main is None or not pod.spec.node_name:
@@ -239,8 +244,8 @@ def _state(pod: Pod, main: ContainerStatus | None) -> str:
     return _container_state(main)
 
 
-def _could_not_start(main: ContainerStatus | None) -> bool:
-    """Then nobody has stopped it, even when it is being taken away."""
+def _failed_to_start(main: ContainerStatus | None) -> bool:
+    """Whether the container failed to start: then the replica failed, even if its pod is being deleted."""
     return main is not None and main.state.terminated is not None and main.state.terminated.reason == "StartError"
 
 
@@ -253,7 +258,7 @@ def _container_state(main: ContainerStatus) -> str:
 
 
 def _last_end(main: ContainerStatus | None) -> Terminated | None:
-    """None for one that runs again: how it ended before is not how it ended."""
+    """How the container ended; None if it runs again."""
     if main is None:
         return None
     return main.state.terminated or (main.last_state.terminated if main.state.running is None else None)
@@ -269,7 +274,7 @@ def _reason(pod: Pod, main: ContainerStatus | None, end: Terminated | None) -> s
     if pod.status.reason:
         return pod.status.reason
     waiting = main.state.waiting.reason if main is not None and main.state.waiting is not None else ""
-    if waiting not in _ORDINARY_WAITS:
+    if waiting not in _NORMAL_WAITING_REASONS:
         return waiting
     return end.reason if end is not None else ""
 
@@ -277,6 +282,6 @@ def _reason(pod: Pod, main: ContainerStatus | None, end: Terminated | None) -> s
 def _message(pod: Pod, main: ContainerStatus | None, end: Terminated | None) -> str:
     if pod.status.message:
         return pod.status.message
-    if main is not None and main.state.waiting is not None and main.state.waiting.reason not in _ORDINARY_WAITS:
+    if main is not None and main.state.waiting is not None and main.state.waiting.reason not in _NORMAL_WAITING_REASONS:
         return main.state.waiting.message
     return end.message if end is not None else ""

@@ -1,4 +1,4 @@
-"""Where in the queue a job stands, as far as it can be seen from the jobs themselves. Pure."""
+"""The queue positions of jobs, computed from the jobs' own status. Pure."""
 
 from __future__ import annotations
 
@@ -20,20 +20,17 @@ def key(job: Known) -> JobKey:
 
 
 def queue(jobs: Iterable[Known]) -> Sequence[Known]:
-    """Those that wait for their places, in the order in which they came."""
-    return sorted((job for job in jobs if waits(job)), key=lambda job: (_since(job), str(job.key)))
+    """Returns the jobs that wait for admission, in the order in which they were queued."""
+    return sorted((job for job in jobs if waits(job)), key=lambda job: (_queued_at(job), str(job.key)))
 
 
 def positions(jobs: Iterable[Known]) -> Mapping[JobKey, int]:
-    """From 1, of those that wait for their places, by kind and key."""
-    return {key(job): place for place, job in enumerate(queue(jobs), start=1)}
+    """Returns the queue positions, from 1, of the jobs that wait for admission."""
+    return {key(job): position for position, job in enumerate(queue(jobs), start=1)}
 
 
 def waits(job: Known) -> bool:
-    """Whether the operator has put it into its queue, and has not let it out yet.
-
-    Nobody stands behind one that never fits.
-    """
+    """Whether the job is queued and not admitted yet. A job that could never fit is not in the queue."""
     admission = job.status.admission
     if admission is None or admission.admitted is not None or job.status.phase.is_final:
         return False
@@ -48,12 +45,12 @@ def never_fits(job: Known) -> bool:
 
 
 def is_over_its_quota(job: Known) -> bool:
-    """Alone, whatever others of its namespace hold."""
+    """Whether the job alone exceeds its namespace's quota."""
     admission = job.status.admission
     wait = None if admission is None else admission.wait
     return wait is not None and wait.message.startswith(NEVER_WITHIN_QUOTA)
 
 
-def _since(job: Known) -> dt.datetime:
+def _queued_at(job: Known) -> dt.datetime:
     admission = job.status.admission
     return admission.queued if admission is not None else _LATEST

@@ -1,4 +1,4 @@
-"""A job as one row of `list`, and as a whole for people. Pure."""
+"""A job as one row of `list`. Pure."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from tarragon.plan.reconcile.managed_by import BATCH_JOBS, is_for_batch_jobs, is
 HEADER = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "REASON")
 WIDE = ("NAME", "STATE", "READY", "GPUS", "QUEUE", "RESTARTS", "AGE", "KIND", "REPLICAS", "NODES", "REASON")
 QUIET = MappingProxyType({"GPUS": {"-"}, "QUEUE": {"-"}, "RESTARTS": {"0", "-"}})
-"""Columns that a small terminal can do without where they say nothing else of any job."""
+"""Columns that are left out on a narrow terminal if all of their cells have one of these values."""
 
 
-UNSEEN = "no operator has looked at it yet"
+UNSEEN = "no operator has processed it yet"
 BEGUN_BY_OTHERS = (
-    "another operator has begun it; kubectl annotate -n {key.namespace} {kind} {key.name} tarragon.dev/adopt=true "
-    "gives it to Tarragon"
+    "another operator runs it; to hand it to Tarragon: "
+    "kubectl annotate -n {key.namespace} {kind} {key.name} tarragon.dev/adopt=true"
 )
 
 LEAST_NAME, LEAST_REASON = 16, 20
-"""Characters that stay of both on a small terminal: names give way first."""
+"""Characters that both columns keep on a narrow terminal. Names are shortened first."""
 LEAST = MappingProxyType({"NAMESPACE": 10, "NAME": 20, "STATE": 11, "READY": 5, "KIND": 6, "REPLICAS": 28, "NODES": 12})
-"""Characters that a column has at least where later rows are not known yet."""
+"""Minimum widths of columns, for tables whose later rows are not known yet."""
 
 
 def least(header: Sequence[str]) -> Sequence[str]:
-    """A row that makes the columns wide enough for what usually comes."""
+    """Returns a blank row that gives the columns their minimum widths."""
     return [" " * max(len(column), LEAST.get(column, 0)) for column in header]
 
 
 def deleted(cells: Sequence[str], header: Sequence[str]) -> Sequence[str]:
-    """The last row of a job that is not there any more."""
+    """Returns the last row of a job that was deleted."""
     last = {"STATE": "Deleted", "READY": "-", "REASON": ""}
     return [last.get(column, cell) for column, cell in zip(header, cells, strict=True)]
 
@@ -54,7 +54,7 @@ def header(*, is_wide: bool, names_namespace: bool) -> Sequence[str]:
 def row(
     job: Known, now: dt.datetime, *, is_wide: bool, names_namespace: bool, place: int | None = None
 ) -> Sequence[str]:
-    """`place`: where in the queue it stands, as far as that is known."""
+    """Returns the job's cells. `place` is its position in the queue, if known."""
     queue = "-" if place is None else str(place)
     cells = [job.key.name, job.state, ready(job), gpus(job), queue, str(restarts(job)), age(job.born, now)]
     if is_wide:
@@ -64,29 +64,29 @@ def row(
 
 
 def ready(job: Known) -> str:
-    """`3/4`: replicas that run now, of those that are to."""
+    """`3/4`: the running replicas and the size of the job."""
     running = 0 if job.state == INTERRUPTED else job.status.ready
     return f"{running}/{sum(size(job).values())}"
 
 
 def gpus(job: Known) -> str:
-    """Those of all its replicas together."""
+    """The accelerators of all its replicas."""
     return str(of_job(job, size(job)) or "-")
 
 
 def fitting(rows: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[str]]:
-    """The same without quiet columns, and with shorter names, if a row would be wider. The first row is the header.
+    """Returns the rows without QUIET columns and with shorter names if they are too wide. The first row is the header.
 
-    The last column, the reason, may be cut at the edge, but not all of it.
+    The last column, the reason, may still be too wide: it is cut by the caller.
     """
     columns: list[Sequence[str]] = list(zip(*rows, strict=True))
     if _width(columns) <= width:
         return rows
     kept = [column for column in columns if not {*column[1:]} <= QUIET.get(column[0], set())]
     longest = max(map(len, kept[-1]))
-    too_much = _width(kept) - longest + min(longest, LEAST_REASON) - width
-    if too_much > 0:
-        kept = [_shorter(column, too_much) if column[0] == "NAME" else column for column in kept]
+    excess = _width(kept) - longest + min(longest, LEAST_REASON) - width
+    if excess > 0:
+        kept = [_shorter(column, excess) if column[0] == "NAME" else column for column in kept]
     return list(zip(*kept, strict=True))
 
 
@@ -95,14 +95,14 @@ def _width(columns: Sequence[Sequence[str]]) -> int:
 
 
 def _shorter(names: Sequence[str], by: int) -> Sequence[str]:
-    """Without their middles: it is their ends by which jobs of one family differ."""
+    """Shortens names in the middle: similar jobs usually differ at the end of their names."""
     room = max(LEAST_NAME, max(map(len, names)) - by)
     half = (room - 1) // 2
     return [name if len(name) <= room else f"{name[: room - 1 - half]}…{name[-half:]}" for name in names]
 
 
 def size(job: Known) -> Mapping[ReplicaType, int]:
-    """What it was admitted with, else what it asks for."""
+    """The size with which the job was admitted, else the requested size."""
     admission = job.status.admission
     return admission.size if admission is not None and admission.size else job.wished
 
@@ -112,15 +112,15 @@ def restarts(job: Known) -> int:
 
 
 def replicas(job: Known) -> str:
-    """`chief 1, ps 1, worker 2`; with the wish where it is another one: `worker 2 (3 wished)`."""
-    there = size(job)
-    counts = (f"{kind.word} {number}{_wish(job, kind, number)}" for kind, number in there.items() if number)
+    """`chief 1, ps 1, worker 2`; if the job runs smaller than requested, `worker 2 (3 requested)`."""
+    current = size(job)
+    counts = (f"{kind.word} {number}{_requested(job, kind, number)}" for kind, number in current.items() if number)
     return ", ".join(counts) or "-"
 
 
-def _wish(job: Known, kind: ReplicaType, number: int) -> str:
-    wished = job.wished.get(kind, number)
-    return f" ({wished} wished)" if wished != number else ""
+def _requested(job: Known, kind: ReplicaType, number: int) -> str:
+    requested = job.wished.get(kind, number)
+    return f" ({requested} requested)" if requested != number else ""
 
 
 def nodes(job: Known) -> str:
@@ -130,14 +130,14 @@ def nodes(job: Known) -> str:
 
 
 def reason(job: Known) -> str:
-    """Why it does not go on; empty where nobody would ask."""
+    """Why the job makes no progress, or failed; empty for a job that runs or succeeded."""
     if job.state in {STOPPING, INTERRUPTED}:
-        return "goes on when the cluster starts" if job.state == INTERRUPTED else ""
-    if begun := _begun_by_others(job):
-        return begun
-    why = reason_of(job.status)
-    if why.word and not job.status.phase.is_final:
-        return f"{why.word}: {why.message}"
+        return "resumes when the cluster starts" if job.state == INTERRUPTED else ""
+    if other_operator := _other_operator(job):
+        return other_operator
+    hindrance = reason_of(job.status)
+    if hindrance.word and not job.status.phase.is_final:
+        return f"{hindrance.word}: {hindrance.message}"
     failure = job.status.first_failure
     if job.status.phase is Phase.FAILED and failure is not None:
         if failure.exit_code is not None:
@@ -149,16 +149,16 @@ def reason(job: Known) -> str:
         return UNSEEN
     if condition is None or job.status.phase in {Phase.SUCCEEDED, Phase.RUNNING, Phase.CREATED}:
         return ""
-    return _told_last(condition)
+    return _text_of(condition)
 
 
-def _told_last(condition: Condition) -> str:
+def _text_of(condition: Condition) -> str:
     if condition.message.endswith(" is suspended"):
         return ""  # its state says it
     return condition.message.splitlines()[0] if condition.message else condition.reason
 
 
-def _begun_by_others(job: Known) -> str:
+def _other_operator(job: Known) -> str:
     if is_for_batch_jobs(job.object, job.dialect):
         return f"left to {BATCH_JOBS.name}; {BATCH_JOBS.remedy}"
     if is_to_be_asked_for(job.object):

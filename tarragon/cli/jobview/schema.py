@@ -1,6 +1,6 @@
-"""What `-o json` and `-o yaml` say where no object of Kubernetes is asked for: docs/reference/cli-output.md.
+"""The documents of `-o json` and `-o yaml` that are not Kubernetes objects: docs/reference/cli-output.md.
 
-A change here is one that scripts meet: fields may come, none may go or change its meaning within a version.
+Scripts read them: within a version, fields may be added, but none is removed or changes its meaning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ API_VERSION = "cli.tarragon.dev/v1"
 
 
 def headed(kind: str, fields: Mapping[str, Json]) -> JsonObject:
-    """Without what is not known: a field that is there has a value."""
+    """Returns a document of that kind. Fields that are None are left out."""
     known = {name: value for name, value in fields.items() if value is not None}
     return {"apiVersion": API_VERSION, "kind": kind, **known}
 
@@ -41,7 +41,7 @@ def validated(files: Iterable[Mapping[str, Json]]) -> JsonObject:
 
 
 def job(known: Known, now: dt.datetime, lines: Iterable[str]) -> JsonObject:
-    """What `describe` and `why` know of a job, beside what the object itself says."""
+    """Returns the document of `describe` and `why`. `lines` is their text output."""
     from tarragon.cli.jobview.rows import ready, reason, restarts, size
     from tarragon.kube.codec import timestamp
 

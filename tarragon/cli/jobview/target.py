@@ -1,4 +1,4 @@
-"""Which cluster a command is about: the embedded one of this machine, or one that a kubeconfig names."""
+"""The interface of the cluster that a command uses: the embedded cluster of this machine, or one from a kubeconfig."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Note = Callable[[str], None]
-"""Tells the user a line on stderr."""
+"""Prints a line for the user on stderr."""
 
 
 class Looker(Protocol):
-    """The reading half of a Cluster: it is there when no server runs, too."""
+    """The read methods of a Cluster. An embedded cluster offers them even if its server does not run."""
 
     async def get(self, resource: Resource[T], key: Key) -> T: ...
 
@@ -34,60 +34,60 @@ class Looker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """How this user calls tarragon about this cluster, and the namespace that is meant when none is named."""
+    """How to call tarragon for this cluster, and its default namespace: for commands that are suggested to the user."""
 
     program: str
     namespace: str
 
 
 class Target(Protocol):
-    """What is known of the cluster before anything is asked of it, and the doors to it.
+    """A cluster that a command uses, and the ways to connect to it.
 
-    Whatever a door's user lets escape is told in words about that cluster.
+    The context managers translate the errors that leave them into messages about this cluster.
     """
 
     @property
     def namespace(self) -> str:
-        """Where jobs are looked for."""
+        """The namespace in which jobs are looked up."""
         ...
 
     @property
     def name(self) -> str:
-        """As every change tells it: `local (/home/me/.tarragon)`, `context prod (https://10.0.0.1:6443)`."""
+        """The name in messages: `local (/home/me/.tarragon)`, `context prod (https://10.0.0.1:6443)`."""
         ...
 
     @property
     def is_local(self) -> bool:
-        """Whether it is the embedded cluster of this home."""
+        """Whether it is the embedded cluster of this user."""
         ...
 
     @property
     def nodes(self) -> Path | None:
-        """The folder in which this machine keeps what its pods have said; None where its pods run elsewhere."""
+        """The folder with the nodes' data and the pods' logs; None if the pods run on other machines."""
         ...
 
     @property
     def prompt(self) -> Prompt: ...
 
     def changing(self, clock: Clock) -> AbstractAsyncContextManager[Http]:
-        """For whoever changes something: the embedded cluster is started if it does not run."""
+        """Connects in order to change something. Starts the embedded cluster if it does not run."""
         ...
 
     def looking(self) -> AbstractAsyncContextManager[Looker]:
-        """For whoever only looks: of an embedded cluster that does not run, what it has stored last."""
+        """Connects in order to read. Reads the database of an embedded cluster that does not run."""
         ...
 
     def watching(self) -> AbstractAsyncContextManager[Cluster]:
-        """For whoever waits for changes: it must be running."""
+        """Connects in order to watch. The cluster must be running."""
         ...
 
     async def follow(self, follower: Follower, clock: Clock, note: Note) -> None:
-        """Return when the job is over, however often the connection breaks or the embedded cluster dies."""
+        """Returns when the job is over. Reconnects if the connection breaks or the embedded cluster dies."""
         ...
 
 
 def is_store(looker: object) -> bool:
-    """Whether it tells what was stored last, by a cluster that does not run."""
+    """Whether it reads the database of a cluster that does not run."""
     from tarragon.localcluster.registry.client import OnDisk
 
     return isinstance(looker, OnDisk)
