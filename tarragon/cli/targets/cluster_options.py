@@ -1,4 +1,4 @@
-"""Which cluster a process serves that is a part of it: the operator, a node. Their options, and the way in."""
+"""The cluster options of the commands that are part of a cluster: `operator` and `node`."""
 
 from __future__ import annotations
 
@@ -21,34 +21,36 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A cluster, as the command line has it."""
+    """A cluster as given on the command line."""
 
     file: Path | None
     context: str | None
 
 
 def cluster_options(command: Callable[P, None]) -> Callable[P, None]:
-    """`--kubeconfig` and `--context`, together as `cluster`."""
-    context = click.option("--context", metavar="NAME", help="of the kubeconfig; `local` is the embedded cluster")
+    """Adds `--kubeconfig` and `--context`, passed together as `cluster`."""
+    context = click.option(
+        "--context", metavar="NAME", help="context of the kubeconfig; `local` is the embedded cluster"
+    )
     kubeconfig = click.option(
         "--kubeconfig",
         "file",
         metavar="FILE",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="of the cluster; by default KUBECONFIG, ~/.kube/config, or what a pod is given",
+        help="path to the kubeconfig; by default KUBECONFIG, ~/.kube/config, or the pod's service account",
     )
     return kubeconfig(context(gathered("cluster", Named)(command)))
 
 
 def access(settings: Settings, cluster: Named, otherwise: Path | None = None) -> Access:
-    """What stands behind the command wins over what stands in front of it; `otherwise`: a file where none is named.
+    """Returns the access to the cluster. Options after the command win over the global options before it.
 
-    Raises TarragonError.
+    `otherwise` is the kubeconfig to use if none is given. Raises TarragonError.
     """
     from tarragon.client.http.connection import here
 
-    before = Path(settings.kubeconfig) if settings.kubeconfig else None
-    path = cluster.file or before or otherwise
+    global_file = Path(settings.kubeconfig) if settings.kubeconfig else None
+    path = cluster.file or global_file or otherwise
     name = cluster.context or settings.context
     if name == LOCAL:
         return here(os.environ, path=path or home().kubeconfig)

@@ -1,4 +1,4 @@
-"""What there is for whoever presses Tab: jobs, namespaces, contexts, replicas. No error is told, no cluster started."""
+"""Shell completion of jobs, namespaces, contexts and replicas. It prints no errors and starts no cluster."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ T = TypeVar("T")
 _WORD = re.compile(r"[A-Za-z0-9_./:@][A-Za-z0-9_./:@%+=,-]*")
 
 PATIENCE = 1.5
-"""Seconds that somebody who has pressed Tab will wait for a cluster elsewhere."""
+"""Seconds that completion waits for a remote cluster."""
 
 
 def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """For the argument JOB of every command: a name, kind/name or @latest."""
+    """Completes the argument JOB: a name, kind/name or @latest."""
     names = _jobs(_settings(ctx))
     if "/" in incomplete or incomplete.startswith("@"):
         from tarragon.cli.jobview.jobs import LATEST, spellings
@@ -41,50 +41,48 @@ def complete_job(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
             f"{word}/{name.rpartition('/')[2]}" for each in FRAMEWORKS for word in spellings(each) for name in names
         ]
         names = [LATEST, *full] if names else []
-    return _beginning(names, incomplete)
+    return _matching(names, incomplete)
 
 
 def complete_namespace(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     settings = _settings(ctx)
     if settings.is_local:
-        return _beginning(_local(home(), "namespaces", "/api/v1/namespaces", ""), incomplete)
-    return _beginning(_looked(settings, _namespaces, []), incomplete)
+        return _matching(_local_names(home(), "namespaces", "/api/v1/namespaces", ""), incomplete)
+    return _matching(_query(settings, _namespaces, []), incomplete)
 
 
 def complete_context(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    """Of all kubeconfigs there are, and our own."""
+    """Completes contexts of the kubeconfigs, and `local`."""
     from tarragon.client.http.connection import contexts
 
     found: Sequence[str] = ()
     with suppress(OSError, ValueError, TarragonError):
         found = contexts(os.environ)
-    return _beginning([LOCAL, *found], incomplete)
+    return _matching([LOCAL, *found], incomplete)
 
 
 def complete_replica(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Of the JOB that stands on the line already: `worker-0`."""
-    return _beginning(
-        [f"{word}-{index}" for word, number in _sizes(ctx).items() for index in range(number)], incomplete
-    )
+    """Completes replicas (`worker-0`) of the JOB that is already on the line."""
+    return _matching([f"{word}-{index}" for word, number in _sizes(ctx).items() for index in range(number)], incomplete)
 
 
 def complete_type(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    return _beginning(list(_sizes(ctx)), incomplete)
+    return _matching(list(_sizes(ctx)), incomplete)
 
 
 def complete_file(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """The shell knows best."""
+    """Leaves the completion of files to the shell."""
     return [CompletionItem(incomplete, type="file")]
 
 
 def job_names(place: Home, namespace: str) -> Sequence[str]:
-    """Of the embedded cluster: where two kinds have a name, that of the second with its kind in front."""
+    """Returns the jobs of the embedded cluster. A name that an earlier kind has too is prefixed with its own kind."""
     from tarragon.frameworks.catalog import FRAMEWORKS
 
     found: list[str] = []
     for framework in FRAMEWORKS:
         resource = framework.resource
-        for name in _local(place, resource.full_name, resource.path(namespace), namespace):
+        for name in _local_names(place, resource.full_name, resource.path(namespace), namespace):
             found.append(f"{resource.full_name}/{name}" if name in found else name)
     return found
 
@@ -93,27 +91,27 @@ def _settings(ctx: click.Context) -> Settings:
     return ctx.obj if isinstance(ctx.obj, Settings) else Settings()
 
 
-def _beginning(names: Sequence[str], incomplete: str) -> list[str]:
-    """Shells insert a name as it is: one that they would not read as a word of its own is not offered."""
+def _matching(names: Sequence[str], incomplete: str) -> list[str]:
+    """Filters names by prefix. A name that a shell would not read as one word is left out: it is inserted unquoted."""
     return [name for name in names if name.startswith(incomplete) and _WORD.fullmatch(name)]
 
 
 def _jobs(settings: Settings) -> Sequence[str]:
     if settings.is_local:
         return job_names(home(), settings.given_namespace or "default")
-    return _looked(settings, _job_names, [])
+    return _query(settings, _job_names, [])
 
 
 def _sizes(ctx: click.Context) -> Mapping[str, int]:
-    """Replicas of each type that the JOB wishes for."""
-    # An option that lacks its value ends click's reading before it comes to the arguments.
+    """Returns the requested number of replicas of the JOB, by type."""
+    # click stops parsing at an option without a value, before it reads the arguments.
     name = str(ctx.params.get("name") or next(iter(ctx.args), ""))
     if not name:
         return {}
-    return _looked(_settings(ctx), lambda looker, namespace: _wished(looker, namespace, name), {})
+    return _query(_settings(ctx), lambda looker, namespace: _requested(looker, namespace, name), {})
 
 
-async def _wished(looker: Looker, namespace: str, name: str) -> Mapping[str, int]:
+async def _requested(looker: Looker, namespace: str, name: str) -> Mapping[str, int]:
     from tarragon.cli.jobview.jobs import find
 
     job = await find(looker, name, namespace)
@@ -135,36 +133,36 @@ async def _namespaces(looker: Looker, _: str) -> Sequence[str]:
     return [each.metadata.name for each in (await looker.list(NAMESPACES)).items]
 
 
-def _looked(settings: Settings, ask: Callable[[Looker, str], Awaitable[T]], nothing: T) -> T:
-    """Also of an embedded cluster that does not run. Words for people would stand in the middle of their line."""
+def _query(settings: Settings, ask: Callable[[Looker, str], Awaitable[T]], nothing: T) -> T:
+    """Reads from a cluster, or from the database of an embedded cluster. Hides messages: they would break the line."""
     import asyncio
 
     from tarragon.cli.targets.resolving import target
 
-    async def asked() -> T:
-        where = target(settings)
-        async with asyncio.timeout(PATIENCE), where.looking() as looker:
-            return await ask(looker, where.namespace)
+    async def query() -> T:
+        cluster = target(settings)
+        async with asyncio.timeout(PATIENCE), cluster.looking() as looker:
+            return await ask(looker, cluster.namespace)
 
     with suppress(OSError, TimeoutError, TarragonError), redirect_stderr(io.StringIO()):
-        return asyncio.run(asked())
+        return asyncio.run(query())
     return nothing
 
 
-def _local(place: Home, kind: str, path: str, namespace: str) -> Sequence[str]:
-    """Names of the embedded cluster's objects, asked of its server, or read from its disk where none runs."""
+def _local_names(place: Home, kind: str, path: str, namespace: str) -> Sequence[str]:
+    """Returns names of objects of the embedded cluster, from its server or, if it does not run, from its database."""
     from tarragon.localcluster.home.presence import read_server
 
     server = read_server(place)
     with suppress(OSError, ValueError, KeyError, TarragonError):
         if server is not None and server.lives():
-            return list(_asked(place, server.url + path))
-        return list(_read(place.store, kind, namespace))
+            return list(_fetch_names(place, server.url + path))
+        return list(_read_names(place.store, kind, namespace))
     return []
 
 
-def _asked(place: Home, url: str) -> Iterator[str]:
-    """By hand: importing a client library takes longer than all the rest."""
+def _fetch_names(place: Home, url: str) -> Iterator[str]:
+    """Fetches names with urllib: importing a client library would take longer than everything else."""
     import ssl
     from urllib.request import Request, urlopen
 
@@ -172,13 +170,13 @@ def _asked(place: Home, url: str) -> Iterator[str]:
         "Authorization": f"Bearer {place.read_token()}",
         "Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json",
     }
-    trusted = ssl.create_default_context(cafile=str(place.ca))
-    with urlopen(Request(url, headers=headers), timeout=PATIENCE, context=trusted) as answer:  # noqa: S310 - our own server
-        for item in json.load(answer)["items"]:
+    context = ssl.create_default_context(cafile=str(place.ca))
+    with urlopen(Request(url, headers=headers), timeout=PATIENCE, context=context) as response:  # noqa: S310 - our own server
+        for item in json.load(response)["items"]:
             yield item["metadata"]["name"]
 
 
-def _read(store: Path, kind: str, namespace: str) -> Iterator[str]:
+def _read_names(store: Path, kind: str, namespace: str) -> Iterator[str]:
     from tarragon.localcluster.storage.database import Reading
 
     reading = Reading.open(store)

@@ -1,4 +1,4 @@
-"""Bringing the kinds of jobs into a cluster: their CustomResourceDefinitions, new or as this version has them."""
+"""Creates or updates the CustomResourceDefinitions of all job kinds in a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROLES, BINDINGS = (
 
 
 async def install(cluster: Cluster) -> None:
-    """Return when all kinds are served."""
+    """Creates the CustomResourceDefinitions, or updates them to this version. Does not wait until they are served."""
     for framework in FRAMEWORKS:
         definition = framework.crd()
         try:
@@ -31,7 +31,7 @@ async def install(cluster: Cluster) -> None:
 
 
 async def install_here(cluster: Cluster) -> None:
-    """The same in the embedded cluster, with what deploy/ brings to others so that all may read what `why` reads."""
+    """Installs the kinds into the embedded cluster, and the role of deploy/ with which all users can run `why`."""
     await install(cluster)
     metadata = {"name": RULES, "namespace": LOCAL, "labels": {"app.kubernetes.io/name": "tarragon"}}
     rule = {
@@ -45,14 +45,14 @@ async def install_here(cluster: Cluster) -> None:
         (ROLES, {"rules": [rule]}),
         (BINDINGS, {"roleRef": {"apiGroup": RBAC, "kind": "Role", "name": RULES}, "subjects": [everybody]}),
     )
-    for kind, part in parts:
-        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **part}
+    for kind, fields in parts:
+        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
         with suppress(AlreadyExists):
             await cluster.create(kind, body)
 
 
 async def install_without_operator(cluster: Cluster) -> None:
-    """What the operator that was here has said does not count any more: one of the user's own says it elsewhere."""
+    """Installs for an operator that the user runs: deletes the settings that an earlier local operator published."""
     await install_here(cluster)
     for name in (RULES, SHARES):
         with suppress(NotFound):

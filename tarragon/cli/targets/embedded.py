@@ -1,4 +1,4 @@
-"""The embedded cluster of this machine as a target: started when it is needed, read from its disk when it is not."""
+"""The embedded cluster of this machine as a Target. Changes start it; reads use its database if it does not run."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BREATH = 0.2
-"""Seconds between two attempts, so that a cluster that dies at every start does not keep us busy."""
+"""Seconds between two attempts to connect, so that a cluster that crashes at every start causes no busy loop."""
 
 _CLIENT = "tarragon.client.http.client"
 
 
 class Embedded:
-    """The Target of a home."""
+    """The embedded cluster of a home as a Target."""
 
     def __init__(self, place: Home, given_namespace: str) -> None:
-        self._place = place
+        self._home = place
         self._given_namespace = given_namespace
 
     @property
@@ -47,7 +47,7 @@ class Embedded:
 
     @property
     def name(self) -> str:
-        return f"{LOCAL} ({self._place.folder})"
+        return f"{LOCAL} ({self._home.folder})"
 
     @property
     def is_local(self) -> bool:
@@ -55,7 +55,7 @@ class Embedded:
 
     @property
     def nodes(self) -> Path | None:
-        return self._place.nodes
+        return self._home.nodes
 
     @property
     def prompt(self) -> Prompt:
@@ -65,10 +65,10 @@ class Embedded:
     async def changing(self, clock: Clock) -> AsyncIterator[Http]:
         from tarragon.localcluster.daemon.daemon import ensure_running
 
-        # A server takes a while to start; the client library takes a while to import. Both at once.
-        starting = ensure_running(self._place, clock)
+        # Starting the server and importing the client library both take a while: do both at once.
+        starting = ensure_running(self._home, clock)
         server, _ = await asyncio.gather(starting, asyncio.to_thread(import_module, _CLIENT))
-        async with client(self._place, server.url) as http:
+        async with client(self._home, server.url) as http:
             yield http
 
     @asynccontextmanager
@@ -76,16 +76,16 @@ class Embedded:
         from tarragon.localcluster.daemon.daemon import running
         from tarragon.localcluster.registry.client import OnDisk
 
-        place = self._place
+        place = self._home
         server = await running(place)
         if server is not None:
             async with client(place, server.url) as http:
                 yield http
         elif not place.store.exists():
-            click.echo(f"There is no local cluster in {place.folder} yet.", err=True)
+            click.echo(f"No local cluster exists in {place.folder} yet.", err=True)
             yield Nothing()
         else:
-            click.echo(f"The local cluster in {place.folder} does not run: this is what it has stored last.", err=True)
+            click.echo(f"The local cluster in {place.folder} is not running; showing its last stored state.", err=True)
             stored = OnDisk.open(place.store)
             try:
                 yield stored
@@ -96,33 +96,33 @@ class Embedded:
     async def watching(self) -> AsyncIterator[Http]:
         from tarragon.localcluster.daemon.daemon import running
 
-        server = await running(self._place)
+        server = await running(self._home)
         if server is None:
             raise TarragonError(
-                f"the local cluster in {self._place.folder} does not run",
-                why="nothing changes while it does not",
-                remedy="`tarragon run FILE` or `tarragon up` starts it",
+                f"the local cluster in {self._home.folder} is not running",
+                why="nothing changes until it is started",
+                remedy="start it with `tarragon up` or `tarragon run FILE`",
             )
-        async with client(self._place, server.url) as http:
+        async with client(self._home, server.url) as http:
             yield http
 
     async def follow(self, follower: Follower, clock: Clock, note: Note) -> None:
-        """Raises TarragonError when the cluster was ended on purpose, or does not start."""
+        """Follows the job and restarts a crashed cluster. Raises TarragonError if it was stopped, or does not start."""
         from tarragon.localcluster.daemon.daemon import ensure_running
         from tarragon.localcluster.home.presence import read_server
 
-        followed: int | None = None
+        pid: int | None = None
         while True:
-            server = await ensure_running(self._place, clock)
-            if followed not in {None, server.pid}:
-                note(f"The local cluster had ended unexpectedly; it was started again (process {server.pid}).")
-            followed = server.pid
+            server = await ensure_running(self._home, clock)
+            if pid not in {None, server.pid}:
+                note(f"The local cluster ended unexpectedly and was restarted (process {server.pid}).")
+            pid = server.pid
             try:
-                async with client(self._place, server.url) as http:
+                async with client(self._home, server.url) as http:
                     await follower.follow(http)
             except (Unavailable, Unauthorized) as error:
-                if read_server(self._place) is None:
-                    # Whoever is killed leaves its card behind; whoever was asked to end takes it away.
+                if read_server(self._home) is None:
+                    # A server that is asked to stop removes its server file; a killed one leaves it behind.
                     raise ended(follower) from error
                 await clock.sleep(BREATH)
             else:
@@ -130,7 +130,7 @@ class Embedded:
 
 
 def client(place: Home, url: str) -> Http:
-    """Of the embedded cluster that serves at that URL."""
+    """Returns a client of the embedded cluster that serves at that URL."""
     from tarragon.client.http.client import Http
     from tarragon.client.http.transport import Server
     from tarragon.client.http.user_agent import user_agent
@@ -142,14 +142,14 @@ def client(place: Home, url: str) -> Http:
 def ended(follower: Follower) -> TarragonError:
     key = follower.job.key
     return TarragonError(
-        f"the local cluster was ended while {follower.job.name} was followed",
-        why="somebody called `tarragon down`, or ended `tarragon up`",
-        remedy=f"`tarragon up` starts it again and the job goes on; then `tarragon logs --follow {key.name}`",
+        f"the local cluster was stopped while {follower.job.name} was being followed",
+        why="`tarragon down` was called, or `tarragon up` was ended",
+        remedy=f"`tarragon up` starts it and continues the job; then run `tarragon logs --follow {key.name}`",
     )
 
 
 class Nothing:
-    """What there is in a home in which no cluster has ever run."""
+    """An empty cluster: the reader of a home in which no cluster has run yet."""
 
     async def get(self, resource: Resource[T], key: Key) -> T:
         message = f'{resource.full_name} "{key.name}" not found'

@@ -1,4 +1,4 @@
-"""The nodes of the embedded cluster: this machine, or those that `--node name=a,cpu=8,memory=16Gi` describes."""
+"""The nodes of the embedded cluster: this machine, or the nodes given by `--node name=a,cpu=8,memory=16Gi`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from tarragon.localcluster.kubelet.node.node import Gpus, NodeSettings
 
 THIS_MACHINE = "local"
-"""The name of the node that is there when none is described."""
+"""The name of the default node."""
 MOST_PODS = 500
 LABEL = "label:"
-"""How a fact about a node begins that is a label of it."""
+"""The prefix of labels in `--node`: `label:zone=a`."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedNode:
-    """`capacity` in thousandths, as `base.resources` has it."""
+    """A node from `--node`. `capacity` is in thousandths, like everywhere in `base.resources`."""
 
     name: str
     capacity: Mapping[str, int]
@@ -35,17 +35,17 @@ class WantedNode:
 
 
 def node(text: str) -> WantedNode:
-    """Raises BadParameter with what to write instead."""
+    """Parses the value of `--node`. Raises BadParameter."""
     facts: dict[str, str] = {}
     for part in text.split(","):
         name, sign, value = part.partition("=")
         if not sign or not name.strip() or not value.strip():
-            raise click.BadParameter(f"{part!r} is not NAME=VALUE; write for example name=a,cpu=8,memory=16Gi")
+            raise click.BadParameter(f"{part!r} is not NAME=VALUE; use for example name=a,cpu=8,memory=16Gi")
         facts[name.strip()] = value.strip()
     if "name" not in facts:
-        raise click.BadParameter(f"{text!r} names no node; write for example name=a,cpu=8,memory=16Gi")
+        raise click.BadParameter(f"{text!r} has no name; use for example name=a,cpu=8,memory=16Gi")
     labels = {fact.removeprefix(LABEL): value for fact, value in facts.items() if fact.startswith(LABEL)}
-    _refuse_unlawful(labels)
+    _validate_labels(labels)
     amounts = {
         resource: amount(resource, value)
         for resource, value in facts.items()
@@ -53,12 +53,14 @@ def node(text: str) -> WantedNode:
     }
     missing = [resource for resource in (CPU, MEMORY) if resource not in amounts]
     if missing:
-        raise click.BadParameter(f"{text!r} does not say how much {' and '.join(missing)} the node has")
+        raise click.BadParameter(
+            f"{text!r} has no {' and no '.join(missing)}; use for example name=a,cpu=8,memory=16Gi"
+        )
     return WantedNode(facts["name"], {PODS: MOST_PODS * 1000, **amounts}, labels)
 
 
-def _refuse_unlawful(labels: Mapping[str, str]) -> None:
-    """A node with such a label would never be there, and nobody would be told but the log."""
+def _validate_labels(labels: Mapping[str, str]) -> None:
+    """Raises BadParameter for an invalid label: the node could not be created, and only the log would say so."""
     from tarragon.kube.selectors import refuse_label
 
     for name, value in labels.items():
@@ -69,26 +71,26 @@ def _refuse_unlawful(labels: Mapping[str, str]) -> None:
 
 
 def settings_of(wanted: Sequence[WantedNode], place: Home) -> Sequence[NodeSettings]:
-    """Those that were described are strict; this machine as a whole counts requests for CPUs as shares.
+    """Returns the settings of the wanted nodes, or of this machine as one node, whose CPU requests are only shares.
 
-    Raises TarragonError when they have more GPUs together than the machine, or a name twice.
+    Raises TarragonError if a name occurs twice or the nodes have more GPUs than the machine.
     """
     from tarragon.localcluster.kubelet.node.node import NodeSettings, gpus_of_this_machine, this_machine
 
     gpus = gpus_of_this_machine(os.environ)
-    twice = [name for name, times in Counter(node.name for node in wanted).items() if times > 1]
-    if twice:
-        raise TarragonError(f"two nodes are called {twice[0]}", remedy="give each --node a name of its own")
+    duplicates = [name for name, number in Counter(node.name for node in wanted).items() if number > 1]
+    if duplicates:
+        raise TarragonError(f"two nodes have the name {duplicates[0]}", remedy="give each --node its own name")
     if wanted:
-        given = _gpus(wanted, gpus, place)
+        gpus_by_node = _gpus(wanted, gpus, place)
         return [
             NodeSettings(
                 name=node.name,
                 folder=place.nodes / node.name,
                 capacity=node.capacity,
-                gpus=given[node.name],
+                gpus=gpus_by_node[node.name],
                 pretended=_pretended(node, gpus),
-                labels={**gpus.labels(given[node.name]), **node.labels},
+                labels={**gpus.labels(gpus_by_node[node.name]), **node.labels},
                 images=place.images,
                 has_lease=True,
             )
@@ -108,33 +110,33 @@ def settings_of(wanted: Sequence[WantedNode], place: Home) -> Sequence[NodeSetti
 
 
 def _gpus(wanted: Sequence[WantedNode], gpus: Gpus, place: Home) -> Mapping[str, tuple[str, ...]]:
-    """The machine's, each for one node; where it has none at all, by number, for trying things out."""
+    """Assigns each of the machine's GPUs to one node. A machine without GPUs pretends to have numbered ones."""
     from tarragon.localcluster.kubelet.devices.devices import shared_out
     from tarragon.localcluster.kubelet.pod.records import devices_held
 
-    asked = {node.name: node.capacity.get(NVIDIA_GPU, 0) // 1000 for node in wanted}
+    requested = {node.name: node.capacity.get(NVIDIA_GPU, 0) // 1000 for node in wanted}
     if not gpus.models:
-        return {name: tuple(map(str, range(number))) for name, number in asked.items()}
+        return {name: tuple(map(str, range(number))) for name, number in requested.items()}
     held = {
         folder.name: devices_held(folder, NVIDIA_GPU) for folder in sorted(place.nodes.glob("[!_]*")) if folder.is_dir()
     }
     try:
-        return shared_out(asked, gpus.allowed, held)
+        return shared_out(requested, gpus.allowed, held)
     except ValueError as error:
         raise TarragonError(
-            f"the nodes can't have so many GPUs: {error}",
-            why="two nodes never hand out the same device",
-            remedy=f"ask for fewer {NVIDIA_GPU}, or let CUDA_VISIBLE_DEVICES allow more of the machine's",
+            f"not enough GPUs for the nodes: {error}",
+            why="a device belongs to one node only",
+            remedy=f"give the nodes fewer {NVIDIA_GPU}, or allow more devices with CUDA_VISIBLE_DEVICES",
         ) from error
 
 
 def _pretended(node: WantedNode, gpus: Gpus) -> frozenset[str]:
-    """What no vendor's tool is asked about is taken on trust."""
+    """The resources that the node only pretends to have: GPUs on a machine without any."""
     return frozenset({NVIDIA_GPU} if node.capacity.get(NVIDIA_GPU) and not gpus.models else ())
 
 
 def amount(resource: str, value: str) -> int:
-    """In thousandths. Raises BadParameter."""
+    """Parses a quantity into thousandths. Raises BadParameter."""
     try:
         thousandths = milli(value)
     except ValueError as error:

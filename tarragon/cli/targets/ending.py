@@ -1,4 +1,4 @@
-"""Ending a job: its replicas get their grace, then it is gone; or they get none."""
+"""Deletes a job: with the grace period of its pods, or at once."""
 
 from __future__ import annotations
 
@@ -15,48 +15,51 @@ from tarragon.client.port import Cluster, DeleteOptions, Selection
 from tarragon.kube.core import PODS
 
 SLOW = 5.0
-"""Seconds after which whoever waits is told for whom."""
+"""Seconds after which a waiting user is told which replicas still exist."""
 
 
 async def delete(cluster: Cluster, job: Known, clock: Clock, note: Note = lambda _: None) -> None:
-    """Return when it and its pods are gone. One that is gone already is no error. `note` is called if it takes long."""
+    """Deletes the job and returns when its pods are gone too. Ignores a missing job. Calls `note` if it takes long."""
     await begin(cluster, job)
     await gone(cluster, job, clock, note)
 
 
 async def begin(cluster: Cluster, job: Known) -> None:
-    """Return when the cluster has agreed to it."""
+    """Asks the cluster to delete the job. Ignores a missing job."""
     with suppress(NotFound):
         options = DeleteOptions(uid=job.uid, propagation="Foreground")
         await cluster.delete(job.framework.resource, job.key, options)
 
 
 async def gone(cluster: Cluster, job: Known, clock: Clock, note: Note) -> None:
-    """Return when it and its pods are gone."""
+    """Returns when the job and its pods are gone."""
     live = Live(cluster, job, clock)
     async with live.watching():
-        telling = asyncio.create_task(_tell_if_slow(live, job, clock, note))
+        slow_note = asyncio.create_task(_note_if_slow(live, job, clock, note))
         try:
             await live.changed()
             while live.job is not None and live.trouble is None:
                 await live.changed()
         finally:
-            telling.cancel()
+            slow_note.cancel()
     if live.trouble is not None:
         raise live.trouble
 
 
-async def _tell_if_slow(live: Live, job: Known, clock: Clock, note: Note) -> None:
-    """A node that is gone confirms no end: its pods stay for as long as nobody forces them."""
+async def _note_if_slow(live: Live, job: Known, clock: Clock, note: Note) -> None:
+    """Names the remaining replicas after SLOW seconds. Pods on a lost node stay until they are deleted with force."""
     await clock.sleep(SLOW)
-    ending = listed(
+    remaining = listed(
         sorted(f"{replica} on {pod.spec.node_name or 'no node'}" for replica, pod in pods_of(job, live.pods))
     )
-    note(f"{job.name} is ending; still there: {ending or 'the job itself'}. Ctrl-C ends the waiting alone.")
+    note(
+        f"{job.name} is terminating; remaining: {remaining or 'the job itself'}. "
+        "Ctrl-C stops waiting, the deletion continues."
+    )
 
 
 async def kill(cluster: Cluster, job: Known) -> None:
-    """End its replicas without any grace, and take it away."""
+    """Deletes the job and kills its pods without a grace period."""
     listing = await cluster.list(PODS, Selection(namespace=job.key.namespace, labels=job.selector))
     with suppress(NotFound):
         await cluster.delete(job.framework.resource, job.key, DeleteOptions(uid=job.uid, propagation="Background"))

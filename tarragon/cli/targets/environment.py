@@ -1,4 +1,4 @@
-"""What an environment of this machine can run, found out from its files: importing TensorFlow takes seconds."""
+"""What a local Python environment can run, read from its files because importing TensorFlow takes seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PYTHON = re.compile(r"(?:^|[\s;|&/(])python(?:3(?:\.\d+)?)?(?:$|[\s;|&)])")
 
 
 def python_of(environment: Environment) -> str:
-    """Its interpreter, as one would call it to install something."""
+    """Returns the environment's interpreter, for a command that installs packages."""
     for name in ("python", "python3"):
         if (environment.programs / name).exists():
             return str(environment.programs / name)
@@ -25,7 +25,7 @@ def python_of(environment: Environment) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """Who made an environment, and what can change it. `uv` is how uv is called from here, empty without one."""
+    """The tools that can install packages into an environment. `uv` is the command for uv; empty if there is none."""
 
     folder: Path
     python: str
@@ -35,7 +35,7 @@ class Made:
 
 
 def installer(environment: Environment) -> str:
-    """The beginning of a command that installs something into it."""
+    """Returns the command that installs packages into the environment, without the packages."""
     return install_command(
         Made(
             folder=environment.folder,
@@ -48,7 +48,10 @@ def installer(environment: Environment) -> str:
 
 
 def install_command(made: Made) -> str:
-    """In the tool that made it, as far as that can: `uv tool` and a checkout's `make` leave no pip in theirs. Pure."""
+    """Returns the install command of the tool that made the environment.
+
+    `uv tool` and a checkout's `make` create environments without pip. Pure.
+    """
     python = shlex.quote(made.python)
     if made.by_pipx:
         return f"pipx runpip {shlex.quote(made.folder.name)} install"
@@ -60,14 +63,17 @@ def install_command(made: Made) -> str:
 
 
 def _uv(of_checkout: Path) -> str:
-    """The one on PATH, or the one that a checkout's `make` has fetched."""
+    """Returns uv from PATH, or the uv that a checkout's `make` downloaded; empty if there is none."""
     if shutil.which("uv"):
         return "uv"
     return str(of_checkout) if of_checkout.is_file() else ""
 
 
 def has_module(environment: Environment, name: str) -> bool:
-    """Of another environment only its own site-packages are seen; of one without a Python nobody knows."""
+    """Whether the environment has the module.
+
+    For other environments than ours, looks only into their site-packages. True for one without Python: unknown.
+    """
     if environment.folder == own_environment().folder:
         return importlib.util.find_spec(name) is not None
     if not (environment.programs / "python").exists() and not (environment.programs / "python3").exists():
@@ -80,5 +86,5 @@ def has_module(environment: Environment, name: str) -> bool:
 
 
 def calls_python(command: Sequence[str]) -> bool:
-    """Whether the command, or the shell line in it, starts a Python."""
+    """Whether the command, or a shell line in it, runs Python."""
     return any(_PYTHON.search(word) for word in command)

@@ -1,4 +1,4 @@
-"""A cluster that a kubeconfig names, as a target: its doors, and its refusals in words that name it and a remedy."""
+"""A cluster from a kubeconfig as a Target. Its errors name the cluster and a remedy."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from tarragon.cli.jobview.follower import Follower
 
 PAUSES = (0.5, 1.0, 2.0, 5.0)
-"""Seconds between attempts to reach it again; the last one again and again."""
+"""Seconds between attempts to reconnect; the last value repeats."""
 
 
 def foreign(settings: Settings, environment: Mapping[str, str]) -> Foreign:
-    """Raises TarragonError when there is no such context."""
+    """Returns the cluster that the settings name. Raises TarragonError if the context does not exist."""
     from tarragon.client.http import connection as access
 
     path = Path(settings.kubeconfig).expanduser() if settings.kubeconfig else None
@@ -42,7 +42,7 @@ def foreign(settings: Settings, environment: Mapping[str, str]) -> Foreign:
 
 
 class Foreign:
-    """The Target of a kubeconfig's context, or of the cluster that we run in."""
+    """A kubeconfig's context, or the cluster in which this process runs, as a Target."""
 
     def __init__(self, access: Access, settings: Settings) -> None:
         self.access = access
@@ -72,28 +72,28 @@ class Foreign:
 
     @asynccontextmanager
     async def changing(self, clock: Clock) -> AsyncIterator[Http]:  # noqa: ARG002 - nothing has to be started
-        async with self._door() as http:
+        async with self._connection() as http:
             yield http
 
     @asynccontextmanager
     async def looking(self) -> AsyncIterator[Looker]:
-        async with self._door() as http:
+        async with self._connection() as http:
             yield http
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[Http]:
-        async with self._door() as http:
+        async with self._connection() as http:
             yield http
 
     async def follow(self, follower: Follower, clock: Clock, note: Note) -> None:
-        """Whoever loses the connection comes back: the job goes on without us, and so do we when it answers again."""
+        """Follows the job, and reconnects when the cluster answers again: meanwhile the job continues."""
         while True:
             try:
-                with self._told():
+                with self._translated_errors():
                     async with self.client() as http:
                         await follower.follow(http)
             except Lost:
-                await self._answers(follower, clock, note)
+                await self._wait_until_it_answers(follower, clock, note)
             else:
                 return
 
@@ -101,34 +101,34 @@ class Foreign:
         return Http(replace(self.access.server, user_agent=user_agent("cli")), random.Random())
 
     def words(self, error: TarragonError) -> TarragonError:
-        """What it means at a prompt."""
+        """Returns the error as a message about this cluster."""
         if not isinstance(error, Unavailable):
             return worded(error, self.name, self.prompt)
         if "certificate" in error.what:
             return TarragonError(
-                f"{self.name} is not the server that the kubeconfig means, or its certificate was renewed",
+                f"the certificate of {self.name} can't be verified",
                 why=error.what,
-                remedy="ask whoever runs it for its present certificate-authority, and put that into the kubeconfig",
+                remedy="ask its administrator for the current certificate-authority, and set it in the kubeconfig",
             )
         return Lost(
             f"{self.name} does not answer",
             why=error.what,
-            remedy="is it up, and can this machine reach it (VPN, proxy, firewall)?",
+            remedy="check that it is running and reachable from this machine (VPN, proxy, firewall)",
         )
 
-    async def _answers(self, follower: Follower, clock: Clock, note: Note) -> None:
-        """Return when it does; that it does not is said once."""
+    async def _wait_until_it_answers(self, follower: Follower, clock: Clock, note: Note) -> None:
+        """Returns when the cluster answers again. Prints once that it does not."""
         job, attempts = follower.job, 0
         while True:
             await clock.sleep(PAUSES[min(attempts, len(PAUSES) - 1)])
             try:
-                with self._told():
+                with self._translated_errors():
                     async with self.client() as http:
                         with suppress(NotFound):
                             await http.get(job.framework.resource, job.key)
             except Lost as error:
                 if not attempts:
-                    note(f"{self.name} does not answer ({error.why}); trying again until it does.")
+                    note(f"{self.name} does not answer ({error.why}); retrying.")
                 attempts += 1
                 continue
             if attempts:
@@ -136,14 +136,14 @@ class Foreign:
             return
 
     @asynccontextmanager
-    async def _door(self) -> AsyncIterator[Http]:
-        with self._told():
+    async def _connection(self) -> AsyncIterator[Http]:
+        with self._translated_errors():
             async with self.client() as http:
                 yield http
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Refusals that nobody inside has met are told as this cluster's, with what to do."""
+    def _translated_errors(self) -> Iterator[None]:
+        """Translates API errors into messages about this cluster."""
         try:
             yield
         except (ApiError, NotInstalled) as error:
@@ -151,4 +151,4 @@ class Foreign:
 
 
 class Lost(TarragonError):
-    """No answer came, or one that the server itself takes for a failure: it may be well in a moment."""
+    """The cluster did not answer, or answered with a server error: a later attempt may succeed."""

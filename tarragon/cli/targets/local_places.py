@@ -1,4 +1,4 @@
-"""Where on this machine a job's things lie: its volumes, its logs, and the ports that stand for its services."""
+"""Where a job's data is on this machine: its volumes, its logs, and the local ports of its services."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tarragon.plan.reconcile.tensorboard import SERVICE_PORT
 
 
 def addresses(nodes: Path | None, job: Known, replica: Replica) -> tuple[str, str]:
-    """A replica's service as the job knows it, and what stands for it here; empty where there is none yet."""
+    """Returns the address of a replica's service in the cluster, and its local address; empty if not assigned yet."""
     group = job.job.group(replica.type) if job.job is not None else None
     if job.job is None or job.dialect is None or group is None:
         return "", ""
@@ -28,7 +28,7 @@ def addresses(nodes: Path | None, job: Known, replica: Replica) -> tuple[str, st
 
 
 def tensorboard(nodes: Path | None, job: Known) -> str:
-    """Where a browser finds it: on this machine, or what makes it so; empty where there is none."""
+    """Returns the URL of the job's TensorBoard, or the port-forward command for it; empty if it has none."""
     if job.job is None or job.dialect is None or job.job.tensorboard is None:
         return ""
     if job.job.tensorboard.ends_with_job and job.status.phase.is_final:
@@ -41,7 +41,7 @@ def tensorboard(nodes: Path | None, job: Known) -> str:
 
 
 def folders(nodes: Path | None, job: Known, pods: Mapping[Replica, Pod]) -> Iterator[tuple[str, Path]]:
-    """(what it is, where it lies), as far as it is there; nothing of a cluster whose pods run elsewhere."""
+    """Yields (description, folder) of the job's data on this machine; nothing if its pods run elsewhere."""
     if nodes is None:
         return
     shared = NodeFolder(nodes / "any")

@@ -1,4 +1,4 @@
-"""Which lines of which replicas are wanted, and how each of them is printed."""
+"""Selects the log lines of `tarragon logs`, and prints them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tarragon.kube.codec import micro_timestamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which replicas and lines, and how they are printed. Of empty collections everybody is one."""
+    """The replicas and lines to print, and their form. An empty collection selects all."""
 
     replicas: Collection[str] = ()
     types: Collection[str] = ()
     container: str = ""
-    """Instead of the one that trains and those that run before it."""
+    """The container to read, instead of the main container and the init containers."""
     tail: int | None = None
     since: dt.datetime | None = None
     previous: bool = False
     life: int | None = None
-    """Which of the jobs that had the name, from 1; from the newest if negative."""
+    """The number of the job among all jobs of that name, from 1; negative from the newest."""
     timestamps: bool = False
     prefix: bool = True
     grep: re.Pattern[str] | None = None
@@ -45,24 +45,24 @@ class Filter:
         return self.grep is None or self.grep.search(said.text) is not None
 
     def asked(self, now: dt.datetime) -> LogOptions:
-        """What the cluster can leave out for us: it counts whole seconds, and may send a line too many."""
+        """Returns the options for the API server, which counts in whole seconds and may send more lines than wanted."""
         seconds = None if self.since is None else max(1, math.ceil((now - self.since).total_seconds()))
         return LogOptions(container=self.container, tail_lines=self.tail, since_seconds=seconds, previous=self.previous)
 
 
 class Printer:
-    """Prints lines to stdout: as they are for programs, on a terminal without all that could change it."""
+    """Prints log lines on stdout: made safe on a terminal, else unchanged."""
 
     def __init__(self, wanted: Filter, settings: Settings) -> None:
         terminal = settings.terminal()
-        self._wanted = wanted
+        self._filter = wanted
         self._since: Stamp = ("", "") if wanted.since is None else stamped(micro_timestamp(wanted.since))[0]
         self._colors = terminal.colors_out
         self._paint = painter(colors=terminal.colors_out)
         self._is_terminal = sink(sys.stdout) is Sink.TERMINAL
 
     def said(self, replica: Replica, said: Sequence[tuple[str, str]]) -> None:
-        if self._wanted.wants(replica):
+        if self._filter.wants(replica):
             self._print("".join(self._line(replica, moment, text) for moment, text in said))
             sys.stdout.flush()
 
@@ -79,11 +79,11 @@ class Printer:
     def _line(self, replica: Replica, moment: str, text: str) -> str:
         if stamped(moment)[0] < self._since:
             return ""
-        if self._wanted.grep is not None and not self._wanted.grep.search(text):
+        if self._filter.grep is not None and not self._filter.grep.search(text):
             return ""
         words = [shown(text, colors=self._colors) if self._is_terminal else text]
-        if self._wanted.timestamps:
+        if self._filter.timestamps:
             words.insert(0, moment)
-        if self._wanted.prefix:
+        if self._filter.prefix:
             words.insert(0, self._paint(f"[{replica}]", REPLICA_TYPES.get(replica.type.word, "")))
         return " ".join(words) + "\n"

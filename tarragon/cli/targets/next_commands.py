@@ -1,4 +1,4 @@
-"""The commands that usually come next, spelled so that pasting them works for this user."""
+"""Suggests next commands in a form that the user can paste."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MEANWHILE = (("follow", "logs --follow"), ("details", "describe"), ("end it", "d
 
 
 def hints(prompt: Prompt, key: Key, wanted: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """One line for each (label, command), aligned: `  logs      tarragon logs digits`."""
+    """Yields one aligned line per (label, command): `  logs      tarragon logs digits`."""
     width = max((len(label) for label, _ in wanted), default=0)
     for label, command in wanted:
         yield f"  {label.ljust(width)}   {spelled(prompt, key, command)}"
 
 
 def spelled(prompt: Prompt, key: Key, command: str) -> str:
-    """`logs --follow` about that job: `tarragon -n research logs digits --follow`."""
+    """Returns a command about that job: `logs --follow` becomes `tarragon -n research logs digits --follow`."""
     where = "" if key.namespace in {"", prompt.namespace} else f" -n {key.namespace}"
     verb, _, options = command.partition(" ")
     return f"{prompt.program}{where} {verb} {key.name}{' ' + options if options else ''}"

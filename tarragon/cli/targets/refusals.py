@@ -1,4 +1,4 @@
-"""What an API server's refusal means to somebody at a prompt: whose it is, and what to do about it. Pure."""
+"""Translates the errors of an API server into messages with a remedy. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tarragon.client.errors import ApiError, Forbidden, NoCredentials, NotFound,
 from tarragon.kube.meta import Json
 
 _NOT_ALLOWED = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)"')
-_PLACE = re.compile(r'in the namespace "(?P<namespace>[^"]*)"')
+_IN_NAMESPACE = re.compile(r'in the namespace "(?P<namespace>[^"]*)"')
 
 Words = Callable[[TarragonError, str, Prompt], TarragonError]
 
 
 def worded(error: TarragonError, name: str, prompt: Prompt) -> TarragonError:
-    """`name` is the cluster's, as users see it. What already says everything stays as it is."""
+    """Returns the error as a message about the cluster `name`. An error without a translation is returned unchanged."""
     for kind, words in _WORDS:
         if isinstance(error, kind):
             return words(error, name, prompt)
@@ -26,34 +26,34 @@ def worded(error: TarragonError, name: str, prompt: Prompt) -> TarragonError:
 
 
 def is_kind_missing(error: NotFound) -> bool:
-    """Whether the kind itself is not served: of an object that is not there the server says the name."""
+    """Whether the kind itself is not served. For a missing object, the server's details have its name."""
     details: Json = error.status.get("details") or {}
     return not details.get("name")
 
 
 def _unauthorized(error: TarragonError, name: str, prompt: Prompt) -> TarragonError:
     return TarragonError(
-        f"{name} does not know who you are",
-        why=f"it says: {error.what}",
-        remedy=f"log in to it again, or name another context; `{prompt.program} check` looks again",
+        f"you are not logged in to {name}",
+        why=f"the server says: {error.what}",
+        remedy=f"log in again, or use another context; `{prompt.program} check` tests the access",
     )
 
 
 def _forbidden(error: TarragonError, name: str, prompt: Prompt) -> TarragonError:
-    """A quota and an admission webhook refuse with the same code: their own words say best what to do."""
-    match, place = _NOT_ALLOWED.search(error.what), _PLACE.search(error.what)
+    """A quota and an admission webhook answer with 403 too: their own messages are kept."""
+    match, namespace = _NOT_ALLOWED.search(error.what), _IN_NAMESPACE.search(error.what)
     if match is None:
-        return TarragonError(f"{name} refuses it", why=error.what)
-    where = f" in namespace {place['namespace']}" if place else " in all namespaces"
+        return TarragonError(f"{name} rejected the request", why=error.what)
+    where = f" in namespace {namespace['namespace']}" if namespace else " in all namespaces"
     return TarragonError(
         f"{match['user']} may not {match['verb']} {match['resource']}{where} on {name}",
-        why="the cluster's roles do not allow it",
-        remedy=f"ask whoever runs it, or name another namespace with -n; `{prompt.program} check` says what you may do",
+        why="no role in the cluster allows it",
+        remedy=f"ask its administrator, or use another namespace (-n); `{prompt.program} check` shows what you may do",
     )
 
 
 def _not_installed(error: TarragonError, name: str, prompt: Prompt) -> TarragonError:  # noqa: ARG001 - as the others
-    return TarragonError(error.what, why=f"{name} serves no such kind", remedy=error.remedy)
+    return TarragonError(error.what, why=f"{name} does not serve this kind", remedy=error.remedy)
 
 
 def _not_found(error: TarragonError, name: str, prompt: Prompt) -> TarragonError:
@@ -65,19 +65,19 @@ def _not_found(error: TarragonError, name: str, prompt: Prompt) -> TarragonError
     if details.get("kind") == "namespaces":
         missing = details.get("name")
         return TarragonError(
-            f"there is no namespace {missing} on {name}",
-            remedy=f"name another one with -n, or make it: kubectl create namespace {missing}",
+            f"namespace {missing} not found on {name}",
+            remedy=f"use another one with -n, or create it: kubectl create namespace {missing}",
         )
     return TarragonError(error.what, why=f"says {name}")
 
 
 def _too_many(error: TarragonError, name: str, prompt: Prompt) -> TarragonError:  # noqa: ARG001 - as the others
-    return TarragonError(f"{name} is too busy", why=error.what, remedy="try again in a moment")
+    return TarragonError(f"{name} is too busy", why=error.what, remedy="try again later")
 
 
 _WORDS: Sequence[tuple[type[TarragonError], Words]] = (
     (NotInstalled, _not_installed),
-    (NoCredentials, lambda error, *_: error),  # nobody has refused anything yet; it says what to do
+    (NoCredentials, lambda error, *_: error),  # it already has a remedy
     (Unauthorized, _unauthorized),
     (Forbidden, _forbidden),
     (NotFound, _not_found),

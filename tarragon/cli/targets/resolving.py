@@ -1,4 +1,4 @@
-"""From the flags of a command to the cluster that they name."""
+"""Resolves the global options to the cluster that they name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tarragon.cli.options.settings import LOCAL, Settings, home
 
 
 def target(settings: Settings) -> Target:
-    """The cluster that the settings name. Raises TarragonError when the kubeconfig does not know it."""
+    """Returns the cluster that the settings name. Raises TarragonError if the kubeconfig does not have it."""
     if settings.is_local:
         from tarragon.cli.targets.embedded import Embedded
 
@@ -21,13 +21,13 @@ def target(settings: Settings) -> Target:
 
 
 def require_local(settings: Settings, command: str) -> None:
-    """Raises TarragonError where another cluster is named: `up` and others are about the embedded one only."""
+    """Raises TarragonError if the settings name another cluster: some commands, such as `up`, need the embedded one."""
     if settings.is_local:
         return
     named = f"context {settings.context}" if settings.context else settings.kubeconfig or "kubectl's current context"
     remedy = "`kubectl config view` shows its kubeconfig; " if command == "kubeconfig" else ""
     raise TarragonError(
-        f"`{command}` is about the embedded cluster of this machine, not about {named}",
-        why="other clusters are started, ended and described by whoever runs them",
-        remedy=f"{remedy}--context {LOCAL} means the embedded one",
+        f"`{command}` works only on the embedded cluster of this machine, not on {named}",
+        why="other clusters are managed by their administrators",
+        remedy=f"{remedy}use --context {LOCAL} for the embedded cluster",
     )

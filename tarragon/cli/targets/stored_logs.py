@@ -1,4 +1,4 @@
-"""Logs from the disk of this machine: also of jobs that have ended or are deleted, and when no cluster runs."""
+"""Reads logs from this machine's disk, also of finished and deleted jobs, and without a running cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tarragon.localcluster.kubelet.pod.stored_logs import KeptPod, RunFacts, kep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of one container of a replica, and where its log lies. `code` is None while it goes on."""
+    """One run of one container of a replica, with its log file. `code` is its exit code; None while it runs."""
 
     replica: Replica
     container: str
@@ -36,13 +36,13 @@ class Run:
 
     @property
     def seconds(self) -> float | None:
-        """How long it ran, None while it does or when it never started."""
+        """How long it ran; None while it runs, or if it never started."""
         return self.finished - self.started if self.finished and self.started else None
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A line of a log. Compares by its moment, so that logs of several replicas can be merged."""
+    """A line of a log. `stamp` sorts by time, so that the logs of several replicas can be merged."""
 
     stamp: Stamp
     replica: Replica
@@ -51,14 +51,14 @@ class Said:
 
 
 def runs_of_job(nodes: Path | None, job: Known) -> Sequence[Run]:
-    """Of a job that is there: the runs of its own pods, not of those that had its name before it."""
+    """Returns the runs of an existing job's pods, without those of former jobs of that name."""
     if job.job is None or job.dialect is None:
         return ()
     return _runs(pods_of_job(nodes, job), job.dialect, job.job)
 
 
 def pods_of_job(nodes: Path | None, job: Known) -> Sequence[KeptPod]:
-    """Oldest first, those that are gone among them."""
+    """Returns the job's pods, oldest first, also deleted ones."""
     if job.job is None or job.dialect is None:
         return ()
     owner = job.as_owner
@@ -66,7 +66,7 @@ def pods_of_job(nodes: Path | None, job: Known) -> Sequence[KeptPod]:
 
 
 def log_folders(nodes: Path | None, job: Known) -> Mapping[Replica, Path]:
-    """Of each replica the folder of its newest pod that has said anything, also when the pod is gone."""
+    """Returns the log folder of each replica's newest pod that has logs, also if the pod is deleted."""
     if job.job is None or job.dialect is None:
         return {}
     found = {job.dialect.names.replica(job.job, pod.facts.name): pod.folder.path for pod in pods_of_job(nodes, job)}
@@ -74,24 +74,25 @@ def log_folders(nodes: Path | None, job: Known) -> Mapping[Replica, Path]:
 
 
 def runs_of_name(nodes: Path | None, wanted: JobName, namespace: str) -> Sequence[Sequence[Run]]:
-    """Of every job that had the name, the oldest job first; also of those that are deleted."""
+    """Returns the runs of every job that had the name, oldest job first, also deleted ones."""
     pods: dict[str, list[KeptPod]] = {}
     readers: dict[str, tuple[Dialect, TrainingJob]] = {}
     for framework in wanted.frameworks:
         for dialect in framework.dialects:
-            job = _named(framework, dialect, Key(namespace, wanted.name))
+            job = _job_stub(framework, dialect, Key(namespace, wanted.name))
             for pod in _pods(nodes, dialect, job):
                 if not pod.is_of(replace(job, uid=pod.facts.owner).as_owner):
                     continue
                 if readers.setdefault(pod.facts.owner, (dialect, job))[0] is dialect:
                     pods.setdefault(pod.facts.owner, []).append(pod)
     return [
-        _runs(of_owner, *readers[owner]) for owner, of_owner in sorted(pods.items(), key=lambda found: _birth(found[1]))
+        _runs(of_owner, *readers[owner])
+        for owner, of_owner in sorted(pods.items(), key=lambda found: _age_key(found[1]))
     ]
 
 
-def _birth(pods: Sequence[KeptPod]) -> tuple[float, float]:
-    """Of the first of them. Creations are told in whole seconds only, the beginnings of runs are not."""
+def _age_key(pods: Sequence[KeptPod]) -> tuple[float, float]:
+    """Sort key: when the oldest pod was created. Creation times have whole seconds; the starts of runs break ties."""
     created = min(pod.facts.created for pod in pods)
     return created, min((run.started for pod in pods for run in pod.facts.runs if run.started), default=math.inf)
 
@@ -99,7 +100,7 @@ def _birth(pods: Sequence[KeptPod]) -> tuple[float, float]:
 def lines(
     runs: Sequence[Run], tail: int | None, since: dt.datetime | None, fits: Callable[[Said], bool]
 ) -> Iterator[Said]:
-    """All that they have said and that fits, in order of time; `tail` lines at most of each replica."""
+    """Yields the lines that fit, in order of time, at most `tail` of each replica."""
     by_replica: dict[Replica, list[Run]] = {}
     for run in runs:
         by_replica.setdefault(run.replica, []).append(run)
@@ -108,12 +109,12 @@ def lines(
 
 
 def size(run: Run) -> int:
-    """Bytes of its newest log file; 0 when there is none."""
+    """Returns the size of the run's newest log file in bytes; 0 if there is none."""
     return run.log.stat().st_size if run.log.exists() else 0
 
 
 def as_written(run: Run) -> Sequence[str]:
-    """All lines of the run, each with its timestamp."""
+    """Returns all lines of the run, each with its timestamp."""
     return [f"{said.moment} {said.text}" for said in _lines([run], None)]
 
 
@@ -123,28 +124,28 @@ def _tail(said: Iterator[Said], tail: int | None) -> Iterable[Said]:
 
 def _lines(runs: Sequence[Run], since: dt.datetime | None) -> Iterator[Said]:
     for run in runs:
-        whole = Lines()
+        splitter = Lines()
         for chunk in read(run.log, Wanted(timestamps=True, since=since)):
-            for line in whole.feed(chunk):
-                yield _said(run.replica, line)
-        for line in whole.finish():
-            yield _said(run.replica, line)
+            for line in splitter.feed(chunk):
+                yield _parsed(run.replica, line)
+        for line in splitter.finish():
+            yield _parsed(run.replica, line)
 
 
-def _said(replica: Replica, line: str) -> Said:
+def _parsed(replica: Replica, line: str) -> Said:
     stamp, text = stamped(line)
     return Said(stamp, replica, line[: len(line) - len(text)].rstrip(), text)
 
 
 def _readable(said: Iterable[Said]) -> Iterator[Said]:
-    """A line of JSON as its message, which may be several lines."""
+    """Replaces JSON lines by their messages, which may have several lines."""
     for line in said:
         for part in spoken(line.text).split("\n"):
             yield replace(line, text=part)
 
 
 def _pods(nodes: Path | None, dialect: Dialect, job: TrainingJob) -> Sequence[KeptPod]:
-    """None at all of a cluster whose pods run elsewhere."""
+    """Returns the stored pods of the job; empty if the cluster's pods run elsewhere."""
     if nodes is None:
         return ()
     labels = ",".join(f"{name}={value}" for name, value in dialect.selector(job).items())
@@ -152,7 +153,7 @@ def _pods(nodes: Path | None, dialect: Dialect, job: TrainingJob) -> Sequence[Ke
 
 
 def _runs(pods: Sequence[KeptPod], dialect: Dialect, job: TrainingJob) -> Sequence[Run]:
-    """In order of their beginnings."""
+    """Returns the runs of the pods' containers, in order of their starts."""
     found = [
         _run(replica, pod, run)
         for pod in pods
@@ -177,8 +178,8 @@ def _run(replica: Replica, pod: KeptPod, run: RunFacts) -> Run:
     )
 
 
-def _named(framework: Framework, dialect: Dialect, key: Key) -> TrainingJob:
-    """As much of a job as its labels and names need."""
+def _job_stub(framework: Framework, dialect: Dialect, key: Key) -> TrainingJob:
+    """Returns a job with only the fields that its labels and names are made from."""
     return TrainingJob(
         kind=framework.kind,
         api_version=dialect.api_version,
