@@ -1,4 +1,4 @@
-"""An object of a FILE beside the one of the cluster."""
+"""Compares the objects of a FILE with those of the cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tarragon.kube.patch import merged
 from tarragon.plan.input.difference import Difference, difference
 
 OF_THIS_MACHINE = frozenset({WORKDIR, VOLUMES, ENVIRONMENTS})
-"""Annotations that say from where a job was submitted."""
+"""Annotations that describe the machine from which a job was submitted."""
 
 _FILLED_IN = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "uid", "selfLink"})
 _SECRET = ("data", "stringData")
@@ -27,14 +27,14 @@ _SECRET = ("data", "stringData")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """`before` is None of what is not there. `notes` are for stderr."""
+    """An object in the cluster and in FILE. `before` is None if the cluster lacks it. `notes` are for stderr."""
 
     label: str
     before: JsonObject | None
     after: JsonObject
     notes: Sequence[str] = ()
     is_other: bool = False
-    """It differs in what the two texts don't show."""
+    """Whether the objects differ in a way that the two texts don't show."""
 
     @property
     def differs(self) -> bool:
@@ -50,14 +50,14 @@ async def job(looker: Looker, loaded: Loaded) -> Compared:
     resource, new = loaded.framework.resource, without_annotations(loaded.job, OF_THIS_MACHINE)
     name = str(new["metadata"].get("name", ""))
     label = f"{resource.kind.lower()}/{name or new['metadata'].get('generateName')}"
-    live = await _found(looker, resource, Key(loaded.namespace, name)) if name else None
+    live = await _get(looker, resource, Key(loaded.namespace, name)) if name else None
     if live is None:
         return Compared(label=label, before=None, after=new, notes=[f"{label} is new"])
     live = without_annotations(live, OF_THIS_MACHINE)
     found = difference(loaded.framework, live, new)
     if found is None:
-        note = f"{label} of the cluster can't be read as a job: compared as it is written"
-        return Compared(label=label, before=_bare(live), after=new, notes=[note])
+        note = f"{label} in the cluster can't be read as a job; comparing the plain manifests"
+        return Compared(label=label, before=_without_server_fields(live), after=new, notes=[note])
     return Compared(
         label=label,
         before=found.before,
@@ -69,26 +69,31 @@ async def job(looker: Looker, loaded: Loaded) -> Compared:
 
 def _notes(label: str, found: Difference) -> Iterator[str]:
     if found.live_generation != found.generation:
-        yield f"{label} is a job of {found.live_generation} there, and of {found.generation} here"
+        yield f"{label} has API {found.live_generation} in the cluster and {found.generation} in FILE"
     for problem in found.untold:
         yield f"differs: {problem}"
-    yield from (f"there: {doubt}" for doubt in found.doubts)
+    yield from (f"in the cluster: {doubt}" for doubt in found.doubts)
 
 
 async def companion(looker: Looker, resource: Resource[CustomObject], body: JsonObject) -> Compared:
-    """What is merged into the one that is there, as `submit` does."""
+    """Compares an object that is not a job with the result of merging it into the cluster's, as `submit` does."""
     key = Key(body["metadata"].get("namespace", "") if resource.namespaced else "", body["metadata"]["name"])
     label = f"{resource.kind.lower()}/{key.name}"
-    live = await _found(looker, resource, key)
+    live = await _get(looker, resource, key)
     if live is None:
-        return Compared(label=label, before=None, after=_shown(_bare(body), _bare(body)), notes=[f"{label} is new"])
-    before = _bare(live)
-    after = _bare(merged(before, _encoded(body)))
-    return Compared(label=label, before=_shown(before, before), after=_shown(after, before))
+        return Compared(
+            label=label,
+            before=None,
+            after=_with_secrets_hidden(_without_server_fields(body), _without_server_fields(body)),
+            notes=[f"{label} is new"],
+        )
+    before = _without_server_fields(live)
+    after = _without_server_fields(merged(before, _encoded(body)))
+    return Compared(label=label, before=_with_secrets_hidden(before, before), after=_with_secrets_hidden(after, before))
 
 
 def _encoded(body: JsonObject) -> JsonObject:
-    """A secret as a server keeps it: texts that were written plainly go to the others."""
+    """Returns a Secret as the API server stores it: stringData is encoded into data."""
     plain = body.get("stringData")
     if body.get("kind") != "Secret" or not isinstance(plain, Mapping):
         return body
@@ -97,8 +102,8 @@ def _encoded(body: JsonObject) -> JsonObject:
     return {**rest, "data": {**(body.get("data") or {}), **coded}}
 
 
-def _bare(body: JsonObject) -> JsonObject:
-    """Without what a server fills in, and without what kubectl applied last: there all of a secret stands again."""
+def _without_server_fields(body: JsonObject) -> JsonObject:
+    """Removes the fields that a server sets, and kubectl's last-applied annotation, which repeats a Secret's values."""
     metadata = {name: value for name, value in body["metadata"].items() if name not in {*_FILLED_IN, "annotations"}}
     written = body["metadata"].get("annotations") or {}
     annotations = {name: value for name, value in written.items() if name != LAST_APPLIED}
@@ -108,30 +113,30 @@ def _bare(body: JsonObject) -> JsonObject:
 
 
 def hidden(body: JsonObject) -> JsonObject:
-    """As a screen may have it: without the values of a secret, also those that kubectl has applied last."""
+    """Hides the values of a Secret, also in kubectl's last-applied annotation, so that the object may be printed."""
     metadata = dict(body["metadata"])
     kept = {name: text for name, text in (metadata.pop("annotations", None) or {}).items() if name != LAST_APPLIED}
     if kept:
         metadata["annotations"] = kept
     metadata.pop("managedFields", None)
-    return _shown({**body, "metadata": metadata}, body)
+    return _with_secrets_hidden({**body, "metadata": metadata}, body)
 
 
-def _shown(body: JsonObject, before: JsonObject) -> JsonObject:
-    """Of a secret only which of its values differ from those before."""
+def _with_secrets_hidden(body: JsonObject, before: JsonObject) -> JsonObject:
+    """Hides the values of a Secret and marks those that changed."""
     if body.get("kind") != "Secret":
         return body
-    return {name: _hidden(value, before.get(name)) if name in _SECRET else value for name, value in body.items()}
+    return {name: _hidden_values(value, before.get(name)) if name in _SECRET else value for name, value in body.items()}
 
 
-def _hidden(value: Json, before: Json) -> Json:
+def _hidden_values(value: Json, before: Json) -> Json:
     if not isinstance(value, Mapping):
         return value
-    known = before if isinstance(before, Mapping) else {}
-    return {name: "***" if name in known and known[name] == text else "*** (changed)" for name, text in value.items()}
+    old = before if isinstance(before, Mapping) else {}
+    return {name: "***" if name in old and old[name] == text else "*** (changed)" for name, text in value.items()}
 
 
-async def _found(looker: Looker, resource: Resource[CustomObject], key: Key) -> JsonObject | None:
+async def _get(looker: Looker, resource: Resource[CustomObject], key: Key) -> JsonObject | None:
     try:
         return await looker.get(resource.reading(dict), key)
     except NotFound:

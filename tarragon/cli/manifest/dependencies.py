@@ -1,4 +1,4 @@
-"""What pods of a job need beside it (claims, Secrets, ConfigMaps, a service account), and which of it is not there."""
+"""Finds the objects that a job's pods use (claims, Secrets, ConfigMaps, service accounts) and that do not exist."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _OF_SOURCES: Mapping[str, tuple[Resource[AnyObject], str]] = {
     "configMap": (CONFIG_MAPS, "name"),
 }
 
-_WAITS = "pods that use it do not start before it is there: make it, or add it to FILE"
-_REFUSED = "no pod is made before it is there: make it, or add it to FILE"
+_WAITS = "pods that use it do not start until it exists: create it, or add it to FILE"
+_REFUSED = "no pod can be created until it exists: create it, or add it to FILE"
 
-_OF_ITSELF = frozenset({(SERVICE_ACCOUNTS.kind, "default"), (CONFIG_MAPS.kind, "kube-root-ca.crt")})
-"""What every namespace gets from its cluster, a moment after it was made."""
+_CREATED_BY_CLUSTER = frozenset({(SERVICE_ACCOUNTS.kind, "default"), (CONFIG_MAPS.kind, "kube-root-ca.crt")})
+"""Objects that the cluster creates in every new namespace."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """`path` is where the manifest names it first."""
+    """An object that a pod uses. `path` is where the manifest names it first."""
 
     resource: Resource[AnyObject]
     name: str
@@ -53,33 +53,36 @@ class Need:
 
 
 async def missing(looker: Looker, job: JsonObject, brought: Collection[tuple[str, str]]) -> list[Problem]:
-    """Each object is asked for once; of what may not be looked at nothing is said. `brought`: what is in FILE."""
+    """Returns a Problem for each missing object.
+
+    `brought` are the objects in FILE. Objects that the user may not read count as existing.
+    """
     namespace = str(job["metadata"]["namespace"])
     first: dict[tuple[str, str], Need] = {}
     for need in needs(job):
-        if need.id not in brought and need.id not in _OF_ITSELF:
+        if need.id not in brought and need.id not in _CREATED_BY_CLUSTER:
             first.setdefault(need.id, need)
     keys = ((need.resource, Key(namespace, need.name)) for need in first.values())
-    there = await asyncio.gather(*(may_exist(looker, *each) for each in keys))
-    return [_problem(need, namespace) for need, is_there in zip(first.values(), there, strict=True) if not is_there]
+    found = await asyncio.gather(*(may_exist(looker, *each) for each in keys))
+    return [_problem(need, namespace) for need, is_there in zip(first.values(), found, strict=True) if not is_there]
 
 
 def needs(job: JsonObject) -> Iterator[Need]:
-    """Without what may be absent, and without volumes for which this machine has a folder."""
+    """Yields the objects that the pods use, without optional ones and without volumes that --volume maps to folders."""
     for path, template in templates(job):
         spec = template["spec"]
         account = spec.get("serviceAccountName")
         if isinstance(account, str) and account:
             yield Need(SERVICE_ACCOUNTS, account, f"{path}.spec.serviceAccountName")
-        yield from _of_volumes(spec, _given(template), f"{path}.spec")
+        yield from _of_volumes(spec, _mapped_volumes(template), f"{path}.spec")
         for field in ("initContainers", "containers"):
             for where, container in _each(spec, field, f"{path}.spec"):
                 yield from _of_variables(container, where)
 
 
-def _of_volumes(spec: JsonObject, given: Collection[str], path: str) -> Iterator[Need]:
+def _of_volumes(spec: JsonObject, mapped: Collection[str], path: str) -> Iterator[Need]:
     for where, volume in _each(spec, "volumes", path):
-        if volume.get("name") not in given:
+        if volume.get("name") not in mapped:
             yield from _named(volume, _OF_VOLUMES, where)
             for inner, source in _each(volume.get("projected"), "sources", f"{where}.projected"):
                 yield from _named(source, _OF_SOURCES, inner)
@@ -93,7 +96,7 @@ def _of_variables(container: JsonObject, path: str) -> Iterator[Need]:
 
 
 async def may_exist(looker: Looker, resource: Resource[AnyObject], key: Key) -> bool:
-    """What we may not look at counts as there."""
+    """Whether the object exists, or may not be read."""
     try:
         await looker.get(resource, key)
     except NotFound:
@@ -105,7 +108,7 @@ async def may_exist(looker: Looker, resource: Resource[AnyObject], key: Key) -> 
 
 def _problem(need: Need, namespace: str) -> Problem:
     remedy = _REFUSED if need.resource is SERVICE_ACCOUNTS else _WAITS
-    return Problem(need.path, f"there is no {need.resource.kind} {need.name} in {namespace}", remedy)
+    return Problem(need.path, f"{need.resource.kind} {need.name} not found in namespace {namespace}", remedy)
 
 
 def _named(body: Json, kinds: Mapping[str, tuple[Resource[AnyObject], str]], path: str) -> Iterator[Need]:
@@ -123,8 +126,8 @@ def _each(body: Json, field: str, path: str) -> Iterator[tuple[str, JsonObject]]
             yield f"{path}.{field}[{number}]", item
 
 
-def _given(template: JsonObject) -> Collection[str]:
-    """By --volume."""
+def _mapped_volumes(template: JsonObject) -> Collection[str]:
+    """Returns the volumes that --volume maps to folders."""
     annotations: Json = (template.get("metadata") or {}).get("annotations") or {}
     with suppress(ValueError, TypeError, AttributeError, RecursionError):
         return set(json.loads(annotations.get(VOLUMES, "{}")))

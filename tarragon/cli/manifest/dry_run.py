@@ -1,4 +1,4 @@
-"""`--dry-run`: every object that a FILE would make, by the operator's own rules, and made nowhere."""
+"""`--dry-run`: builds every object that a FILE leads to, by the operator's own rules, without creating any."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tarragon.client.http.client import Http
 
 UNKNOWN_UID = "00000000-0000-0000-0000-000000000000"
-"""Of a job that is not there yet. Names of v1alpha1 and mlkube.io are made of it."""
+"""The UID of a job that does not exist yet. Names in v1alpha1 and mlkube.io contain the UID."""
 Whole = dict[str, Json]
 
 _KINDS: Mapping[str, Resource[Whole]] = {
@@ -36,21 +36,21 @@ _KINDS: Mapping[str, Resource[Whole]] = {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Of one FILE's job: the objects in the order in which they would be made."""
+    """The objects of one job, in the order in which they would be created."""
 
     framework: Framework
     objects: Sequence[JsonObject]
 
 
 def by_client(loaded: Loaded, logs: Form = Form.TEXT) -> Trial:
-    """Nothing is asked of any cluster: defaults and names that one would give are missing."""
+    """Builds the objects without a cluster: defaults and names that the server sets are missing."""
     job = {"apiVersion": loaded.framework.resource.api_version, "kind": loaded.framework.kind, **loaded.job}
     others = [body for _, body in loaded.others]
     return Trial(loaded.framework, [*others, job, *children(loaded.framework, job, logs)])
 
 
 def children(framework: Framework, job: JsonObject, logs: Form) -> Iterator[JsonObject]:
-    """ConfigMaps, Services and pods of a gang of the size that it wishes for, and its TensorBoard."""
+    """Yields the ConfigMaps, Services and pods of the job at its requested size, and of its TensorBoard."""
     metadata = job["metadata"]
     named = {**metadata, "uid": metadata.get("uid") or UNKNOWN_UID}
     if not named.get("name"):
@@ -77,18 +77,18 @@ def children(framework: Framework, job: JsonObject, logs: Form) -> Iterator[Json
 
 
 async def by_server(where: Target, loaded: Loaded, clock: Clock, note: Note, logs: Form = Form.TEXT) -> Trial:
-    """The same, as the API server's admission would let it be. Raises what it refuses of the FILE itself."""
+    """Builds the objects with a server-side dry run. Raises the server's error if it rejects an object of FILE."""
     framework = loaded.framework
     async with where.changing(clock) as http:
-        made = [await _tried(http, resource.reading(dict), body, note) for resource, body in loaded.others]
+        others = [await _dry_run(http, resource.reading(dict), body, note) for resource, body in loaded.others]
         kind = replace(framework.resource, version=str(loaded.job["apiVersion"]).rpartition("/")[2]).reading(dict)
-        job = await _tried(http, kind, loaded.job, note)
-        below = [await _child(http, body, note) for body in children(framework, job, logs)]
-    return Trial(framework, [*made, job, *below])
+        job = await _dry_run(http, kind, loaded.job, note)
+        below_job = [await _dry_run_child(http, body, note) for body in children(framework, job, logs)]
+    return Trial(framework, [*others, job, *below_job])
 
 
 async def missing_for(where: Target, several: Sequence[Loaded], clock: Clock, note: Note) -> None:
-    """Warn of what these jobs name that is neither in the cluster nor in FILE."""
+    """Warns of objects that the jobs use and that are neither in the cluster nor in FILE."""
     brought = {(resource.kind, str(body["metadata"].get("name"))) for each in several for resource, body in each.others}
     async with where.changing(clock) as http:
         for loaded in several:
@@ -96,39 +96,39 @@ async def missing_for(where: Target, several: Sequence[Loaded], clock: Clock, no
                 note(f"warning: {problem}")
 
 
-async def _tried(http: Http, resource: Resource[Whole], body: JsonObject, note: Note) -> JsonObject:
+async def _dry_run(http: Http, resource: Resource[Whole], body: JsonObject, note: Note) -> JsonObject:
     label = f"{resource.kind.lower()}/{body['metadata'].get('name') or body['metadata'].get('generateName')}"
     try:
         found = await http.tried(resource, body)
     except AlreadyExists:
-        note(f"{label} is there already: this is what FILE says of it; `diff` tells what submitting would change")
+        note(f"{label} already exists; showing FILE's version; `diff` shows what submitting would change")
         found = dict(body)
     return {"apiVersion": resource.api_version, "kind": resource.kind, **found}
 
 
-async def _child(http: Http, body: JsonObject, note: Note) -> JsonObject:
-    """What the operator would make. Whoever submits jobs need not be allowed to make pods."""
+async def _dry_run_child(http: Http, body: JsonObject, note: Note) -> JsonObject:
+    """Tries an object that the operator would create. A user who may submit jobs may lack the right to create pods."""
     resource = _KINDS[body["kind"]]
     label = f"{resource.kind.lower()}/{body['metadata']['name']}"
     try:
         found = await http.tried(resource, body)
         return {"apiVersion": "v1", "kind": resource.kind, **found}
     except AlreadyExists:
-        note(f"{label} is there already")
+        note(f"{label} already exists")
     except Forbidden as error:
-        note(f"warning: {label} is refused, if you made it yourself: {error.what}")
+        note(f"warning: you may not create {label} yourself: {error.what}")
     except ApiError as error:
-        note(f"warning: {label} is refused: {error.what}")
+        note(f"warning: the server rejects {label}: {error.what}")
     return body
 
 
 def shown(trial: Trial) -> Sequence[JsonObject]:
-    """Without the values of secrets, and without what only kubectl reads."""
+    """Returns the objects without the values of Secrets and without kubectl's annotation."""
     return [hidden(body) for body in trial.objects]
 
 
 def names(trial: Trial) -> Iterator[str]:
-    """As kubectl has them: `service/digits-worker-0`."""
+    """Yields the objects' names like kubectl: `service/digits-worker-0`."""
     for body in trial.objects:
         group = str(body["apiVersion"]).rpartition("/")[0]
         kind = f"{body['kind'].lower()}{'.' + group if group else ''}"

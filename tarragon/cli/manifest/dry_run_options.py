@@ -1,4 +1,4 @@
-"""`--dry-run` and its `-o`, which `run` and `submit` have in common."""
+"""`--dry-run` and its `-o`, for `run` and `submit`."""
 
 from __future__ import annotations
 
@@ -16,26 +16,30 @@ T = TypeVar("T")
 
 
 def trial_options(command: Callable[P, T]) -> Callable[P, T]:
-    """`dry_run` and `form`; None where they were not given."""
+    """Adds `--dry-run` (passed as `dry_run`) and `-o` (passed as `form`); None if not given."""
     form = click.option(
-        "-o", "--output", "form", type=click.Choice(("yaml", "json", "name")), help="with --dry-run: yaml by default"
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice(("yaml", "json", "name")),
+        help="output format of --dry-run; yaml by default",
     )
     trial = click.option(
         "--dry-run",
         type=click.Choice(("client", "server")),
-        help="make nothing, print all that would be: pods, Services, TF_CONFIG; `server` asks its admission, too",
+        help="print the objects that would be created: pods, Services, TF_CONFIG; `server` asks the API server too",
     )
     return trial(form(command))
 
 
 def require_trial(dry_run: str | None, form: str | None) -> None:
-    """Raises UsageError for a form of nothing."""
+    """Raises UsageError if an output format is given without --dry-run."""
     if form is not None and dry_run is None:
-        raise click.UsageError("-o is the form of what --dry-run prints")
+        raise click.UsageError("-o requires --dry-run")
 
 
 def show_trial(where: Target, loaded: Sequence[Loaded], dry_run: str, form: str | None) -> None:
-    """On stdout; what must be said about it on stderr."""
+    """Prints the objects on stdout, and notes on stderr."""
     from tarragon.base.clock import SystemClock
     from tarragon.cli.manifest import dry_run as trial
     from tarragon.cli.options.formats import as_list, json_text, yaml_text
@@ -46,15 +50,15 @@ def show_trial(where: Target, loaded: Sequence[Loaded], dry_run: str, form: str 
     for text in (text for each in loaded for text in each.notes):
         note(text)
     if dry_run == "client":
-        made = [trial.by_client(each) for each in loaded]
+        trials = [trial.by_client(each) for each in loaded]
     else:
         clock = SystemClock()
-        made = [asyncio.run(trial.by_server(where, each, clock, note)) for each in loaded]
+        trials = [asyncio.run(trial.by_server(where, each, clock, note)) for each in loaded]
         asyncio.run(trial.missing_for(where, loaded, clock, note))
     if form == "name":
-        for each in made:
+        for each in trials:
             click.echo("\n".join(trial.names(each)))
         return
-    objects = [body for each in made for body in trial.shown(each)]
+    objects = [body for each in trials for body in trial.shown(each)]
     click.echo(json_text(as_list(objects)) if form == "json" else "\n---\n".join(map(yaml_text, objects)))
-    note(f"Nothing was made on {where.name}: this is a dry run by the {dry_run}.")
+    note(f"Nothing was created on {where.name} ({dry_run} dry run).")

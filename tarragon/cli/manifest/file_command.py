@@ -1,4 +1,4 @@
-"""A command that takes FILE and may change what is in it: what `run` and `submit` have in common."""
+"""The options of `run` and `submit` that change the job in FILE."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ Folders = tuple[tuple[str, Path], ...]
 
 
 class FileCommand(Command):
-    """Its function finds what was said of the file by `changes(ctx)`, not among its arguments."""
+    """A command with options that change FILE. Its function reads them with `changes(ctx)`, not from its arguments."""
 
     def __init__(self, *args: object, **facts: object) -> None:
         super().__init__(*args, **facts)
         own = [
-            click.Option(["-f", "--file", "option"], metavar="FILE", help="the same FILE, as kubectl has it"),
-            _pairs("--set", assignment, "PATH=VALUE", "change a value: spec.tfReplicaSpecs.Worker.replicas=3", _set),
+            click.Option(["-f", "--file", "option"], metavar="FILE", help="FILE as an option, as in kubectl"),
+            _pairs("--set", assignment, "PATH=VALUE", "set a value: spec.tfReplicaSpecs.Worker.replicas=3", _set),
             _pairs(
                 "--set-string",
                 assignment,
                 "PATH=TEXT",
-                "the same for what is a text, whatever it looks like",
+                "set a value and keep it a string",
                 _texts,
             ),
-            _pairs("--set-json", assignment, "PATH=JSON", 'the same for lists and maps: spec.x=["a","b"]', _jsons),
-            _pairs("--env", folder, "IMAGE=FOLDER", "the environment that stands for an image here", _env),
-            _pairs("--volume", folder, "NAME=FOLDER", "the folder that stands for a volume here", _volume),
-            _flag("--cpu-only", "take the requests for GPUs out of the job", _cpu_only),
+            _pairs("--set-json", assignment, "PATH=JSON", 'set a list or a map: spec.x=["a","b"]', _jsons),
+            _pairs("--env", folder, "IMAGE=FOLDER", "run an image in this Python environment", _env),
+            _pairs("--volume", folder, "NAME=FOLDER", "use this folder as a volume", _volume),
+            _flag("--cpu-only", "remove the GPU requests from the job", _cpu_only),
             click.Option(
                 ["--idempotency-key"],
                 metavar="KEY",
-                help="submitting again with the same KEY changes nothing, whatever became of the job",
+                help="submit the job at most once per KEY; later attempts change nothing",
                 expose_value=False,
                 callback=_key,
             ),
-            _flag("--replace", "on a cluster: delete a job of that name that has ended", _replace),
+            _flag("--replace", "on a cluster: delete a finished job of that name first", _replace),
         ]
         for option in own:
             self.name_variable(option)
@@ -52,14 +52,14 @@ class FileCommand(Command):
 
 
 def one_file(file: str | None, option: str | None) -> str:
-    """FILE as an argument or by -f. Raises UsageError unless it is exactly one of them."""
+    """Returns FILE from the argument or from -f. Raises UsageError unless exactly one of them is given."""
     if (file is None) == (option is None):
-        raise click.UsageError("name one FILE")
+        raise click.UsageError("give exactly one FILE")
     return file or option or ""
 
 
 def changes(ctx: click.Context) -> Changes:
-    """What the command line has said."""
+    """Returns the changes that the command line asks for."""
     found = ctx.meta.get(_KEY)
     return found if isinstance(found, Changes) else Changes()
 

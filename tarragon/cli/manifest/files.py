@@ -1,4 +1,4 @@
-"""Reading FILE: a path, `-` for standard input, or a URL; never more than a manifest can be."""
+"""Reads FILE: a path, `-` for standard input, or a URL, up to a size limit."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ import click
 from tarragon.base.errors import TarragonError
 
 LARGEST = 16 * 2**20
-"""Bytes. etcd takes no object above 1.5 MB; what is larger than this is no manifest."""
+"""Bytes. Anything larger is not a manifest: etcd stores no object above 1.5 MB."""
 PATIENCE = 20.0
-"""Seconds a web server may take for its first byte and between any two."""
+"""Seconds to wait for a web server to connect or to send more bytes."""
 
 _URLS = ("http://", "https://")
 
 
 class Unreadable(TarragonError):
-    """Exit code 2: the argument is wrong, not the cluster."""
+    """FILE can't be read. Exit code 2: the argument is wrong, not the cluster."""
 
     exit_code = 2
 
 
 def read(name: str) -> bytes:
-    """Raises Unreadable."""
+    """Returns the content of FILE. Raises Unreadable."""
     if name == "-":
         if sys.stdin.isatty():
-            click.echo("Reading the manifest from the terminal; end it with Ctrl-D.", err=True)
+            click.echo("Reading the manifest from standard input; press Ctrl-D to end it.", err=True)
         return _bounded(sys.stdin.buffer, "standard input")
     if name.startswith(_URLS):
         return _fetched(name)
@@ -41,14 +41,14 @@ def read(name: str) -> bytes:
 
 
 def named(name: str) -> str:
-    """How messages call it."""
+    """Returns FILE's name in messages."""
     return "standard input" if name == "-" else name
 
 
 def _bounded(file: BinaryIO, name: str) -> bytes:
     data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
-        raise Unreadable(f"{name} is too large for a manifest", why=f"more than {LARGEST >> 20} MiB")
+        raise Unreadable(f"{name} is too large", why=f"a manifest has at most {LARGEST >> 20} MiB")
     return data
 
 
@@ -61,15 +61,15 @@ def _fetched(url: str) -> bytes:
         with urlopen(Request(url, headers={"User-Agent": "tarragon"}), timeout=PATIENCE) as answer:  # noqa: S310 - see read
             return _bounded(answer, url)
     except HTTPError as error:
-        raise Unreadable(f"can't read {url}", why=f"the server says {error.code} {error.reason}") from error
+        raise Unreadable(f"can't read {url}", why=f"the server answered {error.code} {error.reason}") from error
     except (OSError, HTTPException, ValueError) as error:
         why = getattr(error, "reason", None) or error
-        raise Unreadable(f"can't read {url}", why=str(why), remedy="fetch it yourself and name the file") from error
+        raise Unreadable(f"can't read {url}", why=str(why), remedy="download it and use the local file") from error
 
 
 def _unreadable(name: str, error: OSError) -> Unreadable:
     if error.errno == errno.ENOENT:
-        return Unreadable(f"there is no file {name}", why=f"looked for in {Path.cwd()}")
+        return Unreadable(f"file {name} not found", why=f"the current folder is {Path.cwd()}")
     if error.errno == errno.EISDIR:
-        return Unreadable(f"{name} is a folder", remedy="name one of the files in it")
+        return Unreadable(f"{name} is a folder", remedy="use one of the files in it")
     return Unreadable(f"can't read {name}", why=error.strerror or str(error))

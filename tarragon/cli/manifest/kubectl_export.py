@@ -1,4 +1,4 @@
-"""What `kubectl get -o yaml` printed, as its user could submit it anew."""
+"""Turns the output of `kubectl get -o yaml` into manifests that can be submitted again."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _HEADLESS = "None"
 
 
 def is_dump(body: JsonObject) -> bool:
-    """Whether a server has had it: nobody else writes these."""
+    """Whether the object was read from a server: only servers set these fields."""
     metadata = body.get("metadata")
     return isinstance(metadata, Mapping) and bool({"resourceVersion", "uid"} & metadata.keys())
 
 
 def job_anew(framework: Framework, body: JsonObject, dialect: Dialect | None) -> JsonObject:
-    """It stays of its generation, which its version says, or else its mark."""
+    """Returns the job as a new manifest of the same API generation, by its apiVersion or by an annotation."""
     if dialect is None or not is_dump(body):
         return body
     plain = {**manifest(body), "apiVersion": dialect.api_version}
@@ -32,13 +32,13 @@ def job_anew(framework: Framework, body: JsonObject, dialect: Dialect | None) ->
 
 
 def companion_anew(body: JsonObject) -> JsonObject:
-    """Without the volume and the address that were found for the former one: they may be somebody else's by now."""
+    """Returns the object as a new manifest, without its bound volume and cluster IP: others may use them by now."""
     if not is_dump(body):
         return body
-    said, plain = annotations_of(body), manifest(body)
+    annotations, plain = annotations_of(body), manifest(body)
     spec = plain.get("spec")
     if isinstance(spec, Mapping):
-        volume = {"volumeName"} if _BY_CONTROLLER in said else set()
+        volume = {"volumeName"} if _BY_CONTROLLER in annotations else set()
         address = {"clusterIP", "clusterIPs"} if spec.get("clusterIP") != _HEADLESS else set()
         plain["spec"] = {name: value for name, value in spec.items() if name not in volume | address}
     kept = {name: text for name, text in annotations_of(plain).items() if not name.startswith(_OF_BOUND_CLAIMS)}

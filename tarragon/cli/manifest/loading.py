@@ -1,4 +1,4 @@
-"""From FILE to what is created: read, changed as the command line says, and checked; every fault is told at once."""
+"""Reads the objects of a FILE, applies the command line's changes, and reports all problems at once."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ _COMPANIONS = {
 
 
 class Refused(TarragonError):
-    """A manifest with problems."""
+    """The manifest has problems. Exit code 2."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What the command line says beside FILE."""
+    """The changes to FILE's job that the command line asks for."""
 
     values: Sequence[tuple[str, str]] = ()
     texts: Sequence[tuple[str, str]] = ()
-    """Values that are texts, whatever they look like."""
+    """Values that stay strings (--set-string)."""
     jsons: Sequence[tuple[str, str]] = ()
     idempotency_key: str = ""
     is_cpu_only: bool = False
@@ -67,7 +67,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """Ready to be created, all in one namespace. `notes` are for the user, on stderr."""
+    """A job and its companions, ready to be created, all in one namespace. `notes` are for stderr."""
 
     framework: Framework
     job: JsonObject
@@ -81,7 +81,7 @@ class Loaded:
 
 
 def load(where: Target, settings: Settings, name: str, changes: Changes) -> Loaded:
-    """Raises Refused with all problems, Unreadable, or another TarragonError about this machine."""
+    """Loads a FILE with one job. Raises Refused with all problems, Unreadable, or another TarragonError."""
     documents = parse(name)
     document = only_job(documents)
     if isinstance(document, Problem):
@@ -90,15 +90,15 @@ def load(where: Target, settings: Settings, name: str, changes: Changes) -> Load
 
 
 def load_all(where: Target, settings: Settings, name: str, changes: Changes) -> Sequence[Loaded]:
-    """The same for a FILE that may hold several jobs; what stands beside them goes with the first."""
+    """Loads a FILE with one or more jobs. The other objects go with the first job. Raises like `load`."""
     documents = parse(name)
     file = _File(name, documents)
-    made = [_loaded(where, settings, file, document, changes) for document in documents.jobs]
-    if not made:
-        raise refused(name, [Problem("", "there is no job in the manifest", "add one")])
-    if len(made) > 1 and changes.idempotency_key:
-        raise Refused("--idempotency-key is for a FILE with one job", why=f"there are {len(made)} in {named(name)}")
-    return [made[0], *(replace(each, others=()) for each in made[1:])]
+    loaded = [_loaded(where, settings, file, document, changes) for document in documents.jobs]
+    if not loaded:
+        raise refused(name, [Problem("", "the manifest contains no job", "add one")])
+    if len(loaded) > 1 and changes.idempotency_key:
+        raise Refused("--idempotency-key requires a FILE with one job", why=f"{named(name)} contains {len(loaded)}")
+    return [loaded[0], *(replace(each, others=()) for each in loaded[1:])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,75 +111,77 @@ def _loaded(where: Target, settings: Settings, file: _File, document: Document, 
     name, documents = file.name, file.documents
     framework = document.framework or FRAMEWORKS[0]
     job, notes = changed(document.manifest, changes)
-    taken = intake(framework, job)
-    problems = [*taken.all_problems, *_namespaces(documents, settings)]
+    decoded = intake(framework, job)
+    problems = [*decoded.all_problems, *_namespaces(documents, settings)]
     if problems:
         raise refused(name, [document.placed(problem) for problem in problems])
-    job = job_anew(framework, job, taken.dialect)
-    fitted = (
+    job = job_anew(framework, job, decoded.dialect)
+    adapted = (
         _for_this_machine(framework, job, changes) if where.is_local else _for_a_cluster(where, document, job, changes)
     )
-    if fitted.problems:
-        raise refused(name, [document.placed(problem) for problem in fitted.problems])
-    namespace = str(_metadata(job).get("namespace") or next(iter(_stated(documents)), where.namespace))
+    if adapted.problems:
+        raise refused(name, [document.placed(problem) for problem in adapted.problems])
+    namespace = str(_metadata(job).get("namespace") or next(iter(_namespaces_in(documents)), where.namespace))
     return Loaded(
         framework=framework,
-        job=_keyed(_in_namespace(_as_applied(fitted.job, job, namespace), namespace), changes.idempotency_key),
+        job=_keyed(_in_namespace(_as_applied(adapted.job, job, namespace), namespace), changes.idempotency_key),
         others=[_companion(other, namespace) for other in documents.others],
-        notes=[*notes, *_warnings(document, taken), *fitted.notes],
+        notes=[*notes, *_warnings(document, decoded), *adapted.notes],
         is_replacing=changes.is_replacing,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Fitted:
-    """A job as the target needs it, and what must be said about it there."""
+class _Adapted:
+    """A job adapted to the cluster that it goes to, with problems and notes."""
 
     job: JsonObject
     problems: Sequence[Problem] = ()
     notes: Sequence[str] = ()
 
 
-def _for_this_machine(framework: Framework, job: JsonObject, changes: Changes) -> _Fitted:
+def _for_this_machine(framework: Framework, job: JsonObject, changes: Changes) -> _Adapted:
     images, faults = image_map(home(), changes.environments)
     if faults:
         raise TarragonError(f"{home().images} can't be used", why="\n".join(map(str, faults)))
-    return _Fitted(
+    return _Adapted(
         job=annotated(job, for_the_kubelet(Path.cwd(), changes)),
         problems=list(commands_missing(job, images)),
         notes=list(tensorflow_missing(job, framework, images)),
     )
 
 
-def _for_a_cluster(where: Target, document: Document, job: JsonObject, changes: Changes) -> _Fitted:
-    """Nothing of this machine goes there; who seems to count on it is warned."""
+def _for_a_cluster(where: Target, document: Document, job: JsonObject, changes: Changes) -> _Adapted:
+    """Warns if the job seems to need something of this machine, which the cluster does not have."""
     notes = [f"warning: {document.placed(problem)}" for problem in only_here(job, this_machine())]
     notes += [
-        f"warning: {flag} is about this machine: it changes nothing on {where.name}"
-        for flag, given in (("--env", changes.environments), ("--volume", changes.volumes))
-        if given
+        f"warning: {flag} works only on this machine: it is ignored on {where.name}"
+        for flag, mapped in (("--env", changes.environments), ("--volume", changes.volumes))
+        if mapped
     ]
     if changes.is_cpu_only:
-        notes.append(f"warning: --cpu-only is meant for machines without GPUs: it holds on {where.name}, too")
-    return _Fitted(job=job, notes=notes)
+        notes.append(f"warning: --cpu-only is meant for machines without GPUs, but also applies on {where.name}")
+    return _Adapted(job=job, notes=notes)
 
 
 def for_the_kubelet(workdir: Path, changes: Changes) -> dict[str, str]:
-    """Annotations of the pods: where they were called from, and what was said of this machine's folders."""
-    told = {WORKDIR: str(workdir)}
+    """Returns annotations for the pods: the current folder, and the folders from --volume and --env."""
+    annotations = {WORKDIR: str(workdir)}
     for name, folders in ((VOLUMES, changes.volumes), (ENVIRONMENTS, changes.environments)):
         if folders:
-            told[name] = json.dumps({thing: str(folder) for thing, folder in folders.items()})
-    return told
+            annotations[name] = json.dumps({thing: str(folder) for thing, folder in folders.items()})
+    return annotations
 
 
 def parse(name: str) -> Documents:
-    """What the file holds. Raises Refused when that can't be told."""
+    """Returns the documents of FILE. Raises Refused or Unreadable."""
     try:
         text = read(name).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Unreadable(
-            f"{named(name)} is no text", why=f"byte {error.start} is not UTF-8", remedy="save the manifest as UTF-8"
+            f"{named(name)} is not a text file",
+            why=f"byte {error.start} is not UTF-8",
+            remedy="save the manifest as UTF-8",
         ) from error
     documents = read_manifest(text)
     if documents.problems:
@@ -188,54 +190,56 @@ def parse(name: str) -> Documents:
 
 
 def refused(name: str, problems: Sequence[Problem]) -> Refused:
-    """Those that name a line come first, in the order of the lines."""
-    told = sorted((escaped_line(str(problem)) for problem in problems), key=_line)
-    return Refused(f"{named(name)}: {count(len(problems), 'problem')}", why="\n".join(told))
+    """Returns the error for these problems, sorted by line; problems without a line come last."""
+    messages = sorted((escaped_line(str(problem)) for problem in problems), key=_line)
+    return Refused(f"{named(name)}: {count(len(problems), 'problem')}", why="\n".join(messages))
 
 
-def _line(told: str) -> float:
-    found = re.match(r"line (\d+)\b", told)
+def _line(message: str) -> float:
+    found = re.match(r"line (\d+)\b", message)
     return int(found[1]) if found else math.inf
 
 
 def changed(job: JsonObject, changes: Changes) -> tuple[JsonObject, list[str]]:
-    """The job with --set and --cpu-only, and what to say about that. Raises Refused for a path that leads nowhere."""
-    for flag, pairs, meaning in (
+    """Applies --set and --cpu-only. Returns the job and notes. Raises Refused for a path that does not exist."""
+    for flag, pairs, parsed in (
         ("--set-json", changes.jsons, json.loads),
         ("--set", changes.values, yaml.safe_load),
         ("--set-string", changes.texts, str),
     ):
         for path, text in pairs:
             try:
-                job = assigned(job, path, meaning(text))
+                job = assigned(job, path, parsed(text))
             except (ValueError, RecursionError, yaml.YAMLError) as error:
-                raise Refused(f"{flag} {path}={text} can't be done", why=str(error)) from error
+                raise Refused(f"{flag} {path}={text} failed", why=str(error)) from error
     if not changes.is_cpu_only:
         return job, []
-    job, taken = without_gpus(job)
-    if not taken:
-        return job, ["--cpu-only changes nothing: the job asks for no GPU"]
-    return job, [f"--cpu-only: without {count(len(taken), 'request')} for GPUs: {listed(taken, most=3)}"]
+    job, removed = without_gpus(job)
+    if not removed:
+        return job, ["--cpu-only has no effect: the job requests no GPU"]
+    return job, [f"--cpu-only: removed {count(len(removed), 'GPU request')}: {listed(removed, most=3)}"]
 
 
-def _warnings(document: Document, taken: Intake) -> Iterator[str]:
-    for warning in taken.warnings:
+def _warnings(document: Document, decoded: Intake) -> Iterator[str]:
+    for warning in decoded.warnings:
         yield f"warning: {document.placed(warning)}"
 
 
 def _namespaces(documents: Documents, settings: Settings) -> Iterator[Problem]:
-    """A namespace given twice must be the same one, and all of a file go into one."""
-    wanted = _stated(documents)
+    """Yields a problem unless FILE and -n name at most one, valid namespace."""
+    names = _namespaces_in(documents)
     if settings.given_namespace:
-        wanted.add(settings.given_namespace)
-    for name in sorted(wanted):
+        names.add(settings.given_namespace)
+    for name in sorted(names):
         if not is_namespace(name):
-            yield Problem("metadata.namespace", f"{name!r} is no name of a namespace", f"write {NAMESPACE_FORM}")
-    if len(wanted) > 1:
-        yield Problem("metadata.namespace", f"there are several: {', '.join(sorted(wanted))}", "write one, or only -n")
+            yield Problem("metadata.namespace", f"{name!r} is not a valid namespace name", f"use {NAMESPACE_FORM}")
+    if len(names) > 1:
+        yield Problem(
+            "metadata.namespace", f"several namespaces are given: {', '.join(sorted(names))}", "use one, or only -n"
+        )
 
 
-def _stated(documents: Documents) -> set[str]:
+def _namespaces_in(documents: Documents) -> set[str]:
     metadata = [_metadata(document.manifest) for document in (*documents.jobs, *documents.others)]
     return {str(each["namespace"]) for each in metadata if each.get("namespace")}
 
@@ -246,18 +250,18 @@ def _metadata(body: JsonObject) -> JsonObject:
 
 
 def _as_applied(job: JsonObject, written: JsonObject, namespace: str) -> JsonObject:
-    """With what was submitted beside it, as `kubectl apply` keeps it: so that applying the same file later knows what
-    was ours to take away, and warns of nothing. What this machine added is not in it, and stays.
+    """Adds kubectl's last-applied annotation, so that a later `kubectl apply` of the file knows which fields to remove,
+    and prints no warning. Annotations that this machine adds are not in it, and are kept.
     """
     metadata = _metadata(job)
     if not metadata.get("name"):
         return job
-    told = dict(metadata.get("annotations") or {})
-    return {**job, "metadata": {**metadata, "annotations": {**told, LAST_APPLIED: applied(written, namespace)}}}
+    annotations = dict(metadata.get("annotations") or {})
+    return {**job, "metadata": {**metadata, "annotations": {**annotations, LAST_APPLIED: applied(written, namespace)}}}
 
 
 def applied(written: JsonObject, namespace: str) -> str:
-    """In kubectl's form: one line, sorted, with a newline behind it."""
+    """Returns the value of kubectl's last-applied annotation: one line of sorted JSON with a newline at the end."""
     bare = {name: value for name, value in written.items() if name != "status"}
     annotations = {
         name: text for name, text in (_metadata(bare).get("annotations") or {}).items() if name != LAST_APPLIED
@@ -267,7 +271,7 @@ def applied(written: JsonObject, namespace: str) -> str:
 
 
 def _keyed(job: JsonObject, key: str) -> JsonObject:
-    """A name that a server would make up is made from the key: the second try meets the job of the first."""
+    """Derives a generated name from the idempotency key, so that a second attempt finds the job of the first."""
     if not key:
         return job
     metadata = dict(_metadata(job))

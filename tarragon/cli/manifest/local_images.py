@@ -1,4 +1,4 @@
-"""What this machine knows of a job's images: which environment runs it, and what must be said before anything is."""
+"""The local Python environments that run a job's images, and warnings about them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ IN_DOCKERFILE = "in the image's Dockerfile: pip install"
 WORKDIR = "tarragon.dev/workdir"
 VOLUMES = "tarragon.dev/volumes"
 ENVIRONMENTS = "tarragon.dev/environments"
-"""Annotations of pods that the process kubelet reads (kubelet/pod/launch.py; importing that takes too long)."""
+"""Pod annotations of the process kubelet. Copied from kubelet/pod/launch.py, which takes too long to import."""
 
 
 def image_map(place: Home, folders: Mapping[str, Path]) -> tuple[ImageMap, list[Problem]]:
-    """That of the home, with --env in front of it."""
+    """Returns the home's image map, with the folders of --env first, and its problems."""
     images, problems = read_image_file(place.images)
     return images.with_folders(folders), problems
 
 
 def commands_missing(job: JsonObject, images: ImageMap) -> Iterator[Problem]:
-    """Containers of which nobody here knows what they should start."""
+    """Yields a problem for each container without a known command."""
     for path, container in _containers(job):
         yield from filter(
             None, [lacks_command(container.get("image") or "", container.get("command") or (), images, path)]
@@ -40,26 +40,26 @@ def commands_missing(job: JsonObject, images: ImageMap) -> Iterator[Problem]:
 
 
 def tensorflow_missing(job: JsonObject, framework: Framework, images: ImageMap) -> Iterator[str]:
-    """What to say of a job that expects TensorFlow from its image and gets an environment without it. Once each."""
-    told: set[Path] = set()
+    """Warns of jobs with a TensorFlow image whose local environment has no TensorFlow; once per environment."""
+    checked: set[Path] = set()
     for _, container in _containers(job):
         image = str(container.get("image") or "")
         environment = images.environment(image)
-        words = [*(container.get("command") or environment.entrypoint), *(container.get("args") or ())]
+        command = [*(container.get("command") or environment.entrypoint), *(container.get("args") or ())]
         is_main = container.get("name") == framework.main_container and "tensorflow" in image
-        if not is_main or environment.folder in told or not calls_python([str(word) for word in words]):
+        if not is_main or environment.folder in checked or not calls_python([str(word) for word in command]):
             continue
-        told.add(environment.folder)
+        checked.add(environment.folder)
         if not has_module(environment, "tensorflow"):
             yield (
-                f"warning: {environment.folder}, which stands for the image {image} here, has no TensorFlow\n"
+                f"warning: TensorFlow is not installed in {environment.folder}, which runs the image {image} here\n"
                 f"  {installer(environment)} 'tarragon[tensorflow]'; "
-                f"or name an environment that has it: --env {image}=FOLDER"
+                f"or use an environment that has it: --env {image}=FOLDER"
             )
 
 
 def environment_of(job: Known) -> Environment:
-    """What the job's main containers ran in."""
+    """Returns the environment of the job's main containers."""
     manifest = {"spec": job.object.spec}
     for _, container in _containers(manifest):
         if container.get("name") == job.framework.main_container:
@@ -68,18 +68,18 @@ def environment_of(job: Known) -> Environment:
 
 
 def environment_for(job: Known, image: str) -> Environment:
-    """What stands for an image of the job."""
-    images, _ = image_map(home(), _said_environments({"spec": job.object.spec}))
+    """Returns the environment that runs one of the job's images."""
+    images, _ = image_map(home(), _submitted_environments({"spec": job.object.spec}))
     return images.environment(image)
 
 
 def install_for(job: Known, image: str, *, is_local: bool) -> str:
-    """The beginning of a command that installs something where containers of that image run."""
+    """Returns the command that installs packages where containers of that image run, without the packages."""
     return installer(environment_for(job, image)) if is_local else IN_DOCKERFILE
 
 
-def _said_environments(job: JsonObject) -> dict[str, Path]:
-    """What --env said when the job was submitted."""
+def _submitted_environments(job: JsonObject) -> dict[str, Path]:
+    """Returns the environments that --env gave when the job was submitted."""
     for _, template in templates(job):
         annotations: Json = (template.get("metadata") or {}).get("annotations") or {}
         with suppress(ValueError, AttributeError, RecursionError):
@@ -88,7 +88,7 @@ def _said_environments(job: JsonObject) -> dict[str, Path]:
 
 
 def _containers(job: JsonObject) -> Iterator[tuple[str, JsonObject]]:
-    """All of all templates, init containers first, each with its path."""
+    """Yields every container with its path, init containers first."""
     for path, template in templates(job):
         for field in ("initContainers", "containers"):
             found: Json = template["spec"].get(field)

@@ -1,8 +1,8 @@
-"""Files that a job's commands name and that exist only on this machine. Pure but for `this_machine`.
+"""Finds files that a job's commands use and that exist only on this machine. Pure except for `this_machine`.
 
-A warning that is wrong teaches people not to read warnings. So a path counts only when it leads to something here, when
-nothing is mounted there, and when the image can't have it: a relative path in a well-known public image, or an
-absolute one below this user's home or folder.
+False warnings teach users to ignore warnings. So a path counts only if it exists here, nothing is mounted there, and
+the image can't contain it: a relative path in a well-known public image, or an absolute path below the user's home or
+current folder.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _PUBLIC = re.compile(
     r"pytorch/pytorch|continuumio/\w+|jupyter/[\w-]+|horovod/horovod)(?:[:@].*)?"
     r"|(?:nvcr\.io/nvidia/(?:tensorflow|cuda)|gcr\.io/deeplearning-platform-release/[\w.-]+)(?:[:@].*)?"
 )
-"""Images that everybody has and that hold nobody's own files."""
+"""Well-known public images, which contain no user's files."""
 
 _SOURCES = (".py", ".sh", ".ipynb", ".yaml", ".yml", ".json", ".toml", ".cfg", ".ini", ".csv", ".txt", ".whl")
-"""How a relative word that is no path at all to look at still names a file."""
+"""Suffixes by which a word without a slash is taken for a file."""
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Where the user is on it, whose files these are, and what there is."""
+    """The user's current folder and home, and a test of whether a path exists."""
 
     folder: str
     home: str
@@ -46,37 +46,41 @@ def this_machine() -> Machine:
 
 
 def only_here(job: JsonObject, machine: Machine) -> Iterator[Problem]:
-    """One for each file, where it is named first."""
-    told: set[str] = set()
+    """Yields a problem for each file that exists only here, where it is named first."""
+    reported: set[str] = set()
     for path, template in templates(job):
         containers: Json = template["spec"].get("containers")
         for number, container in enumerate(containers if isinstance(containers, list) else ()):
             for word in _words(container) if isinstance(container, Mapping) else ():
-                found = _found(word, container, machine)
-                if found is not None and found not in told:
-                    told.add(found)
+                missing = _missing_file(word, container, machine)
+                if missing is not None and missing not in reported:
+                    reported.add(missing)
                     yield Problem(
                         f"{path}.spec.containers[{number}]",
-                        f"names {word}, which is on this machine ({found}), and nothing brings it to the cluster",
-                        "put it into the image, or mount it: a ConfigMap in FILE, a volume",
+                        f"uses {word}, which exists on this machine ({missing}) but not in the cluster",
+                        "add it to the image, or mount it from a volume or a ConfigMap",
                     )
 
 
-def _found(word: str, container: JsonObject, machine: Machine) -> str | None:
-    """The path here of what will not be there, or None."""
+def _missing_file(word: str, container: JsonObject, machine: Machine) -> str | None:
+    """Returns the local path of a file that the container will not have, or None."""
     is_public = _PUBLIC.fullmatch(str(container.get("image") or "")) is not None
     if word.startswith(("/", "~/")):
-        here = there = posixpath.normpath(word.replace("~", machine.home, 1) if word.startswith("~/") else word)
-        # An image of somebody's own may well work in /root or /workspace, as this machine does.
-        mine = [machine.home, machine.folder] if is_public else [machine.home]
-        is_lost = any(_is_below(here, root) for root in mine if root != "/" and (is_public or root != "/root"))
+        local_path = container_path = posixpath.normpath(
+            word.replace("~", machine.home, 1) if word.startswith("~/") else word
+        )
+        # A user's own image may use the same folders as this machine, such as /root or /workspace.
+        user_roots = [machine.home, machine.folder] if is_public else [machine.home]
+        is_missing = any(
+            _is_below(local_path, root) for root in user_roots if root != "/" and (is_public or root != "/root")
+        )
     else:
-        there = posixpath.normpath(posixpath.join(str(container.get("workingDir") or ""), word))
-        here = posixpath.normpath(posixpath.join(machine.folder, word))
-        is_lost = is_public and _names_a_file(word)
-    if not is_lost or _is_mounted(there, container) or not machine.exists(here):
+        container_path = posixpath.normpath(posixpath.join(str(container.get("workingDir") or ""), word))
+        local_path = posixpath.normpath(posixpath.join(machine.folder, word))
+        is_missing = is_public and _names_a_file(word)
+    if not is_missing or _is_mounted(container_path, container) or not machine.exists(local_path):
         return None
-    return here
+    return local_path
 
 
 def _names_a_file(word: str) -> bool:
@@ -94,7 +98,7 @@ def _is_below(path: str, point: str) -> bool:
 
 
 def _words(container: JsonObject) -> Iterator[str]:
-    """What could be a path: each word of the command, of a shell's line, and what stands behind a =."""
+    """Yields the words that may be paths: of the command, of a shell line, and values after =."""
     command = [*_strings(container.get("command")), *_strings(container.get("args"))]
     is_shell = bool(command) and posixpath.basename(command[0]) in _SHELLS
     for word in command:
@@ -103,7 +107,7 @@ def _words(container: JsonObject) -> Iterator[str]:
 
 
 def _split(line: str) -> Sequence[str]:
-    """A line that changes the folder says nothing of its relative paths that we would understand."""
+    """Splits a shell line. A line with `cd` yields absolute paths only: its relative ones depend on the folder."""
     try:
         words = list(shlex.shlex(line, posix=True, punctuation_chars=True))
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the command line changes in a job before it is created: --set, --cpu-only, annotations for its pods. Pure."""
+"""Changes to a job's manifest before it is created: --set, --cpu-only, and annotations of its pods. Pure."""
 
 from __future__ import annotations
 
@@ -15,76 +15,77 @@ _STEP = re.compile(r"""\.?(?:"(?P<quoted>[^"]+)"|(?P<plain>[^."\[\]]+)|\[(?P<ind
 
 
 def assigned(document: JsonObject, path: str, value: Json) -> JsonObject:
-    """A copy with the value at `spec.tfReplicaSpecs.Worker.replicas`; `[0]` and `[tensorflow]` are elements of lists.
+    """Returns a copy with the value set at a path such as `spec.tfReplicaSpecs.Worker.replicas`.
 
-    Maps on the way are made where they are missing. Raises ValueError for a path that can't be followed.
+    `[0]` and `[tensorflow]` select an element of a list by index or name. Missing maps are created. Raises ValueError
+    for a path that can't be followed.
     """
     steps = steps_of(path)
-    result = _with(document, steps, value, path)
+    result = _with_value(document, steps, value, path)
     if not isinstance(result, Mapping):
-        raise ValueError(f"{path}: must lead into the manifest, not to a list")  # noqa: TRY004 - the user's words
+        raise ValueError(f"{path}: must start with a field of the manifest")  # noqa: TRY004 - an error in the user's input
     return result
 
 
 def steps_of(path: str) -> list[Step]:
-    """A segment with dots in it is quoted: `metadata.annotations."tarragon.dev/resize"`."""
+    """Splits a path. A segment with dots is quoted: `metadata.annotations."tarragon.dev/resize"`."""
     steps: list[Step] = []
     position = 0
     while position < len(path):
         match = _STEP.match(path, position)
         if match is None or (position == 0 and path.startswith(".")):
-            raise ValueError(f"{path!r} is no path; write for example spec.tfReplicaSpecs.Worker.replicas")
+            raise ValueError(f"{path!r} is not a path; use for example spec.tfReplicaSpecs.Worker.replicas")
         steps.append(
             int(match["index"]) if match["index"] else match["quoted"] or match["plain"] or f"[{match['name']}]"
         )
         position = match.end()
     if not steps:
-        raise ValueError("the path is empty; write for example spec.tfReplicaSpecs.Worker.replicas=3")
+        raise ValueError("the path is empty; use for example spec.tfReplicaSpecs.Worker.replicas=3")
     return steps
 
 
 def without_gpus(job: JsonObject) -> tuple[JsonObject, list[str]]:
-    """A copy that asks for no GPU, whole or shared, and the paths of what was taken out."""
-    taken: list[str] = []
-    return _without(job, "", taken), taken
+    """Returns a copy without GPU requests, whole or shared, and the paths that were removed."""
+    removed: list[str] = []
+    return _without_gpus(job, "", removed), removed
 
 
 def annotated(job: JsonObject, annotations: Mapping[str, str]) -> JsonObject:
-    """A copy whose every pod template carries these, so that whoever runs the pods can read them there."""
+    """Returns a copy with these annotations in every pod template, where the kubelet reads them."""
     spec = job.get("spec")
     return {**job, "spec": _annotated(spec, annotations)} if isinstance(spec, Mapping) else job
 
 
 def without_annotations(job: JsonObject, names: Collection[str]) -> JsonObject:
-    """A copy whose pod templates carry none of these."""
+    """Returns a copy without these annotations in its pod templates."""
     spec = job.get("spec")
-    return {**job, "spec": _bare(spec, names)} if isinstance(spec, Mapping) else job
+    return {**job, "spec": _unannotated(spec, names)} if isinstance(spec, Mapping) else job
 
 
-def _with(value: Json, steps: Sequence[Step], new: Json, path: str) -> Json:
+def _with_value(value: Json, steps: Sequence[Step], new: Json, path: str) -> Json:
     if not steps:
         return new
     step, rest = steps[0], steps[1:]
     if isinstance(value, list):
         position = _position(value, step, path)
-        return [*value[:position], _with(value[position], rest, new, path), *value[position + 1 :]]
+        return [*value[:position], _with_value(value[position], rest, new, path), *value[position + 1 :]]
     if isinstance(step, int) or step.startswith("["):
-        raise ValueError(f"{path}: there is no list at {step if isinstance(step, str) else f'[{step}]'}")
+        raise ValueError(f"{path}: not a list at {step if isinstance(step, str) else f'[{step}]'}")
     if value is not None and not isinstance(value, Mapping):
-        raise ValueError(f"{path}: {step} can't be set within the value {value!r}")
-    return {**(value or {}), step: _with((value or {}).get(step), rest, new, path)}
+        raise ValueError(f"{path}: can't set {step} in {value!r}, which is not a map")
+    return {**(value or {}), step: _with_value((value or {}).get(step), rest, new, path)}
 
 
 def _position(elements: Sequence[Json], step: Step, path: str) -> int:
     if isinstance(step, int):
         if step < len(elements):
             return step
-        raise ValueError(f"{path}: the list has only {len(elements)} elements, counted from 0")
+        raise ValueError(f"{path}: index out of range, the list has {len(elements)} elements")
     wanted = step.strip("[]")
     names = [element.get("name") if isinstance(element, Mapping) else None for element in elements]
     if wanted not in names:
-        known = ", ".join(str(name) for name in names if name) or "none with a name"
-        raise ValueError(f"{path}: no element of the list is called {wanted}; there are {known}")
+        existing = ", ".join(str(name) for name in names if name) or "none"
+        raise ValueError(f"{path}: the list has no element {wanted}; named elements: {existing}")
     return names.index(wanted)
 
 
@@ -94,29 +95,29 @@ def _is_gpu(name: str) -> bool:
     return names_a_fraction(name) or (bool(domain) and is_whole)
 
 
-def _without(value: Json, path: str, taken: list[str]) -> Json:
+def _without_gpus(value: Json, path: str, removed: list[str]) -> Json:
     if isinstance(value, list):
-        return list(_elements_without(value, path, taken))
+        return list(_elements_without(value, path, removed))
     if not isinstance(value, Mapping):
         return value
     result = {}
     for name, inner in value.items():
         below = f"{path}.{name}" if path else str(name)
         if _is_gpu(str(name)) and not isinstance(inner, Mapping | list):
-            taken.append(below)
+            removed.append(below)
         else:
-            result[name] = _without(inner, below, taken)
+            result[name] = _without_gpus(inner, below, removed)
     return result
 
 
-def _elements_without(elements: Sequence[Json], path: str, taken: list[str]) -> Iterator[Json]:
-    """Of environment variables, the switch of DRAGON is taken out."""
+def _elements_without(elements: Sequence[Json], path: str, removed: list[str]) -> Iterator[Json]:
+    """Removes GPU requests from a list, also the environment variable by which DRAGON requests a share of a GPU."""
     for number, element in enumerate(elements):
         below = f"{path}[{number}]"
         if isinstance(element, Mapping) and names_a_fraction(str(element.get("name", ""))):
-            taken.append(below)
+            removed.append(below)
         else:
-            yield _without(element, below, taken)
+            yield _without_gpus(element, below, removed)
 
 
 def _annotated(value: Json, annotations: Mapping[str, str]) -> Json:
@@ -133,13 +134,13 @@ def _annotated(value: Json, annotations: Mapping[str, str]) -> Json:
     return {name: _annotated(inner, annotations) for name, inner in value.items()}
 
 
-def _bare(value: Json, names: Collection[str]) -> Json:
+def _unannotated(value: Json, names: Collection[str]) -> Json:
     if isinstance(value, list):
-        return [_bare(element, names) for element in value]
+        return [_unannotated(element, names) for element in value]
     if not isinstance(value, Mapping):
         return value
     if not is_template(value):
-        return {name: _bare(inner, names) for name, inner in value.items()}
+        return {name: _unannotated(inner, names) for name, inner in value.items()}
     metadata = dict(value.get("metadata") or {})
     kept = {name: text for name, text in (metadata.pop("annotations", None) or {}).items() if name not in names}
     if kept:

@@ -1,4 +1,4 @@
-"""What a job asks for, replica by replica and in sum, and what it may cost: shown before a large one is submitted."""
+"""The resources that jobs request, and their GPU-hours: shown before a large job is submitted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tarragon.plan.nodes.capacity import group_request
 _GIB = 2**30
 _HOUR = 3600
 MANY_REPLICAS = 64
-"""More than this are a large job, whatever they ask for."""
+"""A job with more replicas than this is large, whatever they request."""
 
 
 def read(loaded: Iterable[Loaded]) -> Sequence[TrainingJob]:
@@ -32,7 +32,7 @@ def is_large(jobs: Sequence[TrainingJob], most_gpus: int) -> bool:
 
 
 def told(jobs: Sequence[TrainingJob]) -> Iterator[str]:
-    """A table with a line for each type of replicas, their sum, and the GPU-hours that this may come to."""
+    """Yields a table with a row per replica type, the total, and the possible GPU-hours."""
     rows = [_row(job, group) for job in jobs for group in job.groups if group.wish]
     total: Counter[str] = Counter()
     for job in jobs:
@@ -50,7 +50,7 @@ def _row(job: TrainingJob, group: ReplicaGroup) -> Sequence[str]:
 
 
 def _amounts(request: Mapping[str, int]) -> Sequence[str]:
-    """In thousandths."""
+    """Formats a request, which is in thousandths."""
     memory = request.get(MEMORY, 0) / 1000 / _GIB
     return f"{request.get(CPU, 0) / 1000:g}", f"{memory:.1f} GiB", str(accelerators(request))
 
@@ -58,7 +58,7 @@ def _amounts(request: Mapping[str, int]) -> Sequence[str]:
 def _hours(jobs: Sequence[TrainingJob], number: int) -> str:
     limits = [job.run_policy.active_deadline for job in jobs]
     if None in limits:
-        hourly = f"{count(number, 'GPU')}: {count(number, 'GPU-hour')} in every hour"
-        return f"{hourly}; nothing limits how many (runPolicy.activeDeadlineSeconds)"
+        hourly = f"{count(number, 'GPU')}: {count(number, 'GPU-hour')} per hour"
+        return f"{hourly}, without a limit (set runPolicy.activeDeadlineSeconds)"
     hours = sum(gpus([job]) * (job.run_policy.active_deadline or 0) for job in jobs) / _HOUR
-    return f"{count(number, 'GPU')}: at most {hours:g} GPU-hours, by activeDeadlineSeconds"
+    return f"{count(number, 'GPU')}: at most {hours:g} GPU-hours (activeDeadlineSeconds)"

@@ -1,4 +1,4 @@
-"""Bringing the documents of a FILE into the cluster: what a job needs first, then the job."""
+"""Creates the objects of a FILE in the cluster: the job's dependencies first, then the job."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tarragon.scheduling.api.decision import NEVER_FITS
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """To one cluster; everything that is changed there is told, with where it is."""
+    """Submits to one cluster, and reports each change with the cluster's name."""
 
     cluster: Cluster
     where: Target
@@ -37,17 +37,20 @@ class Submission:
     note: Note
 
     async def submit_once(self, loaded: Loaded) -> Known:
-        """The same, but one that is there already as the FILE has it is what was wanted, and nothing is changed."""
+        """Submits a FILE, unless the cluster already has its job unchanged: then nothing is changed."""
         same = await self._same(loaded)
         if same is None:
             return await self.submit(loaded)
         self.note(
-            f"{same.name} unchanged: it is there already in {same.key.namespace} on {self.where.name} ({same.state})"
+            f"{same.name} unchanged: it already exists in {same.key.namespace} on {self.where.name} ({same.state})"
         )
         return same
 
     async def _same(self, loaded: Loaded) -> Known | None:
-        """By its idempotency key, or else by its manifest. One that has ended here is run again, as nothing is lost."""
+        """Returns the existing job with the same idempotency key, or else with the same manifest.
+
+        None for a finished job of the embedded cluster: it is run again, because its logs are kept.
+        """
         key = Key(loaded.namespace, loaded.job["metadata"].get("name", ""))
         if not key.name or loaded.is_replacing:
             return None
@@ -60,19 +63,19 @@ class Submission:
             return former
         if former.object.metadata.is_ending or (self.where.is_local and self._is_over(former)):
             return None
-        found = [await compared(self.cluster, loaded)]
-        found += [await companion(self.cluster, resource, body) for resource, body in loaded.others]
-        if not any(each.differs for each in found):
+        comparisons = [await compared(self.cluster, loaded)]
+        comparisons += [await companion(self.cluster, resource, body) for resource, body in loaded.others]
+        if not any(each.differs for each in comparisons):
             return former
         if not self._is_over(former):
             raise other(former, self.where)
         return None
 
     async def submit(self, loaded: Loaded) -> Known:
-        """Everything of a FILE, the job last: what it needs is there when it begins."""
+        """Creates the objects of a FILE, the job last, so that its dependencies exist when it starts."""
         if self.where.is_local:
             await self.ensure_namespace(loaded.namespace)
-        await self._expect_room(loaded)
+        await self._check_name_is_free(loaded)
         for resource, body in loaded.others:
             await self.put(resource, body)
         job = await self.put_job(loaded)
@@ -81,7 +84,7 @@ class Submission:
         return job
 
     async def ensure_namespace(self, name: str) -> None:
-        """Here a namespace costs nothing: a manifest that names one should not fail for it."""
+        """Creates the namespace if it is missing: on the embedded cluster, users need not create it themselves."""
         try:
             await self.cluster.get(NAMESPACES, Key("", name))
         except NotFound:
@@ -90,7 +93,7 @@ class Submission:
             self.note(f"namespace/{name} created")
 
     async def put(self, resource: Resource[CustomObject], body: JsonObject) -> None:
-        """Create it, or merge it into the one that is there."""
+        """Creates the object, or merges it into the existing one."""
         metadata = body["metadata"]
         key = Key(metadata.get("namespace", "") if resource.namespaced else "", metadata.get("name", ""))
         label, where = f"{resource.kind.lower()}/{key.name}", f"in {key.namespace} on {self.where.name}"
@@ -105,7 +108,7 @@ class Submission:
             self.note(f"{label} created {where}")
 
     async def put_job(self, loaded: Loaded) -> Known:
-        """Create it. One of that name that has ended makes room for it where that loses nothing, or is wanted."""
+        """Creates the job. First deletes a finished job of that name if its logs are kept, or with --replace."""
         framework, body = loaded.framework, loaded.job
         resource = replace(framework.resource, version=str(body["apiVersion"]).rpartition("/")[2])
         try:
@@ -114,17 +117,17 @@ class Submission:
             metadata = body["metadata"]
             key = Key(metadata["namespace"], metadata["name"])
             former = known(framework, await self.cluster.get(framework.resource, key))
-            await self._make_room(former, loaded)
+            await self._delete_former(former, loaded)
             created = await self.cluster.create(resource, body)
         job = known(framework, created)
         self.note(f"{job.name} created in {job.key.namespace} on {self.where.name}")
         return job
 
-    async def _expect_room(self, loaded: Loaded) -> None:
-        """A job that can't be made changes nothing else: not what one of its name runs with, nor without the kind."""
+    async def _check_name_is_free(self, loaded: Loaded) -> None:
+        """Checks that the job can be created before anything else is changed. Raises TarragonError or NotFound."""
         key = Key(loaded.namespace, loaded.job["metadata"].get("name", ""))
         if not key.name:
-            return  # generateName: nobody has it yet
+            return  # generateName: the server chooses an unused name
         try:
             former = await self.cluster.get(loaded.framework.resource, key)
         except Forbidden:
@@ -133,55 +136,55 @@ class Submission:
             if is_kind_missing(error):
                 raise
             return
-        self._must_go(known(loaded.framework, former), loaded)
+        self._check_replaceable(known(loaded.framework, former), loaded)
 
-    def _must_go(self, former: Known, loaded: Loaded) -> None:
-        """Raises TarragonError for one that stays."""
+    def _check_replaceable(self, former: Known, loaded: Loaded) -> None:
+        """Raises TarragonError if the existing job must not be deleted."""
         if not self._is_over(former):
             raise still_there(former, self.where)
         if not self.where.is_local and not loaded.is_replacing:
             raise TarragonError(
-                f"{former.name} is there already: {former.state}",
-                why=f"on {self.where.name} nothing would be left of it, not even its logs",
-                remedy="--replace deletes it and submits this one in its place; or give this one another name",
+                f"{former.name} already exists: {former.state}",
+                why=f"replacing it on {self.where.name} would also delete its logs",
+                remedy="use --replace to delete it and submit this one, or give this one another name",
             )
 
-    async def _make_room(self, former: Known, loaded: Loaded) -> None:
-        """Raises TarragonError for one that stays."""
-        self._must_go(former, loaded)
+    async def _delete_former(self, former: Known, loaded: Loaded) -> None:
+        """Deletes a finished job of the same name. Raises TarragonError if it must not be deleted."""
+        self._check_replaceable(former, loaded)
         kept = "; its logs are kept" if runs_of_job(self.where.nodes, former) else ""
         since, where = age(former.born, self.clock.now()), f" in {former.key.namespace} on {self.where.name}"
         place = "" if self.where.is_local else where
-        self.note(f"{former.name} of {since} ago ({former.state}) makes room{place}{kept}")
+        self.note(f"{former.name} from {since} ago ({former.state}) deleted{place}{kept}")
         await delete(self.cluster, former, self.clock)
 
     def _is_over(self, former: Known) -> bool:
-        """It has ended; or this machine, which never grows, is too small for it."""
+        """Whether the job has ended, or could never fit on this machine."""
         waits = wait(former.status)
         can_never_start = self.where.is_local and waits is not None and waits.code == NEVER_FITS
         return former.status.phase.is_final or can_never_start
 
 
 def other(job: Known, where: Target) -> TarragonError:
-    """The words for somebody who submits something else under the name of a job that has not ended."""
+    """The error for submitting a different job under the name of an unfinished one."""
     return TarragonError(
-        f"{job.name} is there already in {job.key.namespace} on {where.name} ({job.state}), and FILE differs from it",
-        remedy="`diff FILE` shows how; give this one another name, change that one (`scale`, kubectl apply),\n"
-        f"or end it first: {spelled(where.prompt, job.address, 'delete')}",
+        f"{job.name} already exists in {job.key.namespace} on {where.name} ({job.state}), and FILE differs from it",
+        remedy="`diff FILE` shows the differences; rename this job, change that one (`scale`, kubectl apply),\n"
+        f"or delete it first: {spelled(where.prompt, job.address, 'delete')}",
     )
 
 
 def still_there(job: Known, where: Target) -> TarragonError:
-    """The words for somebody who starts a job a second time."""
+    """The error for submitting a job whose name an unfinished job has."""
     if job.status.phase is Phase.SUSPENDED:
         remedy = (
-            f"let it go on: {spelled(where.prompt, job.address, 'resume')}\n"
-            f"or end it first: {spelled(where.prompt, job.address, 'delete')}"
+            f"resume it: {spelled(where.prompt, job.address, 'resume')}\n"
+            f"or delete it first: {spelled(where.prompt, job.address, 'delete')}"
         )
     else:
         remedy = (
             f"follow it: {spelled(where.prompt, job.address, 'logs --follow')}\n"
-            f"or end it first: {spelled(where.prompt, job.address, 'delete')}"
+            f"or delete it first: {spelled(where.prompt, job.address, 'delete')}"
         )
     place = "" if where.is_local else f" on {where.name}"
-    return TarragonError(f"{job.name} is there already{place}: {job.state}", remedy=remedy)
+    return TarragonError(f"{job.name} already exists{place}: {job.state}", remedy=remedy)
