@@ -29,26 +29,26 @@ def remedy(line: str) -> str:
         ("AttributeError: module 'tensorflow' has no attribute 'Session'. Did you mean: 'version'?", "Session is gone"),
         ("AttributeError: module 'tensorflow' has no attribute 'app'", "where app is gone"),
         ("AttributeError: module 'tensorflow._api.v2.train' has no attribute 'AdamOptimizer'", "AdamOptimizer is gone"),
-        ("AttributeError: module 'tensorflow' has no attribute 'contrib'", "tf.contrib is gone"),
-        ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "tf.contrib is gone"),
-        ("ModuleNotFoundError: No module named 'tensorflow'", "there is no TensorFlow in /envs/tf, which ran"),
+        ("AttributeError: module 'tensorflow' has no attribute 'contrib'", "has removed tf.contrib"),
+        ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "has removed tf.contrib"),
+        ("ModuleNotFoundError: No module named 'tensorflow'", "TensorFlow is not installed in /envs/tf, which ran"),
         ("ModuleNotFoundError: No module named 'sklearn.datasets'", "the module sklearn is missing"),
         ("/envs/tf/bin/python: No module named trainer", "the module trainer is missing"),
         (
             "/envs/tf/bin/python: Error while finding module specification for 'trainer.task' (ModuleNotFoundError: …)",
             "the module trainer is missing",
         ),
-        ("OSError: [Errno 98] Address already in use", "a port is in use"),
-        ("E0000 tcp_server: Failed to add port to server: No address added out of total 1", "a port is in use"),
+        ("OSError: [Errno 98] Address already in use", "a port is already in use"),
+        ("E0000 tcp_server: Failed to add port to server: No address added out of total 1", "a port is already in use"),
         ("python: can't open file '/home/me/trian.py': [Errno 2] No such file", "python can't open /home/me/trian.py"),
-        ("bash: line 1: trian: command not found", "there is no command trian"),
-        ("sh: 1: trian: not found", "there is no command trian"),
-        ('exec: "trian": executable file not found in $PATH', "there is no command trian"),
+        ("bash: line 1: trian: command not found", "command trian not found"),
+        ("sh: 1: trian: not found", "command trian not found"),
+        ('exec: "trian": executable file not found in $PATH', "command trian not found"),
         ("OSError: [Errno 28] No space left on device: '/data/ckpt'", "a disk is full"),
         ("PermissionError: [Errno 13] Permission denied: '/data/ckpt'", "permission denied /data/ckpt"),
-        ("MemoryError", "it ran out of memory"),
-        ("tensorflow: OOM when allocating tensor with shape[8,8]", "it ran out of memory"),
-        ("RuntimeError: no CUDA-capable device is detected", "wants a GPU"),
+        ("MemoryError", "the replica ran out of memory"),
+        ("tensorflow: OOM when allocating tensor with shape[8,8]", "the replica ran out of memory"),
+        ("RuntimeError: no CUDA-capable device is detected", "needs a GPU"),
         ("InternalError: No worker known as /job:worker/replica:0/task:2", "not in its TF_CONFIG"),
     ],
 )
@@ -79,8 +79,8 @@ def test_nobody_to_talk_to_for_long_is_a_cause() -> None:
 
 
 def test_what_the_kubelet_says_counts_as_much_as_the_log() -> None:
-    assert found(reason="OOMKilled") == ["it ran out of memory"]
-    assert found(message='exec: "trian": executable file not found in $PATH') == ["there is no command trian"]
+    assert found(reason="OOMKilled") == ["the replica ran out of memory"]
+    assert found(message='exec: "trian": executable file not found in $PATH') == ["command trian not found"]
 
 
 def test_an_attribute_that_never_was_is_not_blamed_on_tensorflow_1() -> None:
@@ -95,16 +95,16 @@ def test_every_exit_code_means_something(code: int) -> None:
 @pytest.mark.parametrize(
     ("code", "reason", "kind", "word"),
     [
-        (0, "", "clean", "ended well"),
+        (0, "", "clean", "completed successfully"),
         (1, "", "permanent", "an error in the program"),
         (127, "", "permanent", "not found"),
         (137, "", "retryable", "SIGKILL"),
         (137, "OOMKilled", "out of memory", "memory"),
         (138, "", "user-retryable", "SIGUSR1"),
         (143, "", "retryable", "SIGTERM"),
-        (None, "Evicted", "evicted", "give its place"),
-        (None, "", "lost", "nobody saw it end"),
-        (None, "ImagePullBackOff", "never started", "could not get its image"),
+        (None, "Evicted", "evicted", "evicted from its node"),
+        (None, "", "lost", "its end was not observed"),
+        (None, "ImagePullBackOff", "never started", "could not pull its image"),
     ],
 )
 def test_an_exit_code_has_a_class_and_a_story(code: int | None, reason: str, kind: str, word: str) -> None:

@@ -80,7 +80,7 @@ def test_a_cluster_that_does_not_answer_is_named_with_what_may_help(
     assert ended.err.splitlines() == [
         f"Error: context prod ({closed}) does not answer",
         f"  cannot connect to {closed}: Connection refused",
-        "  is it up, and can this machine reach it (VPN, proxy, firewall)?",
+        "  check that it is running and reachable from this machine (VPN, proxy, firewall)",
     ]
 
 
@@ -113,11 +113,11 @@ def test_local_is_always_the_embedded_cluster(outside: Shell) -> None:
     ended = named("--context", "local", "list")
 
     assert ended.code == 0
-    assert "There is no local cluster" in ended.err
+    assert "No local cluster exists" in ended.err
 
 
 def test_a_kubeconfig_of_ones_own_does_not_make_its_cluster_the_default(outside: Shell) -> None:
-    assert "There is no local cluster" in outside("list").err
+    assert "No local cluster exists" in outside("list").err
 
 
 @pytest.mark.parametrize("command", ["up", "down", "kubeconfig"])
@@ -126,9 +126,9 @@ def test_what_only_the_embedded_cluster_has_is_refused_for_another_one(outside: 
 
     assert ended.code == 1
     assert ended.err.splitlines()[0] == (
-        f"Error: `{command}` is about the embedded cluster of this machine, not about context prod"
+        f"Error: `{command}` works only on the embedded cluster of this machine, not on context prod"
     )
-    assert "--context local means the embedded one" in ended.err
+    assert "use --context local for the embedded cluster" in ended.err
 
 
 def test_up_writes_a_kubeconfig_where_all_others_read_one(outside: Shell) -> None:

@@ -41,9 +41,9 @@ def test_before_anything_has_run_there_is_nothing_and_nothing_is_started(shell: 
     missing = shell("get", "digits")
 
     assert (listed.code, listed.out) == (0, "")
-    assert "There is no local cluster in" in listed.err
+    assert "No local cluster exists in" in listed.err
     assert (missing.code, missing.out) == (102, "")
-    assert 'Error: there is no job "digits" in namespace default' in missing.err
+    assert 'Error: job "digits" not found in namespace default' in missing.err
     assert not shell.home.exists()
     assert shell("down").err.startswith("The local cluster in ")
 
@@ -76,7 +76,7 @@ def test_a_name_that_is_nearly_right_is_told_the_nearest(shell: Shell) -> None:
 
     assert ended.code == 102
     assert ended.err.splitlines()[-1] == "  did you mean digits?"
-    assert shell("wait", "pod/digits").err.splitlines()[0] == "Error: there is no kind of job called pod"
+    assert shell("wait", "pod/digits").err.splitlines()[0] == "Error: unknown kind of job: pod"
 
 
 def test_one_name_that_is_wrong_keeps_no_other_job_from_being_deleted(shell: Shell) -> None:
@@ -86,8 +86,8 @@ def test_one_name_that_is_wrong_keeps_no_other_job_from_being_deleted(shell: She
 
     assert ended.code == 102
     assert ended.out == "tfjob/digits deleted\n"
-    assert 'Error: there is no job "nope" in namespace default' in ended.err
-    assert 'Error: there is no job "never" in namespace default' in ended.err
+    assert 'Error: job "nope" not found in namespace default' in ended.err
+    assert 'Error: job "never" not found in namespace default' in ended.err
 
 
 def test_a_job_that_never_began_promises_no_logs(shell: Shell) -> None:
@@ -107,7 +107,7 @@ def test_what_is_stored_can_be_looked_at_when_no_cluster_runs(shell: Shell) -> N
     listed = shell("list")
     described = shell("describe", "digits")
 
-    assert "does not run: this is what it has stored last" in listed.err
+    assert "is not running; showing its last stored state" in listed.err
     assert listed.out.splitlines()[1].split()[:2] == ["digits", "Succeeded"]
     assert shell("logs", "digits", "--tail", "1").out == "[worker-0] hello\n"
     assert shell("wait", "digits").out.startswith("Succeeded  digits")
@@ -156,8 +156,8 @@ def test_a_job_whose_cluster_was_ended_is_interrupted_and_goes_on_with_it(shell:
     row = shell("list").out.splitlines()[1]
 
     assert row.split()[:3] == ["digits", "Interrupted", "0/2"]
-    assert row.endswith("goes on when the cluster starts")
-    assert "`tarragon up` starts it again and the job goes on" in remedy
+    assert row.endswith("resumes when the cluster starts")
+    assert "`tarragon up` starts it and continues the job" in remedy
     assert shell("get", "digits").out.splitlines()[1].split()[:3] == ["digits", "Interrupted", "0/2"]
     described = shell("describe", "digits").out
     assert "Interrupted" in described
@@ -223,7 +223,7 @@ def test_logs_choose_replicas_lines_and_times(shell: Shell) -> None:
     assert shell("logs", "digits", "--grep", "(").code == 2
     before = shell("logs", "digits", "--previous")
     assert before.out == ""
-    assert "no replica has been restarted: there is no run before" in before.err
+    assert "no replica was restarted: --previous has nothing to show" in before.err
 
 
 def test_logs_of_a_running_job_are_followed_to_its_end(shell: Shell) -> None:
@@ -263,7 +263,7 @@ def test_the_logs_of_earlier_jobs_of_a_name_can_be_read(shell: Shell) -> None:
     newest = shell("logs", "digits")
 
     assert newest.out == "[worker-0] third\n"
-    assert "2 earlier runs of digits are kept: `--run 1` reads the oldest" in newest.err
+    assert "2 earlier runs of digits are kept: `--run 1` shows the oldest" in newest.err
     assert shell("logs", "digits", "--run", "1").out == "[worker-0] first\n"
     assert shell("logs", "digits", "--run", "-2").out == "[worker-0] second\n"
     shell("delete", "digits")
@@ -336,8 +336,8 @@ def test_up_serves_in_the_foreground_until_it_is_asked_to_end(shell: Shell) -> N
 @pytest.mark.parametrize(
     ("node", "words"),
     [
-        ("cpu=1,memory=1Gi", "names no node"),
-        ("name=a", "does not say how much cpu and memory"),
+        ("cpu=1,memory=1Gi", "has no name"),
+        ("name=a", "has no cpu and no memory"),
         ("name=a,cpu=much,memory=1Gi", "'much' is no quantity"),
         ("name=a,cpu=-1,memory=1Gi", "must be 0 or more"),
         ("a", "is not NAME=VALUE"),

@@ -132,9 +132,9 @@ def test_the_help_names_every_generation_as_it_can_be_written(shell: Shell) -> N
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("v1beta1", "two groups have a v1beta1; write mlkube.io/v1beta1 or kubeflow.org/v1beta1"),
+        ("v1beta1", "v1beta1 is ambiguous; use mlkube.io/v1beta1 or kubeflow.org/v1beta1"),
         ("kubeflow.org/v1alpa1", "did you mean kubeflow.org/v1alpha1?"),
-        ("batch/v1", "write one of mlkube.io/v1beta1, "),
+        ("batch/v1", "use one of mlkube.io/v1beta1, "),
     ],
 )
 def test_a_generation_that_nobody_knows_is_told_the_nearest(shell: Shell, name: str, meant: str) -> None:

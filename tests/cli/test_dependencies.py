@@ -36,7 +36,7 @@ VARIABLES: dict[str, Any] = {
     "envFrom": [{"configMapRef": {"name": "code"}}],
 }
 AT = "spec.tfReplicaSpecs.Worker.template.spec"
-WAITS = "pods that use it do not start before it is there: make it, or add it to FILE"
+WAITS = "pods that use it do not start until it exists: create it, or add it to FILE"
 
 
 def wanting(program: str = "print(1)") -> dict[str, Any]:
@@ -83,10 +83,11 @@ async def test_each_object_is_asked_for_once_and_silence_is_kept_of_what_may_not
         "secrets/default/token",
         "serviceaccounts/default/robot",
     ]
-    refused = "no pod is made before it is there: make it, or add it to FILE"
+    path = f"{AT}.volumes[0].persistentVolumeClaim.claimName"
+    refused = "no pod can be created until it exists: create it, or add it to FILE"
     assert found == [
-        f"{AT}.serviceAccountName: there is no ServiceAccount robot in default; {refused}",
-        f"{AT}.volumes[0].persistentVolumeClaim.claimName: there is no PersistentVolumeClaim data in default; {WAITS}",
+        f"{AT}.serviceAccountName: ServiceAccount robot not found in namespace default; {refused}",
+        f"{path}: PersistentVolumeClaim data not found in namespace default; {WAITS}",
     ]
 
 
@@ -120,11 +121,12 @@ def test_submit_and_its_trial_by_the_server_warn_and_what_is_in_file_is_there(sh
     again = shell("submit", file)
 
     for ended in (tried, submitted):
-        told = [line for line in ended.err.splitlines() if "there is no " in line]
+        told = [line for line in ended.err.splitlines() if " not found in " in line]
         assert ended.code == 0
-        claim = f"{AT}.volumes[0].persistentVolumeClaim.claimName: there is no PersistentVolumeClaim data in default"
+        path = f"{AT}.volumes[0].persistentVolumeClaim.claimName"
+        claim = f"{path}: PersistentVolumeClaim data not found in namespace default"
         assert told[1] == f"warning: {claim}; {WAITS}"
-        kinds = [line.partition("there is no ")[2].partition(" in ")[0] for line in told]
+        kinds = [line.partition(" not found in ")[0].rpartition(": ")[2] for line in told]
         assert kinds == [
             "ServiceAccount robot",
             "PersistentVolumeClaim data",
@@ -132,4 +134,4 @@ def test_submit_and_its_trial_by_the_server_warn_and_what_is_in_file_is_there(sh
             "ConfigMap settings",
             "Secret token",
         ]
-    assert "there is no" not in again.err
+    assert "not found" not in again.err

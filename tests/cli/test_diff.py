@@ -98,7 +98,7 @@ def test_a_job_of_another_generation_is_compared_by_what_it_means(shell: Shell) 
         "-      replicas: 2",
         "+      replicas: 1",
     ]
-    assert "tfjob/old is a job of kubeflow.org/v1alpha1 there, and of kubeflow.org/v1beta2 here" in ended.err
+    assert "tfjob/old has API kubeflow.org/v1alpha1 in the cluster and kubeflow.org/v1beta2 in FILE" in ended.err
 
 
 def test_what_travels_with_a_job_is_compared_too_and_secrets_stay_secret(shell: Shell) -> None:

@@ -67,7 +67,7 @@ def test_a_failure_names_the_first_replica_its_code_its_last_lines_and_the_usual
     assert told[0] == "Failed  digits after 14.2 s"
     assert told[2].startswith("worker-1 failed first: exit code 1, permanent: an error in the program")
     assert told[3] == "  │ line 11"
-    assert "Probably: the module pandas is missing in /envs/tf, which ran this replica" in "\n".join(told)
+    assert "Probably: the module pandas is not installed in /envs/tf, which ran this replica" in "\n".join(told)
     assert told[-2:] == [
         "worker-0   Failed   1      0          8.0 s",
         "worker-1   Failed   1      0          2.0 s",

@@ -304,7 +304,7 @@ async def test_last_words_that_do_not_come_are_said_to_be_missing(
 
     await watching.end()
 
-    assert watching.unread == ["the log of worker-0 can't be read: the rest of it has not come for 0.1 s"]
+    assert watching.unread == ["the log of worker-0 can't be read: no more of it was received for 0.1 s"]
 
 
 async def test_a_container_that_restarts_is_heard_before_and_after(stage: Stage, logs: Logs) -> None:
@@ -421,7 +421,10 @@ async def test_what_was_told_over_one_connection_is_not_told_over_the_next(stage
     ("refusal", "words"),
     [
         (unavailable("dial tcp 10.0.0.7:10250: no route to host"), "dial tcp 10.0.0.7:10250: no route to host"),
-        (from_status({"code": 403, "reason": "Forbidden", "message": "no"}), "you may not get pods/log here"),
+        (
+            from_status({"code": 403, "reason": "Forbidden", "message": "no"}),
+            "you may not get pods/log in this namespace",
+        ),
     ],
 )
 async def test_a_log_that_nobody_can_give_is_said_once_and_not_waited_for(
@@ -512,8 +515,8 @@ async def test_a_job_that_loses_its_places_is_followed_until_it_has_new_ones_and
     waits = asyncio.create_task(await_job(here, seen.follower.job, Awaited(), stage.world.clock, terminal))
 
     await stage.submit("high", Worker=group(1, cpu="8"), **urgent)
-    lost = "its places went to another job (TFJob default/high has priority 1000, this job has priority 0); it queues"
-    await seen.until(f"Running: {lost} for new ones")
+    lost = "preempted by another job (TFJob default/high has priority 1000, this job has priority 0); it is queued"
+    await seen.until(f"Running: {lost} again")
     await stage.world.until(lambda: "deletionTimestamp" in stage.pods()["low-worker-0"]["metadata"])
     await stage.end_pods()
     await stage.until_pods("high-worker-0")
@@ -525,7 +528,7 @@ async def test_a_job_that_loses_its_places_is_followed_until_it_has_new_ones_and
     def is_told() -> bool:
         nonlocal told
         told += capsys.readouterr().err
-        return told.endswith("tfjob/low is Running now.\n")
+        return told.endswith("tfjob/low is now Running.\n")
 
     await eventually(is_told)
     await stage.plays("low-worker-0", "Succeeded", 0)
@@ -533,4 +536,4 @@ async def test_a_job_that_loses_its_places_is_followed_until_it_has_new_ones_and
     await seen.end()
     assert (await waits).code == 0
     assert seen.told[-1] == "Succeeded"
-    assert f"tfjob/low is Running: {lost} for new ones\n" in told
+    assert f"tfjob/low is Running: {lost} again\n" in told

@@ -105,9 +105,9 @@ def test_a_file_is_told_once_with_where_it_is_named_and_what_to_do() -> None:
     [only] = only_here(job, MACHINE)
 
     assert str(only) == (
-        "spec.tfReplicaSpecs.PS.template.spec.containers[0]: names train.py, which is on this machine "
-        "(/home/me/digits/train.py), and nothing brings it to the cluster; "
-        "put it into the image, or mount it: a ConfigMap in FILE, a volume"
+        "spec.tfReplicaSpecs.PS.template.spec.containers[0]: uses train.py, which exists on this machine "
+        "(/home/me/digits/train.py) but not in the cluster; "
+        "add it to the image, or mount it from a volume or a ConfigMap"
     )
 
 

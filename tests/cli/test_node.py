@@ -24,7 +24,7 @@ from tools.controlplane import ControlPlane
         (["--taint", "gpu=1:Never"], "is not a taint"),
         (["--cpu", "many"], "cpu: 'many' is no quantity"),
         (["--resource", "nvidia.com/gpu=-1"], "nvidia.com/gpu: must be 0 or more, not -1"),
-        (["--env", "tensorflow=/nowhere/at/all"], "/nowhere/at/all is no folder that is there"),
+        (["--env", "tensorflow=/nowhere/at/all"], "/nowhere/at/all is not an existing folder"),
         (["--address", "::"], "is not a specific address"),
         (["--address", "here"], "'here' does not appear to be an IPv4 or IPv6 address"),
     ],

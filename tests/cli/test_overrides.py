@@ -49,12 +49,12 @@ def test_a_name_with_dots_is_quoted() -> None:
     ("path", "words"),
     [
         ("", "the path is empty"),
-        ("spec..x", "is no path"),
-        (".spec", "is no path"),
-        ("spec.tfReplicaSpecs.Worker.replicas.x", "can't be set within the value 2"),
-        ("spec.tfReplicaSpecs.Worker.template.spec.containers[1].image", "has only 1 elements"),
-        ("spec.tfReplicaSpecs.Worker.template.spec.containers[tf].image", "there are tensorflow"),
-        ("spec[0]", "there is no list"),
+        ("spec..x", "is not a path"),
+        (".spec", "is not a path"),
+        ("spec.tfReplicaSpecs.Worker.replicas.x", "can't set x in 2, which is not a map"),
+        ("spec.tfReplicaSpecs.Worker.template.spec.containers[1].image", "the list has 1 elements"),
+        ("spec.tfReplicaSpecs.Worker.template.spec.containers[tf].image", "named elements: tensorflow"),
+        ("spec[0]", "not a list at [0]"),
     ],
 )
 def test_a_path_that_leads_nowhere_says_why(path: str, words: str) -> None:

@@ -206,8 +206,6 @@ def test_words_of_lost_places_are_over_when_there_are_new_ones(condition: str) -
     failed = _restarting(condition, 7, Admission(queued=BEGIN, admitted=at(7.5)))
 
     words = "TFJob n/high has priority 9, this job has priority 1"
-    assert list(changes(None, lost)) == [
-        f"Restarting: its places went to another job ({words}); it queues for new ones"
-    ]
-    assert list(changes(lost, again)) == ["Restarting: it has places again"]
+    assert list(changes(None, lost)) == [f"Restarting: preempted by another job ({words}); it is queued again"]
+    assert list(changes(lost, again)) == ["Restarting: scheduled again"]
     assert list(changes(lost, failed)) == [f"Restarting: {words}"]

@@ -110,13 +110,13 @@ async def test_it_is_told_who_is_ahead_who_holds_what_and_what_would_help(tmp_pa
     assert third.place == ", at position 2 of 2"
     assert told == [
         "  ahead of it: second (2 replicas, 2 GPUs)",
-        "  node a takes none: 0 of 2 nvidia.com/gpu free; held by first (2 nvidia.com/gpu)",
+        "  node a has no room: 0 of 2 nvidia.com/gpu free; held by first (2 nvidia.com/gpu)",
         (
-            "  node b takes none: 0 of 2 nvidia.com/gpu free; held by first (1 nvidia.com/gpu) and "
+            "  node b has no room: 0 of 2 nvidia.com/gpu free; held by first (1 nvidia.com/gpu) and "
             "pod default/other (1 nvidia.com/gpu)"
         ),
-        "  it could start when first ends",
-        "  when it starts can't be told: no job has finished here yet, so run times cannot be estimated",
+        "  the job could start when first ends",
+        "  its start time can't be estimated: no job has finished here yet, so run times cannot be estimated",
         "  more: docs/scheduling.md#why-a-job-waits",
     ]
 
@@ -210,7 +210,7 @@ async def test_of_a_job_that_a_quota_keeps_small_it_is_told_which_and_who_else_h
 
     small = "2 of 4 worker replicas have places: the quota of default is 3 nvidia.com/gpu"
     assert found[0].endswith(f"QueueQuotaExceeded: {small}")
-    assert found[1:] == ["  it started with worker 2 (4 wished)"]
+    assert found[1:] == ["  it started with worker 2 (4 requested)"]
     assert list(told.lines(NOON)) == ["  other jobs use the quota of default: other (1 nvidia.com/gpu)"]
     held = [{"name": "other", "holds": {GPU: "1"}}]
     assert told.fields() == {"quota": {"namespace": "default", "heldBy": held}}
@@ -316,9 +316,9 @@ async def test_a_selector_that_leaves_nodes_out_and_a_cordon_are_told(tmp_path: 
         large = list((await standing(stage, "large")).lines(NOON))
 
     assert stage.admission("picky")["wait"]["code"] == "NeverFits"
-    assert picky[0] == "  1 node does not take a worker of it: node b: it has no label disk=ssd"
+    assert picky[0] == "  1 node does not accept a worker of it: node b: it has no label disk=ssd"
     assert stage.admission("large")["wait"]["code"] == "NodesAway"
-    assert "  it could start now, if 1 worker of 3 were enough for it; or if node b took pods again" in large
+    assert "  the job could start now, if 1 worker instead of 3 were enough; or if node b became available" in large
 
 
 async def test_a_job_that_runs_has_no_place_and_nothing_is_looked_at_for_it(tmp_path: Path) -> None:
@@ -355,9 +355,9 @@ async def test_when_it_starts_is_told_from_the_jobs_that_have_ended(tmp_path: Pa
         ((5, 20, 40), "probably starts 12:05 to 12:40, most likely 12:20 (from 37 finished jobs)"),
         (
             (5, 20, None),
-            "probably starts after 12:05, most likely 12:20; how late can't be told (from 37 finished jobs)",
+            "probably starts after 12:05, most likely 12:20; latest time unknown (from 37 finished jobs)",
         ),
-        ((5, None, None), "probably starts after 12:05; how late can't be told (from 37 finished jobs)"),
+        ((5, None, None), "probably starts after 12:05; latest time unknown (from 37 finished jobs)"),
         ((5, 20, 780), "probably starts 12:05 to Jan 02 01:00, most likely 12:20 (from 37 finished jobs)"),
     ],
 )
@@ -371,5 +371,5 @@ def test_the_start_is_told_in_words(minutes: tuple[int, int | None, int | None],
 
 
 def test_what_is_not_known_is_not_made_up() -> None:
-    assert starts_line(Unknown("no job has ended"), NOON) == "when it starts can't be told: no job has ended"
+    assert starts_line(Unknown("no job has ended"), NOON) == "its start time can't be estimated: no job has ended"
     assert starts_fields(Unknown("no job has ended")) == {"unknown": "no job has ended"}

@@ -38,7 +38,7 @@ def test_a_missing_permission_is_told_with_who_may_not_do_what_where(where: Fore
     told = where.words(refusal(403, message))
 
     assert told.what == f"bob may not list tfjobs in namespace research on {NAME}"
-    assert "--context prod check` says what you may do" in told.remedy
+    assert "--context prod check` shows what you may do" in told.remedy
     assert where.words(refusal(403, everywhere)).what == f"bob may not list nodes in all namespaces on {NAME}"
 
 
@@ -47,11 +47,11 @@ def test_a_quota_has_its_own_words(where: Foreign) -> None:
 
     told = where.words(refusal(403, message))
 
-    assert (told.what, told.why) == (f"{NAME} refuses it", message)
+    assert (told.what, told.why) == (f"{NAME} rejected the request", message)
 
 
 def test_who_is_not_known_should_log_in_again(where: Foreign) -> None:
-    assert where.words(refusal(401, "Unauthorized")).what == f"{NAME} does not know who you are"
+    assert where.words(refusal(401, "Unauthorized")).what == f"you are not logged in to {NAME}"
 
 
 def test_a_login_program_that_fails_has_said_itself_what_to_do(where: Foreign) -> None:
@@ -65,11 +65,11 @@ def test_a_kind_an_object_and_a_namespace_that_are_not_there_are_three_things(wh
     gone = where.words(refusal(404, 'pods "a" not found', name="a", kind="pods"))
     namespace = where.words(refusal(404, 'namespaces "ml" not found', name="ml", kind="namespaces"))
 
-    assert kind.what == "the kind TFJob is not installed here"
-    assert kind.why == f"{NAME} serves no such kind"
+    assert kind.what == "the kind TFJob is not installed in this cluster"
+    assert kind.why == f"{NAME} does not serve this kind"
     assert "kubectl apply -k deploy" in kind.remedy
     assert (gone.what, gone.why) == ('pods "a" not found', f"says {NAME}")
-    assert namespace.what == f"there is no namespace ml on {NAME}"
+    assert namespace.what == f"namespace ml not found on {NAME}"
     assert "kubectl create namespace ml" in namespace.remedy
 
 
@@ -79,15 +79,15 @@ def test_a_server_that_is_another_one_is_not_called_absent(where: Foreign) -> No
 
     assert absent.what == f"{NAME} does not answer"
     assert "VPN" in absent.remedy
-    assert another.what.startswith(f"{NAME} is not the server that the kubeconfig means")
+    assert another.what == f"the certificate of {NAME} can't be verified"
     assert "certificate-authority" in another.remedy
 
 
 def test_what_says_everything_already_stays_as_it_is(where: Foreign) -> None:
-    error = NoSuchJob("there is no job", remedy="`list -A` shows all there are")
+    error = NoSuchJob("job not found", remedy="`list -A` lists the jobs of all namespaces")
 
     assert where.words(error) is error
-    assert where.words(NotInstalled()).what == "the kind TFJob is not installed here"
+    assert where.words(NotInstalled()).what == "the kind TFJob is not installed in this cluster"
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,8 @@ def test_a_job_that_another_operator_has_begun_says_how_it_is_taken_over() -> No
     begun = replace(job, object=msgspec.structs.replace(job.object, raw_status=theirs))
 
     assert cell(begun, "REASON") == (
-        "another operator has begun it; kubectl annotate -n default tfjob digits tarragon.dev/adopt=true "
-        "gives it to Tarragon"
+        "another operator runs it; to hand it to Tarragon: "
+        "kubectl annotate -n default tfjob digits tarragon.dev/adopt=true"
     )
 
 

@@ -153,7 +153,7 @@ def test_jobs_are_suspended_resumed_and_scaled_on_this_machine(shell: Shell) -> 
     assert suspended.code == 102
     assert suspended.out == "tfjob/digits suspended\ntfjob.mlkube.io/old suspended\n"
     assert f"Suspending tfjob/digits in default on local ({shell.home})\n" in suspended.err
-    assert 'there is no job "nope"' in suspended.err
+    assert 'job "nope" not found' in suspended.err
     again = shell("suspend", "--all")
     assert (again.code, again.err) == (0, "")
     assert again.out.splitlines()[0] == "tfjob/digits unchanged: already suspended"
@@ -185,7 +185,7 @@ def test_who_names_no_job_or_says_it_twice_is_told_how_jobs_are_chosen(shell: Sh
         assert ended.code == 2
         assert "exactly one of JOB..., -l LABELS and --all is required" in ended.err
     assert "did you mean PS?" in shell("scale", "a", "--replicas", "pss=2").err
-    assert "--timeout limits --wait" in shell("suspend", "a", "--timeout", "5").err
+    assert "--timeout requires --wait" in shell("suspend", "a", "--timeout", "5").err
 
 
 def test_a_job_that_has_ended_is_neither_suspended_nor_scaled(shell: Shell) -> None:

@@ -53,7 +53,7 @@ def test_a_pod_of_its_name_that_another_object_controls_is_not_the_jobs() -> Non
     other = msgspec.structs.replace(OWNER, api_version="nowhere.example/v1")
     board = msgspec.structs.replace(board, metadata=msgspec.structs.replace(board.metadata, owner_references=[other]))
 
-    assert list(troubles(a_job(), [board], PIPX)) == ["does not serve yet: its pod has not been made"]
+    assert list(troubles(a_job(), [board], PIPX)) == ["is not running yet: its pod does not exist"]
 
 
 def test_one_that_crashes_shows_its_state_its_last_words_and_what_to_do() -> None:
@@ -62,19 +62,19 @@ def test_one_that_crashes_shows_its_state_its_last_words_and_what_to_do() -> Non
     told = list(troubles(a_job(), [a_board(waiting("CrashLoopBackOff", "back-off 10s"), ended)], PIPX))
 
     assert told == [
-        "does not serve: pod digits-tensorboard is CrashLoopBackOff: back-off 10s; it ended with exit code 1",
+        "is not running: pod digits-tensorboard is CrashLoopBackOff: back-off 10s; it ended with exit code 1",
         "  │ /opt/bin/python: Error while finding module specification for 'tensorboard.main'",
         "  │ No module named 'tensorboard'",
-        "Probably: there is no TensorBoard in python:3",
-        f"  {PIPX} tensorboard, or name an image that has it: the annotation tarragon.dev/tensorboard-image",
+        "Probably: TensorBoard is not installed in python:3",
+        f"  {PIPX} tensorboard, or use an image that has it: annotation tarragon.dev/tensorboard-image",
     ]
 
 
 def test_one_without_a_pod_does_not_serve_yet_and_one_that_ends_with_its_job_is_not_missed() -> None:
     ends = {"tarragon.dev/tensorboard-ends-with-job": "true"}
 
-    assert list(troubles(a_job(), [], PIPX)) == ["does not serve yet: its pod has not been made"]
-    assert list(troubles(a_job(Phase.SUCCEEDED), [], PIPX)) == ["does not serve: its pod is gone"]
+    assert list(troubles(a_job(), [], PIPX)) == ["is not running yet: its pod does not exist"]
+    assert list(troubles(a_job(Phase.SUCCEEDED), [], PIPX)) == ["is not running: its pod is gone"]
     assert list(troubles(a_job(Phase.SUCCEEDED, **ends), [], PIPX)) == []
 
 
@@ -89,4 +89,4 @@ def test_describe_shows_beside_the_address_why_nothing_answers_there(shell: Shel
 
     told = (shell("describe", "digits").out for _ in range(100))
 
-    assert any("Probably: there is no TensorBoard in nobody/bare:1" in each for each in told)
+    assert any("Probably: TensorBoard is not installed in nobody/bare:1" in each for each in told)

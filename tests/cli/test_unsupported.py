@@ -63,7 +63,7 @@ def test_a_job_that_is_to_do_without_gpus_may_have_asked_for_a_share_of_one(shel
     ended = shell("submit", str(KUBESHARE), "--cpu-only", "--dry-run=client")
 
     assert ended.code == 0, ended.err
-    assert "without 4 requests for GPUs" in ended.err
+    assert "removed 4 GPU requests" in ended.err
     assert "kubeshare" not in ended.out.lower()
 
 

@@ -208,8 +208,8 @@ def test_that_its_places_are_lost_and_that_there_are_new_ones_stays_above_the_ro
     teller.close()
 
     assert terminal.rows() == [
-        "Running: its places went to another job (TFJob n/high is more urgent); it queues for new ones",
-        "Running: it has places again",
+        "Running: preempted by another job (TFJob n/high is more urgent); it is queued again",
+        "Running: scheduled again",
     ]
 
 

@@ -77,7 +77,8 @@ def test_a_job_with_a_scheduler_of_its_own_waits_for_that_one() -> None:
 
     assert "waits" not in next(explained(running, at(90), PROMPT))
     assert next(explained(begun, at(90), PROMPT)) == (
-        "digits is Waiting: it waits for the scheduler volcano, which its pods name: Tarragon places none of them"
+        "digits is Waiting: waiting for the scheduler volcano (schedulerName of its pods); "
+        "Tarragon does not schedule them"
     )
 
 
@@ -127,7 +128,7 @@ def test_an_elastic_one_that_began_small_says_when_it_grows() -> None:
 
     assert list(explained(replace(known(FRAMEWORKS[0], found), status=status), at(90), PROMPT)) == [
         "digits is Running; nothing is blocking it",
-        "  it started with worker 2 (4 wished), and grows when there is capacity that no waiting job needs",
+        "  it started with worker 2 (4 requested), and grows when there is capacity that no waiting job needs",
     ]
 
 
@@ -181,7 +182,7 @@ def test_what_a_killed_replica_said_last_is_no_cause_and_it_is_told_why_nothing_
 
     assert told[0] == "digits is Failed: Error: worker-0: exit code 137 (killed: SIGKILL; often out of memory)"
     assert "killed (SIGKILL, 137), retryable" in told[1]
-    assert told[2].startswith("  It was not tried again: its restartPolicy is Never")
+    assert told[2].startswith("  It was not restarted because its restartPolicy is Never")
     assert told[3:5] == ["  │ step 0 loss 0.9", "  │ step 1 loss 0.5"]
 
 

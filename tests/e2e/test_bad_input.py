@@ -66,7 +66,7 @@ def test_one_bad_replica_among_good_ones_is_the_one_that_is_named(user: User) ->
 
     assert ended.code == 100
     assert re.search(r"worker-[01] failed", ended.out)
-    assert "there is no command no-such-program" in ended.out
+    assert "command no-such-program not found" in ended.out
     assert "Traceback" not in ended.out + ended.err
 
 

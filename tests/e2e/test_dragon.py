@@ -77,7 +77,7 @@ def test_it_starts_with_as_many_of_its_four_workers_as_there_is_memory_for(
     assert {note.name: note.read_text() for note in user.folder.glob("here-*")} == {
         f"here-{index}": "4" for index in range(workers)
     }
-    assert said == f"ps 1, worker {workers}{' (4 wished)' if workers < 4 else ''}"
+    assert said == f"ps 1, worker {workers}{' (4 requested)' if workers < 4 else ''}"
     # The pods go at once with their job, with no time to end: their words must not go with them.
     assert set(re.findall(r"^\[(\S+)\] workers: 4$", ended.out, re.MULTILINE)) == {
         f"worker-{index}" for index in range(workers)

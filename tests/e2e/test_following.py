@@ -54,7 +54,7 @@ def test_a_server_that_is_killed_twice_repeats_no_line_and_loses_none(user: User
     for replica in ("worker-0", "worker-1"):
         said = re.findall(rf"^\[{replica}\] line (\d+)$", ended.out, re.MULTILINE)
         assert said == [str(number) for number in range(400)]
-    assert ended.err.count("it was started again") == 2
+    assert ended.err.count("ended unexpectedly and was restarted") == 2
 
 
 def test_replicas_that_come_later_and_containers_that_restart_are_followed_too(user: User) -> None:

@@ -127,7 +127,7 @@ async def test_killed_programs_shims_and_clusters_are_counted_once_each(user: Us
 
     assert ended.code == 0, ended.out + ended.err
     assert "Succeeded  counted" in ended.out
-    assert len(re.findall("The local cluster had ended unexpectedly; it was started again", ended.err)) == 2
+    assert len(re.findall("The local cluster ended unexpectedly and was restarted", ended.err)) == 2
     assert {replica: record.total for replica, record in said.items()} == {"ps-0": 1, "worker-0": 1, "worker-1": 2}
     assert {replica: len(counted.starts(replica)) - 1 for replica in said} == dict(killed)
 

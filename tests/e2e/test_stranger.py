@@ -59,8 +59,8 @@ def test_a_command_that_is_misspelt_is_named(stranger: User) -> None:
     failed = stranger.run(stranger.file("nocmd.json", job("nocmd", Worker=group(command("pyhton", "train.py")))))
 
     assert failed.code == 100
-    assert "Probably: there is no command pyhton" in failed.out
-    assert "there is no command pyhton" in stranger("why", "nocmd").out
+    assert "Probably: command pyhton not found" in failed.out
+    assert "command pyhton not found" in stranger("why", "nocmd").out
 
 
 def test_a_field_that_is_misspelt_never_becomes_a_job(stranger: User) -> None:

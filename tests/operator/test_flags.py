@@ -21,11 +21,11 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
         (["--namespace", "Not_A_Name"], "'Not_A_Name' is no name of a namespace"),
         (["--listen", "8080"], "'8080' is not HOST:PORT; write for example :8080, 127.0.0.1:0 or off"),
         (["--listen", "a:99999"], "'a:99999' is not HOST:PORT"),
-        (["--aged", "1e12"], "1e12 is not between 0 and 31536000 seconds, a year"),
+        (["--aged", "1e12"], "1e12 is not between 0 and 31536000 seconds (one year)"),
         (["--idle", "nan"], "nan is not between 0 and"),
         (["--cool-down", "inf"], "inf is not between 0 and"),
         (["--grace", "-1"], "-1 is not between 0 and"),
-        (["--patience", "long"], "'long' is no number of seconds; write for example 30 or 0.5"),
+        (["--patience", "long"], "'long' is not a number of seconds; use for example 30 or 0.5"),
         (["--policy", "lifo"], "'lifo' is not one of 'fifo', 'backfill', 'dragon'"),
     ],
 )

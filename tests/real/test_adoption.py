@@ -77,7 +77,7 @@ async def test_a_job_of_the_training_operator_goes_on_with_us_and_not_a_pod_is_m
         for name in ("nested", "flat"):
             await until_left_alone(scene, kubectl, name)
         assert "generation" not in await kubectl("get", "tfjobs", "-o", "jsonpath={.items[*].metadata.annotations}")
-        assert (await tarragon(scene, "list")).count("another operator has begun it; kubectl annotate -n default") == 2
+        assert (await tarragon(scene, "list")).count("to hand it to Tarragon: kubectl annotate -n default") == 2
         await kubectl("annotate", "tfjobs", "nested", "flat", "tarragon.dev/adopt=true")
 
         await scene.until(lambda: all(state_of(scene, name) == "Running" for name in ("nested", "flat")))

@@ -232,7 +232,7 @@ def test_a_job_is_tried_submitted_twice_suspended_scaled_and_dumped_there(shell:
     assert [pod["spec"]["serviceAccountName"] for pod in pods] == ["default", "default"], tried.err
     assert nothing.code == 102
     assert (first.code, again.code) == (0, 0)
-    assert "unchanged: it is there already in cli on context test" in again.err
+    assert "unchanged: it already exists in cli on context test" in again.err
     assert (suspended.code, suspended.out) == (0, f"tfjob/{job} suspended\n")
     assert (scaled.code, scaled.out) == (0, f"tfjob/{job} scaled to worker 1\n")
     assert (resumed.code, resumed.out) == (0, f"tfjob/{job} resumed\n")
@@ -251,7 +251,7 @@ def test_a_job_that_has_ended_is_replaced_only_when_that_is_asked_for(shell: She
     after = json.loads(shell("get", job, "-o", "json").out)["metadata"]["uid"]
 
     assert (first.code, refused.code, replaced.code) == (0, 1, 0)
-    assert f"Error: tfjob/{job} is there already: Succeeded" in refused.err
+    assert f"Error: tfjob/{job} already exists: Succeeded" in refused.err
     assert "--replace" in refused.err
     assert "makes room in cli on context test" in replaced.err
     assert before != after
@@ -266,12 +266,12 @@ def test_ctrl_c_leaves_a_job_on_a_cluster_alone(shell: Shell, job: str) -> None:
     ended = going.ended()
 
     assert ended.code == 101
-    assert f"Left tfjob/{job} alone: it goes on in cli on context test" in ended.err
+    assert f"Detached from tfjob/{job}: it continues in cli on context test" in ended.err
     assert f"logs {job} --follow" in ended.err
     assert re.search(rf"^{job} +Running", shell("list").out, re.MULTILINE)
     again = shell("run", "job.yaml", "--replace")
     assert again.code == 1
-    assert "is there already on context test" in again.err
+    assert "already exists on context test" in again.err
     assert shell("wait", job, "--timeout", "0.5").code == 101
     assert shell("delete", job).code == 0
 
@@ -280,7 +280,7 @@ def test_a_namespace_that_is_not_there_is_not_made_on_a_cluster(shell: Shell) ->
     ended = shell("-n", "nowhere", "submit", shell.file("job.yaml", manifest("digits")))
 
     assert ended.code == 1
-    assert "there is no namespace nowhere on context test" in ended.err
+    assert "namespace nowhere not found on context test" in ended.err
     assert "kubectl create namespace nowhere" in ended.err
 
 
@@ -293,8 +293,8 @@ def test_nothing_of_this_machine_goes_to_a_cluster(shell: Shell, job: str) -> No
     stored = json.loads(shell("get", job, "-o", "json").out)
 
     assert ended.code == 0
-    assert "names train.py, which is on this machine" in ended.err
-    assert "warning: --env is about this machine: it changes nothing on context test" in ended.err
+    assert "uses train.py, which exists on this machine" in ended.err
+    assert "warning: --env works only on this machine: it is ignored on context test" in ended.err
     assert "warning: --cpu-only is meant for machines without GPUs" in ended.err
     assert str(shell.folder) not in json.dumps(stored)
 
@@ -310,7 +310,7 @@ def test_logs_of_a_job_that_has_not_begun_or_is_gone_say_what_is_known(shell: Sh
 
     assert (waiting.code, waiting.out) == (0, "")
     assert f"tfjob/{job} is Waiting" in waiting.err
-    assert "no replica has begun" in waiting.err
+    assert "no replica has started" in waiting.err
     assert gone.code == 102
     assert "context test" in gone.err
     assert earlier.code == 1
@@ -336,7 +336,7 @@ def test_kubectl_has_it_as_a_plugin_about_its_current_context(shell: Shell, trai
     assert helped.stdout.startswith("Usage: kubectl tarragon ")
     assert "First: kubectl tarragon run" in helped.stdout
     assert failed.returncode == 102
-    assert failed.stderr.splitlines()[0] == 'Error: there is no job "nobody" in namespace cli'
+    assert failed.stderr.splitlines()[0] == 'Error: job "nobody" not found in namespace cli'
 
 
 def test_check_finds_a_cluster_that_trains(shell: Shell, training: ControlPlane) -> None:
@@ -445,8 +445,8 @@ def test_the_role_view_is_enough_for_why_and_says_what_it_could_not_look_at(
     assert "not considered, because you may not list: jobs in other namespaces" in told.out
     assert (fields["unseen"], fields["wait"]["place"]) == (["jobs", "nodes", "pods"], 2)
     assert "short" not in fields
-    assert f"node {REAL} takes none: 1 of 4 cpu free; held by holder (3 cpu)" in everything.out, everything.out
-    assert "it could start when holder ends" in everything.out
+    assert f"node {REAL} has no room: 1 of 4 cpu free; held by holder (3 cpu)" in everything.out, everything.out
+    assert "the job could start when holder ends" in everything.out
     assert "not considered" not in everything.out
 
 
@@ -480,7 +480,7 @@ def test_a_viewer_looks_and_is_refused_every_change_in_words(training: ControlPl
     assert described.code == 102
     assert submitted.code == 1
     assert "cli-viewer may not create tfjobs in namespace cli on context test" in submitted.err
-    assert "tarragon --context test check` says what you may do" in submitted.err
+    assert "tarragon --context test check` shows what you may do" in submitted.err
     with Tty(viewer.command("--context", "test", "top"), viewer.folder, viewer.environment()) as tty:
         page = tty.until("you may not list nodes here")
         assert f"namespace {NAMESPACE}" in page
@@ -519,7 +519,7 @@ def test_a_cluster_without_our_kinds_and_one_that_does_not_know_us(
     for words in (["list"], ["get", "x"], ["delete", "x"], ["submit", shell.file("job.yaml", manifest("digits"))]):
         missing = shell("--context", "test", *words)
         assert missing.code == 1, words
-        assert missing.err.splitlines()[0] == "Error: the kind TFJob is not installed here", words
+        assert missing.err.splitlines()[0] == "Error: the kind TFJob is not installed in this cluster", words
         assert "kubectl apply -k deploy" in missing.err
     checked = shell("--context", "test", "check")
     unknown = shell("--kubeconfig", str(stranger), "list")
@@ -528,7 +528,7 @@ def test_a_cluster_without_our_kinds_and_one_that_does_not_know_us(
     assert "error    TFJob       the kind is not installed" in checked.out
     assert "error    operator    not running: its Lease does not exist" in checked.out
     assert unknown.code == 1
-    assert unknown.err.splitlines()[0] == f"Error: context test ({own_control_plane.url}) does not know who you are"
+    assert unknown.err.splitlines()[0] == f"Error: you are not logged in to context test ({own_control_plane.url})"
 
 
 def test_a_job_is_followed_across_a_restart_of_the_api_server(own_control_plane: ControlPlane, tmp_path: Path) -> None:
@@ -544,6 +544,6 @@ def test_a_job_is_followed_across_a_restart_of_the_api_server(own_control_plane:
         ended = going.ended()
 
     assert ended.code == 0, ended.err
-    assert ended.err.count("trying again until it does") == 1
+    assert ended.err.count("retrying.") == 1
     assert f"context test ({own_control_plane.url}) answers again." in ended.err
     assert ended.err.count("worker-0: Running") == 1

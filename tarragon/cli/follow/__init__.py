@@ -1,1 +1,5 @@
-"""Following a job: what is seen of it, how that is drawn, and the logs of its replicas as they come."""
+"""Following a job until it ends: its progress on the terminal, the logs of its replicas, and the exit code.
+
+Imports `output`, `options`, `jobview`, `targets`, `manifest` and `report`. Begin with `attending.py` (`run`)
+and `awaiting.py` (`wait`).
+"""

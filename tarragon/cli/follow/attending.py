@@ -1,4 +1,4 @@
-"""Attending a job: its progress and its logs until it is over, somebody ends us, or time runs out."""
+"""Follows a job with its progress and logs, until it ends, a signal arrives, or the time limit is reached."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from tarragon.job.model import Replica
 from tarragon.scheduling.api.decision import NEVER_FITS
 
 TICK = 0.1
-"""Seconds between two drawings: fast enough to look alive, slow enough to cost nothing."""
+"""Seconds between two redraws: fast enough to look live, slow enough to use little CPU."""
 SURE = 0.8
-"""Seconds that a job must have been unable to start: a cluster that has just begun may not have its nodes yet."""
+"""Seconds for which a job must be impossible to start: a new cluster may not have registered its nodes yet."""
 
 
 SHORT = 2**20
-"""Bytes. Who has said more than this lived long enough to be asked for it."""
+"""Bytes. A container that wrote more than this ran long enough for its log to be streamed."""
 
 
 class How(Enum):
-    """Why the attendance ended."""
+    """Why following the job ended."""
 
     OVER = "over"
     STOPPED = "stopped"
@@ -49,7 +49,7 @@ class How(Enum):
 
 
 class Attendance:
-    """Of one job by one user. `attend` once; what was seen stays in `follower`, what was heard in `listener`."""
+    """Follows one job for one user. Call `attend` once; then `follower` has the progress and `listener` the logs."""
 
     def __init__(self, job: Known, where: Target, terminal: Terminal, clock: Clock) -> None:
         self.where = where
@@ -57,69 +57,69 @@ class Attendance:
         self._teller = teller(Stage(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now))
         self.listener = Listener(job.framework.main_container, clock, self._teller.said)
         self.listener.on_unread(self._unread)
-        self._unheard: set[str] = set()
+        self._reported: set[str] = set()
         self.follower = Follower(job, clock, self._progressed, self.listener)
         self.took = 0.0
-        """Seconds to the job's end; the object's own times have whole ones only."""
+        """Seconds to the job's end. The object's own timestamps have whole seconds only."""
         self._began = clock.monotonic()
         self._stuck: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._doubt: asyncio.Task[None] | None = None
+        self._giving_up: asyncio.Task[None] | None = None
 
     async def attend(self, limit: float | None) -> How:
-        """`limit`: seconds after which the job is left alone. Nothing moves on the screen any more afterwards."""
+        """Follows the job for at most `limit` seconds. When it returns, the screen is no longer redrawn."""
         try:
             return await self._watch(limit)
         finally:
             self._teller.close()
 
     async def _watch(self, limit: float | None) -> How:
-        with interrupts() as counted:
+        with interrupts() as signals:
             ticking = asyncio.create_task(self._tick())
             following = asyncio.create_task(self.where.follow(self.follower, self._clock, self._teller.note))
             try:
-                wanted = (following, ticking, counted.first, counted.told, self._stuck)
+                wanted = (following, ticking, signals.first, signals.told, self._stuck)
                 await asyncio.wait(wanted, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-                if counted.first.done() and not following.done():
-                    # On a cluster others may count on it, and it needs no terminal to go on.
-                    return await self._stop(following, counted) if self.where.is_local else How.LEFT
+                if signals.first.done() and not following.done():
+                    # On a shared cluster the job continues without this terminal, and others may rely on it.
+                    return await self._stop(following, signals) if self.where.is_local else How.LEFT
                 if any(task.done() and is_lost_terminal(task.exception()) for task in (ticking, following)):
-                    counted.tell(signal.SIGHUP)
+                    signals.tell(signal.SIGHUP)
                     return How.HUNG_UP
-                if counted.told.done() and not following.done():
-                    return How.HUNG_UP if counted.told.result() == signal.SIGHUP else How.TERMINATED
-                return self._why(following, ticking)
+                if signals.told.done() and not following.done():
+                    return How.HUNG_UP if signals.told.result() == signal.SIGHUP else How.TERMINATED
+                return self._outcome(following, ticking)
             finally:
-                tasks = [ticking, following, *([self._doubt] if self._doubt is not None else [])]
+                tasks = [ticking, following, *([self._giving_up] if self._giving_up is not None else [])]
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _why(self, following: asyncio.Task[None], ticking: asyncio.Task[None]) -> How:
-        """Raises what one of them has met."""
+    def _outcome(self, following: asyncio.Task[None], ticking: asyncio.Task[None]) -> How:
+        """Returns why following ended. Raises the error of a failed task."""
         if ticking.done():
             ticking.result()
         if not following.done():
             return How.STUCK if self._stuck.done() else How.TOO_LATE
         if isinstance(following.exception(), BrokenPipeError):
-            # `tarragon run FILE | head`: whoever read the logs has seen enough.
+            # `tarragon run FILE | head`: the reader of the logs has closed the pipe.
             return How.UNREAD
         following.result()
         self._catch_up()
         return How.OVER
 
     def _catch_up(self) -> None:
-        """Short lives: what was said by those who were gone before they could be asked for it lies on this disk."""
+        """Reports the logs of containers that ended before they could be streamed, from this machine's disk."""
         job = self.follower.job
         for run in runs_of_job(self.where.nodes, job):
             instance = Instance(run.replica, run.uid, run.container, run.number)
             if run.container == job.framework.main_container and size(run) <= SHORT:
                 self.listener.catch_up(instance, as_written(run))
 
-    async def _stop(self, following: asyncio.Task[None], counted: Interrupts) -> How:
+    async def _stop(self, following: asyncio.Task[None], signals: Interrupts) -> How:
         name = self.follower.job.name
-        self._teller.note(f"Stopping {name}: its replicas may take their time to end; Ctrl-C again ends them at once.")
+        self._teller.note(f"Stopping {name}: waiting for its replicas to terminate; press Ctrl-C again to kill them.")
         stopping = asyncio.create_task(self._delete())
-        await asyncio.wait((stopping, counted.second, counted.told), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((stopping, signals.second, signals.told), return_when=asyncio.FIRST_COMPLETED)
         if not stopping.done():
             stopping.cancel()
             await asyncio.gather(stopping, return_exceptions=True)
@@ -143,19 +143,19 @@ class Attendance:
         self._teller.progressed(progress)
         if progress.is_final and not self.took:
             self.took = self._clock.monotonic() - self._began
-        # A cluster may get more nodes; this machine does not grow.
+        # A cluster may get more nodes; this machine can't.
         never_fits = self.where.is_local and progress.wait is not None and progress.wait.code == NEVER_FITS
-        if never_fits and self._doubt is None:
-            self._doubt = asyncio.create_task(self._give_up())
-        elif not never_fits and self._doubt is not None:
-            self._doubt.cancel()
-            self._doubt = None
+        if never_fits and self._giving_up is None:
+            self._giving_up = asyncio.create_task(self._give_up())
+        elif not never_fits and self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
 
     def _unread(self, replica: Replica, error: ApiError) -> None:
-        """Once for each reason and replica. On this machine the disk has what could not be asked for."""
+        """Prints each reason once per replica. On this machine the log is read from the disk instead."""
         words = unread(replica, error)
-        if not self.where.is_local and words not in self._unheard:
-            self._unheard.add(words)
+        if not self.where.is_local and words not in self._reported:
+            self._reported.add(words)
             self._teller.note(words)
 
     async def _give_up(self) -> None:

@@ -1,4 +1,4 @@
-"""Waiting for a job without its logs: until it has ended, or is in a state that is waited for."""
+"""Waits for a job, without its logs, until it ends or reaches a state."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from tarragon.cli.output.words import elapsed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
-    """`states` none: its end, however it comes. `limit` in seconds, None for ever."""
+    """What to wait for: one of `states`, or the job's end if empty; for `limit` seconds, or without a limit if None."""
 
     states: Collection[str] = ()
     limit: float | None = None
     watches: bool = False
-    """Whether each change is told meanwhile, on stderr."""
+    """Whether each change of the job is printed on stderr."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Met:
-    """How it ended. `is_left`: by Ctrl-C, SIGTERM or SIGHUP."""
+    """The result of waiting. `is_left`: a Ctrl-C, SIGTERM or SIGHUP ended it."""
 
     follower: Follower
     code: int
@@ -46,65 +46,66 @@ class Met:
 
 
 async def await_job(where: Target, job: Known, wanted: Awaited, clock: Clock, terminal: Terminal) -> Met:
-    """Return when it is there, when it never will be, when time has run out, or when somebody ends us."""
+    """Returns when the job reaches a state or can't any more, when the time is up, or when a signal arrives."""
     reached = asyncio.Event()
-    teller = Plain(Stage(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now))
-    tell = teller.progressed if wanted.watches else _Standstills(job.name).progressed
+    output = Plain(Stage(out=sys.stdout, err=sys.stderr, terminal=terminal, now=clock.now))
+    report = output.progressed if wanted.watches else _StallNotes(job.name).progressed
 
     def progressed(progress: Progress) -> None:
-        tell(progress)
+        report(progress)
         if progress.state.lower() in wanted.states:
             reached.set()
 
     follower = Follower(job, clock, progressed)
     if follower.is_over or follower.progress.state.lower() in wanted.states:
         return _met(follower, wanted)
-    with interrupts() as counted:
+    with interrupts() as signals:
         if wanted.limit is None:
-            _note(f"Waiting for {job.name} without a limit; --timeout sets one.")
-        left = await _until(where.follow(follower, clock, _note), reached, wanted.limit, counted)
+            _note(f"Waiting for {job.name} without a time limit; --timeout sets one.")
+        left = await _until(where.follow(follower, clock, _note), reached, wanted.limit, signals)
     if reached.is_set() or follower.is_over:
         return Met(follower=follower, code=0) if reached.is_set() else _met(follower, wanted)
     if left is None:
-        _note(f"{job.name} has not {'come to that' if wanted.states else 'ended'} within {elapsed(wanted.limit or 0)}.")
+        goal = "reached that state" if wanted.states else "ended"
+        _note(f"{job.name} has not {goal} within {elapsed(wanted.limit or 0)}.")
     return Met(follower=follower, code=UNFINISHED if left is None else left, is_left=left is not None)
 
 
-class _Standstills:
-    """Tells only why a job does not go on, each reason once: who waits for nothing to happen would wait for ever.
+class _StallNotes:
+    """Prints why a job makes no progress, each reason once, and when it runs again.
 
-    And when it does go on: then nothing that was told holds any more.
+    Otherwise a user would not notice that the wait may never end.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._told = ""
-        self._is_held_up = False
+        self._last_reason = ""
+        self._has_reported_stall = False
 
     def progressed(self, progress: Progress) -> None:
-        why = standstill(progress)
-        if why not in {"", self._told}:
-            _note(f"{self._name} is {progress.state}: {why}")
-            self._is_held_up = True
-        elif self._is_held_up and not why and progress.state == RUNNING:
-            _note(f"{self._name} is {progress.state} now.")
-            self._is_held_up = False
-        self._told = why
+        reason = standstill(progress)
+        if reason not in {"", self._last_reason}:
+            _note(f"{self._name} is {progress.state}: {reason}")
+            self._has_reported_stall = True
+        elif self._has_reported_stall and not reason and progress.state == RUNNING:
+            _note(f"{self._name} is now {progress.state}.")
+            self._has_reported_stall = False
+        self._last_reason = reason
 
 
 async def _until(
-    following: Coroutine[None, None, None], reached: asyncio.Event, limit: float | None, counted: Interrupts
+    following: Coroutine[None, None, None], reached: asyncio.Event, limit: float | None, signals: Interrupts
 ) -> int | None:
-    """The exit code of whoever was made to leave it. Raises what the following has met."""
+    """Returns the exit code if a signal ended the wait, else None. Raises the error of the follower."""
     follows, reaches = asyncio.create_task(following), asyncio.create_task(reached.wait())
     try:
-        wanted = (follows, reaches, counted.first, counted.told)
+        wanted = (follows, reaches, signals.first, signals.told)
         await asyncio.wait(wanted, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         if follows.done():
             follows.result()
-        if counted.first.done():
+        if signals.first.done():
             return UNFINISHED
-        return SIGNALLED + counted.told.result() if counted.told.done() else None
+        return SIGNALLED + signals.told.result() if signals.told.done() else None
     finally:
         follows.cancel()
         reaches.cancel()
@@ -116,7 +117,7 @@ def _note(text: str) -> None:
 
 
 def _met(follower: Follower, wanted: Awaited) -> Met:
-    """Over: with its own result, unless that is what was waited for."""
+    """The result for a job that is over: its own exit code, or 0 if the user waited for this state."""
     code = exit_code(follower.progress, follower.job.status, is_gone=follower.is_gone)
     met = Met(follower=follower, code=code)
     if met.state.lower() in wanted.states:

@@ -1,4 +1,4 @@
-"""What has changed between two moments of a job, one line a change: what is shown where nothing can be drawn over."""
+"""The changes between two progress reports of a job, one line each, for output that can't be redrawn."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tarragon.cli.jobview.progress import FAILED, RESTARTING, Member, Progress
 from tarragon.cli.output.words import count
 from tarragon.scheduling.api.decision import PREEMPTED
 
-_MOST_TOGETHER = 8
-"""More replicas than this that do the same at once share one line."""
+_MOST_SEPARATE = 8
+"""If more replicas than this change in the same way at once, they share one line."""
 
 
 def changes(before: Progress | None, after: Progress) -> Iterator[str]:
-    """Lines without time and without the job's name, its end last; the first call has no `before`."""
+    """Yields the changes, without time and job name, the job's end last. `before` is None for the first report."""
     is_new = before is None or (before.state, _why(before)) != (after.state, _why(after))
     state = [f"{after.state}: {_why(after)}" if _why(after) else after.state] if is_new else []
     if not after.is_final:
@@ -47,28 +47,28 @@ def described(member: Member) -> str:
 
 
 def standstill(progress: Progress) -> str:
-    """What keeps a job that has not ended from going on; empty where nothing does."""
+    """Returns what keeps an unfinished job from making progress; empty if nothing does."""
     if progress.wait is None:
         return progress.hindrance
     if is_displaced(progress):
-        return f"its places went to another job ({progress.wait.message}); it queues for new ones"
+        return f"preempted by another job ({progress.wait.message}); it is queued again"
     return progress.wait.message
 
 
 def is_displaced(progress: Progress) -> bool:
-    """Whether it has just lost its places to a job that is more urgent."""
+    """Whether the job was preempted and waits to be admitted again."""
     return progress.wait is not None and progress.wait.code == PREEMPTED
 
 
 def _why(progress: Progress) -> str:
-    stopped = standstill(progress)
-    if stopped:
-        return stopped
+    reason = standstill(progress)
+    if reason:
+        return reason
     return progress.message if progress.state in {"Failed", "Restarting", "Suspended"} else ""
 
 
 def _lines(words: str, members: Sequence[Member]) -> Iterator[str]:
-    if len(members) > _MOST_TOGETHER:
+    if len(members) > _MOST_SEPARATE:
         yield f"{members[0].name} … {members[-1].name} ({count(len(members), 'replica')}): {words}"
         return
     for member in members:

@@ -1,4 +1,4 @@
-"""Telling a user how a job goes: rows that move on a terminal, or one line a change where nothing may move."""
+"""Prints the progress of a job: rows that are redrawn on a terminal, else one line per change."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tarragon.cli.output.terminal import Terminal, size
 from tarragon.job.model import Replica
 
 _TAIL = 5
-"""Last lines of the logs that are shown below the replicas where the logs themselves go elsewhere."""
+"""Log lines that are shown below the replicas if stdout, with the logs, is not the terminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Where things are told, and what the time is there."""
+    """The output streams, what they can show, and the clock."""
 
     out: TextIO
     err: TextIO
@@ -32,7 +32,7 @@ class Stage:
     now: Callable[[], dt.datetime]
 
     def said(self, text: str) -> None:
-        """Logs, on stdout."""
+        """Writes logs to stdout."""
         if self.terminal.shows_logs:
             self.out.write(text)
         else:
@@ -40,30 +40,30 @@ class Stage:
 
 
 class Teller(Protocol):
-    """All are called from one thread; nothing is lost when `close` comes in the middle."""
+    """Prints the progress and logs of a job. Not thread-safe. `close` prints everything that is still buffered."""
 
     def progressed(self, progress: Progress) -> None: ...
 
     def said(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None: ...
 
     def note(self, text: str) -> None:
-        """A line of our own, on stderr."""
+        """Prints a message on stderr."""
         ...
 
     def tick(self) -> None:
-        """Time has passed: draw what has gathered."""
+        """Redraws the screen, with the output since the last tick."""
         ...
 
     def close(self) -> None: ...
 
 
 def teller(stage: Stage) -> Teller:
-    """The right one for the terminal."""
+    """Returns the output for this terminal."""
     return Moving(stage) if stage.terminal.is_live else Plain(stage)
 
 
 class Plain:
-    """One line a change, with the time in front: for CI, pipes and files."""
+    """Prints one line per change, with the time: for CI, pipes and files."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -90,22 +90,22 @@ class Plain:
 
 
 class Moving:
-    """Rows at the bottom of the terminal; the logs scroll by above them, or, when they go to a file, are hinted at."""
+    """Redraws rows at the bottom of the terminal. Logs scroll above them; if they go to a file, the last lines show."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._screen = Screen(stage.err, stage.out)
         self._progress: Progress | None = None
         self._is_displaced = False
-        self._unshown: list[str] = []
+        self._buffer: list[str] = []
         self._tail: deque[str] = deque(maxlen=_TAIL)
 
     def progressed(self, progress: Progress) -> None:
         before, self._progress = self._progress, progress
-        # The row at the bottom is cut at the edge, and what is to be mended stands at its end as often as not.
-        lasting = _lasting(progress)
-        if lasting and (before is None or _lasting(before) != lasting):
-            self.note(f"{progress.state}: {lasting}")
+        # The row at the bottom is cut at the edge, and the remedy is often at its end.
+        reason = _stall_reason(progress)
+        if reason and (before is None or _stall_reason(before) != reason):
+            self.note(f"{progress.state}: {reason}")
         self._is_displaced = self._is_displaced or is_displaced(progress)
         if self._is_displaced and progress.state == RUNNING and not standstill(progress):
             self._is_displaced = False
@@ -114,7 +114,7 @@ class Moving:
     def said(self, replica: Replica, lines: Sequence[tuple[str, str]]) -> None:
         texts = [text for _, text in lines]
         if self._stage.terminal.shows_logs:
-            self._unshown.append(prefixed(replica, texts, self._stage.terminal))
+            self._buffer.append(prefixed(replica, texts, self._stage.terminal))
             return
         self._stage.said(prefixed(replica, texts, self._stage.terminal))
         self._tail.extend(f"[{replica}] {shown(text, colors=False)}" for text in texts[-_TAIL:])
@@ -126,9 +126,9 @@ class Moving:
         self.tick()
 
     def tick(self) -> None:
-        if self._unshown:
-            self._screen.above("".join(self._unshown))
-            self._unshown.clear()
+        if self._buffer:
+            self._screen.above("".join(self._buffer))
+            self._buffer.clear()
         if self._progress is not None:
             room = size(self._stage.err)
             frame = Frame(width=room.columns, height=room.lines, now=self._stage.now(), tail=list(self._tail))
@@ -141,13 +141,13 @@ class Moving:
         self._progress = None
 
 
-def _lasting(progress: Progress) -> str:
-    """What whoever reads the terminal later must find there, too."""
+def _stall_reason(progress: Progress) -> str:
+    """Why the job makes no progress, if the user should also find it in the terminal's history later."""
     return standstill(progress) if is_displaced(progress) else progress.hindrance
 
 
 def prefixed(replica: Replica, texts: Sequence[str], terminal: Terminal) -> str:
-    """Whole lines, each with its replica in front. For a terminal without all that could change it."""
+    """Prefixes each line with its replica. Lines for a terminal are made safe."""
     paint = painter(colors=terminal.colors_out)
     prefix = paint(f"[{replica}]", REPLICA_TYPES.get(replica.type.word, ""))
     if terminal.shows_logs:

@@ -1,4 +1,4 @@
-"""What is said at the end of `run`, and the exit code that goes with it."""
+"""The last output of `run`, and its exit code."""
 
 from __future__ import annotations
 
@@ -41,30 +41,30 @@ LEFT: Mapping[How, int] = MappingProxyType(
         How.HUNG_UP: SIGNALLED + signal.SIGHUP,
     }
 )
-"""By whom we were ended; the job goes on."""
+"""Exit codes if a signal ended the command while the job continues."""
 
 
 def verdict(attended: Attendance, how: How, limit: float | None, paint: Paint) -> int:
-    """The exit code, once it has been said why."""
+    """Prints how the command ended, and returns its exit code."""
     follower, where = attended.follower, attended.where
     name, key, address = follower.job.name, follower.job.key, follower.job.address
     match how:
         case How.OVER:
             return result(attended, paint)
         case How.STOPPED:
-            _say(f"Stopped {name}: it is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
+            _say(f"Stopped {name}: the job is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
             return exit_code(follower.progress, follower.job.status, is_gone=True)
         case How.FORCED:
-            _say(f"Killed {name}: it is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
+            _say(f"Killed {name}: the job is deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
             return FORCED
         case How.LEFT | How.TERMINATED | How.HUNG_UP:
-            _say(f"Left {name} alone: it goes on in {key.namespace} on {where.name}.", _meanwhile(where, address))
+            _say(f"Detached from {name}: it continues in {key.namespace} on {where.name}.", _meanwhile(where, address))
             return LEFT[how]
         case How.TOO_LATE:
             _say(_late(attended, limit or 0), _meanwhile(where, address))
             return UNFINISHED
         case How.UNREAD:
-            _say(f"Nobody reads the logs any more; {name} goes on.", _meanwhile(where, address))
+            _say(f"The reader of the logs closed the pipe; {name} continues.", _meanwhile(where, address))
             return reader_went()
         case How.STUCK:
             _say(stuck(follower), hints(where.prompt, address, AFTERWARDS[1:]))
@@ -72,32 +72,32 @@ def verdict(attended: Attendance, how: How, limit: float | None, paint: Paint) -
 
 
 def _late(attended: Attendance, limit: float) -> str:
-    """Without an operator a job would wait for ever, and nothing of it would say why."""
+    """The message for a time limit. A job that has no operator says nothing about itself: the message points to it."""
     job = attended.follower.job
     if job.status.conditions:
-        return f"{job.name} has not ended within {elapsed(limit)}; it goes on."
+        return f"{job.name} has not ended within {elapsed(limit)}; it continues."
     check = f"`{attended.where.prompt.program} check` looks for one"
     return f"{job.name} has not ended within {elapsed(limit)}: {UNSEEN}; {check}."
 
 
 def result(attended: Attendance, paint: Paint) -> int:
-    """Of a job that is over: its own result on stdout, all else on stderr."""
+    """Prints the result of a job that is over, on stdout, and hints on stderr; returns the exit code."""
     follower, where = attended.follower, attended.where
     name, state = follower.job.name, follower.progress.state
     if follower.is_gone:
-        _say(f"{name} was deleted by somebody{_kept(where, follower.job)}.", _logs(where, follower.job))
+        _say(f"{name} was deleted{_kept(where, follower.job)}.", _logs(where, follower.job))
         return exit_code(follower.progress, follower.job.status, is_gone=True)
     if state in {SUCCEEDED, FAILED}:
         _print((succeeded if state == SUCCEEDED else failed)(ending(attended), paint))
-        words = left_running(follower)
+        message = left_running(follower)
     else:
-        words = f"{name} is suspended: nothing of it runs."
-    _say(words, hints(where.prompt, follower.job.address, AFTERWARDS))
+        message = f"{name} is suspended: none of its replicas run."
+    _say(message, hints(where.prompt, follower.job.address, AFTERWARDS))
     return exit_code(follower.progress, follower.job.status, is_gone=follower.is_gone)
 
 
 def ending(attended: Attendance) -> Ending:
-    """Everything that is known of a job that has ended."""
+    """Collects what is known of a job that has ended."""
     job, book, where = attended.follower.job, attended.listener.book, attended.where
     runs = runs_of_job(where.nodes, job)
     environment, install = _environment(job) if where.is_local else ("its image", IN_DOCKERFILE)
@@ -117,13 +117,13 @@ def ending(attended: Attendance) -> Ending:
 
 
 def _environment(job: Known) -> tuple[str, str]:
-    """On this machine: the folder in which it ran, and what installs something there."""
+    """The environment in which the job ran on this machine, and the command that installs packages there."""
     found = environment_of(job)
     return str(found.folder), installer(found)
 
 
 def deciding(job: Known) -> Sequence[Replica]:
-    """Whose end is the job's: the chief, worker 0, or all workers where the job says so."""
+    """The replicas that decide the job's result: the chief, worker 0, or all workers with that success policy."""
     if job.job is None or job.job.chief is None:
         return ()
     chief = job.job.chief
@@ -133,26 +133,26 @@ def deciding(job: Known) -> Sequence[Replica]:
 
 
 def stuck(follower: Follower) -> str:
-    """Why it can never start, and what may help."""
+    """The message for a job that can never start on this machine."""
     job, wait = follower.job, follower.progress.wait
-    words = [f"Error: {job.name} can never start here: {wait.message if wait is not None else ''}"]
+    message = [f"Error: {job.name} can never start here: {wait.message if wait is not None else ''}"]
     if without_gpus({"spec": job.object.spec})[1]:
-        words.append("  `tarragon run FILE --cpu-only` trains it without the GPUs that it asks for")
-    return "\n".join(words)
+        message.append("  `tarragon run FILE --cpu-only` runs it without the GPUs that it requests")
+    return "\n".join(message)
 
 
 def left_running(follower: Follower) -> str:
-    """Replicas that go on although the job is over, because it says so; empty where there are none."""
+    """Names the replicas that cleanPodPolicy None keeps running after the job's end; empty if there are none."""
     job = follower.job.job
     names = [member.name for member in follower.progress.members if member.state == RUNNING]
     if job is None or not names or job.run_policy.clean_pods is not CleanPodPolicy.NONE:
         return ""
     verb = "runs" if len(names) == 1 else "run"
-    return f"{listed(names)} still {verb}, as cleanPodPolicy is None; deleting the job ends what is left."
+    return f"{listed(names)} still {verb}, because cleanPodPolicy is None; delete the job to end them."
 
 
 def _kept(where: Target, job: Known) -> str:
-    """One that never began has no logs."""
+    """The part of a message about kept logs; empty if the job never started."""
     return ", its logs are kept" if runs_of_job(where.nodes, job) else ""
 
 
@@ -165,16 +165,16 @@ def _meanwhile(where: Target, address: Key) -> Iterable[str]:
 
 
 def _print(lines: Iterable[str]) -> None:
-    """The result goes where the logs went; somebody who looks at a terminal meanwhile sees it, too."""
-    told = list(lines)
-    tell(told)
+    """Prints the result on stdout, like the logs; its first line also on stderr if only that is a terminal."""
+    result = list(lines)
+    tell(result)
     if sink(sys.stdout) is not Sink.TERMINAL and sink(sys.stderr) is Sink.TERMINAL:
-        click.echo(told[0], err=True, color=True)
+        click.echo(result[0], err=True, color=True)
 
 
-def _say(words: str, commands: Iterable[str]) -> None:
-    if words:
-        click.echo(words, err=True)
-    hinted = list(commands)
-    if hinted:
-        click.echo("\n".join(["", *hinted]), err=True)
+def _say(message: str, commands: Iterable[str]) -> None:
+    if message:
+        click.echo(message, err=True)
+    suggestions = list(commands)
+    if suggestions:
+        click.echo("\n".join(["", *suggestions]), err=True)

@@ -1,4 +1,4 @@
-"""The progress of a job as rows of a terminal: every replica where there is room, else how many are in which state."""
+"""The progress of a job as rows of a terminal: one row per replica if there is room, else counts by type and state."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tarragon.cli.output.style import REPLICA_TYPES, STATES, Paint
 from tarragon.cli.output.words import count, elapsed
 
 Row = Sequence[tuple[str, str]]
-"""Pieces of text with their colours, from left to right."""
+"""Texts with their colours, from left to right."""
 
-_ODD_ONES = 5
-"""Replicas in trouble that are still named when the others are only counted."""
+_MOST_TROUBLED = 5
+"""Failed and restarting replicas that get rows of their own when the others are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The room there is, and the moment. `tail`: the last lines of the logs, where they are not on this screen."""
+    """The terminal's size and the time. `tail`: the last log lines, if the logs are not on this screen."""
 
     width: int
     height: int
@@ -31,7 +31,7 @@ class Frame:
 
 
 def view(progress: Progress, frame: Frame, paint: Paint) -> list[str]:
-    """At most half of the screen; no row ever wraps. The names of states are written out, colours only repeat them."""
+    """Returns rows for at most half of the screen. No row wraps; colours only repeat the states' names."""
     room = max(3, frame.height // 2 - 1)
     members = progress.members
     body = [_one(member) for member in members] if len(members) < room else list(_many(members))
@@ -63,7 +63,7 @@ def _one(member: Member) -> Row:
 
 
 def _many(members: Sequence[Member]) -> Iterator[Row]:
-    """A row for each type, then the replicas that somebody should look at."""
+    """Yields a row for each replica type, then the failed and restarting replicas."""
     by_type: dict[str, list[Member]] = {}
     for member in members:
         by_type.setdefault(member.replica.type.word, []).append(member)
@@ -72,20 +72,20 @@ def _many(members: Sequence[Member]) -> Iterator[Row]:
         for state, number in sorted(Counter(member.state for member in group).items(), key=lambda item: -item[1]):
             row += [(f"  {number} ", ""), (state, STATES.get(state, ""))]
         yield row
-    odd = [member for member in members if member.state in {FAILED, RESTARTING}]
-    yield from (_one(member) for member in odd[:_ODD_ONES])
-    if len(odd) > _ODD_ONES:
-        yield [("  ", ""), (f"and {len(odd) - _ODD_ONES} more failed or restarting", "red")]
+    troubled = [member for member in members if member.state in {FAILED, RESTARTING}]
+    yield from (_one(member) for member in troubled[:_MOST_TROUBLED])
+    if len(troubled) > _MOST_TROUBLED:
+        yield [("  ", ""), (f"and {len(troubled) - _MOST_TROUBLED} more failed or restarting", "red")]
 
 
 def _painted(row: Row, width: int, paint: Paint) -> str:
-    """Cut by what a character takes on the screen: two columns for many of them."""
+    """Paints a row and cuts it by its width on the screen: many characters take two columns."""
     from rich.cells import cell_len, set_cell_size
 
     result: list[str] = []
     left = width
-    for said, color in row:
-        text = escaped_line(said)
+    for piece, color in row:
+        text = escaped_line(piece)
         needed = cell_len(text)
         result.append(paint(text if needed <= left else set_cell_size(text, left), color))
         left -= needed

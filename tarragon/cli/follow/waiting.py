@@ -1,4 +1,4 @@
-"""Waiting for a job and telling how it went, for `tarragon wait` and `submit --wait`."""
+"""`tarragon wait` and `submit --wait`: waits for a job and prints its result."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ async def waited_for(
     watches: bool = False,
     form: str | None = None,
 ) -> int:
-    """The exit code, once it has been told."""
+    """Waits, prints the result, and returns the exit code."""
     clock = SystemClock()
     wanted = Awaited(states=[state.lower() for state in states], limit=limit, watches=watches)
     met = await await_job(where, job, wanted, clock, settings.terminal())
     seconds = met.follower.progress.elapsed(clock.now())
     if met.is_left:
-        click.echo(f"Left {job.name} alone: it goes on in {job.key.namespace} on {where.name}.", err=True)
+        click.echo(f"Detached from {job.name}: it continues in {job.key.namespace} on {where.name}.", err=True)
         click.echo("\n".join(hints(where.prompt, job.address, MEANWHILE)), err=True)
-    click.echo(_told(met, job, seconds) if form is None else TEXTS[form](_fields(met, job, seconds)))
+    click.echo(_result_line(met, job, seconds) if form is None else TEXTS[form](_fields(met, job, seconds)))
     return met.code
 
 
-def _told(met: Met, job: Known, seconds: float) -> str:
+def _result_line(met: Met, job: Known, seconds: float) -> str:
     if met.follower.is_gone:
         return f"{met.state}  {job.key.name}"
     return f"{met.state}  {job.key.name} after {elapsed(seconds)}"

@@ -1,4 +1,4 @@
-"""What is said when a job has ended: how long it took and what came of it, or who failed first, why, and what to do."""
+"""The report on a finished job: its duration and metrics, or which replica failed first, why, and what to do."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from tarragon.job.status import FirstFailure
 
 LAST_LINES = 20
 MOST_ROWS = 16
-"""Replicas in the table of exit codes; beyond it, those that ended alike share a row."""
+"""If the job has more replicas than this, those that ended alike share a row in the table of exit codes."""
 SUSPICIOUSLY_SHORT = 30.0
-"""Seconds. A training that ends well before this and said nothing at all has probably not trained."""
+"""Seconds. A job that succeeds in less time without any output has probably not trained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """`took`: seconds from the job's creation to its end; `ran`: those of each replica's last run, as far as known.
+    """What is known of a finished job.
 
-    `tails`: the last lines of each replica's log; `said`: how many it wrote, of those whose logs were read.
-    `deciding`: whose end was the job's. `environment`, `install`: of the replicas, as `causes.End` has them.
+    `took` is the time from its creation to its end in seconds, `ran` that of each replica's last run, if known. `tails`
+    has the last log lines of each replica whose log was read, `said` their number of lines. `deciding` are the replicas
+    that decide the job's result. `environment` and `install` are as in `causes.End`.
     """
 
     progress: Progress
@@ -46,7 +47,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Whoever failed first, from the job's status or, where that says nothing, from the pods."""
+    """The first failed replica, from the job's status or, if that does not name it, from the pods."""
 
     replica: Replica
     exit_code: int | None
@@ -55,10 +56,10 @@ class Failure:
 
 
 def succeeded(end: Ending, paint: Paint) -> Iterator[str]:
-    """`Succeeded  digits in 14.2 s  accuracy 0.957`, and a doubt where nobody said a word."""
+    """Yields `Succeeded  digits in 14.2 s  accuracy 0.957`, and a warning if there was no output."""
     lines = [line for replica in end.deciding for line in end.tails.get(replica, ())]
-    told = "".join(f"  {name} {value}" for name, value in numbers(lines))
-    yield f"{paint('Succeeded', STATES['Succeeded'])}  {end.progress.key.name} in {elapsed(end.took)}{told}"
+    metrics = "".join(f"  {name} {value}" for name, value in numbers(lines))
+    yield f"{paint('Succeeded', STATES['Succeeded'])}  {end.progress.key.name} in {elapsed(end.took)}{metrics}"
     seconds = silent_seconds(end)
     if seconds is not None:
         who = end.deciding[0] if len(end.deciding) == 1 else "every replica"
@@ -66,7 +67,7 @@ def succeeded(end: Ending, paint: Paint) -> Iterator[str]:
 
 
 def silent_seconds(end: Ending) -> float | None:
-    """How long the deciding replicas ran, if none of them wrote a line and that was suspiciously short; else None."""
+    """Returns how long the deciding replicas ran if that was suspiciously short and without output; else None."""
     members = [member for member in end.progress.members if member.replica in end.deciding]
     ran = [seconds for member in members if (seconds := seconds_of(member, end)) is not None]
     is_silent = bool(members) and all(end.said.get(member.replica) == 0 for member in members)
@@ -74,7 +75,7 @@ def silent_seconds(end: Ending) -> float | None:
 
 
 def failed(end: Ending, paint: Paint) -> Iterator[str]:
-    """Who was first, what its exit code means, its last lines, the usual causes, and how all the others ended."""
+    """Yields the first failure with its exit code, last log lines and probable causes, then how all replicas ended."""
     failure = first_failure(end)
     head = f"{paint('Failed', STATES['Failed'])}  {end.progress.key.name} after {elapsed(end.took)}"
     yield head if failure is not None or not end.progress.message else f"{head}: {end.progress.message}"
@@ -87,10 +88,12 @@ def failed(end: Ending, paint: Paint) -> Iterator[str]:
 
 
 def first_failure(end: Ending) -> Failure | None:
-    """The one that the status names, else the failed replica that ended earliest."""
-    told = end.first_failure
-    if told is not None:
-        return Failure(replica=told.replica, exit_code=told.exit_code, reason=told.reason, message=told.message)
+    """Returns the failure that the job's status names, else that of the failed replica that ended first."""
+    recorded = end.first_failure
+    if recorded is not None:
+        return Failure(
+            replica=recorded.replica, exit_code=recorded.exit_code, reason=recorded.reason, message=recorded.message
+        )
     ended = [member for member in end.progress.members if member.state == FAILED]
     earliest = min(ended, key=_ended_at, default=None)
     if earliest is None:
@@ -109,7 +112,7 @@ def seconds_of(member: Member, end: Ending) -> float | None:
 
 
 def exit_codes(end: Ending) -> list[str]:
-    """Of every replica its state, exit code, restarts and time; of hundreds, one row for all that ended alike."""
+    """Returns a table of how every replica ended. In large jobs, replicas that ended alike share a row."""
     members = end.progress.members
     groups: dict[tuple[str, ...], list[Member]] = {}
     for member in members:
@@ -121,24 +124,24 @@ def exit_codes(end: Ending) -> list[str]:
 
 
 def _about(failure: Failure, end: Ending, paint: Paint) -> Iterator[str]:
-    known = why(failure, end)
+    explanation = why(failure, end)
     code = ended(failure.exit_code)
     others = len({member.replica for member in end.progress.members if member.state == FAILED} - {failure.replica})
     rank = " failed first" if others else " failed"
-    yield f"{paint(str(failure.replica), 'bold')}{rank}: {code}, {known.kind}: {known.words}"
-    if never_again(known, end.policies.get(failure.replica.type, RestartPolicy.EXIT_CODE)):
+    yield f"{paint(str(failure.replica), 'bold')}{rank}: {code}, {explanation.kind}: {explanation.words}"
+    if never_again(explanation, end.policies.get(failure.replica.type, RestartPolicy.EXIT_CODE)):
         yield NEVER_AGAIN
     raw = last(end.tails.get(failure.replica) or failure.message.split("\n"), LAST_LINES)
     yield from (f"  {paint('│', 'dim')} {shown(line, colors=paint is not plain)}" for line in raw)
     tail = [shown(line, colors=False) for line in raw]
-    known_end = End(
+    replica_end = End(
         lines=tail,
         reason=failure.reason,
         message=failure.message,
         environment=end.environment,
         install=end.install,
     )
-    for cause in causes(known_end):
+    for cause in causes(replica_end):
         yield ""
         yield f"{paint('Probably', 'yellow')}: {cause.what}"
         yield f"  {cause.remedy}"
@@ -149,7 +152,7 @@ def _ended_at(member: Member) -> float:
 
 
 def _state(member: Member) -> str:
-    """What keeps it from starting, where something does: it is not about to start."""
+    """Returns the reason that keeps a replica from starting, if there is one, else its state."""
     return member.reason if member.state in {STARTING, WAITING} and member.reason else member.state
 
 

@@ -1,4 +1,4 @@
-"""The numbers that a training ends with, read from its log: the pairs of the last line with `done:`."""
+"""The metrics in a training's log, such as accuracy and loss."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _MOST = 3
 
 
 def numbers(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """At most three, accuracy and loss before others, each as the program wrote it."""
+    """Returns at most three metrics of the last line with `done:`, as written, accuracy and loss first."""
     done = next((line for line in reversed(lines) if _DONE.search(line)), "")
     return _chosen(_PAIR.findall(_DONE.split(done, maxsplit=1)[-1]) if done else [])
 
 
 def pairs(line: str) -> list[tuple[str, str]]:
-    """At most three of the pairs of a line that tell how well it goes: accuracies, losses."""
+    """Returns at most three accuracies and losses of a line."""
     found = _PAIR.findall(line)
     return _chosen((name, value) for name, value in found if any(word in name.lower() for word in _FIRST))
 

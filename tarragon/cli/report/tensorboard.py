@@ -1,4 +1,4 @@
-"""The TensorBoard beside a job: whether it serves, and what keeps it from that."""
+"""Whether a job's TensorBoard runs, and why not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _LAST_LINES = 3
 
 
 def troubles(job: Known, pods: Iterable[Pod], install: str) -> Iterator[str]:
-    """Nothing of one that runs. `pods` may be anybody's; `install` begins a command that installs where it runs."""
+    """Yields why the job's TensorBoard does not run; nothing if it does.
+
+    `pods` may contain pods of other jobs. `install` is the command that installs packages in its environment.
+    """
     if job.job is None or job.dialect is None or job.job.tensorboard is None:
         return
     is_over = job.status.phase.is_final
@@ -26,20 +29,20 @@ def troubles(job: Known, pods: Iterable[Pod], install: str) -> Iterator[str]:
     name, owner = job.dialect.names.tensorboard(job.job), job.as_owner
     pod = next((pod for pod in pods if pod.metadata.name == name and pod.metadata.controlled_by == owner), None)
     if pod is None:
-        yield "does not serve: its pod is gone" if is_over else "does not serve yet: its pod has not been made"
+        yield "is not running: its pod is gone" if is_over else "is not running yet: its pod does not exist"
         return
     main = pod.container_status(CONTAINER)
     if main is not None and main.state.running is not None:
         return
     end = _last_end(main)
-    yield f"does not serve: pod {name} is {_state(pod, main)}{_exit(end)}"
+    yield f"is not running: pod {name} is {_state(pod, main)}{_exit(end)}"
     lines = last(end.message.split("\n"), _LAST_LINES) if end is not None else []
     yield from (f"  │ {shown(line, colors=False)}" for line in lines)
     yield from _remedies(lines, job.job.tensorboard.image, install)
 
 
 def _state(pod: Pod, main: ContainerStatus | None) -> str:
-    """In the words of whoever holds it up: the kubelet, or who is to find a node for it."""
+    """Returns the pod's phase, with the message of the kubelet or the scheduler if it waits."""
     waiting = main.state.waiting if main is not None else None
     if waiting is not None and waiting.reason:
         return ": ".join(filter(None, (waiting.reason, waiting.message)))
@@ -59,8 +62,8 @@ def _exit(end: Terminated | None) -> str:
 
 def _remedies(lines: list[str], image: str, install: str) -> Iterator[str]:
     if any(map(_NO_TENSORBOARD.search, lines)):
-        yield f"Probably: there is no TensorBoard in {image}"
-        yield f"  {install} tensorboard, or name an image that has it: the annotation {IMAGE}"
+        yield f"Probably: TensorBoard is not installed in {image}"
+        yield f"  {install} tensorboard, or use an image that has it: annotation {IMAGE}"
         return
     for cause in causes(End(lines=lines, install=install)):
         yield f"Probably: {cause.what}"

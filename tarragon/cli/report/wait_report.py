@@ -1,4 +1,4 @@
-"""What a job waits for, in lines for people and in fields for programs. Pure."""
+"""Reports what a job waits for, as text and as JSON fields. Pure."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ DOCS = "docs/scheduling.md#why-a-job-waits"
 MOST_HOLDERS = 4
 
 Holders = Mapping[str, Sequence[tuple[str, Resources]]]
-"""By node: who holds how much there."""
+"""By node: the names of the jobs that hold resources there, and how much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Short:
-    """What is short where. The names of gangs in it are those of jobs as this user calls them."""
+    """The shortage of a waiting job. The gangs in it have the names of jobs as this user types them."""
 
     explanation: Explanation
     holders: Holders = field(default_factory=dict)
     refused: str = ""
-    """What the nodes say that may not run it."""
+    """Why nodes may not run it."""
 
 
 def other_scheduler(job: Known) -> str:
-    """Whom a job waits for that names a scheduler of its own; empty where none of them has to act."""
+    """Explains that a job waits for the other scheduler that its pods name; empty if it does not."""
     if job.job is None or job.status.admission is not None or job.status.phase is not Phase.CREATED:
         return ""
     groups = (group for group in job.job.groups if group.wish)
@@ -46,87 +46,91 @@ def other_scheduler(job: Known) -> str:
     others = sorted(named - {"", OURS})
     if not others:
         return ""
-    return f"it waits for the scheduler {', '.join(others)}, which its pods name: Tarragon places none of them"
+    return f"waiting for the scheduler {', '.join(others)} (schedulerName of its pods); Tarragon does not schedule them"
 
 
 def called(gang: str, namespace: str) -> str:
-    """As a command in that namespace takes it; a job of another namespace with its own."""
+    """Returns a gang's name as a command in that namespace accepts it, with the namespace if it is another one."""
     kind, _, key = gang.partition(" ")
     name = key.removeprefix(f"{namespace}/")
     return name if kind == FRAMEWORKS[0].kind else f"{kind.lower()}/{name}"
 
 
 def shortage_lines(short: Short) -> Iterator[str]:
-    """Where there is least to do first; then what would help."""
+    """Yields the nearest nodes, the one that lacks least first, then what would help."""
     found = short.explanation
     if found.fits:
-        yield "the nodes have room for it now"
+        yield "the job fits on the nodes now"
     else:
         yield from (_node_line(node, short) for node in found.nodes)
         if not found.lacking and found.nodes:
-            yield "in sum there is enough, but on no nodes that have enough of it together"
+            yield "there is enough in total, but not together on the same nodes"
     yield from refused_lines(short)
     helps = list(_helps(found))
     if helps:
-        yield f"it could start {'; or '.join(helps)}"
+        yield f"the job could start {'; or '.join(helps)}"
 
 
 def refused_lines(short: Short) -> Iterator[str]:
-    """The nodes that may not run it, and what they say to that."""
+    """Yields the number of nodes that may not run it, with the reasons."""
     found = short.explanation
     if found.refusing:
-        why = f": {short.refused}" if short.refused else ""
+        reasons = f": {short.refused}" if short.refused else ""
         verb = "does" if found.refusing == 1 else "do"
-        yield f"{count(found.refusing, 'node')} {verb} not take a {found.type.word} of it{why}"
+        yield f"{count(found.refusing, 'node')} {verb} not accept a {found.type.word} of it{reasons}"
 
 
 def _helps(found: Explanation) -> Iterator[str]:
     if found.releasing:
-        yield "when the pods have ended that were told to"
+        yield "when the terminating pods have ended"
     if found.gives:
-        yield f"if {listed(found.gives)} gave back replicas above the minimum"
+        yield f"if {listed(found.gives)} released replicas above the minimum"
     if found.ends:
         yield f"when {listed(found.ends)} {'ends' if len(found.ends) == 1 else 'end'}"
     if found.smaller:
-        yield f"now, if {count(found.smaller, found.type.word)} of {found.least} were enough for it"
+        yield f"now, if {count(found.smaller, found.type.word)} instead of {found.least} were enough"
     if found.back:
-        yield f"if {'node' if len(found.back) == 1 else 'nodes'} {listed(found.back)} took pods again"
+        yield f"if {'node' if len(found.back) == 1 else 'nodes'} {listed(found.back)} became available"
     if not found.ends and not found.releasing and len(found.nodes) == 1 and found.nodes[0].lacking:
         yield f"with {words(found.nodes[0].lacking, found.nodes[0].lacking)} more on node {found.nodes[0].name}"
 
 
 def _node_line(node: NodeAccount, short: Short) -> str:
     found = short.explanation
-    named = _scarce(node, found)
-    room = f"takes {node.room} of {count(found.least, found.type.word)}" if node.room else "takes none"
-    held = [(who, amounts) for who, amounts in short.holders.get(node.name, ()) if any(map(amounts.get, named))]
-    who = [f"{name} ({words(amounts, {each: 1 for each in named if amounts.get(each)})})" for name, amounts in held]
-    told = f"; held by {listed(who, MOST_HOLDERS)}" if who else ""
-    going = {each: amount for each, amount in node.releasing.items() if amount and each in named}
-    ending = f"; ending pods hold {words(going, going)}" if going else ""
-    free = ", ".join(f"{words(node.free, {each: 1}).split()[0]} of {words(node.has, {each: 1})}" for each in named)
-    return f"node {node.name} {room}: {free} free{told}{ending}"
+    scarce = _scarce(node, found)
+    room = f"has room for {node.room} of {count(found.least, found.type.word)}" if node.room else "has no room"
+    holders = [
+        (job_names, amounts) for job_names, amounts in short.holders.get(node.name, ()) if any(map(amounts.get, scarce))
+    ]
+    job_names = [
+        f"{name} ({words(amounts, {each: 1 for each in scarce if amounts.get(each)})})" for name, amounts in holders
+    ]
+    holders_text = f"; held by {listed(job_names, MOST_HOLDERS)}" if job_names else ""
+    ending_amounts = {each: amount for each, amount in node.releasing.items() if amount and each in scarce}
+    ending_text = f"; terminating pods hold {words(ending_amounts, ending_amounts)}" if ending_amounts else ""
+    free = ", ".join(f"{words(node.free, {each: 1}).split()[0]} of {words(node.has, {each: 1})}" for each in scarce)
+    return f"node {node.name} {room}: {free} free{holders_text}{ending_text}"
 
 
 def _scarce(node: NodeAccount, found: Explanation) -> Mapping[str, int]:
-    """What it lacks; of a node that takes some, what is asked for, without the pods themselves."""
+    """Returns the resources that the node lacks; for a node with some room, those that a replica requests."""
     return node.lacking or {name: amount for name, amount in found.each.items() if amount > 0 and name != PODS}
 
 
 def starts_line(told: Forecast | Unknown, now: dt.datetime) -> str:
-    """In the time zone of `now`."""
+    """Returns the sentence about the start time, in the time zone of `now`."""
     if isinstance(told, Unknown):
-        return f"when it starts can't be told: {told.why}"
+        return f"its start time can't be estimated: {told.why}"
     likely = f", most likely {_clock(told.likely, now)}" if told.likely is not None else ""
-    base = f"(from {count(told.finished, 'finished job')})"
+    basis = f"(from {count(told.finished, 'finished job')})"
     if told.latest is None:
-        return f"probably starts after {_clock(told.earliest, now)}{likely}; how late can't be told {base}"
-    return f"probably starts {_clock(told.earliest, now)} to {_clock(told.latest, now)}{likely} {base}"
+        return f"probably starts after {_clock(told.earliest, now)}{likely}; latest time unknown {basis}"
+    return f"probably starts {_clock(told.earliest, now)} to {_clock(told.latest, now)}{likely} {basis}"
 
 
 def _clock(at: dt.datetime, now: dt.datetime) -> str:
-    there = at.astimezone(now.tzinfo)
-    return f"{there:%H:%M}" if there.date() == now.date() else f"{there:%b %d %H:%M}"
+    local = at.astimezone(now.tzinfo)
+    return f"{local:%H:%M}" if local.date() == now.date() else f"{local:%b %d %H:%M}"
 
 
 def starts_fields(told: Forecast | Unknown) -> Json:
