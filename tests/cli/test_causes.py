@@ -25,18 +25,24 @@ def remedy(line: str) -> str:
 @pytest.mark.parametrize(
     ("line", "cause"),
     [
-        ("AttributeError: module 'tensorflow' has no attribute 'placeholder'", "where placeholder is gone"),
-        ("AttributeError: module 'tensorflow' has no attribute 'Session'. Did you mean: 'version'?", "Session is gone"),
-        ("AttributeError: module 'tensorflow' has no attribute 'app'", "where app is gone"),
-        ("AttributeError: module 'tensorflow._api.v2.train' has no attribute 'AdamOptimizer'", "AdamOptimizer is gone"),
+        ("AttributeError: module 'tensorflow' has no attribute 'placeholder'", "TensorFlow 2 has removed placeholder"),
+        (
+            "AttributeError: module 'tensorflow' has no attribute 'Session'. Did you mean: 'version'?",
+            "TensorFlow 2 has removed Session",
+        ),
+        ("AttributeError: module 'tensorflow' has no attribute 'app'", "TensorFlow 2 has removed app"),
+        (
+            "AttributeError: module 'tensorflow._api.v2.train' has no attribute 'AdamOptimizer'",
+            "TensorFlow 2 has removed AdamOptimizer",
+        ),
         ("AttributeError: module 'tensorflow' has no attribute 'contrib'", "has removed tf.contrib"),
         ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "has removed tf.contrib"),
         ("ModuleNotFoundError: No module named 'tensorflow'", "TensorFlow is not installed in /envs/tf, which ran"),
-        ("ModuleNotFoundError: No module named 'sklearn.datasets'", "the module sklearn is missing"),
-        ("/envs/tf/bin/python: No module named trainer", "the module trainer is missing"),
+        ("ModuleNotFoundError: No module named 'sklearn.datasets'", "the module sklearn is not installed"),
+        ("/envs/tf/bin/python: No module named trainer", "the module trainer is not installed"),
         (
             "/envs/tf/bin/python: Error while finding module specification for 'trainer.task' (ModuleNotFoundError: …)",
-            "the module trainer is missing",
+            "the module trainer is not installed",
         ),
         ("OSError: [Errno 98] Address already in use", "a port is already in use"),
         ("E0000 tcp_server: Failed to add port to server: No address added out of total 1", "a port is already in use"),

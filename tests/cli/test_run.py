@@ -74,7 +74,7 @@ def test_a_job_that_fails_tells_who_was_first_and_why(shell: Shell) -> None:
     assert ended.code == 100
     assert "worker-0 failed: exit code 1, permanent: an error in the program" in ended.out
     assert "  │ ModuleNotFoundError: No module named 'pandas_of_nobody'" in ended.out
-    assert "Probably: the module pandas_of_nobody is missing" in ended.out
+    assert "Probably: the module pandas_of_nobody is not installed" in ended.out
     assert re.search(rf"pip install (--python {Path(sys.executable).parent}/python )?pandas_of_nobody", ended.out)
     assert re.search(r"^worker-0   Failed   1      0          \d\.\d+ s$", ended.out, re.MULTILINE)
     assert "Traceback" not in ended.err

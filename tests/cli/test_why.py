@@ -149,7 +149,7 @@ def test_a_failure_is_told_with_its_last_lines_and_what_usually_helps() -> None:
     assert told[0] == "digits is Failed: Error: worker-1: exit code 1: ModuleNotFoundError: No module named 'sklearn'"
     assert "exit code 1, permanent: an error in the program" in told[1]
     assert told[2:4] == ["  │ step 1", "  │ ModuleNotFoundError: No module named 'sklearn'"]
-    assert told[4].startswith("  Probably: the module sklearn is missing")
+    assert told[4].startswith("  Probably: the module sklearn is not installed")
 
 
 def test_it_is_told_when_the_cluster_is_not_there_any_more(shell: Shell) -> None:

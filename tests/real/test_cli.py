@@ -194,7 +194,7 @@ def test_the_last_words_of_a_replica_that_failed_come_through_the_api(shell: She
 
     assert ended.code == 100
     assert "  │ ModuleNotFoundError: No module named 'pandas_of_nobody'" in ended.out
-    assert "Probably: the module pandas_of_nobody is missing" in ended.out
+    assert "Probably: the module pandas_of_nobody is not installed" in ended.out
 
 
 def test_what_is_there_can_be_listed_described_waited_for_and_deleted(shell: Shell, job: str) -> None:
@@ -253,7 +253,7 @@ def test_a_job_that_has_ended_is_replaced_only_when_that_is_asked_for(shell: She
     assert (first.code, refused.code, replaced.code) == (0, 1, 0)
     assert f"Error: tfjob/{job} already exists: Succeeded" in refused.err
     assert "--replace" in refused.err
-    assert "makes room in cli on context test" in replaced.err
+    assert "deleted in cli on context test" in replaced.err
     assert before != after
 
 
