@@ -54,7 +54,7 @@ def test_a_job_and_its_claim_are_submitted_anew_from_what_get_printed(shell: She
     again = shell(verb, shell.file("whole.yaml", f"{CLAIM}\n---\n{whole.out}"))
 
     assert again.code == 0, again.err
-    assert "(Succeeded) deleted" in again.err
+    assert "will be replaced" in again.err
 
 
 @pytest.mark.parametrize("dialect", OF_MAPS, ids=lambda dialect: dialect.name)

@@ -169,7 +169,7 @@ def test_a_job_that_has_ended_makes_room_for_the_next_and_keeps_its_logs(shell: 
     second = shell("run", shell.file("job.yaml", worker("digits", "print('second')")))
 
     assert (first.code, second.code) == (0, 0)
-    assert "(Succeeded) deleted; its logs are kept" in second.err
+    assert "(Succeeded) will be replaced; its logs are kept" in second.err
     assert shell("logs", "digits").out == "[worker-0] second\n"
     kept = [path.read_text() for path in Path(shell.home, "node").glob("*/logs/default/*/*/tensorflow/0.log")]
     assert len(kept) == 2

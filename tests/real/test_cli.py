@@ -253,7 +253,7 @@ def test_a_job_that_has_ended_is_replaced_only_when_that_is_asked_for(shell: She
     assert (first.code, refused.code, replaced.code) == (0, 1, 0)
     assert f"Error: tfjob/{job} already exists: Succeeded" in refused.err
     assert "--replace" in refused.err
-    assert "deleted in cli on context test" in replaced.err
+    assert "will be replaced in cli on context test" in replaced.err
     assert before != after
 
 

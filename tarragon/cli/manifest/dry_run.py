@@ -116,7 +116,7 @@ async def _dry_run_child(http: Http, body: JsonObject, note: Note) -> JsonObject
     except AlreadyExists:
         note(f"{label} already exists")
     except Forbidden as error:
-        note(f"warning: you may not create {label} yourself: {error.what}")
+        note(f"warning: you can't create {label} yourself: {error.what}")
     except ApiError as error:
         note(f"warning: the server rejects {label}: {error.what}")
     return body

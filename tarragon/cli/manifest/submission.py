@@ -155,7 +155,7 @@ class Submission:
         kept = "; its logs are kept" if runs_of_job(self.where.nodes, former) else ""
         since, where = age(former.born, self.clock.now()), f" in {former.key.namespace} on {self.where.name}"
         place = "" if self.where.is_local else where
-        self.note(f"{former.name} from {since} ago ({former.state}) deleted{place}{kept}")
+        self.note(f"{former.name} from {since} ago ({former.state}) will be replaced{place}{kept}")
         await delete(self.cluster, former, self.clock)
 
     def _is_over(self, former: Known) -> bool:

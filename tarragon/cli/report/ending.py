@@ -27,9 +27,9 @@ SUSPICIOUSLY_SHORT = 30.0
 class Ending:
     """What is known of a finished job.
 
-    `took` is the time from its creation to its end in seconds, `ran` that of each replica's last run, if known. `tails`
-    has the last log lines of each replica whose log was read, `said` their number of lines. `deciding` are the replicas
-    that decide the job's result. `environment` and `install` are as in `causes.End`.
+    `took` is the seconds for which the job was followed to its end, `ran` those of each replica's last run, if known.
+    `tails` has the last log lines of each replica whose log was read, `said` their number of lines. `deciding` are the
+    replicas that decide the job's result. `environment` and `install` are as in `causes.End`.
     """
 
     progress: Progress
