@@ -1,1 +1,1 @@
-"""Configuration that others read: the file of queues, and what the operator publishes about its own."""
+"""Configuration that other programs read: the queue file, and the configuration that the operator publishes."""

@@ -1,7 +1,7 @@
-"""What an operator lets others know of how it decides, as the data of two ConfigMaps.
+"""Publishes the scheduler's configuration as the data of two ConfigMaps, and decodes it.
 
-One is for everybody and names nobody: the policy, the times, whether shares are fair. The other has the part of each
-namespace; whose those are, and how much they may hold, is not for everybody.
+One may be read by all users and names no namespaces: the policy, the durations, whether shares are fair. The other has
+each namespace's weight and quota, which are not for all users.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from tarragon.plan.config.queues import NAMESPACES, QUOTA, WEIGHT, read
 from tarragon.scheduling.api.rules import DEFAULT_POLICY, POLICY_NAMES, Queue, Rules
 
 RULES, SHARES = "tarragon-rules", "tarragon-shares"
-"""How the two are called, in the namespace of the operator's Lease."""
+"""The names of the two ConfigMaps, which are in the namespace of the operator's Lease."""
 SYSTEM, LOCAL = "tarragon-system", "kube-public"
-"""Where they are if nobody has said otherwise: of an operator that deploy/ has installed, and of the embedded one.
-Not everybody may write there: they count before all others."""
+"""Their default namespaces: of an operator that was installed from deploy/, and of the embedded one.
+
+Ordinary users can't write to these namespaces, so that ConfigMaps there take precedence over all others.
+"""
 
 Data = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
-    """By which an operator decides who starts, when and where."""
+    """The scheduler's policy and rules."""
 
     policy: str = DEFAULT_POLICY
     rules: Rules = field(default_factory=Rules)
 
 
-class _Said(Struct, frozen=True):
+class _PublishedRules(Struct, frozen=True):
     policy: str
     aged: float
     idle: float
@@ -43,16 +45,16 @@ class _Said(Struct, frozen=True):
     fair: bool
     preempt: bool
     shares: int = 0
-    """Namespaces that have a part of their own: without any, nobody needs the other ConfigMap."""
+    """The number of namespaces with a weight or quota. With 0, readers do not need the other ConfigMap."""
 
 
 def written(ways: Ways) -> Mapping[str, Data]:
-    """By the names of the ConfigMaps, in the order in which they are to be written.
+    """Return the data by ConfigMap name, in the order in which the ConfigMaps are to be written.
 
-    Whoever reads the one for everybody finds that the other one, which it tells to look for, is there.
+    The public one is written last, so that the other one exists when a reader of the public one looks for it.
     """
     rules = ways.rules
-    told = {
+    rules_data = {
         "policy": ways.policy,
         "aged": f"{rules.aged:.15g}",
         "idle": f"{rules.idle:.15g}",
@@ -61,35 +63,35 @@ def written(ways: Ways) -> Mapping[str, Data]:
         "preempt": json.dumps(rules.preempts),
         "shares": str(len(rules.queues)),
     }
-    parts = {name: _part(queue) for name, queue in sorted(rules.queues.items())}
-    return {SHARES: {NAMESPACES: json.dumps(parts)}, RULES: told}
+    shares = {name: _share(queue) for name, queue in sorted(rules.queues.items())}
+    return {SHARES: {NAMESPACES: json.dumps(shares)}, RULES: rules_data}
 
 
 def understood(data: Data) -> tuple[Ways, int] | None:
-    """Of the one for everybody, with the number of namespaces that have a part of their own.
+    """Decode the public ConfigMap; the second value is the number of namespaces with a weight or quota.
 
-    None where another version has said it, in words that this one does not know.
+    None if another version wrote it with values that this one does not know.
     """
     try:
-        said = msgspec.convert(data, _Said, strict=False)
+        decoded = msgspec.convert(data, _PublishedRules, strict=False)
     except msgspec.ValidationError:
         return None
-    times = (said.aged, said.idle, said.cool_down)
-    if said.policy not in POLICY_NAMES or not all(0 <= each < math.inf for each in times):
+    durations = (decoded.aged, decoded.idle, decoded.cool_down)
+    if decoded.policy not in POLICY_NAMES or not all(0 <= each < math.inf for each in durations):
         return None
-    aged, idle, cool_down = times
-    rules = Rules(aged=aged, idle=idle, cool_down=cool_down, is_fair=said.fair, preempts=said.preempt)
-    return Ways(policy=said.policy, rules=rules), said.shares
+    aged, idle, cool_down = durations
+    rules = Rules(aged=aged, idle=idle, cool_down=cool_down, is_fair=decoded.fair, preempts=decoded.preempt)
+    return Ways(policy=decoded.policy, rules=rules), decoded.shares
 
 
 def with_shares(ways: Ways, data: Data) -> Ways | None:
-    """With what the other one says; None as above."""
+    """Return `ways` with the namespaces' shares of the other ConfigMap; None if it can't be decoded."""
     try:
-        parts = read({NAMESPACES: json.loads(data.get(NAMESPACES, "{}"))})
+        shares = read({NAMESPACES: json.loads(data.get(NAMESPACES, "{}"))})
     except (ValueError, RecursionError):
         return None
-    return None if parts.problems else replace(ways, rules=replace(ways.rules, queues=parts.rules.queues))
+    return None if shares.problems else replace(ways, rules=replace(ways.rules, queues=shares.rules.queues))
 
 
-def _part(queue: Queue) -> Mapping[str, object]:
+def _share(queue: Queue) -> Mapping[str, object]:
     return {WEIGHT: queue.weight, QUOTA: {name: quantity.text(amount) for name, amount in sorted(queue.quota.items())}}

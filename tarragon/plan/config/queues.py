@@ -1,4 +1,4 @@
-"""What the file of queues says: fair shares, preemption, and for each namespace a weight and a quota.
+"""Decodes the queue file: fair shares, preemption, and a weight and a quota for each namespace.
 
 fair: true
 preempt: true
@@ -22,79 +22,81 @@ from tarragon.scheduling.api.rules import Queue, Rules
 FAIR, PREEMPT, NAMESPACES = "fair", "preempt", "namespaces"
 WEIGHT, QUOTA = "weight", "quota"
 
-_HEAVIEST = sys.float_info.max
+_MAX_WEIGHT = sys.float_info.max
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuesFile:
-    """`rules`: with the defaults for what the file does not say; to be used only where there are no problems."""
+    """A decoded queue file. `rules` has defaults for missing fields and may be used only if there are no problems."""
 
     rules: Rules = field(default_factory=Rules)
     problems: Sequence[Problem] = ()
 
 
 def read(document: Json) -> QueuesFile:
-    """What it says, or all that is wrong with it. An empty file says nothing."""
+    """Decode a queue file; the result lists all its problems. An empty file is valid."""
     problems: list[Problem] = []
     fields = _fields(document, "", (FAIR, PREEMPT, NAMESPACES), problems)
     defaults = Rules()
     rules = Rules(
-        is_fair=_claim(fields, FAIR, problems, default=defaults.is_fair),
-        preempts=_claim(fields, PREEMPT, problems, default=defaults.preempts),
+        is_fair=_boolean(fields, FAIR, problems, default=defaults.is_fair),
+        preempts=_boolean(fields, PREEMPT, problems, default=defaults.preempts),
         queues=_queues(fields.get(NAMESPACES), problems),
     )
     return QueuesFile(rules=rules, problems=problems)
 
 
-def _queues(said: Json, problems: list[Problem]) -> dict[str, Queue]:
-    if said is None:
+def _queues(value: Json, problems: list[Problem]) -> dict[str, Queue]:
+    if value is None:
         return {}
-    if not isinstance(said, Mapping):
-        problems.append(Problem(NAMESPACES, f"must map namespaces to their {WEIGHT} and {QUOTA}, not {said!r}"))
+    if not isinstance(value, Mapping):
+        problems.append(Problem(NAMESPACES, f"must map namespaces to their {WEIGHT} and {QUOTA}, not {value!r}"))
         return {}
-    return {str(name): _queue(str(name), facts, problems) for name, facts in said.items()}
+    return {str(name): _queue(str(name), entry, problems) for name, entry in value.items()}
 
 
-def _queue(name: str, said: Json, problems: list[Problem]) -> Queue:
+def _queue(name: str, value: Json, problems: list[Problem]) -> Queue:
     path = f"{NAMESPACES}.{name}"
     if not _NAMESPACE.fullmatch(name):
-        problems.append(Problem(path, f"{name!r} is no name of a namespace", "lower-case letters, digits and -"))
-    fields = _fields(said, path, (WEIGHT, QUOTA), problems)
+        problems.append(
+            Problem(path, f"{name!r} is not a valid namespace name", "use lower-case letters, digits and -")
+        )
+    fields = _fields(value, path, (WEIGHT, QUOTA), problems)
     weight = fields.get(WEIGHT, 1)
-    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight <= _HEAVIEST:
-        problems.append(Problem(f"{path}.{WEIGHT}", f"must be a number above 0, not {weight!r}"))
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight <= _MAX_WEIGHT:
+        problems.append(Problem(f"{path}.{WEIGHT}", f"must be a number greater than 0, not {weight!r}"))
         weight = 1
     return Queue(weight=float(weight), quota=_quota(fields.get(QUOTA), f"{path}.{QUOTA}", problems))
 
 
-def _quota(said: Json, path: str, problems: list[Problem]) -> dict[str, int]:
-    if said is None:
+def _quota(value: Json, path: str, problems: list[Problem]) -> dict[str, int]:
+    if value is None:
         return {}
-    if not isinstance(said, Mapping):
-        problems.append(Problem(path, f"must map names of resources to amounts, not {said!r}", "as {cpu: 64}"))
+    if not isinstance(value, Mapping):
+        problems.append(Problem(path, f"must map resource names to quantities, not {value!r}", "such as {cpu: 64}"))
         return {}
-    found = {}
-    for name, said_of_it in said.items():
-        amount = _amount(said_of_it)
+    quota = {}
+    for name, raw_amount in value.items():
+        amount = _amount(raw_amount)
         if amount is None or amount < 0:
-            words = f"must be an amount from 0, not {said_of_it!r}"
-            problems.append(Problem(f"{path}.{name}", words, "as 8, 500m or 64Gi"))
+            message = f"must be a quantity of 0 or more, not {raw_amount!r}"
+            problems.append(Problem(f"{path}.{name}", message, "such as 8, 500m or 64Gi"))
         else:
-            found[str(name)] = amount
-    return found
+            quota[str(name)] = amount
+    return quota
 
 
-def _amount(said: Json) -> int | None:
-    if isinstance(said, bool) or not isinstance(said, (str, int, float)):
+def _amount(value: Json) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         return None
     try:
-        return quantity.milli(said)
+        return quantity.milli(value)
     except ValueError:
         return None
 
 
-def _claim(fields: Mapping[str, Json], name: str, problems: list[Problem], *, default: bool) -> bool:
+def _boolean(fields: Mapping[str, Json], name: str, problems: list[Problem], *, default: bool) -> bool:
     value = fields.get(name, default)
     if isinstance(value, bool):
         return value
@@ -102,15 +104,15 @@ def _claim(fields: Mapping[str, Json], name: str, problems: list[Problem], *, de
     return default
 
 
-def _fields(said: Json, path: str, known: Sequence[str], problems: list[Problem]) -> dict[str, Json]:
-    if said is None:
+def _fields(document: Json, path: str, known: Sequence[str], problems: list[Problem]) -> dict[str, Json]:
+    if document is None:
         return {}
-    if not isinstance(said, Mapping):
-        problems.append(Problem(path, f"must be an object with some of {', '.join(known)}, not {said!r}"))
+    if not isinstance(document, Mapping):
+        problems.append(Problem(path, f"must be an object with the fields {', '.join(known)}, not {document!r}"))
         return {}
-    for name in said:
+    for name in document:
         if name not in known:
-            near = get_close_matches(str(name), known, 1)
-            remedy = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            matches = get_close_matches(str(name), known, 1)
+            remedy = f"did you mean {matches[0]}?" if matches else f"known fields are {', '.join(known)}"
             problems.append(Problem(f"{path}.{name}" if path else str(name), "is not a known field", remedy))
-    return {str(name): value for name, value in said.items() if name in known}
+    return {str(name): value for name, value in document.items() if name in known}

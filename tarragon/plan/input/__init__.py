@@ -1,1 +1,1 @@
-"""From a manifest to a job that can be run: decoding, validation, conversion between API versions."""
+"""Decodes and validates manifests, and converts and compares them across API versions."""

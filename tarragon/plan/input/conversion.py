@@ -1,4 +1,4 @@
-"""A job's manifest in another generation of the API, or why it can't be that: checked on both sides."""
+"""Converts a job's manifest to another generation of the API, and validates it before and after."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tarragon.plan.input.decode_and_validate import Intake, intake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """With problems there is no manifest, or it is of no use. `source` is empty where nobody knows its generation."""
+    """A converted manifest; unusable if there are problems. `source` is empty if its generation was not recognized."""
 
     source: str
     manifest: Manifest
@@ -24,39 +24,45 @@ class Conversion:
 
 
 def converted(framework: Framework, found: Manifest, target: str) -> Conversion:
-    """`target` is the name of a dialect."""
-    taken = intake(framework, found)
-    if taken.dialect is None or taken.problems:
-        return Conversion(source="", manifest={}, problems=taken.problems)
-    source = taken.dialect.name
-    made = convert(found, source, target)
-    after = intake(_framework(made.manifest), made.manifest)
+    """Convert a manifest to the dialect with the name `target`."""
+    decoded_source = intake(framework, found)
+    if decoded_source.dialect is None or decoded_source.problems:
+        return Conversion(source="", manifest={}, problems=decoded_source.problems)
+    source = decoded_source.dialect.name
+    conversion = convert(found, source, target)
+    decoded_target = intake(_framework_for(conversion.manifest), conversion.manifest)
     return Conversion(
         source=source,
-        manifest=made.manifest,
-        problems=[_of_target(problem, target) for problem in _faults(after, target)],
-        losses=[loss.problem for loss in made.losses],
-        warnings=[*taken.warnings, *taken.unsupported, *(_carried(problem) for problem in taken.unknown)],
+        manifest=conversion.manifest,
+        problems=[_target_problem(problem, target) for problem in _target_faults(decoded_target, target)],
+        losses=[loss.problem for loss in conversion.losses],
+        warnings=[
+            *decoded_source.warnings,
+            *decoded_source.unsupported,
+            *(_kept_field(problem) for problem in decoded_source.unknown),
+        ],
     )
 
 
-def _framework(manifest: Manifest) -> Framework:
+def _framework_for(manifest: Manifest) -> Framework:
     return framework_of(manifest.get("apiVersion"), manifest.get("kind")) or FRAMEWORKS[0]
 
 
-def _faults(after: Intake, target: str) -> Sequence[Problem]:
-    if after.problems or after.dialect is None or after.dialect.name == target:
-        return after.problems
+def _target_faults(decoded_target: Intake, target: str) -> Sequence[Problem]:
+    if decoded_target.problems or decoded_target.dialect is None or decoded_target.dialect.name == target:
+        return decoded_target.problems
     return [
         Problem(
-            "", f"nothing in it tells it from a job of {after.dialect.name}", f"name that one: {after.dialect.name}"
+            "",
+            f"it can't be told from a job of {decoded_target.dialect.name}",
+            f"use {decoded_target.dialect.name} as the target",
         )
     ]
 
 
-def _of_target(problem: Problem, target: str) -> Problem:
-    return Problem("", f"it can't be a job of {target}: {problem}")
+def _target_problem(problem: Problem, target: str) -> Problem:
+    return Problem("", f"it can't be converted to {target}: {problem}")
 
 
-def _carried(problem: Problem) -> Problem:
-    return Problem(problem.path, f"{problem.message}, left as it is", problem.remedy)
+def _kept_field(problem: Problem) -> Problem:
+    return Problem(problem.path, f"{problem.message}, kept unchanged", problem.remedy)

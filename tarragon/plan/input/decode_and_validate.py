@@ -1,4 +1,4 @@
-"""What a manifest means: a valid job, or everything that is wrong with it. Command line and operator both ask here."""
+"""Decodes and validates a manifest: the result is a job, or all its problems. Used by the command line and operator."""
 
 from __future__ import annotations
 
@@ -16,83 +16,86 @@ from tarragon.kube.reader import joined
 
 MOST_PROBLEMS = 8
 LONGEST_PROBLEM = 300
-_END = 120
+_TAIL_LENGTH = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intake:
-    """With problems there is no job. Without a dialect the job's mark is of no generation that we know."""
+    """The result of decoding and validating a manifest.
+
+    `job` is None if there are problems. `dialect` is None if the generation annotation names an unknown generation.
+    """
 
     job: TrainingJob | None
     dialect: Dialect | None
     problems: Sequence[Problem] = ()
     unknown: Sequence[Problem] = ()
-    """Fields that nobody knows: the command line refuses them, the operator runs the job and says so."""
+    """Unknown fields: the command line rejects them; the operator runs the job and reports them in a condition."""
     unsupported: Sequence[Problem] = ()
-    """What Tarragon can't do yet: the command line refuses it, the operator starts no job with it."""
+    """Features that Tarragon does not support yet: the command line rejects them; the operator starts no such job."""
     warnings: Sequence[Problem] = ()
     guess: TrainingJob | None = None
-    """What a job with problems might have been: good for fields that have none."""
+    """The job decoded in spite of problems; only fields without problems may be used."""
 
     @property
     def refusals(self) -> Sequence[Problem]:
-        """Problems, and what is not supported yet. A value that has both has the second one only: mending the first
-        would not help.
-        """
+        """Problems and unsupported features; only the latter for a path with both, as fixing the other won't help."""
         paths = {problem.path for problem in self.unsupported}
         return [*(problem for problem in self.problems if problem.path not in paths), *self.unsupported]
 
     @property
     def all_problems(self) -> Sequence[Problem]:
-        """All for which the command line refuses a manifest."""
+        """All problems for which the command line rejects a manifest."""
         return [*self.refusals, *self.unknown]
 
 
 def intake(framework: Framework, found: Manifest | CustomObject) -> Intake:
-    """Never raises, whatever was written."""
+    """Decode and validate a manifest or object. Never raises, whatever its content."""
     manifest = manifest_of(found) if isinstance(found, CustomObject) else found
     dialect = dialect_of(framework, manifest)
     if isinstance(dialect, Problem):
         return Intake(job=None, dialect=None, problems=(dialect,))
     if isinstance(found, CustomObject) and (fault := found.spec_fault):
         return Intake(job=None, dialect=dialect, problems=(Problem("spec", fault),))
-    if manifest is found and (problems := list(_half_pairs("", found))):
+    if manifest is found and (problems := list(_unpaired_surrogates("", found))):
         return Intake(job=None, dialect=dialect, problems=tuple(problems))
     reading = dialect.read(manifest)
-    guess = with_tensorboard(reading.job, framework.main_container) if reading.job is not None else None
+    candidate = with_tensorboard(reading.job, framework.main_container) if reading.job is not None else None
     problems = list(_outermost(reading.problems))
     warnings = list(reading.warnings)
     unsupported: Sequence[Problem] = ()
-    if guess is not None:
-        problems += _beyond(_asked([*framework.rules, *dialect.rules], guess), problems)
-        warnings += _beyond(_asked(framework.cautions, guess), problems)
-        unsupported = tuple(_asked(framework.unsupported, guess))
+    if candidate is not None:
+        problems += _not_covered(_violations([*framework.rules, *dialect.rules], candidate), problems)
+        warnings += _not_covered(_violations(framework.cautions, candidate), problems)
+        unsupported = tuple(_violations(framework.unsupported, candidate))
     return Intake(
-        job=None if problems else guess,
+        job=None if problems else candidate,
         dialect=dialect,
         problems=tuple(dict.fromkeys(problems)),
         unknown=tuple(dict.fromkeys(reading.unknown)),
         unsupported=unsupported,
         warnings=tuple(dict.fromkeys(warnings)),
-        guess=guess,
+        guess=candidate,
     )
 
 
 def words(problems: Sequence[Problem]) -> str:
-    """For a condition, which is not to be longer than people read."""
+    """Join problems for a condition's message: at most MOST_PROBLEMS, each shortened."""
     shown = "; ".join(map(brief, problems[:MOST_PROBLEMS]))
     more = len(problems) - MOST_PROBLEMS
     return f"{shown}; and {more} more" if more > 0 else shown
 
 
 def brief(problem: Problem) -> str:
-    """A value may be as long as a book: its middle is left out, not the path before it or the remedy after it."""
+    """Return a problem's text, shortened in the middle: a value may be very long; path and remedy are at the ends."""
     text = str(problem)
-    return text if len(text) <= LONGEST_PROBLEM else f"{text[: LONGEST_PROBLEM - _END - 1]}…{text[-_END:]}"
+    return (
+        text if len(text) <= LONGEST_PROBLEM else f"{text[: LONGEST_PROBLEM - _TAIL_LENGTH - 1]}…{text[-_TAIL_LENGTH:]}"
+    )
 
 
 def manifest_of(found: CustomObject) -> Manifest:
-    """The object as its user could have written it, with what recognition needs of its metadata."""
+    """Return the object as a manifest, with the metadata that is needed to recognize its generation."""
     metadata = found.metadata
     fields: dict[str, Json] = {
         "name": metadata.name,
@@ -104,11 +107,11 @@ def manifest_of(found: CustomObject) -> Manifest:
     if metadata.creation_timestamp is not None:
         fields["creationTimestamp"] = timestamp(metadata.creation_timestamp)
     if GENERATION_ANNOTATION not in metadata.annotations:
-        fields["managedFields"] = [_managed(entry) for entry in metadata.managed_fields]
+        fields["managedFields"] = [_managed_fields_entry(entry) for entry in metadata.managed_fields]
     return {"apiVersion": found.api_version, "kind": found.kind, "metadata": fields, "spec": found.spec}
 
 
-def _managed(entry: ManagedField) -> dict[str, Json]:
+def _managed_fields_entry(entry: ManagedField) -> dict[str, Json]:
     fields: dict[str, Json] = {
         "manager": entry.manager,
         "operation": entry.operation,
@@ -118,8 +121,8 @@ def _managed(entry: ManagedField) -> dict[str, Json]:
     return fields if entry.time is None else {**fields, "time": timestamp(entry.time)}
 
 
-def _half_pairs(path: str, value: Json) -> Iterator[Problem]:
-    """Text that is no Unicode. YAML and JSON can escape it, and no API server takes it, nor gives it back."""
+def _unpaired_surrogates(path: str, value: Json) -> Iterator[Problem]:
+    """Report strings with unpaired surrogates. YAML and JSON can escape them, but no API server accepts them."""
     match value:
         case str():
             try:
@@ -128,31 +131,31 @@ def _half_pairs(path: str, value: Json) -> Iterator[Problem]:
                 yield Problem(path, f"{value!r} has half a surrogate pair", "write the character itself")
         case dict():
             for name, child in value.items():
-                faults = list(_half_pairs(path, name))
-                yield from faults or _half_pairs(joined(path, str(name)), child)
+                faults = list(_unpaired_surrogates(path, name))
+                yield from faults or _unpaired_surrogates(joined(path, str(name)), child)
         case list():
             for index, child in enumerate(value):
-                yield from _half_pairs(f"{path}[{index}]", child)
+                yield from _unpaired_surrogates(f"{path}[{index}]", child)
         case _:
             return
 
 
-def _asked(rules: Iterable[Rule], job: TrainingJob) -> Iterator[Problem]:
+def _violations(rules: Iterable[Rule], job: TrainingJob) -> Iterator[Problem]:
     for rule in rules:
         yield from rule(job)
 
 
 def _outermost(problems: Sequence[Problem]) -> Iterator[Problem]:
-    """A value of a wrong type has no parts that could be missing: only the fault of the whole is told."""
+    """Drop problems inside a value that has a problem itself, such as missing fields of a value of the wrong type."""
     paths = {problem.path for problem in problems}
     for problem in problems:
         if not any(_is_below(problem.path, path) for path in paths):
             yield problem
 
 
-def _beyond(found: Iterable[Problem], told: Sequence[Problem]) -> list[Problem]:
-    """Those that do not follow from what was told already."""
-    paths = {problem.path for problem in told}
+def _not_covered(found: Iterable[Problem], reported: Sequence[Problem]) -> list[Problem]:
+    """Return the problems that do not follow from reported ones, by their paths."""
+    paths = {problem.path for problem in reported}
     return [
         problem
         for problem in found

@@ -1,4 +1,4 @@
-"""What a manifest would change about a job that is there: by meaning, also across generations."""
+"""Compares a manifest with a live job by meaning, also across generations of the API."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from tarragon.plan.input.decode_and_validate import intake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Both sides as manifests of the new one's generation, but for the version that each says it is of.
+    """The live job and the new manifest, both in the generation of the new one but with their own apiVersion.
 
-    `untold` is what the live job has and the new one's generation can't say; `doubts` what it is warned of there alone.
+    `untold` lists what the live job has and the new generation can't express; `doubts` the warnings that only the live
+    job causes.
     """
 
     before: Manifest
@@ -32,21 +33,24 @@ class Difference:
 
 
 def difference(framework: Framework, live: Manifest, new: Manifest) -> Difference | None:
-    """`new` is without problems. None where the live job can't be read, or not compared: it is another thing."""
-    there, wanted = intake(framework, live), intake(framework, new)
-    if there.dialect is None or wanted.dialect is None or there.problems:
+    """Compare the live job with `new`, which must have no problems. None if the live job can't be decoded."""
+    live_decoded, new_decoded = intake(framework, live), intake(framework, new)
+    if live_decoded.dialect is None or new_decoded.dialect is None or live_decoded.problems:
         return None
     untold: Sequence[Problem] = ()
-    if there.dialect.name != wanted.dialect.name:
-        made = convert(live, there.dialect.name, wanted.dialect.name)
-        live = {**made.manifest, "metadata": {**made.manifest["metadata"], "uid": live["metadata"].get("uid", "")}}
-        untold = [loss.problem for loss in made.losses]
-    before, after = comparable(live, new, wanted.dialect.name)
+    if live_decoded.dialect.name != new_decoded.dialect.name:
+        conversion = convert(live, live_decoded.dialect.name, new_decoded.dialect.name)
+        live = {
+            **conversion.manifest,
+            "metadata": {**conversion.manifest["metadata"], "uid": live["metadata"].get("uid", "")},
+        }
+        untold = [loss.problem for loss in conversion.losses]
+    before, after = comparable(live, new, new_decoded.dialect.name)
     return Difference(
-        before={**before, "apiVersion": there.dialect.api_version},
+        before={**before, "apiVersion": live_decoded.dialect.api_version},
         after=after,
-        live_generation=there.dialect.name,
-        generation=wanted.dialect.name,
+        live_generation=live_decoded.dialect.name,
+        generation=new_decoded.dialect.name,
         untold=untold,
-        doubts=[doubt for doubt in there.warnings if doubt not in wanted.warnings],
+        doubts=[doubt for doubt in live_decoded.warnings if doubt not in new_decoded.warnings],
     )

@@ -1,4 +1,4 @@
-"""What a manifest file holds: jobs, and the objects that travel with them. Only what can be told without a cluster."""
+"""Reads manifest files: jobs and the objects that accompany them. Checks only what needs no cluster."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tarragon.kube.reader import Notes, Reader, described, suggestion
 from tarragon.kube.yamltext import YamlDocument, read_yaml
 
 COMPANIONS = ("ConfigMap", "PersistentVolumeClaim", "Secret", "Service", "ServiceAccount")
-"""Kinds of the API version v1 that may stand beside a job."""
+"""Kinds of the API version v1 that a manifest may contain besides jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One object of a file. `framework` is None for one that is no job."""
+    """One object of a manifest file. `framework` is None if the object is not a job."""
 
     manifest: Manifest
     framework: Framework | None
     source: YamlDocument
     root: str = ""
-    """Where in its document it stands: an item of a List is not the whole of it."""
+    """The object's path in its YAML document: empty, or that of an item of a List."""
 
     @property
     def name(self) -> str:
@@ -35,7 +35,7 @@ class Document:
         return f"{self.manifest.get('kind')} {fields.get('name') or fields.get('generateName') or '(without a name)'}"
 
     def placed(self, problem: Problem) -> Problem:
-        """The same with the line it is about: `line 12: spec.…`."""
+        """Return the problem with the line that it concerns: `line 12: spec.…`."""
         line = self.source.line_of(".".join(filter(None, (self.root, problem.path))))
         return Problem(
             f"line {line}: {problem.path}" if problem.path else f"line {line}", problem.message, problem.remedy
@@ -44,7 +44,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Documents:
-    """What was read; with problems it is not all that was meant."""
+    """The objects of a manifest file; incomplete if there are problems."""
 
     jobs: Sequence[Document] = ()
     others: Sequence[Document] = ()
@@ -52,21 +52,21 @@ class Documents:
 
 
 def read_manifest(text: str) -> Documents:
-    """Never raises. The jobs themselves are for `intake` to judge."""
+    """Read a manifest file. Never raises. The jobs are not validated here but by `intake`."""
     parsed, problems = read_yaml(text)
-    found = [document for source in parsed for document in _objects(source, problems)]
-    if not found and not problems:
-        problems.append(Problem("", "the manifest is empty", f"write a {' or a '.join(kinds())} into it"))
-    problems += _twins(found)
+    documents = [document for source in parsed for document in _documents_of(source, problems)]
+    if not documents and not problems:
+        problems.append(Problem("", "the manifest is empty", f"add a {' or a '.join(kinds())}"))
+    problems += _duplicates(documents)
     return Documents(
-        jobs=tuple(document for document in found if document.framework is not None),
-        others=tuple(document for document in found if document.framework is None),
+        jobs=tuple(document for document in documents if document.framework is not None),
+        others=tuple(document for document in documents if document.framework is None),
         problems=tuple(problems),
     )
 
 
 def only_job(documents: Documents) -> Document | Problem:
-    """For commands that take one."""
+    """Return the only job, for commands that take exactly one, or the problem that there is none or several."""
     match documents.jobs:
         case [job]:
             return job
@@ -74,20 +74,20 @@ def only_job(documents: Documents) -> Document | Problem:
             return Problem("", "there is no job in the manifest", f"add a {kinds()[0]}")
         case jobs:
             names = ", ".join(f"{job.name} in line {job.source.line_of(job.root)}" for job in jobs)
-            return Problem("", f"there are {len(jobs)} jobs in the manifest: {names}", "leave one of them")
+            return Problem("", f"there are {len(jobs)} jobs in the manifest: {names}", "keep only one of them")
 
 
-def _objects(source: YamlDocument, problems: list[Problem]) -> Iterator[Document]:
+def _documents_of(source: YamlDocument, problems: list[Problem]) -> Iterator[Document]:
     if _field(source.value, "kind") != "List":
-        yield from _object(source, source.value, "", problems)
+        yield from _document_of(source, source.value, "", problems)
         return
     notes = Notes()
     for item in Reader(source.value, "", notes).field("items").items():
-        yield from _object(source, item.value, item.path, problems)
+        yield from _document_of(source, item.value, item.path, problems)
     problems += notes.problems
 
 
-def _object(source: YamlDocument, value: Json, root: str, problems: list[Problem]) -> Iterator[Document]:
+def _document_of(source: YamlDocument, value: Json, root: str, problems: list[Problem]) -> Iterator[Document]:
     line = f"line {source.line_of(root)}"
     if not isinstance(value, dict):
         problems.append(Problem(line, f"must be a Kubernetes object, not {described(value)}"))
@@ -95,14 +95,14 @@ def _object(source: YamlDocument, value: Json, root: str, problems: list[Problem
     document = Document(
         manifest=value, framework=framework_of(value.get("apiVersion"), value.get("kind")), source=source, root=root
     )
-    faults = list(_faults(document))
-    problems += [document.placed(fault) for fault in faults]
-    if not faults:
+    problems_found = list(_object_problems(document))
+    problems += [document.placed(problem) for problem in problems_found]
+    if not problems_found:
         yield document
 
 
-def _faults(document: Document) -> Iterator[Problem]:
-    """Of what every object must have. The metadata of jobs is read with them."""
+def _object_problems(document: Document) -> Iterator[Problem]:
+    """Yield the problems of fields that every object has. The metadata of jobs is validated with the jobs."""
     manifest = document.manifest
     notes = Notes()
     reader = Reader(manifest, "", notes)
@@ -113,29 +113,31 @@ def _faults(document: Document) -> Iterator[Problem]:
     if notes.problems:
         yield from notes.problems
         return
-    # A TrainJob resembles a TFJob: who writes one has made no slip.
-    slip = other_kind(manifest["apiVersion"], manifest["kind"]) or misspelled(manifest["apiVersion"], manifest["kind"])
-    if slip is not None:
-        yield slip
+    # Known other kinds come first: TrainJob resembles TFJob, but is no misspelling of it.
+    kind_problem = other_kind(manifest["apiVersion"], manifest["kind"]) or misspelled(
+        manifest["apiVersion"], manifest["kind"]
+    )
+    if kind_problem is not None:
+        yield kind_problem
     elif document.framework is None:
-        yield from _companion_faults(reader)
+        yield from _companion_problems(reader)
 
 
-def _companion_faults(reader: Reader) -> Iterator[Problem]:
+def _companion_problems(reader: Reader) -> Iterator[Problem]:
     kind, version = reader.value["kind"], reader.value["apiVersion"]
     if kind not in COMPANIONS:
-        known = [*kinds(), *COMPANIONS]
-        remedy = suggestion(kind, known) or f"beside a job there may be {', '.join(COMPANIONS)}"
-        yield Problem("kind", f"{kind} is neither a job nor anything that travels with one", remedy)
+        known_kinds = [*kinds(), *COMPANIONS]
+        remedy = suggestion(kind, known_kinds) or f"besides jobs, a manifest may contain {', '.join(COMPANIONS)}"
+        yield Problem("kind", f"{kind} is neither a job nor a kind that may accompany one", remedy)
     elif version != "v1":
-        yield Problem("apiVersion", f"no {kind} has {described(version)}", "write v1")
+        yield Problem("apiVersion", f"must be v1 for a {kind}, not {described(version)}", "write v1")
     elif not isinstance(_field(_field(reader.value, "metadata"), "name"), str):
         yield Problem("metadata.name", "is missing", f"give the {kind} a name")
 
 
-def _twins(found: Sequence[Document]) -> Iterator[Problem]:
+def _duplicates(documents: Sequence[Document]) -> Iterator[Problem]:
     seen: dict[tuple[str, str, str], Document] = {}
-    for document in found:
+    for document in documents:
         metadata = document.manifest.get("metadata")
         name, namespace = _field(metadata, "name"), _field(metadata, "namespace")
         if not isinstance(name, str):
@@ -144,10 +146,10 @@ def _twins(found: Sequence[Document]) -> Iterator[Problem]:
         if identity in seen:
             first = seen[identity].source.line_of(seen[identity].root)
             yield document.placed(
-                Problem("", f"{document.name} is there already, in line {first}", "rename one of them")
+                Problem("", f"{document.name} is already defined in line {first}", "rename one of them")
             )
         seen.setdefault(identity, document)
 
 
-def _field(found: Json, name: str) -> Json:
-    return found.get(name) if isinstance(found, dict) else None
+def _field(value: Json, name: str) -> Json:
+    return value.get(name) if isinstance(value, dict) else None

@@ -1,1 +1,1 @@
-"""What nodes offer and which pods may go there: capacity, predicates, affinity, topology, storage."""
+"""Node capacity and the rules for which pods may run on which nodes: predicates, affinity, topology, storage."""

@@ -1,4 +1,4 @@
-"""Which pods a rule between pods is about: the namespaces and the selector of a term, ready to be asked."""
+"""Pod affinity terms and topology spread constraints, decoded into predicates over other pods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tarragon.kube.core import PodSpec
 from tarragon.kube.selectors import Predicate
 
 NAME_OF_NAMESPACE = "kubernetes.io/metadata.name"
-"""The one label that every namespace is known to have."""
+"""The label that every namespace has; the only namespace label that is evaluated."""
 
 Pair = tuple[str, str]
 Labels = Mapping[str, str]
@@ -25,16 +25,17 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """`weight` is that of a preference; below zero it is for being apart."""
+    """A term of a pod (anti-)affinity or of a spread constraint."""
 
     topology: str
-    """The label of nodes by which they are near to each other."""
+    """The topology key: the node label whose values are the domains."""
     namespaces: frozenset[str] | None
-    """None for all."""
+    """The namespaces of the selected pods; None for all."""
     selects: Predicate
     choices: tuple[Pair, ...] = ()
-    """Every pod that is selected has one of these labels; empty where nothing of the kind can be said."""
+    """Every selected pod has one of these labels, for the use of an index; empty if no such set is known."""
     weight: int = 0
+    """The weight of a preference; negative for anti-affinity."""
 
     def matches(self, namespace: str, labels: Labels) -> bool:
         return (self.namespaces is None or namespace in self.namespaces) and self.selects(labels)
@@ -42,7 +43,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spreading:
-    """A topologySpreadConstraint, and whom it counts."""
+    """A topologySpreadConstraint, and the term that selects the pods that it counts."""
 
     term: Term
     constraint: SpreadConstraint
@@ -50,7 +51,7 @@ class Spreading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bonds:
-    """What the pods of one template ask of other pods. Its own kind may be among these."""
+    """The inter-pod constraints of one pod template. They may select pods of the same template."""
 
     near: tuple[Term, ...] = ()
     apart: tuple[Term, ...] = ()
@@ -60,97 +61,97 @@ class Bonds:
 
     @property
     def terms(self) -> Iterator[Term]:
-        """Of everything. Whatever happens to pods that none of them selects is of no interest."""
+        """All terms. Changes of pods that none of them selects can be ignored."""
         yield from (*self.near, *self.apart, *self.liked)
-        yield from (one.term for one in (*self.spread, *self.spread_liked))
+        yield from (spreading.term for spreading in (*self.spread, *self.spread_liked))
 
     def __bool__(self) -> bool:
         return any(True for _ in self.terms)
 
 
 def bonds(spec: PodSpec, namespace: str, labels: Labels) -> Bonds:
-    """As Kubernetes 1.32 reads them, for a pod of that namespace with those labels."""
-    read = affinity(spec.affinity)
-    spreadings = [_spreading(one, namespace, labels) for one in spread_constraints(spec.topology_spread_constraints)]
+    """Decode the constraints of a pod of the namespace with the labels, by the rules of Kubernetes 1.32."""
+    decoded = affinity(spec.affinity)
+    spreadings = [_spreading(each, namespace, labels) for each in spread_constraints(spec.topology_spread_constraints)]
     return Bonds(
-        near=tuple(_term(one, namespace, labels) for one in read.pod_affinity.required),
-        apart=repelled(read, namespace, labels),
-        liked=tuple(_liked(read, namespace, labels)),
-        spread=tuple(one for one in spreadings if one.constraint.is_required),
-        spread_liked=tuple(one for one in spreadings if not one.constraint.is_required),
+        near=tuple(_term(each, namespace, labels) for each in decoded.pod_affinity.required),
+        apart=repelled(decoded, namespace, labels),
+        liked=tuple(_preferred_terms(decoded, namespace, labels)),
+        spread=tuple(each for each in spreadings if each.constraint.is_required),
+        spread_liked=tuple(each for each in spreadings if not each.constraint.is_required),
     )
 
 
-def repelled(read: Affinity, namespace: str, labels: Labels) -> tuple[Term, ...]:
-    """Whom a pod keeps off."""
-    return tuple(_term(one, namespace, labels) for one in read.pod_anti_affinity.required)
+def repelled(decoded: Affinity, namespace: str, labels: Labels) -> tuple[Term, ...]:
+    """Return the terms of the required anti-affinity: they keep selected pods out of the pod's domains."""
+    return tuple(_term(each, namespace, labels) for each in decoded.pod_anti_affinity.required)
 
 
-def asks_unknown_namespaces(found: object) -> bool:
-    """Whether what an affinity requires depends on labels of namespaces, which nobody here reads."""
-    read = affinity(found)
-    required = (*read.pod_affinity.required, *read.pod_anti_affinity.required)
-    return any(one.namespace_selector is not None and not _is_by_name(one.namespace_selector) for one in required)
+def asks_unknown_namespaces(raw_affinity: object) -> bool:
+    """Whether the required (anti-)affinity selects namespaces by labels, which are not read here."""
+    decoded = affinity(raw_affinity)
+    required = (*decoded.pod_affinity.required, *decoded.pod_anti_affinity.required)
+    return any(each.namespace_selector is not None and not _is_by_name(each.namespace_selector) for each in required)
 
 
-def _liked(read: Affinity, namespace: str, labels: Labels) -> Iterator[Term]:
-    for sign, several in ((1, read.pod_affinity.preferred), (-1, read.pod_anti_affinity.preferred)):
-        for one in several:
-            yield _term(one.pod_affinity_term, namespace, labels, weight=sign * one.weight)
+def _preferred_terms(decoded: Affinity, namespace: str, labels: Labels) -> Iterator[Term]:
+    for sign, preferred in ((1, decoded.pod_affinity.preferred), (-1, decoded.pod_anti_affinity.preferred)):
+        for each in preferred:
+            yield _term(each.pod_affinity_term, namespace, labels, weight=sign * each.weight)
 
 
-def _term(found: PodAffinityTerm, namespace: str, labels: Labels, weight: int = 0) -> Term:
-    selects, choices = _selection(found.label_selector, found.match_label_keys, labels)
+def _term(term: PodAffinityTerm, namespace: str, labels: Labels, weight: int = 0) -> Term:
+    selects, choices = _selection(term.label_selector, term.match_label_keys, labels)
     return Term(
-        topology=found.topology_key,
-        namespaces=_namespaces(found, namespace),
-        selects=_unlike(selects, found.mismatch_label_keys, labels),
+        topology=term.topology_key,
+        namespaces=_namespaces(term, namespace),
+        selects=_with_mismatch_keys(selects, term.mismatch_label_keys, labels),
         choices=choices,
         weight=weight,
     )
 
 
-def _spreading(found: SpreadConstraint, namespace: str, labels: Labels) -> Spreading:
-    selects, choices = _selection(found.label_selector, found.match_label_keys, labels)
-    own = frozenset({namespace})
-    term = Term(topology=found.topology_key, namespaces=own, selects=selects, choices=choices)
-    return Spreading(term=term, constraint=found)
+def _spreading(constraint: SpreadConstraint, namespace: str, labels: Labels) -> Spreading:
+    selects, choices = _selection(constraint.label_selector, constraint.match_label_keys, labels)
+    own_namespace = frozenset({namespace})
+    term = Term(topology=constraint.topology_key, namespaces=own_namespace, selects=selects, choices=choices)
+    return Spreading(term=term, constraint=constraint)
 
 
 def _selection(
-    selector: LabelSelector | None, alike: Sequence[str], labels: Labels
+    selector: LabelSelector | None, match_keys: Sequence[str], labels: Labels
 ) -> tuple[Predicate, tuple[Pair, ...]]:
-    """`alike`: labels in which the others have to be as these are (matchLabelKeys)."""
+    """Return a predicate and its label choices. `match_keys` (matchLabelKeys): labels that must equal the pod's own."""
     if selector is None:
-        return _nothing, ()
+        return _selects_nothing, ()
     selects = selector.predicate()
-    pairs = tuple((key, labels[key]) for key in alike if key in labels)
+    pairs = tuple((key, labels[key]) for key in match_keys if key in labels)
     both = (lambda found: selects(found) and all(found.get(key) == value for key, value in pairs)) if pairs else selects
     choices = sorted([*selector.choices, *([pair] for pair in pairs)], key=len)
     return both, tuple(choices[0]) if choices else ()
 
 
-def _unlike(selects: Predicate, keys: Sequence[str], labels: Labels) -> Predicate:
+def _with_mismatch_keys(selects: Predicate, keys: Sequence[str], labels: Labels) -> Predicate:
     pairs = [(key, labels[key]) for key in keys if key in labels]
     if not pairs:
         return selects
     return lambda found: selects(found) and all(found.get(key) != value for key, value in pairs)
 
 
-def _nothing(_: Labels) -> bool:
+def _selects_nothing(_: Labels) -> bool:
     return False
 
 
-def _namespaces(found: PodAffinityTerm, own: str) -> frozenset[str] | None:
-    selector = found.namespace_selector
+def _namespaces(term: PodAffinityTerm, own_namespace: str) -> frozenset[str] | None:
+    selector = term.namespace_selector
     if selector is None:
-        return frozenset(found.namespaces or [own])
-    named = _named(selector)
-    return None if named is None else frozenset([*found.namespaces, *named])
+        return frozenset(term.namespaces or [own_namespace])
+    named = _named_namespaces(selector)
+    return None if named is None else frozenset([*term.namespaces, *named])
 
 
-def _named(selector: LabelSelector) -> frozenset[str] | None:
-    """The namespaces that a selector asks for by name; None where it asks for all, or for more than names."""
+def _named_namespaces(selector: LabelSelector) -> frozenset[str] | None:
+    """Return the namespaces that a selector names; None if it selects all or uses other labels than the name."""
     choices = selector.choices
     if not choices or not _is_by_name(selector):
         return None
@@ -158,5 +159,5 @@ def _named(selector: LabelSelector) -> frozenset[str] | None:
 
 
 def _is_by_name(selector: LabelSelector) -> bool:
-    names = {*selector.match_labels, *(one.key for one in selector.match_expressions)}
-    return names <= {NAME_OF_NAMESPACE} and all(one.operator == "In" for one in selector.match_expressions)
+    names = {*selector.match_labels, *(each.key for each in selector.match_expressions)}
+    return names <= {NAME_OF_NAMESPACE} and all(each.operator == "In" for each in selector.match_expressions)

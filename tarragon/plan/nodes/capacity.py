@@ -1,4 +1,4 @@
-"""What Kubernetes says of pods and nodes, as numbers: what a pod needs, what a node has, and who may run where."""
+"""Resource requests of pods, capacity of nodes, and which nodes are eligible for a pod template."""
 
 from __future__ import annotations
 
@@ -18,85 +18,85 @@ from tarragon.plan.nodes.storage import Reach
 ONE_POD = {PODS: 1000}
 ONE_PORT = 1000
 HOST_PORT = "host-port:"
-"""How a port of the node itself is counted: each node has one of each number."""
+"""The prefix of the pseudo-resource of a host port: each node has one of each port number."""
 MOST_TOLD = 3
-"""Nodes that are named, and reasons that are given, where no node takes a pod."""
+"""How many nodes and reasons are listed when no node is eligible for a pod."""
 
 Amounts = Mapping[str, str | int | float]
 
 
 def group_request(group: ReplicaGroup) -> Mapping[str, int]:
-    """What each pod of a group needs: the port by which the others reach it is there, whether it is written or not."""
-    needed = template_request(group.template)
-    return {**needed, **_port(group.port, "TCP")} if pod_spec(group.template).host_network else needed
+    """Return the requests of each pod of a group. On the host network its service port counts, even if not declared."""
+    requests = template_request(group.template)
+    return {**requests, **_port(group.port, "TCP")} if pod_spec(group.template).host_network else requests
 
 
 def template_request(template: JsonObject) -> Mapping[str, int]:
-    """What each pod of a template that passed intake needs, in thousandths."""
+    """Return the requests of each pod of a valid template, in thousandths."""
     return pod_request(pod_spec(template))
 
 
 def pod_spec(template: JsonObject) -> PodSpec:
-    """The part of a template that scheduling reads."""
+    """Return the part of a template that scheduling reads."""
     return msgspec.convert(template.get("spec", {}), PodSpec)
 
 
 def pod_request(spec: PodSpec) -> Mapping[str, int]:
-    """As kube-scheduler counts: what runs at the same time adds up, what runs before it counts where it needs more.
+    """Return the pod's requests as kube-scheduler counts them.
 
-    A limit stands for a request that is missing, as the API server would fill it in; that of the whole pod, for what
-    none of its containers asks for.
+    Containers that run at the same time add up; init containers count where they need more. A missing request defaults
+    to the limit, as in the API server; the pod-level limit applies to resources that no container requests.
     """
     sidecars: dict[str, int] = {}
     peak: Mapping[str, int] = {}
     for container in spec.init_containers:
-        needs = _container_request(container)
-        peak = largest(peak, total([sidecars, needs]))
+        request = _container_request(container)
+        peak = largest(peak, total([sidecars, request]))
         if container.restart_policy == "Always":
-            sidecars = total([sidecars, needs])
+            sidecars = total([sidecars, request])
     running = total([sidecars, *(_container_request(container) for container in spec.containers)])
-    of_containers = largest(running, peak)
-    needed = {**_amounts(spec.resources.limits), **of_containers, **_amounts(spec.resources.requests)}
-    return {**total([needed, _amounts(spec.overhead), ONE_POD]), **_host_ports(spec)}
+    container_requests = largest(running, peak)
+    requests = {**_amounts(spec.resources.limits), **container_requests, **_amounts(spec.resources.requests)}
+    return {**total([requests, _amounts(spec.overhead), ONE_POD]), **_host_ports(spec)}
 
 
 def node_capacity(node: Node) -> Mapping[str, int]:
-    """What the kubelet offers to pods, in thousandths."""
+    """Return what the node can allocate to pods, in thousandths."""
     return _amounts(node.status.allocatable or node.status.capacity)
 
 
-def eligible_nodes(template: JsonObject, nodes: Iterable[Node], within: Sequence[Reach] = ()) -> frozenset[str]:
-    """The nodes that take pods of this template, whatever is free there, and that its volumes can be used on.
+def eligible_nodes(template: JsonObject, nodes: Iterable[Node], reaches: Sequence[Reach] = ()) -> frozenset[str]:
+    """Return the nodes that accept pods of this template and can use its volumes, whatever is free there.
 
-    Those that are away for a while are among them: they are told apart by whoever gives places away.
+    Nodes that are temporarily unavailable are included: the scheduler excludes them when it assigns nodes.
     """
     spec = pod_spec(template)
     return frozenset(
         node.metadata.name
         for node in nodes
-        if lasting_refusal(spec, node) is None and all(reach.includes(node) for reach in within)
+        if lasting_refusal(spec, node) is None and all(reach.includes(node) for reach in reaches)
     )
 
 
 def why_nowhere(template: JsonObject, nodes: Iterable[Node]) -> str:
-    """What the nodes say of a template that none of them takes: `nodes a, b: it has no label disk=ssd`."""
+    """Return why no node is eligible for a template, grouped by reason: `nodes a, b: it has no label disk=ssd`."""
     spec = pod_spec(template)
-    said: dict[str, list[str]] = {}
+    node_names_by_reason: dict[str, list[str]] = {}
     for node in nodes:
-        why = lasting_refusal(spec, node) or "the volumes of the pod can't be used there"
-        said.setdefault(why, []).append(node.metadata.name)
-    groups = sorted(said.items(), key=lambda group: -len(group[1]))
-    return "; ".join(f"{_named(names)}: {why}" for why, names in groups[:MOST_TOLD])
+        reason = lasting_refusal(spec, node) or "the pod's volumes are not available there"
+        node_names_by_reason.setdefault(reason, []).append(node.metadata.name)
+    groups = sorted(node_names_by_reason.items(), key=lambda group: -len(group[1]))
+    return "; ".join(f"{_node_list(names)}: {reason}" for reason, names in groups[:MOST_TOLD])
 
 
-def _named(names: Sequence[str]) -> str:
+def _node_list(names: Sequence[str]) -> str:
     if len(names) > MOST_TOLD:
         return f"{len(names)} nodes"
     return f"node{'s' if len(names) > 1 else ''} {', '.join(sorted(names))}"
 
 
 def _host_ports(spec: PodSpec) -> dict[str, int]:
-    """On the host's network every port of a container is the node's. A pod never collides with itself."""
+    """Return the host ports of a pod. On the host network all container ports count. Each port counts once per pod."""
     sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
     return {
         name: amount
@@ -125,13 +125,13 @@ def _amounts(quantities: Amounts) -> dict[str, int]:
 
 
 def _whole(quantity: str | float) -> int:
-    """Nothing but cpu comes in parts: kube-scheduler rounds up, container by container."""
+    """Round up to whole units, as kube-scheduler does for each container and all resources but cpu."""
     return -(-_milli(quantity) // 1000) * 1000
 
 
 @lru_cache(maxsize=4096)
 def _milli(quantity: str | float) -> int:
-    """What is no quantity, or less than none, is none: other people's pods are counted, too, and need not be right."""
+    """Return the quantity in thousandths; 0 if it is invalid or negative, as pods of other owners may be."""
     try:
         return max(0, milli(quantity))
     except ValueError:

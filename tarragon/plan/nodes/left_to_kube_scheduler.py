@@ -1,7 +1,7 @@
-"""Gangs that kube-scheduler places, pod by pod, because we do not see all that is needed to find places for them.
+"""Jobs that kube-scheduler places pod by pod, because the operator can't see everything that placement needs.
 
-That is decided once a job, and stands in its admission: one that names no node. So a permission that comes or goes
-changes nothing for the jobs that run.
+This is decided once for each job and recorded in its admission, which then names no nodes: permissions that are granted
+or revoked later do not affect running jobs.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from tarragon.job.model import ReplicaType
 from tarragon.job.status import Admission
 
 LEFT = "LeftToKubeScheduler"
-"""The reason of the condition Admitted."""
-WORDS = "kube-scheduler places {total} replicas, each for itself: the operator may not see all nodes and pods"
+"""The reason of the condition Admitted of such a job."""
+WORDS = "kube-scheduler places {total} replicas one by one: the operator can't see all nodes and pods"
 
 
 def is_left(admission: Admission | None) -> bool:
-    """Admitted, without a place for every replica."""
+    """Whether the admission is left to kube-scheduler: it has fewer nodes than replicas."""
     return (
         admission is not None and admission.admitted is not None and len(admission.nodes) < sum(admission.size.values())
     )
 
 
-def left(before: Admission, wish: Mapping[ReplicaType, int], now: dt.datetime) -> Admission:
-    """Admitted at its wish. Places that it has already stay its own."""
-    size = {kind: number for kind, number in wish.items() if number}
+def left(before: Admission, requested: Mapping[ReplicaType, int], now: dt.datetime) -> Admission:
+    """Return an admission without nodes at the requested size. Nodes that are already assigned are kept."""
+    size = {kind: count for kind, count in requested.items() if count}
     if before.admitted is None:
         return Admission(queued=before.queued, admitted=now, size=size)
     nodes = {replica: node for replica, node in before.nodes.items() if replica.index < size.get(replica.type, 0)}

@@ -1,7 +1,7 @@
-"""The pods that are on nodes, found by their labels: what rules between pods are asked of.
+"""An index of running pods by label, for the evaluation of pod affinity and spread constraints.
 
-Nothing is kept but references, and nothing is indexed but the labels that somebody has asked for: where no template has
-such rules, forty thousand pods cost nothing.
+It stores only references, and indexes a label name only once it is queried: without templates that have such
+constraints, forty thousand pods cost nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class ByLabel(Generic[K]):
-    """Which keys have a label. A name of a label is indexed when it is asked for the first time."""
+    """An index of keys by label. A label name is indexed when it is queried for the first time."""
 
     def __init__(self) -> None:
         self._labels: dict[K, Labels] = {}
@@ -40,13 +40,13 @@ class ByLabel(Generic[K]):
                     del by_value[labels[name]]
 
     def having(self, choices: Iterable[Pair]) -> Iterable[K]:
-        """One of these labels; all keys where there is no choice."""
+        """Return the keys that have one of these labels; all keys if `choices` is empty."""
         pairs = list(choices)
         if not pairs:
             return list(self._labels)
-        return set().union(*(self._of(name).get(value, ()) for name, value in pairs))
+        return set().union(*(self._pods_by_value(name).get(value, ()) for name, value in pairs))
 
-    def _of(self, name: str) -> Mapping[str, set[K]]:
+    def _pods_by_value(self, name: str) -> Mapping[str, set[K]]:
         if name not in self._index:
             by_value: dict[str, set[K]] = {}
             for key, labels in self._labels.items():
@@ -57,13 +57,13 @@ class ByLabel(Generic[K]):
 
 
 class Neighbours:
-    """To be told of every change of a pod. One that has run to its end is nobody's neighbour."""
+    """The bound pods that have not finished, indexed by label. Every change is reported by `put` or `drop`."""
 
     def __init__(self, pods: Iterable[Pod] = ()) -> None:
         self._pods: dict[Key, Pod] = {}
         self._by_label: ByLabel[Key] = ByLabel()
-        self._repelling: dict[Pair | None, dict[Key, list[Term]]] = {}
-        """By the labels of which whoever is kept off has one; None for whom it may be anybody."""
+        self._anti_affinity: dict[Pair | None, dict[Key, list[Term]]] = {}
+        """Required anti-affinity terms by a label that the repelled pods have; None if they may have any labels."""
         for pod in pods:
             self.put(pod)
 
@@ -77,40 +77,40 @@ class Neighbours:
         self._by_label.put(key, pod.metadata.labels)
         for term in keeps_off(pod):
             for choice in term.choices or (None,):
-                self._repelling.setdefault(choice, {}).setdefault(key, []).append(term)
+                self._anti_affinity.setdefault(choice, {}).setdefault(key, []).append(term)
 
     def drop(self, key: Key) -> None:
         pod = self._pods.pop(key, None)
         self._by_label.drop(key)
         for term in () if pod is None else keeps_off(pod):
             for choice in term.choices or (None,):
-                self._repelling.get(choice, {}).pop(key, None)
-                if not self._repelling.get(choice, True):
-                    del self._repelling[choice]
+                self._anti_affinity.get(choice, {}).pop(key, None)
+                if not self._anti_affinity.get(choice, True):
+                    del self._anti_affinity[choice]
 
     def selected(self, terms: Iterable[Term]) -> Iterator[Pod]:
-        """Those that all of the terms select."""
-        several = list(terms)
-        narrowest = min((one.choices for one in several if one.choices), key=len, default=())
-        for key in self._by_label.having(narrowest):
+        """Yield the pods that all of the terms select."""
+        all_terms = list(terms)
+        smallest_choice = min((term.choices for term in all_terms if term.choices), key=len, default=())
+        for key in self._by_label.having(smallest_choice):
             pod = self._pods[key]
-            if all(one.matches(key.namespace, pod.metadata.labels) for one in several):
+            if all(term.matches(key.namespace, pod.metadata.labels) for term in all_terms):
                 yield pod
 
     def repelling(self, namespace: str, labels: Labels) -> Iterator[tuple[Pod, Term]]:
-        """Those that keep such a pod off, and why."""
+        """Yield the pods whose required anti-affinity selects such a pod, with the term."""
         for choice in (None, *labels.items()):
-            for key, terms in self._repelling.get(choice, {}).items():
+            for key, terms in self._anti_affinity.get(choice, {}).items():
                 yield from ((self._pods[key], term) for term in terms if term.matches(namespace, labels))
 
 
 def is_neighbour(pod: Pod | None) -> bool:
-    """Whether others may want to be near it, or apart from it."""
+    """Whether affinity terms of other pods can refer to the pod: it is bound and has not finished."""
     return pod is not None and bool(pod.spec.node_name) and not pod.is_finished
 
 
 def keeps_off(pod: Pod) -> tuple[Term, ...]:
-    """Whom its required anti-affinity is about."""
+    """Return the terms of the pod's required anti-affinity."""
     if pod.spec.affinity is None:
         return ()
     return repelled(affinity(pod.spec.affinity), pod.metadata.namespace, pod.metadata.labels)

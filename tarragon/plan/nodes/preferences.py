@@ -1,4 +1,4 @@
-"""Which of the nodes that take a pod it likes better: what kube-scheduler makes scores of, in its weights."""
+"""Scores of nodes for a pod, by its soft preferences, with the weights of kube-scheduler."""
 
 from __future__ import annotations
 
@@ -13,66 +13,72 @@ from tarragon.plan.nodes.predicates import is_matched, unwelcome
 from tarragon.plan.nodes.topology import Member, Sites
 
 OF_TAINTS, OF_NODES, OF_PODS, OF_SPREAD = 3, 2, 2, 2
-"""How much each kind of preference counts beside the others, since Kubernetes 1.26."""
+"""The weights of the score plug-ins of kube-scheduler, as of Kubernetes 1.26."""
 FULL = 100
-"""What a kind gives to the node that is liked best by it, and none to the one that is liked least."""
+"""The normalized score of the best node before weighting; the worst one has 0."""
 
 Scores = Mapping[str, int]
-"""By node; missing is zero."""
+"""Score by node name; missing nodes have 0."""
 
 
 def of_nodes(spec: PodSpec, nodes: Iterable[Node]) -> Scores:
-    """Preferred node affinity, and taints of the effect PreferNoSchedule."""
-    several = list(nodes)
+    """Score nodes by preferred node affinity and by PreferNoSchedule taints."""
+    node_list = list(nodes)
     preferred = affinity(spec.affinity).node_affinity.preferred
-    liked = {
+    affinity_scores = {
         node.metadata.name: sum(term.weight for term in preferred if is_matched(term.preference, node))
-        for node in (several if preferred else ())
+        for node in (node_list if preferred else ())
     }
-    disliked = {node.metadata.name: -unwelcome(spec, node) for node in several if node.spec.taints}
-    names = [node.metadata.name for node in several]
-    return summed([_scaled(names, liked, OF_NODES), _scaled(names, disliked, OF_TAINTS)])
+    taint_scores = {node.metadata.name: -unwelcome(spec, node) for node in node_list if node.spec.taints}
+    names = [node.metadata.name for node in node_list]
+    return summed([_scaled(names, affinity_scores, OF_NODES), _scaled(names, taint_scores, OF_TAINTS)])
 
 
 def prefers_nodes(spec: PodSpec) -> bool:
-    """Whether it says anything of nodes that it would like."""
+    """Whether the pod has a preferred node affinity."""
     return bool(affinity(spec.affinity).node_affinity.preferred)
 
 
-def of_pods(member: Member, sites: Sites, others: Neighbours) -> Scores:
-    """Preferred affinity to pods that are there, and spreads that need not be kept.
+def of_pods(member: Member, topology: Sites, placed_pods: Neighbours) -> Scores:
+    """Score nodes by preferred pod (anti-)affinity and by soft topology spread constraints.
 
-    Only as they are now: how a gang's own replicas lie to each other is for the policy, which puts them near.
+    Only pods that are already placed count: the scheduling policy places a gang's own replicas close to each other.
     """
-    near: Counter[str] = Counter()
+    affinity_counts: Counter[str] = Counter()
     for term in member.bonds.liked:
-        near.update({name: term.weight * count for name, count in _counts(term, sites, others).items()})
-    crowded: Counter[str] = Counter()
-    for one in member.bonds.spread_liked:
-        crowded.update({name: -count for name, count in _counts(one.term, sites, others).items()})
-    return summed([_scaled(sites.nodes, near, OF_PODS), _scaled(sites.nodes, crowded, OF_SPREAD)])
+        affinity_counts.update(
+            {name: term.weight * count for name, count in _counts(term, topology, placed_pods).items()}
+        )
+    spread_scores: Counter[str] = Counter()
+    for spreading in member.bonds.spread_liked:
+        spread_scores.update({name: -count for name, count in _counts(spreading.term, topology, placed_pods).items()})
+    return summed(
+        [_scaled(topology.nodes, affinity_counts, OF_PODS), _scaled(topology.nodes, spread_scores, OF_SPREAD)]
+    )
 
 
-def summed(several: Iterable[Scores]) -> Scores:
+def summed(score_maps: Iterable[Scores]) -> Scores:
     total: Counter[str] = Counter()
-    for scores in several:
+    for scores in score_maps:
         total.update(scores)
     return {name: score for name, score in total.items() if score}
 
 
-def _counts(term: Term, sites: Sites, others: Neighbours) -> Mapping[str, int]:
-    """By node: the pods in its domain."""
-    domains = sites.domains(term.topology)
-    found = Counter(domains[pod.spec.node_name] for pod in others.selected([term]) if pod.spec.node_name in domains)
-    return {name: found[domain] for name, domain in domains.items() if domain in found} if found else {}
+def _counts(term: Term, topology: Sites, placed_pods: Neighbours) -> Mapping[str, int]:
+    """Return by node the number of selected pods in the node's domain."""
+    domains = topology.domains(term.topology)
+    counts = Counter(
+        domains[pod.spec.node_name] for pod in placed_pods.selected([term]) if pod.spec.node_name in domains
+    )
+    return {name: counts[domain] for name, domain in domains.items() if domain in counts} if counts else {}
 
 
 def _scaled(names: Iterable[str], raw: Mapping[str, int], weight: int) -> Scores:
-    """The least liked of all nodes gets nothing, the best everything."""
+    """Normalize raw scores so that the worst node has 0 and the best one has weight * FULL."""
     if not any(raw.values()):
         return {}
-    every = {name: raw.get(name, 0) for name in names}
-    least, best = min(every.values()), max(every.values())
-    if least == best:
+    scores = {name: raw.get(name, 0) for name in names}
+    lowest, highest = min(scores.values()), max(scores.values())
+    if lowest == highest:
         return {}
-    return {name: weight * FULL * (score - least) // (best - least) for name, score in every.items()}
+    return {name: weight * FULL * (score - lowest) // (highest - lowest) for name, score in scores.items()}

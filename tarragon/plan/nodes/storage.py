@@ -1,4 +1,4 @@
-"""Where a pod's volumes let it run, and whether kube-scheduler has to bind some of them first."""
+"""Which nodes a pod's volumes allow, and whether kube-scheduler has to bind some of them first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST_CONSUMER = "WaitForFirstConsumer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """What is known of volumes. Kinds that we may not read are empty."""
+    """The cached volumes, claims and storage classes. Kinds that the operator may not read are empty."""
 
     claims: Mapping[Key, PersistentVolumeClaim] = field(default_factory=dict)
     volumes: Mapping[Key, PersistentVolume] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Storage:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The nodes that one claim can be used on: any that one of the node selectors selects; None selects all."""
+    """The nodes on which one claim can be used: those that at least one selector matches; None matches all."""
 
     selectors: Sequence[JsonObject | None]
 
@@ -35,11 +35,14 @@ class Reach:
 
 
 def waits_for_a_scheduler(template: JsonObject, namespace: str, storage: Storage) -> bool:
-    """Whether something of the pod is bound only when kube-scheduler binds the pod: such a pod can't name its node.
+    """Whether kube-scheduler has to bind the pod, so that it can't be created with nodeName.
 
-    A claim that we don't know is such a case, as kube-scheduler is never wrong about it; a gate, which somebody else
-    opens: the API refuses a pod that has both a gate and a node; a class of runtimes, which may ask for nodes and
-    overhead that are not in the template; and rules between pods that depend on labels of namespaces.
+    That is so for pods with:
+
+    - claims that are unbound or unknown, ephemeral volumes, or resource claims: kube-scheduler binds them;
+    - scheduling gates: the API server rejects a pod with both a gate and a node;
+    - a runtime class: it may add a node selector and overhead that are not in the template;
+    - required (anti-)affinity that selects namespaces by other labels than their name.
     """
     spec = template.get("spec", {})
     if spec.get("resourceClaims") or spec.get("schedulingGates") or spec.get("runtimeClassName"):
@@ -53,7 +56,7 @@ def waits_for_a_scheduler(template: JsonObject, namespace: str, storage: Storage
 
 
 def claim_names(template: JsonObject) -> Iterator[str]:
-    """Of the claims that the template's pods share."""
+    """Yield the names of the claims that all pods of the template share."""
     for volume in template.get("spec", {}).get("volumes", []):
         name = volume.get("persistentVolumeClaim", {}).get("claimName")
         if name:
@@ -61,22 +64,22 @@ def claim_names(template: JsonObject) -> Iterator[str]:
 
 
 def reaches(template: JsonObject, namespace: str, storage: Storage) -> Sequence[Reach]:
-    """A node has to be within all of them."""
+    """Return where the claims of a template can be used; a node must be included in all of them."""
     claims = (storage.claims.get(Key(namespace, name)) for name in claim_names(template))
     return [reach for claim in claims if claim is not None and (reach := _reach(claim, storage)) is not None]
 
 
 def _reach(claim: PersistentVolumeClaim, storage: Storage) -> Reach | None:
-    """None when nothing is known that would forbid a node."""
+    """Return where the claim can be used; None if no node is known to be excluded."""
     if claim.is_bound:
         volume = storage.volumes.get(Key("", claim.spec.volume_name))
         return None if volume is None else Reach([_selector(volume)])
-    kind = storage.classes.get(Key("", claim.spec.storage_class_name))
-    if kind is None or kind.volume_binding_mode != FIRST_CONSUMER:
+    storage_class = storage.classes.get(Key("", claim.spec.storage_class_name))
+    if storage_class is None or storage_class.volume_binding_mode != FIRST_CONSUMER:
         return None
-    if kind.provisioner == NOT_PROVISIONED:
-        return Reach([_selector(volume) for volume in storage.volumes.values() if _serves(volume, claim)])
-    return Reach([_of_topologies(kind.allowed_topologies)]) if kind.allowed_topologies else None
+    if storage_class.provisioner == NOT_PROVISIONED:
+        return Reach([_selector(volume) for volume in storage.volumes.values() if _can_bind(volume, claim)])
+    return Reach([_topology_selector(storage_class.allowed_topologies)]) if storage_class.allowed_topologies else None
 
 
 def _selector(volume: PersistentVolume) -> JsonObject | None:
@@ -84,27 +87,27 @@ def _selector(volume: PersistentVolume) -> JsonObject | None:
     return required if isinstance(required, Mapping) else None
 
 
-def _serves(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """As far as it matters for the place: kube-scheduler looks at the rest."""
+def _can_bind(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether the volume may be bound to the claim, by the checks that limit nodes; kube-scheduler does the others."""
     owner = volume.spec.claim_ref
     is_free = volume.status.phase == "Available" and (owner is None or owner.key == claim.metadata.key)
     return (
         is_free
         and volume.spec.storage_class_name == claim.spec.storage_class_name
         and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
-        and _size(volume.spec.capacity) >= _size(claim.spec.resources.requests)
+        and _storage_size(volume.spec.capacity) >= _storage_size(claim.spec.resources.requests)
     )
 
 
-def _size(amounts: Mapping[str, str | int | float]) -> int:
+def _storage_size(amounts: Mapping[str, str | int | float]) -> int:
     try:
         return milli(amounts.get("storage", 0))
     except ValueError:
         return 0
 
 
-def _of_topologies(terms: Sequence[Json]) -> JsonObject:
-    """A class's allowed topologies, written as the node selector that they amount to."""
+def _topology_selector(terms: Sequence[Json]) -> JsonObject:
+    """Return a storage class's allowed topologies as a node selector."""
     return {
         "nodeSelectorTerms": [
             {

@@ -1,4 +1,4 @@
-"""Rules between pods, as numbers: nodes that other pods leave to a gang, and how its own pods have to lie."""
+"""Evaluates inter-pod constraints: which nodes other pods leave to a gang, and how its own pods must spread."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tarragon.plan.nodes.predicates import is_tolerated, is_wanted, required_of_
 from tarragon.scheduling.api.snapshot import Spread
 
 MOST_KNOWN = 4096
-"""Spreads that are kept in mind: how many pods lie where is one thing now and another a moment later."""
-NOBODY_NEAR = "no pod runs that it has to be near to"
+"""The size of the cache of spreads. Their pod counts change all the time, so that old ones are useless."""
+NOBODY_NEAR = "no running pod matches its required pod affinity"
 
 
 class Sites:
-    """Nodes, and the domains that their labels make of them: worked out once for all who ask."""
+    """The nodes and their topology domains by label. Results are cached and shared by all jobs."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes: Mapping[str, Node] = {node.metadata.name: node for node in nodes}
@@ -33,56 +33,60 @@ class Sites:
         self._spreads: dict[Hashable, Spread] = {}
 
     def domains(self, label: str) -> Mapping[str, str]:
-        """The value by node, without those that have no such label."""
+        """Return the domain (the label's value) by node, without nodes that lack the label."""
         if label not in self._domains:
-            found = ((name, node.metadata.labels.get(label)) for name, node in self.nodes.items())
-            self._domains[label] = {name: value for name, value in found if value is not None}
+            values = ((name, node.metadata.labels.get(label)) for name, node in self.nodes.items())
+            self._domains[label] = {name: value for name, value in values if value is not None}
         return self._domains[label]
 
     def everywhere(self, label: str) -> Mapping[str, str]:
-        """A node without the label is nobody's neighbour by it: it counts as a domain of its own."""
+        """Return the domain by node, where each node without the label is a domain of its own."""
         if label not in self._everywhere:
-            known = self.domains(label)
-            alone = {name: f" {name}" for name in self.nodes if name not in known}
-            self._everywhere[label] = {**known, **alone} if alone else known
+            labelled = self.domains(label)
+            unlabelled = {name: f" {name}" for name in self.nodes if name not in labelled}
+            self._everywhere[label] = {**labelled, **unlabelled} if unlabelled else labelled
         return self._everywhere[label]
 
     def counted(self, constraint: SpreadConstraint, labels: Sequence[str], spec: PodSpec) -> Mapping[str, str]:
-        """The nodes that a spread counts: those that the pod wants, with all the labels by which it is spread."""
-        wants = constraint.node_affinity_policy != "Ignore"
-        tolerates = constraint.node_taints_policy == "Honor"
-        asked = [spec.node_selector, required_of_nodes(spec)] if wants else None
-        tolerations = spec.tolerations if tolerates else None
-        key = encode([constraint.topology_key, labels, asked, tolerations])
+        """Return the domain by node for the nodes that a spread constraint counts.
+
+        They have the topology keys of all constraints of the pod, and match its node affinity and taints as the
+        constraint's policies say.
+        """
+        honors_affinity = constraint.node_affinity_policy != "Ignore"
+        honors_taints = constraint.node_taints_policy == "Honor"
+        affinity_key = [spec.node_selector, required_of_nodes(spec)] if honors_affinity else None
+        tolerations = spec.tolerations if honors_taints else None
+        key = encode([constraint.topology_key, labels, affinity_key, tolerations])
         if key not in self._counted:
             self._counted[key] = {
                 name: domain
                 for name, domain in self.domains(constraint.topology_key).items()
                 for node in [self.nodes[name]]
                 if all(label in node.metadata.labels for label in labels)
-                and (not wants or is_wanted(spec, node))
-                and (not tolerates or is_tolerated(spec, node))
+                and (not honors_affinity or is_wanted(spec, node))
+                and (not honors_taints or is_tolerated(spec, node))
             }
         return self._counted[key]
 
     def one(self, spread: Spread) -> Spread:
-        """The same object for all that say the same: gangs that are alike are decided about together."""
+        """Return one shared object for equal spreads, so that the scheduler can treat similar gangs together."""
         if len(self._spreads) >= MOST_KNOWN:
             self._spreads.clear()
         already = frozenset(spread.already.items())
         rule = spread.counted, already, spread.skew, spread.most, spread.together
-        # The domains are ours and as long-lived as we are.
+        # The domains belong to this object and live as long as it does, so that their id() identifies them.
         return self._spreads.setdefault((id(spread.domains), *rule), spread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """The replicas of one type, as the pods they are."""
+    """The pods of one replica type, as far as inter-pod constraints concern them."""
 
     type: ReplicaType
     namespace: str
     labels: Labels
-    """Those that all of them have."""
+    """The labels that all of these pods have."""
     spec: PodSpec
     bonds: Bonds
 
@@ -91,130 +95,155 @@ class Member:
         return cls(type=kind, namespace=namespace, labels=labels, spec=spec, bonds=bonds(spec, namespace, labels))
 
     def is_meant(self, terms: Iterable[Term]) -> bool:
-        """By all of them."""
+        """Whether all of the terms select these pods."""
         return all(term.matches(self.namespace, self.labels) for term in terms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ties:
-    """What rules between pods leave to the replicas of one type."""
+    """The result for one replica type: the nodes that inter-pod constraints allow, and how its replicas must spread."""
 
     eligible: frozenset[str]
     spreads: tuple[Spread, ...] = ()
     crowded: str = ""
-    """How much pods of others narrow it down, in words."""
+    """A message about how much other pods reduce the choice of nodes; empty if they don't."""
 
 
 class Gang:
-    """The members of one job. `owner` tells their own pods, which a policy counts by itself, from all others."""
+    """The replica types of one job. Pods that `owner` controls are ignored: the scheduling policy counts those."""
 
     def __init__(self, members: Sequence[Member], owner: OwnerIdentity) -> None:
         self.members = members
         self._owner = owner
 
-    def ties(self, eligible: Mapping[ReplicaType, frozenset[str]], sites: Sites, others: Neighbours) -> _TiesByType:
-        """`eligible`: by what their templates ask of nodes alone."""
-        shared = list(self._shared(sites, others))
-        found = {}
+    def ties(
+        self, eligible: Mapping[ReplicaType, frozenset[str]], topology: Sites, placed_pods: Neighbours
+    ) -> _TiesByType:
+        """Apply the inter-pod constraints to `eligible`, the nodes that match the templates' node constraints."""
+        shared = list(self._gang_spreads(topology, placed_pods))
+        result = {}
         for member in self.members:
-            kept_off = self._kept_off(member, sites, others)
-            # The same set for thousands of jobs, as long as nobody is in anybody's way.
-            allowed = eligible[member.type] - kept_off if kept_off else eligible[member.type]
-            near = self._near(member, sites, others)
-            left = allowed if near is None else allowed & near
+            excluded = self._excluded_nodes(member, topology, placed_pods)
+            # Without exclusions this is the same set object for thousands of jobs.
+            permitted = eligible[member.type] - excluded if excluded else eligible[member.type]
+            near_nodes = self._required_nodes(member, topology, placed_pods)
+            feasible = permitted if near_nodes is None else permitted & near_nodes
             spreads = tuple(spread for kind, spread in shared if kind is member.type)
-            is_narrowed = len(left) < len(eligible[member.type]) or any(spread.already for spread in spreads)
-            found[member.type] = Ties(
-                eligible=left,
+            is_narrowed = len(feasible) < len(eligible[member.type]) or any(spread.already for spread in spreads)
+            result[member.type] = Ties(
+                eligible=feasible,
                 spreads=spreads,
-                crowded=_words(left, eligible[member.type], near) if is_narrowed else "",
+                crowded=_narrowing_message(feasible, eligible[member.type], near_nodes) if is_narrowed else "",
             )
-        return found
+        return result
 
-    def _kept_off(self, member: Member, sites: Sites, others: Neighbours) -> frozenset[str]:
-        """Nodes in domains of pods that it keeps off, or that keep it off."""
-        taken = [(pod, term) for term in member.bonds.apart for pod in others.selected([term])]
-        taken += others.repelling(member.namespace, member.labels)
-        lost = {
+    def _excluded_nodes(self, member: Member, topology: Sites, placed_pods: Neighbours) -> frozenset[str]:
+        """Return nodes in domains that anti-affinity excludes: the member's own, or that of placed pods against it."""
+        repelling = [(pod, term) for term in member.bonds.apart for pod in placed_pods.selected([term])]
+        repelling += placed_pods.repelling(member.namespace, member.labels)
+        excluded_domains = {
             (term.topology, domain)
-            for pod, term in taken
+            for pod, term in repelling
             if not self._is_own(pod)
-            if (domain := sites.domains(term.topology).get(pod.spec.node_name)) is not None
+            if (domain := topology.domains(term.topology).get(pod.spec.node_name)) is not None
         }
-        labels = {label for label, _ in lost}
+        labels = {label for label, _ in excluded_domains}
         return frozenset(
-            name for label in labels for name, domain in sites.domains(label).items() if (label, domain) in lost
+            name
+            for label in labels
+            for name, domain in topology.domains(label).items()
+            if (label, domain) in excluded_domains
         )
 
-    def _near(self, member: Member, sites: Sites, others: Neighbours) -> frozenset[str] | None:
-        """Nodes in domains of pods that it has to be near; None where it need not be near anybody."""
+    def _required_nodes(self, member: Member, topology: Sites, placed_pods: Neighbours) -> frozenset[str] | None:
+        """Return nodes in domains of pods that the required pod affinity selects; None without such an affinity."""
         terms = member.bonds.near
         if not terms:
             return None
-        labelled = [sites.domains(term.topology) for term in terms]
-        found = self._housed(terms, sites, others)
-        if any(not self._is_own(pod) for pod in found):
-            homes = [{domains.get(pod.spec.node_name) for pod in found} - {None} for domains in labelled]
-            return _in_all(labelled, homes)
+        labelled = [topology.domains(term.topology) for term in terms]
+        selected_pods = self._selected_in_domains(terms, topology, placed_pods)
+        if any(not self._is_own(pod) for pod in selected_pods):
+            occupied = [{domains.get(pod.spec.node_name) for pod in selected_pods} - {None} for domains in labelled]
+            return _nodes_with_labels(labelled, occupied)
         if not any(other.is_meant(terms) for other in self.members):
             return frozenset()
-        return _in_all(labelled, None)
+        return _nodes_with_labels(labelled, None)
 
-    def _housed(self, terms: Sequence[Term], sites: Sites, others: Neighbours) -> list[Pod]:
-        """Pods that all the terms select. One that is in no domain by any of them is as if it were not there."""
-        labelled = [sites.domains(term.topology) for term in terms]
-        return [pod for pod in others.selected(terms) if any(pod.spec.node_name in domains for domains in labelled)]
+    def _selected_in_domains(self, terms: Sequence[Term], topology: Sites, placed_pods: Neighbours) -> list[Pod]:
+        """Return the pods that all terms select, without those whose node is in no domain of any term."""
+        labelled = [topology.domains(term.topology) for term in terms]
+        return [
+            pod for pod in placed_pods.selected(terms) if any(pod.spec.node_name in domains for domains in labelled)
+        ]
 
-    def _shared(self, sites: Sites, others: Neighbours) -> Iterator[tuple[ReplicaType, Spread]]:
+    def _gang_spreads(self, topology: Sites, placed_pods: Neighbours) -> Iterator[tuple[ReplicaType, Spread]]:
         for member in self.members:
-            yield from self._together(member, sites, others)
+            yield from self._affinity_spreads(member, topology, placed_pods)
             for term in member.bonds.apart:
-                yield from self._apart(member, term, sites)
-            for one in member.bonds.spread:
-                yield member.type, self._evenly(member, one, sites, others)
+                yield from self._anti_affinity_spreads(member, term, topology)
+            for spreading in member.bonds.spread:
+                yield member.type, self._topology_spread(member, spreading, topology, placed_pods)
 
-    def _together(self, member: Member, sites: Sites, others: Neighbours) -> Iterator[tuple[ReplicaType, Spread]]:
-        """Who has to be near its own gang, and finds nobody else, is put into one domain with all whom it means."""
+    def _affinity_spreads(
+        self, member: Member, topology: Sites, placed_pods: Neighbours
+    ) -> Iterator[tuple[ReplicaType, Spread]]:
+        """Yield spreads that put a gang into one domain, if its pod affinity selects only pods of the gang itself."""
         terms = member.bonds.near
-        meant = frozenset(other.type for other in self.members if other.is_meant(terms))
-        if not terms or not meant or not all(map(self._is_own, self._housed(terms, sites, others))):
+        selected_types = frozenset(other.type for other in self.members if other.is_meant(terms))
+        if (
+            not terms
+            or not selected_types
+            or not all(map(self._is_own, self._selected_in_domains(terms, topology, placed_pods)))
+        ):
             return
         for term in terms:
-            spread = Spread(domains=sites.domains(term.topology), counted=meant | {member.type}, together=True)
-            spread = sites.one(spread)
+            spread = Spread(
+                domains=topology.domains(term.topology), counted=selected_types | {member.type}, together=True
+            )
+            spread = topology.one(spread)
             yield from ((kind, spread) for kind in spread.counted)
 
-    def _apart(self, member: Member, term: Term, sites: Sites) -> Iterator[tuple[ReplicaType, Spread]]:
-        """The other side of it counts as much: whom it keeps off keeps it off."""
-        meant = frozenset(other.type for other in self.members if other.is_meant([term]))
-        if not meant:
+    def _anti_affinity_spreads(
+        self, member: Member, term: Term, topology: Sites
+    ) -> Iterator[tuple[ReplicaType, Spread]]:
+        """Yield spreads for anti-affinity within the gang. It is symmetric: it limits the selected types, too."""
+        selected_types = frozenset(other.type for other in self.members if other.is_meant([term]))
+        if not selected_types:
             return
-        domains = sites.everywhere(term.topology)
-        yield member.type, sites.one(Spread(domains=domains, counted=meant, most=int(member.type in meant)))
-        for other in meant - {member.type}:
-            yield other, sites.one(Spread(domains=domains, counted=frozenset({member.type}), most=0))
+        domains = topology.everywhere(term.topology)
+        yield (
+            member.type,
+            topology.one(Spread(domains=domains, counted=selected_types, most=int(member.type in selected_types))),
+        )
+        for other in selected_types - {member.type}:
+            yield other, topology.one(Spread(domains=domains, counted=frozenset({member.type}), most=0))
 
-    def _evenly(self, member: Member, one: Spreading, sites: Sites, others: Neighbours) -> Spread:
+    def _topology_spread(
+        self, member: Member, spreading: Spreading, topology: Sites, placed_pods: Neighbours
+    ) -> Spread:
         labels = [other.constraint.topology_key for other in member.bonds.spread]
-        domains = sites.counted(one.constraint, labels, member.spec)
-        counts = self._counts(one.term, domains, others)
-        few = one.constraint.min_domains is not None and len(set(domains.values())) < one.constraint.min_domains
-        skew = one.constraint.max_skew
+        domains = topology.counted(spreading.constraint, labels, member.spec)
+        counts = self._counts(spreading.term, domains, placed_pods)
+        has_too_few_domains = (
+            spreading.constraint.min_domains is not None
+            and len(set(domains.values())) < spreading.constraint.min_domains
+        )
+        skew = spreading.constraint.max_skew
         spread = Spread(
             domains=domains,
-            counted=frozenset(other.type for other in self.members if other.is_meant([one.term])),
+            counted=frozenset(other.type for other in self.members if other.is_meant([spreading.term])),
             already=counts,
-            # With fewer domains than it wants, it is as if one more were there, and empty.
-            skew=None if few else skew,
-            most=skew if few else None,
+            # With fewer domains than minDomains, the global minimum is 0.
+            skew=None if has_too_few_domains else skew,
+            most=skew if has_too_few_domains else None,
         )
-        return sites.one(spread)
+        return topology.one(spread)
 
-    def _counts(self, term: Term, domains: Mapping[str, str], others: Neighbours) -> Mapping[str, int]:
-        """Pods that are ending don't count, here and nowhere else."""
+    def _counts(self, term: Term, domains: Mapping[str, str], placed_pods: Neighbours) -> Mapping[str, int]:
+        """Count placed pods by domain. Only spread constraints ignore pods that are being deleted."""
         return Counter(
             domains[pod.spec.node_name]
-            for pod in others.selected([term])
+            for pod in placed_pods.selected([term])
             if pod.spec.node_name in domains and not self._is_own(pod) and not pod.metadata.is_ending
         )
 
@@ -225,34 +254,38 @@ class Gang:
 _TiesByType = dict[ReplicaType, Ties]
 
 
-def keeps(spread: Spread, places: Mapping[Replica, str], added: Collection[Replica]) -> bool:
-    """Whether replicas that are added may be where they are, once all have their places."""
+def keeps(spread: Spread, assignments: Mapping[Replica, str], added: Collection[Replica]) -> bool:
+    """Whether the added replicas satisfy the spread, given the assignments of all replicas."""
     counts = Counter(spread.already)
     counts.update(
         spread.domains[node]
-        for replica, node in places.items()
+        for replica, node in assignments.items()
         if replica.type in spread.counted and node in spread.domains
     )
-    homes = [spread.domains.get(places[replica]) for replica in added]
+    occupied = [spread.domains.get(assignments[replica]) for replica in added]
     least = min((counts[domain] for domain in spread.domains.values()), default=0)
-    most = min(limit for limit in (spread.most, _more(spread.skew, least), sys.maxsize) if limit is not None)
-    return all(home is not None and counts[home] <= most for home in homes)
+    limit_count = min(
+        limit for limit in (spread.most, _skew_limit(spread.skew, least), sys.maxsize) if limit is not None
+    )
+    return all(domain is not None and counts[domain] <= limit_count for domain in occupied)
 
 
-def _more(skew: int | None, least: int) -> int | None:
+def _skew_limit(skew: int | None, least: int) -> int | None:
     return None if skew is None else least + skew
 
 
-def _words(left: frozenset[str], before: frozenset[str], near: frozenset[str] | None) -> str:
-    if near is not None and not near:
+def _narrowing_message(feasible: frozenset[str], before: frozenset[str], near_nodes: frozenset[str] | None) -> str:
+    if near_nodes is not None and not near_nodes:
         return NOBODY_NEAR
-    return f"its rules about other pods, or theirs about it, leave it {len(left)} of {len(before)} nodes"
+    return f"affinity and spread rules between pods leave {len(feasible)} of {len(before)} nodes"
 
 
-def _in_all(labelled: Sequence[Mapping[str, str]], homes: Sequence[set[str | None]] | None) -> frozenset[str]:
-    """Nodes that have all the labels, and, where there are homes, are in one of them by each."""
+def _nodes_with_labels(
+    labelled: Sequence[Mapping[str, str]], occupied: Sequence[set[str | None]] | None
+) -> frozenset[str]:
+    """Return nodes that have all the labels and, if `occupied` is given, are in an occupied domain of each."""
     names = set(labelled[0]).intersection(*labelled[1:])
-    if homes is None:
+    if occupied is None:
         return frozenset(names)
-    pairs = list(zip(labelled, homes, strict=True))
-    return frozenset(name for name in names if all(domains[name] in home for domains, home in pairs))
+    pairs = list(zip(labelled, occupied, strict=True))
+    return frozenset(name for name in names if all(domains[name] in domain for domains, domain in pairs))
