@@ -1,1 +1,1 @@
-"""The objects that a job should have, pod by pod: names, placement, logs, accelerators, pod groups."""
+"""Builds the objects that a job should have: pods and services with placement, logs, accelerators, pod groups."""

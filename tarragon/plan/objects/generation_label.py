@@ -1,4 +1,4 @@
-"""Which pods were made together: each bears the round of its gang, so that none of an earlier one is taken for new."""
+"""The gang round of pods: pods that were created together have the same one, which tells old pods from new ones."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from tarragon.job.status import Gang, JobStatus
 from tarragon.kube.core import Pod
 
 ROUND_ANNOTATION = "tarragon.dev/gang-round"
-"""On a pod: how often its gang had been made anew when the pod was made; pods of the first round bear none."""
+"""On a pod: how often its gang had been restarted when the pod was created. Pods of the first round have none."""
 MOST_ROUNDS = 10**9 - 1
-"""More than any gang lives through. What says more was written by somebody else, and counts as nothing."""
+"""More rounds than any gang reaches. A greater value was not written by Tarragon and counts as 0."""
 
 
 def round_of(pod: Pod) -> int:
-    written = pod.metadata.annotations.get(ROUND_ANNOTATION, "")
-    is_number = written.isascii() and written.isdecimal() and len(written) <= len(str(MOST_ROUNDS))
-    return int(written) if is_number else 0
+    value = pod.metadata.annotations.get(ROUND_ANNOTATION, "")
+    is_number = value.isascii() and value.isdecimal() and len(value) <= len(str(MOST_ROUNDS))
+    return int(value) if is_number else 0
 
 
 def current(status: JobStatus) -> int:
@@ -24,10 +24,10 @@ def current(status: JobStatus) -> int:
 
 
 def following(gang: Gang, pods: Iterable[Pod]) -> int:
-    """The round after that on record and after those of all pods there are: a record that was lost began anew."""
+    """Return the next round: above the recorded one and those of all existing pods, in case the record was lost."""
     return min(1 + max([gang.round, *(round_of(pod) for pod in pods)]), MOST_ROUNDS)
 
 
 def is_outdated(pod: Pod, status: JobStatus) -> bool:
-    """Its gang is made anew without it."""
+    """Whether the pod is of an earlier round than the current one."""
     return round_of(pod) < current(status)

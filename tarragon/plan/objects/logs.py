@@ -1,6 +1,6 @@
-"""Logs as lines of JSON that say which replica they are from: what its pod mounts, and how its command is run.
+"""Makes replicas log JSON lines that name the replica: adds a volume with scripts and wraps the container's command.
 
-The scripts in `programs` run in the user's image, on whatever Python that has; without one the command runs plain.
+The scripts in `programs` run in the user's image, with any Python there; without one the command runs unchanged.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ PYTHONPATH = "PYTHONPATH"
 SCRIPTS = ("json_logs.py", "json_lines.py", "json_logging.py", "sitecustomize.py")
 LONGEST_JOB_NAME = 200
 
-_RUN = (
+_WRAPPER = (
     'for python in python3 python; do if "$python" -E -S "$0" </dev/null >/dev/null 2>&1; '
     'then exec "$python" -E -S "$0" "$@"; fi; done; exec "$@"'
 )
-"""The first Python that can run the script named first, runs it; else the command is run as it is."""
+"""Runs the script ($0) with the first Python that can run it; without one, runs the command as it is."""
 
 
 class Form(StrEnum):
-    """How replicas log."""
+    """The log format of replicas."""
 
     JSON = "json"
     TEXT = "text"
@@ -41,7 +41,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speaker:
-    """Whose lines these are."""
+    """The replica whose lines are logged."""
 
     job: TrainingJob
     replica: Replica
@@ -60,14 +60,14 @@ class Speaker:
         }
 
 
-def are_json(job: TrainingJob, usual: Form) -> bool:
-    """The job's own word counts, else the installation's."""
-    written = job.annotations.get(LOGS, "")
-    return (Form(written) if written in {*Form} else usual) is Form.JSON
+def are_json(job: TrainingJob, default: Form) -> bool:
+    """Whether the job logs JSON: by its annotation, else by the operator's default."""
+    log_format = job.annotations.get(LOGS, "")
+    return (Form(log_format) if log_format in {*Form} else default) is Form.JSON
 
 
 def config_map(job: TrainingJob) -> JsonObject:
-    """Another version of the scripts has another name: pods that mount an older one keep it."""
+    """Return the ConfigMap of the scripts. Its name depends on their content: older pods keep the one they mount."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -81,45 +81,50 @@ def config_map_name(job: TrainingJob) -> str:
 
 
 def with_json(spec: JsonObject, container: str, speaker: Speaker) -> JsonObject:
-    """The pod's spec with that container's lines as JSON, where they can be."""
-    containers = [_speaking(each, speaker) if each.get("name") == container else each for each in spec["containers"]]
+    """Return the pod spec with JSON logs for the container, or unchanged where they are not possible."""
+    containers = [
+        _with_scripts(each, speaker) if each.get("name") == container else each for each in spec["containers"]
+    ]
     if containers == spec["containers"]:
         return spec
-    # An optional one: without the scripts the command still runs.
+    # Optional: the command runs without the scripts.
     volume = {"name": VOLUME, "configMap": {"name": config_map_name(speaker.job), "optional": True}}
     return {**spec, "containers": containers, "volumes": [*spec.get("volumes", []), volume]}
 
 
 @cache
 def scripts() -> Mapping[str, str]:
-    """They never change while we run, as our own modules don't."""
+    """Return the scripts by file name. They are cached: they never change while the process runs."""
     folder = resources.files(__package__) / "programs"
     return {name: (folder / name).read_text() for name in SCRIPTS}
 
 
-def _speaking(container: JsonObject, speaker: Speaker) -> JsonObject:
-    """Who asks for a terminal is a person. Of an image's own command nothing is known here: see `_on_the_path`."""
+def _with_scripts(container: JsonObject, speaker: Speaker) -> JsonObject:
+    """Return the container with the scripts mounted and started; unchanged if it has a terminal, which a person reads.
+
+    The command of an image is unknown here and can't be wrapped: see `_with_pythonpath`.
+    """
     if container.get("tty"):
         return container
-    found = _wrapped(container) if container.get("command") else _on_the_path(container)
-    if found is None:
+    changed = _with_wrapped_command(container) if container.get("command") else _with_pythonpath(container)
+    if changed is None:
         return container
-    own = {FIELDS: json.dumps(speaker.fields), **_ending(container)}
-    env = [variable for variable in found.get("env", []) if variable.get("name") not in own]
+    own_env = {FIELDS: json.dumps(speaker.fields), **_termination_env(container)}
+    env = [variable for variable in changed.get("env", []) if variable.get("name") not in own_env]
     mount = {"name": VOLUME, "mountPath": FOLDER, "readOnly": True}
     return {
-        **found,
-        "env": [*env, *({"name": name, "value": value} for name, value in own.items())],
-        "volumeMounts": [*found.get("volumeMounts", []), mount],
+        **changed,
+        "env": [*env, *({"name": name, "value": value} for name, value in own_env.items())],
+        "volumeMounts": [*changed.get("volumeMounts", []), mount],
     }
 
 
-def _wrapped(container: JsonObject) -> JsonObject:
-    return {**container, "command": ["sh", "-c", _RUN, f"{FOLDER}/{SCRIPTS[0]}", *container["command"]]}
+def _with_wrapped_command(container: JsonObject) -> JsonObject:
+    return {**container, "command": ["sh", "-c", _WRAPPER, f"{FOLDER}/{SCRIPTS[0]}", *container["command"]]}
 
 
-def _on_the_path(container: JsonObject) -> JsonObject | None:
-    """Only where the manifest sets PYTHONPATH anyway: set by us, it would replace the image's own."""
+def _with_pythonpath(container: JsonObject) -> JsonObject | None:
+    """Prepend the scripts to PYTHONPATH, but only if the manifest sets it: ours would replace the image's own value."""
     env = container.get("env", [])
     if not any(variable.get("name") == PYTHONPATH and "valueFrom" not in variable for variable in env):
         return None
@@ -129,12 +134,12 @@ def _on_the_path(container: JsonObject) -> JsonObject | None:
 def _prefixed(variable: JsonObject) -> JsonObject:
     if variable.get("name") != PYTHONPATH or "valueFrom" in variable:
         return variable
-    before = variable.get("value")
-    return {**variable, "value": f"{FOLDER}:{before}" if before else FOLDER}
+    value = variable.get("value")
+    return {**variable, "value": f"{FOLDER}:{value}" if value else FOLDER}
 
 
-def _ending(container: JsonObject) -> dict[str, Json]:
-    """Where the last lines go, as people read them, of a container whose failure is told by its log."""
+def _termination_env(container: JsonObject) -> dict[str, Json]:
+    """Return the variable that names the termination message file, if the message falls back to the last log lines."""
     if container.get("terminationMessagePolicy") != "FallbackToLogsOnError":
         return {}
     return {ENDING: container.get("terminationMessagePath", "/dev/termination-log")}

@@ -1,4 +1,4 @@
-"""Telling Kubernetes where a pod is to run: by naming its node, or by an affinity that kube-scheduler has to meet."""
+"""Sets the node of a pod: directly by nodeName, or by a required node affinity for kube-scheduler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _NAME = "metadata.name"
 
 
 class Placement(StrEnum):
-    """DIRECT: the pod names its node, and no scheduler looks at it: one call a pod. AFFINITY: kube-scheduler binds."""
+    """How pods get their node.
+
+    DIRECT sets nodeName: no scheduler is involved, and a pod takes one API call. AFFINITY lets kube-scheduler bind it.
+    """
 
     DIRECT = "direct"
     AFFINITY = "affinity"
@@ -24,37 +27,37 @@ def directly(spec: JsonObject, node: str) -> JsonObject:
 
 
 def by_affinity(spec: JsonObject, node: str) -> JsonObject:
-    """Beside what the user requires of nodes. Terms are alternatives, so each of them gets the node."""
+    """Add the node to the required node affinity. Terms are alternatives, so each of the user's terms gets the node."""
     affinity = spec.get("affinity", {})
-    of_nodes = affinity.get("nodeAffinity", {})
-    written = of_nodes.get(REQUIRED, {}).get("nodeSelectorTerms", [])
-    # A term that asks nothing matches nothing; with our field in it, it would match.
-    terms = [term for term in written if term.get("matchExpressions") or term.get("matchFields")]
-    here = {"key": _NAME, "operator": "In", "values": [node]}
-    pinned = [{**term, "matchFields": [*term.get("matchFields", []), here]} for term in terms or [{}]]
-    required = {REQUIRED: {"nodeSelectorTerms": pinned}}
-    return {**spec, "affinity": {**affinity, "nodeAffinity": {**of_nodes, **required}}}
+    node_affinity = affinity.get("nodeAffinity", {})
+    user_terms = node_affinity.get(REQUIRED, {}).get("nodeSelectorTerms", [])
+    # An empty term matches no node; with our field in it, it would match.
+    terms = [term for term in user_terms if term.get("matchExpressions") or term.get("matchFields")]
+    node_term = {"key": _NAME, "operator": "In", "values": [node]}
+    terms_with_node = [{**term, "matchFields": [*term.get("matchFields", []), node_term]} for term in terms or [{}]]
+    required = {REQUIRED: {"nodeSelectorTerms": terms_with_node}}
+    return {**spec, "affinity": {**affinity, "nodeAffinity": {**node_affinity, **required}}}
 
 
 def node_of(spec: PodSpec) -> str:
-    """Where a pod of ours runs, or is to run; empty when that is nobody's decision yet."""
+    """Return the node on which one of our pods runs or will run; empty if that is not decided yet."""
     if spec.node_name:
         return spec.node_name
-    terms = _at(spec.affinity, "nodeAffinity", REQUIRED, "nodeSelectorTerms")
-    names = {_pinned(term) for term in terms} if isinstance(terms, list) else set()
+    terms = _nested(spec.affinity, "nodeAffinity", REQUIRED, "nodeSelectorTerms")
+    names = {_pinned_node(term) for term in terms} if isinstance(terms, list) else set()
     return names.pop() if len(names) == 1 else ""
 
 
-def _pinned(term: Json) -> str:
-    """By the last of the fields: that one is ours."""
-    fields = _at(term, "matchFields")
+def _pinned_node(term: Json) -> str:
+    """Return the node that a term pins the pod to. Only the last field can be the one that `by_affinity` added."""
+    fields = _nested(term, "matchFields")
     last = fields[-1] if isinstance(fields, list) and fields else None
-    values = _at(last, "values")
-    is_ours = _at(last, "key") == _NAME and _at(last, "operator") == "In" and isinstance(values, list)
+    values = _nested(last, "values")
+    is_ours = _nested(last, "key") == _NAME and _nested(last, "operator") == "In" and isinstance(values, list)
     return str(values[0]) if is_ours and len(values) == 1 else ""
 
 
-def _at(found: Json, *path: str) -> Json:
+def _nested(found: Json, *path: str) -> Json:
     for step in path:
         found = found.get(step) if isinstance(found, Mapping) else None
     return found

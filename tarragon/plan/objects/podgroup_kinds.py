@@ -1,7 +1,7 @@
-"""What other gang schedulers want to see of a job whose pods name them: a PodGroup each, and marks on the pods.
+"""The PodGroups, pod labels and annotations that other gang schedulers need for jobs whose pods name them.
 
-Field by field as the training operators of kubeflow.org/v1 wrote them, so that a Volcano, or a kube-scheduler with the
-plug-in of scheduler-plugins, goes on with a job as it did. Where Kubernetes has them itself (1.37), they are `native`.
+They match field by field what the kubeflow.org/v1 training operators write, so that Volcano, or kube-scheduler with
+scheduler-plugins, keeps working with existing jobs. `native` is Kubernetes' own PodGroup (1.37).
 """
 
 from __future__ import annotations
@@ -16,54 +16,59 @@ from tarragon.job.model import Replica, ReplicaType, TrainingJob
 from tarragon.kube.meta import AnyObject, Json, JsonObject, Resource
 from tarragon.plan.nodes.capacity import HOST_PORT, group_request
 
-_FIRST: Sequence[ReplicaType] = (ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.LAUNCHER, ReplicaType.PS)
+_START_ORDER: Sequence[ReplicaType] = (ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.LAUNCHER, ReplicaType.PS)
 
 
 class PodGroup(AnyObject, frozen=True):
-    """Of any scheduler, as far as we look at it."""
+    """A PodGroup of any scheduler, decoded as far as it is used."""
 
     spec: dict[str, Json] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What one scheduler wants."""
+    """The PodGroup resource of one scheduler, and what it needs on pods."""
 
     resource: Resource[PodGroup]
     spec: Callable[[TrainingJob, int], JsonObject]
-    """Of the group, by how many pods it takes at least."""
+    """Builds the group's spec from the job and the minimum number of pods."""
     annotations: Callable[[TrainingJob, Replica], Mapping[str, str]] = lambda _, __: {}
     labels: Callable[[TrainingJob, Replica], Mapping[str, str]] = lambda _, __: {}
     pod_spec: Callable[[TrainingJob], JsonObject] = lambda _: {}
-    """What a pod's spec says of its group."""
+    """Builds the fields of the pod spec that name the group."""
 
 
 def _volcano(job: TrainingJob, least: int) -> JsonObject:
     policy = job.run_policy.scheduling
-    named = {"priorityClassName": policy.priority_class} if policy.priority_class else {}
-    return {"minMember": least, "queue": policy.queue or "default", "minResources": _needed(job, least), **named}
+    priority = {"priorityClassName": policy.priority_class} if policy.priority_class else {}
+    return {
+        "minMember": least,
+        "queue": policy.queue or "default",
+        "minResources": _min_resources(job, least),
+        **priority,
+    }
 
 
 def _plugins(job: TrainingJob, least: int) -> JsonObject:
     timeout = job.run_policy.scheduling.timeout
-    waits = {} if timeout is None else {"scheduleTimeoutSeconds": timeout}
-    return {"minMember": least, "minResources": _needed(job, least), **waits}
+    timeout_field = {} if timeout is None else {"scheduleTimeoutSeconds": timeout}
+    return {"minMember": least, "minResources": _min_resources(job, least), **timeout_field}
 
 
 def _native(job: TrainingJob, least: int) -> JsonObject:
     name = job.run_policy.scheduling.priority_class
-    named = {"priorityClassName": name} if name else {}
-    return {"schedulingPolicy": {"gang": {"minCount": least}}, **named}
+    priority = {"priorityClassName": name} if name else {}
+    return {"schedulingPolicy": {"gang": {"minCount": least}}, **priority}
 
 
-def _group(group: str, version: str) -> Resource[PodGroup]:
+def _resource(group: str, version: str) -> Resource[PodGroup]:
     return Resource(group=group, version=version, plural="podgroups", kind="PodGroup", model=PodGroup)
 
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         "volcano": Kind(
-            resource=_group("scheduling.volcano.sh", "v1beta1"),
+            resource=_resource("scheduling.volcano.sh", "v1beta1"),
             spec=_volcano,
             annotations=lambda job, replica: {
                 "scheduling.k8s.io/group-name": job.key.name,
@@ -71,12 +76,12 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             },
         ),
         "scheduler-plugins": Kind(
-            resource=_group("scheduling.x-k8s.io", "v1alpha1"),
+            resource=_resource("scheduling.x-k8s.io", "v1alpha1"),
             spec=_plugins,
             labels=lambda job, _: {"scheduling.x-k8s.io/pod-group": job.key.name},
         ),
         "native": Kind(
-            resource=_group("scheduling.k8s.io", "v1beta1"),
+            resource=_resource("scheduling.k8s.io", "v1beta1"),
             spec=_native,
             pod_spec=lambda job: {"schedulingGroup": {"podGroupName": job.key.name}},
         ),
@@ -86,21 +91,24 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 BY_SCHEDULER: Mapping[str, str] = MappingProxyType(
     {"volcano": "volcano", "scheduler-plugins-scheduler": "scheduler-plugins"}
 )
-"""How these schedulers are called unless somebody has named them otherwise."""
+"""The schedulers' default names, with the kind of PodGroup that they need."""
 
 
 def kind_for(job: TrainingJob, by_scheduler: Mapping[str, str]) -> Kind | None:
-    """What the scheduler wants that all pods of the job name; None where nobody wants anything."""
-    named = {group.template.get("spec", {}).get("schedulerName", "") for group in job.groups if group.wish}
-    (name, *others) = named or {""}
+    """Return the PodGroup kind of the one scheduler that all pods of the job name; None if it needs none."""
+    scheduler_names = {group.template.get("spec", {}).get("schedulerName", "") for group in job.groups if group.wish}
+    (name, *others) = scheduler_names or {""}
     return None if others else KINDS.get(by_scheduler.get(name, ""))
 
 
 def least(job: TrainingJob) -> int:
-    """As schedulingPolicy.minAvailable says, else all pods; of an elastic job its servers and min-instances."""
-    asked = job.run_policy.scheduling.min_available
-    if asked is not None:
-        return asked
+    """Return the minimum number of pods: schedulingPolicy.minAvailable, else all pods.
+
+    Of an elastic job's workers only min-instances count.
+    """
+    requested = job.run_policy.scheduling.min_available
+    if requested is not None:
+        return requested
     return sum(
         min(job.elastic.minimum, group.wish)
         if job.elastic is not None and group.type is ReplicaType.WORKER
@@ -110,24 +118,28 @@ def least(job: TrainingJob) -> int:
 
 
 def marked(pod: JsonObject, kind: Kind, job: TrainingJob, replica: Replica) -> JsonObject:
-    """So that its scheduler knows which group it is of."""
-    known = pod["metadata"]
-    parts = (("labels", kind.labels(job, replica)), ("annotations", kind.annotations(job, replica)))
-    marks = {part: {**known.get(part, {}), **more} for part, more in parts if more}
-    return {**pod, "metadata": {**known, **marks}, "spec": {**pod["spec"], **kind.pod_spec(job)}}
+    """Return the pod with the labels, annotations and fields that name its PodGroup."""
+    metadata = pod["metadata"]
+    metadata_fields = (("labels", kind.labels(job, replica)), ("annotations", kind.annotations(job, replica)))
+    added = {
+        metadata_field: {**metadata.get(metadata_field, {}), **added_entries}
+        for metadata_field, added_entries in metadata_fields
+        if added_entries
+    }
+    return {**pod, "metadata": {**metadata, **added}, "spec": {**pod["spec"], **kind.pod_spec(job)}}
 
 
-def _needed(job: TrainingJob, number: int) -> JsonObject:
-    """As asked, else what the first pods need, those first that the others wait for."""
-    asked = job.run_policy.scheduling.min_resources
-    if asked:
-        return dict(asked)
-    order = {kind: place for place, kind in enumerate(_FIRST)}
+def _min_resources(job: TrainingJob, count: int) -> JsonObject:
+    """Return schedulingPolicy.minResources, else the requests of the first `count` pods in start order."""
+    requested = job.run_policy.scheduling.min_resources
+    if requested:
+        return dict(requested)
+    order = {kind: position for position, kind in enumerate(_START_ORDER)}
     groups = sorted(job.groups, key=lambda group: (order.get(group.type, len(order)), group.type))
-    each = [_amounts(group_request(group)) for group in groups for _ in range(group.wish)]
-    return {name: quantity.text(amount) for name, amount in sorted(total(each[:number]).items()) if amount}
+    requests = [_kubernetes_resources(group_request(group)) for group in groups for _ in range(group.wish)]
+    return {name: quantity.text(amount) for name, amount in sorted(total(requests[:count]).items()) if amount}
 
 
-def _amounts(needed: Resources) -> Resources:
-    """Pods and ports are counted by nobody but us."""
+def _kubernetes_resources(needed: Resources) -> Resources:
+    """Return the amounts without pods and host ports, which only our own scheduler counts as resources."""
     return {name: amount for name, amount in needed.items() if name != PODS and not name.startswith(HOST_PORT)}

@@ -1,4 +1,4 @@
-"""What the installation of the operator decides for all jobs."""
+"""The operator's settings that apply to all jobs."""
 
 from __future__ import annotations
 
@@ -13,31 +13,41 @@ from tarragon.plan.objects.podgroup_kinds import BY_SCHEDULER
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the installation decides for all jobs."""
+    """Operator settings that apply to all jobs."""
 
     cluster_domain: str = ""
-    """As CUSTOM_CLUSTER_DOMAIN of the old operators: `cluster.local`, or empty for names that end in .svc."""
+    """The cluster's DNS domain, such as `cluster.local`; empty for names that end in .svc.
+
+    Corresponds to CUSTOM_CLUSTER_DOMAIN of the training operators.
+    """
     operator: str = "tarragon"
-    """The component that events and managed fields name."""
+    """The component name in events and the field manager in managed fields."""
     scheduler: str = "tarragon"
-    """Jobs that name no other scheduler are placed by us, and wait for their admission."""
+    """The name of Tarragon's scheduler. Jobs that name no other one wait for admission and are placed by it."""
     placement: Placement = Placement.DIRECT
-    """Of jobs that we place. Pods with something that only kube-scheduler binds are placed by affinity always."""
+    """How pods of jobs that Tarragon places get their node. Pods that need kube-scheduler always use node affinity."""
     patience: float = 60.0
-    """Seconds that a gang keeps its places while its pods can't be made or bound: a quota, a policy, names that others
-    have. Twice the usual grace period: pods of an earlier job, or a webhook's, have ended and begun by then."""
+    """Seconds that a gang stays admitted while its pods can't be created or bound (a quota, a policy, name conflicts).
+
+    Twice the usual grace period: by then pods of an earlier job have ended, and a webhook's have started.
+    """
     start_patience: float = 300.0
-    """Seconds that it keeps them while its pods are there and can't start: an image, a configuration, a volume. A
-    registry that is gone for a moment, and the pauses of a kubelet between two tries, are shorter."""
+    """Seconds that a gang stays admitted while its pods exist but can't start (an image, a configuration, a volume).
+
+    Longer than a short outage of a registry and than the kubelet's backoff between two attempts.
+    """
     accelerators: Mapping[str, Accelerator] = field(default_factory=dict)
-    """What containers get besides that ask for these resources."""
+    """By resource name, what containers that request the resource get in addition."""
     namespaces: tuple[str, ...] = ()
-    """Those whose jobs are kept; none for all. Who sees only some can't tell what is free: kube-scheduler places."""
+    """The namespaces whose jobs are managed; empty for all.
+
+    With only some namespaces visible, free capacity is unknown, and placement is left to kube-scheduler.
+    """
     adopts: bool = False
-    """Whether jobs that other operators have begun are ours, too, without being asked for one by one."""
+    """Whether jobs that other operators started are adopted without an annotation on each of them."""
     logs: Form = Form.TEXT
-    """Of jobs that don't say it themselves."""
+    """The log format of jobs that do not set one themselves."""
     pod_groups: Mapping[str, str] = field(default_factory=lambda: BY_SCHEDULER)
-    """By the name of a scheduler, what it wants to see of a job that names it: a key of `groupkinds.KINDS`."""
+    """By scheduler name, the kind of PodGroup that the scheduler needs: a key of `podgroup_kinds.KINDS`."""
     left_to: Mapping[str, str] = field(default_factory=dict)
-    """By kind, the other operator that keeps its jobs, in words: what is not ours already is left to it."""
+    """By job kind, a description of another operator that manages it. Jobs that are not ours yet are left to it."""

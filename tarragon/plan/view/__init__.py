@@ -1,1 +1,1 @@
-"""One job as it is: its pods, services and nodes beside what it asks for, and the actions that can be taken."""
+"""The observed state of one job (its pods, services and nodes beside its spec) and the actions that change it."""

@@ -1,4 +1,4 @@
-"""A plan: what the reconciler sees of one job, and what it is to do about it, as values."""
+"""What the reconciler observes of one job and the actions that it takes, as plain values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REFUSED = "Refused"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """The API server did not let the job's last objects be made; nothing is made before it is tried `again`."""
+    """The API server rejected the job's last creates; no more objects are created before `again`."""
 
     reason: str
     """NAME_TAKEN or REFUSED."""
@@ -30,48 +30,48 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """One job and everything of its that exists, as the caches show it at this moment."""
+    """One job and all its objects, as the informer caches show them at this moment."""
 
     object: CustomObject
     taken: Intake
-    """What the object means."""
+    """The object decoded and validated."""
     pods: Sequence[Pod]
     services: Sequence[Service]
     pods_there: Mapping[Key, Pod] = field(default_factory=dict)
     services_there: Mapping[Key, Service] = field(default_factory=dict)
-    """Everybody's: names that others have keep the job waiting until they are free."""
+    """Pods and services of all owners: the job waits until the names that it needs are free."""
     nodes: Mapping[Key, Node] | None = None
-    """Everybody's; None where they may not be read."""
+    """All nodes of the cluster; None if the operator may not read them."""
     is_cleared: Callable[[str], bool] = lambda _: False
-    """Of a node, whether kube-scheduler sends pods away from there to make room for another one."""
+    """Whether kube-scheduler preempts pods on the named node to make room for another pod."""
     pod_groups: Mapping[str, PodGroup] = field(default_factory=dict)
-    """Those that are called as the job, whosever they are, by the full name of their kind."""
+    """PodGroups with the name of the job, of any owner, by the full name of their kind."""
     storage: Storage = field(default_factory=Storage)
     refusal: Refusal | None = None
     to_ask_again: Mapping[str, dt.datetime] = field(default_factory=dict)
-    """What was refused and the job does without, by name: when it may be asked for again."""
+    """By name of a rejected optional object: when it may be created again."""
     settings: Settings = field(default_factory=Settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Create:
-    """The body is complete: names, namespace, owner, labels. Meeting one that exists with our owner is success."""
+    """Creates an object from a complete body. If it already exists and has the same owner, that is a success."""
 
     resource: Resource[Json]
     body: JsonObject
     is_surely_ours: bool = False
-    """Its name has the job's uid in it: one that exists is not looked at, which would take a right to read them all."""
+    """The name contains the job's UID: an existing object is not read, which would need permission to read them all."""
     may_be_refused: bool = False
-    """The job does without it: of a refusal people are told, and nothing else comes of it."""
+    """The object is optional: if the API server rejects it, an event says so, and the job runs without it."""
     without: str = ""
-    """What that means for the job, in words that follow those of the refusal."""
+    """What a rejection means for the job; appended to the error message."""
     alone: bool = False
-    """When all before it have been made, and before all that come after."""
+    """Create the object after all creates before it have completed, and before those after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
-    """Conditional on the uid and version that the decision was made on."""
+    """Deletes an object, conditional on the UID and resourceVersion that the decision was based on."""
 
     resource: Resource[Json]
     key: Key
@@ -79,12 +79,12 @@ class Delete:
     resource_version: str
     reason: str
     at_once: bool = False
-    """Without waiting for whoever was to say that it has ended."""
+    """Force deletion: with a grace period of 0, without waiting for the kubelet to confirm that the pod has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patch:
-    """A merge patch of something of the job's that is not as it should be, conditional on uid and version."""
+    """Applies a merge patch to an object of the job, conditional on UID and resourceVersion."""
 
     resource: Resource[Json]
     key: Key
@@ -93,26 +93,26 @@ class Patch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Annotations of a pod for its program to read, None for one that goes. Conditional on uid and version."""
+    """Sets annotations on a pod for its program to read; None removes one. Conditional on UID and resourceVersion."""
 
     pod: Key
     uid: str
     resource_version: str
     annotations: Mapping[str, str | None]
     otherwise: Delete | None = None
-    """What is done where the operator may not write to pods: nobody would ever have the note."""
+    """What is done instead if the operator may not patch pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """In this order: mark, status, events, notices, deletes, patches, creates. A failed write ends the step; the next
-    one starts anew.
+    """What to do about a job, in this order: mark, status, events, notices, deletes, patches, creates.
 
-    The status goes first because a failure must be on record before its pod is deleted.
+    A failed write ends the step; the next reconcile decides again. The status is written before anything is deleted
+    because a failure must be on record before its pod goes.
     """
 
     mark: JsonObject | None = None
-    """Merge patch of the job's metadata (its generation), conditional; nothing else is done in the same step."""
+    """Conditional merge patch that records the job's API generation; nothing else is done in the same step."""
     status: JsonObject | None = None
     """Merge patch of the status subresource, conditional on the job's resourceVersion; None when nothing changes."""
     notices: Sequence[Notice] = ()
@@ -121,4 +121,4 @@ class Step:
     creates: Sequence[Create] = ()
     events: Sequence[Event] = ()
     wake_at: dt.datetime | None = None
-    """When to look again even if nothing happens: a deadline, a TTL, a back-off."""
+    """When to reconcile again even if nothing happens: a deadline, a TTL, a backoff."""

@@ -1,4 +1,4 @@
-"""Everything that the rules about one job look at, put in order once."""
+"""The view of one job that all rules share: decoded spec, recorded status, pods by replica."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tarragon.plan.view.stalls import Stall, stall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A valid job, what is on record of it, and what there is."""
+    """A valid job with its recorded status and its observed objects."""
 
     framework: Framework
     dialect: Dialect
@@ -36,16 +36,16 @@ class Scene:
     now: dt.datetime
     before: JobStatus
     needs_admission: bool
-    """Somebody else's scheduler may place it: then it starts at once, at its wish."""
+    """False if another scheduler places the job: then it starts immediately, at the size that its spec requests."""
     size: Size
     replicas: Sequence[Replica]
-    """Those that are to be. Of an elastic job's workers one in the middle may have been taken away."""
+    """The desired replicas. Indexes of an elastic job's workers may have gaps after a shrink."""
     members: Mapping[Replica, Member]
-    """The pod of every replica that is to be, if there is one of this round."""
+    """The pod of each desired replica, if there is one of the current gang round."""
     stalls: Mapping[Replica, Stall]
-    """What keeps pods of `members` from running, also what is too young to be told."""
+    """What keeps pods of `members` from running, including stalls that are too young to be reported."""
     surplus: Sequence[Pod]
-    """Pods of the job that no replica of this size has, or that are of an earlier round."""
+    """Pods of the job that belong to no desired replica or to an earlier gang round."""
 
     @property
     def may_run(self) -> bool:
@@ -53,7 +53,7 @@ class Scene:
 
     @property
     def is_refused(self) -> bool:
-        """The job is what it was before an edit that makes no sense; its templates are not known."""
+        """Whether the spec is invalid and the job keeps its last valid one, without pod templates."""
         return bool(self.taken.problems)
 
     @property
@@ -66,15 +66,15 @@ class Scene:
 
     @property
     def own_services(self) -> Sequence[Service]:
-        """But for its TensorBoard's."""
-        beside = self.dialect.names.tensorboard(self.job)
+        """The job's services without that of its TensorBoard."""
+        tensorboard_name = self.dialect.names.tensorboard(self.job)
         owner = self.job.as_owner
         owned = (service for service in self.observed.services if is_of(service, owner))
-        return [service for service in owned if service.metadata.name != beside]
+        return [service for service in owned if service.metadata.name != tensorboard_name]
 
-    def is_anothers(self, name: str, there: Mapping[Key, Pod] | Mapping[Key, Service]) -> bool:
-        """Whether somebody else has something of this name in the job's namespace."""
-        found = there.get(Key(self.job.key.namespace, name))
+    def is_anothers(self, name: str, objects: Mapping[Key, Pod] | Mapping[Key, Service]) -> bool:
+        """Whether an object of another owner has this name in the job's namespace."""
+        found = objects.get(Key(self.job.key.namespace, name))
         return found is not None and not is_of(found, self.job.as_owner)
 
     @property
@@ -91,7 +91,7 @@ class Scene:
 
     @property
     def places(self) -> Mapping[Replica, str]:
-        """The node of each replica; none where somebody else's scheduler finds them."""
+        """The assigned node of each replica; empty if another scheduler places the job."""
         admission = self.before.admission
         return admission.nodes if admission is not None and self.needs_admission else {}
 
@@ -102,32 +102,32 @@ class Scene:
         )
 
 
-def scene(framework: Framework, observed: Observed, taken: Intake, now: dt.datetime) -> Scene | None:
-    """None for a job that is not valid."""
-    if taken.job is None or taken.dialect is None:
+def scene(framework: Framework, observed: Observed, decoded: Intake, now: dt.datetime) -> Scene | None:
+    """Build the view of a job; None if the job is not valid."""
+    if decoded.job is None or decoded.dialect is None:
         return None
-    job = taken.job
+    job = decoded.job
     before = recall(observed.object.status).status
     needs_admission = is_placed_by(job, observed.settings.scheduler)
     size = size_of(job, before, needs_admission=needs_admission)
     replicas = _replicas(job, before, size) if needs_admission else tuple(job.replicas(size))
-    beside = taken.dialect.names.tensorboard(job)
+    tensorboard_name = decoded.dialect.names.tensorboard(job)
     owner = job.as_owner
-    own = [pod for pod in observed.pods if is_of(pod, owner) and pod.metadata.name != beside]
-    chosen = _chosen(job, taken.dialect, frozenset(replicas), own)
-    codes = replace(taken.dialect.exit_codes, wished=retryable_codes(job))
+    own_pods = [pod for pod in observed.pods if is_of(pod, owner) and pod.metadata.name != tensorboard_name]
+    pod_of_replica = _newest_pods(job, decoded.dialect, frozenset(replicas), own_pods)
+    codes = replace(decoded.dialect.exit_codes, wished=retryable_codes(job))
     members = {
         replica: found
-        for replica, pod in chosen.items()
+        for replica, pod in pod_of_replica.items()
         for found in [member(pod, framework.main_container, job.policy_of(replica), codes)]
         if found.fate is Fate.DONE or replica in before.finished or not is_outdated(pod, before)
     }
     uids = {found.pod.metadata.uid for found in members.values()}
     return Scene(
         framework=framework,
-        dialect=taken.dialect,
+        dialect=decoded.dialect,
         job=job,
-        taken=taken,
+        taken=decoded,
         observed=observed,
         now=now,
         before=before,
@@ -135,7 +135,7 @@ def scene(framework: Framework, observed: Observed, taken: Intake, now: dt.datet
         size=size,
         replicas=replicas,
         members=members,
-        surplus=[pod for pod in own if pod.metadata.uid not in uids],
+        surplus=[pod for pod in own_pods if pod.metadata.uid not in uids],
         stalls={
             replica: found
             for replica, each in members.items()
@@ -146,20 +146,24 @@ def scene(framework: Framework, observed: Observed, taken: Intake, now: dt.datet
 
 
 def size_of(job: TrainingJob, status: JobStatus, *, needs_admission: bool) -> Size:
-    """As admitted; at the wish where nobody admits, or nobody has yet. What runs does not just become more."""
+    """Return the size that the job should have: as admitted, else as requested.
+
+    Where another scheduler places the job, a gang that runs grows only if `may_grow`.
+    """
     if needs_admission:
         admitted = status.admission is not None and status.is_admitted
         return status.admission.size if status.admission is not None and admitted else job.wished()
     if status.gang is None or not status.gang.size or may_grow(job, status):
         return job.wished()
-    return {kind: min(wish, status.gang.size.get(kind, 0)) for kind, wish in job.wished().items()}
+    return {kind: min(count, status.gang.size.get(kind, 0)) for kind, count in job.wished().items()}
 
 
 def may_grow(job: TrainingJob, status: JobStatus) -> bool:
-    """Not once a replica has done its work: the job is near its end, and the room that became free is for others.
-    Unless the work of all workers is wanted: what one of them had not done when it lost its place is still to do.
+    """Whether a running job may get more replicas.
 
-    Nor before it is on record what those that run were told of each other.
+    It may not once a replica has finished: the job is near its end, and the freed capacity is for other jobs. The
+    exception is an elastic job that needs all workers to succeed: the work of a removed worker still has to be done.
+    A job that resizes by restart may not grow before the size of its running gang is on record.
     """
     waits_for_all = job.success_policy is SuccessPolicy.ALL_WORKERS and not job.has_chief
     if status.finished and not (waits_for_all and job.elastic is not None and not is_elastic_by_restart(job)):
@@ -173,26 +177,28 @@ def is_of(owned: Pod | Service | PodGroup, owner: OwnerIdentity) -> bool:
 
 
 def _replicas(job: TrainingJob, status: JobStatus, size: Size) -> Sequence[Replica]:
-    """Those that were given places, where each was; else as many as there are to be, from the first."""
+    """Return the admitted replicas with their recorded indexes; without a matching record, indexes start at 0."""
     admission = status.admission
     placed = admission.nodes.keys() if admission is not None and admission.admitted is not None else ()
     if Counter(replica.type for replica in placed) != Counter(size):
         return tuple(job.replicas(size))
     order = {group.type: position for position, group in enumerate(job.groups)}
-    there = (replica for replica in placed if replica.type in order)
-    return sorted(there, key=lambda replica: (order[replica.type], replica.index))
+    known_types = (replica for replica in placed if replica.type in order)
+    return sorted(known_types, key=lambda replica: (order[replica.type], replica.index))
 
 
-def _chosen(job: TrainingJob, dialect: Dialect, replicas: Container[Replica], own: Iterable[Pod]) -> dict[Replica, Pod]:
-    """Of each wanted replica the newest pod. Names tell, not labels: labels can be edited."""
-    chosen: dict[Replica, Pod] = {}
-    for pod in sorted(own, key=_age):
+def _newest_pods(
+    job: TrainingJob, dialect: Dialect, replicas: Container[Replica], own_pods: Iterable[Pod]
+) -> dict[Replica, Pod]:
+    """Return the newest pod of each desired replica. Pods are matched by name: labels can be edited."""
+    pod_of_replica: dict[Replica, Pod] = {}
+    for pod in sorted(own_pods, key=_creation_order):
         replica = dialect.names.replica(job, pod.metadata.name)
         if replica is not None and replica in replicas:
-            chosen[replica] = pod
-    return chosen
+            pod_of_replica[replica] = pod
+    return pod_of_replica
 
 
-def _age(pod: Pod) -> tuple[float, str]:
+def _creation_order(pod: Pod) -> tuple[float, str]:
     created = pod.metadata.creation_timestamp
     return (created.timestamp() if created is not None else 0.0, pod.metadata.uid)

@@ -1,6 +1,6 @@
-"""Why a pod that is there does not get to run, as its node and its scheduler tell in its status.
+"""Finds out why an existing pod does not run or become ready, from what the kubelet and scheduler wrote to its status.
 
-Events would tell more of volumes, but reading all events of a cluster is a right that nothing else needs.
+Events would say more about volumes, but nothing else needs the permission to read all events of a cluster.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tarragon.kube.core import ContainerStatus, Pod, PodCondition, Terminated
 IMAGE = "ImagePullBackOff"
 CRASH_LOOP = "CrashLoopBackOff"
 NOT_PREPARED = "PodNotPrepared"
-"""Its node has not got its volumes, or its network, ready."""
+"""The node has not prepared the pod's volumes or network."""
 NOT_TAKEN = "PodNotTaken"
-"""The kubelet of its node has not said anything about it."""
+"""The node's kubelet has not reported any status of the pod."""
 NOT_SCHEDULED = "NotScheduled"
 GATED = "SchedulingGated"
 CREATING = "ContainerCreating"
@@ -27,64 +27,69 @@ NOT_READY = "NotReady"
 NOT_GONE = "PodNotGone"
 
 SOON = dt.timedelta(seconds=60)
-"""What a healthy node does within seconds is told when it has taken so long."""
+"""Stalls in steps that take a healthy node seconds are reported after this time."""
 LONG = dt.timedelta(minutes=5)
-"""What takes its time, as the pull of a large image or a look for data, is told when it has taken so long."""
+"""Stalls in steps that may take long, such as pulling a large image or preparing data, are reported after this time."""
 LONGEST_WORDS = 512
 
-_ORDINARY = frozenset({"", CREATING, INITIALIZING})
-# A kubelet goes back and forth between the two.
-_ALIKE = {"ErrImagePull": IMAGE}
-_BY_PROGRAM = frozenset({CRASH_LOOP, "PostStartHookError"})
-# How the condition was called before Kubernetes 1.28.
-_PREPARED = ("PodReadyToStartContainers", "PodHasNetwork")
+_NORMAL_REASONS = frozenset({"", CREATING, INITIALIZING})
+# A kubelet alternates between the two reasons.
+_ALIASES = {"ErrImagePull": IMAGE}
+_CAUSED_BY_PROGRAM = frozenset({CRASH_LOOP, "PostStartHookError"})
+# The second name is that of Kubernetes before 1.28.
+_SANDBOX_CONDITIONS = ("PodReadyToStartContainers", "PodHasNetwork")
 _BACK_OFF = "Back-off pulling image"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
-    """`words` are those of whoever stops the pod, as far as there are any."""
+    """Why a pod does not run. `words` is the message of the component that reported it, if there is one."""
 
     reason: str
     words: str
     at: dt.datetime | None = None
-    """When it is to be told if it still holds; None for at once."""
+    """When to report the stall if it persists; None for immediately."""
     is_hindrance: bool = False
-    """The pod can't start, and the gang holds its places in vain. A slow start is none, nor what the program does."""
+    """Whether the pod can't start and wastes the gang's resources. False for slow starts and program errors."""
 
     def is_told(self, now: dt.datetime) -> bool:
         return self.at is None or self.at <= now
 
     @property
     def is_brief(self) -> bool:
-        """A kubelet that waits before its next pull leaves out why the last one failed."""
+        """Whether the message lacks the cause: in image pull backoff the kubelet does not say why the pull failed."""
         return self.reason == IMAGE and self.words.startswith(_BACK_OFF) and ": " not in self.words
 
 
 def stall(pod: Pod, main: str) -> Stall | None:
-    """`main` is the container that decides. None of a pod that runs, has ended, or has hardly begun."""
+    """Return why the pod does not run; None if it runs, has finished or has only just been created.
+
+    `main` is the name of the container that decides the pod's result.
+    """
     if pod.metadata.is_ending:
-        return _not_gone(pod)
+        return _stuck_in_deletion(pod)
     if pod.is_finished:
         return None
     if not pod.spec.node_name:
         return _unscheduled(pod)
-    return next(_on_its_node(pod, main), None)
+    return next(_stalls_on_node(pod, main), None)
 
 
 def hinders(pod: Pod, main: str, now: dt.datetime) -> bool:
-    """Whether the pod is of no use to its gang where it is."""
+    """Whether the pod can't start on its node and has been stalled long enough to be reported."""
     found = stall(pod, main)
     return found is not None and found.is_hindrance and found.is_told(now)
 
 
-def _not_gone(pod: Pod) -> Stall | None:
+def _stuck_in_deletion(pod: Pod) -> Stall | None:
     due = pod.metadata.deletion_timestamp
     if due is None:
         return None
     node = f" on node {pod.spec.node_name}" if pod.spec.node_name else ""
-    words = f"the earlier pod {pod.metadata.name}{node} was to be gone at {timestamp(due)}; is its node lost?"
-    return Stall(reason=NOT_GONE, words=words, at=due + SOON)
+    message = (
+        f"the earlier pod {pod.metadata.name}{node} should have been deleted by {timestamp(due)}; its node may be lost"
+    )
+    return Stall(reason=NOT_GONE, words=message, at=due + SOON)
 
 
 def _unscheduled(pod: Pod) -> Stall | None:
@@ -92,87 +97,87 @@ def _unscheduled(pod: Pod) -> Stall | None:
     if scheduled is not None and scheduled.status == "False":
         return Stall(reason=scheduled.reason or NOT_SCHEDULED, words=scheduled.message)
     name = pod.spec.scheduler_name or "default-scheduler"
-    words = f"no scheduler has looked at it; is {name} at work?"
-    return next(_late(NOT_SCHEDULED, words, pod.metadata.creation_timestamp), None)
+    message = f"no scheduler has considered the pod; is {name} running?"
+    return next(_after_long(NOT_SCHEDULED, message, pod.metadata.creation_timestamp), None)
 
 
-def _on_its_node(pod: Pod, main: str) -> Iterator[Stall]:
-    """The first thing that stops it, in the order in which a node starts a pod."""
+def _stalls_on_node(pod: Pod, main: str) -> Iterator[Stall]:
+    """Yield what stops the pod, in the order in which a node starts a pod."""
     yield from _initialization(pod)
     status = main_status(pod, main)
-    waits = _waiting(status) if status is not None else None
-    if waits is not None:
-        yield waits
+    waiting_stall = _waiting(status) if status is not None else None
+    if waiting_stall is not None:
+        yield waiting_stall
     if status is None or status.state.waiting is not None:
         yield from _creation(pod)
     else:
-        yield from _besides(pod, status)
+        yield from _sidecar_stalls(pod, status)
         yield from _unready(pod, status)
 
 
-def _besides(pod: Pod, main: ContainerStatus) -> Iterator[Stall]:
-    """What a sidecar lacks stops nobody who trains."""
+def _sidecar_stalls(pod: Pod, main: ContainerStatus) -> Iterator[Stall]:
+    """Yield stalls of other containers. They never count as hindrance: the main container trains without them."""
     for other in pod.status.container_statuses:
-        waits = _waiting(other, f"container {other.name}: ") if other.name != main.name else None
-        if waits is not None:
-            yield replace(waits, is_hindrance=False)
+        waiting_stall = _waiting(other, f"container {other.name}: ") if other.name != main.name else None
+        if waiting_stall is not None:
+            yield replace(waiting_stall, is_hindrance=False)
 
 
 def _initialization(pod: Pod) -> Iterator[Stall]:
     sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}
     for status in pod.status.init_container_statuses:
-        waits = _waiting(status, f"init container {status.name}: ")
+        waiting_stall = _waiting(status, f"init container {status.name}: ")
         running = status.state.running
-        if waits is not None:
-            yield waits
+        if waiting_stall is not None:
+            yield waiting_stall
         elif running is not None and status.name not in sidecars and running.started_at is not None:
-            words = f"its init container {status.name} has run since {timestamp(running.started_at)}"
-            yield Stall(reason=INITIALIZING, words=words, at=running.started_at + LONG)
+            message = f"init container {status.name} has run since {timestamp(running.started_at)}"
+            yield Stall(reason=INITIALIZING, words=message, at=running.started_at + LONG)
 
 
-def _waiting(status: ContainerStatus, whose: str = "") -> Stall | None:
-    """Of a container that its node has something to say about."""
+def _waiting(status: ContainerStatus, prefix: str = "") -> Stall | None:
+    """Return the stall of a waiting container if its kubelet reports a problem."""
     waiting = status.state.waiting
     if waiting is None:
         return None
-    if waiting.reason in _ORDINARY:
+    if waiting.reason in _NORMAL_REASONS:
         if not waiting.message:
             return None
-        return Stall(reason=NOT_PREPARED, words=whose + _short(waiting.message), is_hindrance=True)
-    reason = _ALIKE.get(waiting.reason, waiting.reason)
+        return Stall(reason=NOT_PREPARED, words=prefix + _shortened(waiting.message), is_hindrance=True)
+    reason = _ALIASES.get(waiting.reason, waiting.reason)
     last = status.last_state.terminated
     if reason == CRASH_LOOP and last is not None:
-        return Stall(reason=reason, words=whose + _crash(last, status.restart_count))
-    is_main_matter = reason not in _BY_PROGRAM
-    return Stall(reason=reason, words=whose + _short(waiting.message), is_hindrance=is_main_matter)
+        return Stall(reason=reason, words=prefix + _crash(last, status.restart_count))
+    is_hindrance = reason not in _CAUSED_BY_PROGRAM
+    return Stall(reason=reason, words=prefix + _shortened(waiting.message), is_hindrance=is_hindrance)
 
 
 def _crash(last: Terminated, restarts: int) -> str:
     why = f" ({last.reason})" if last.reason not in {"", "Error"} else ""
-    said = last.message.strip().rpartition("\n")[2]
-    times = f", after {restarts} restarts" if restarts > 1 else ""
-    return f"exit code {last.exit_code}{why}{times}" + (f": {_short(said)}" if said else "")
+    last_line = last.message.strip().rpartition("\n")[2]
+    restarts_text = f", after {restarts} restarts" if restarts > 1 else ""
+    return f"exit code {last.exit_code}{why}{restarts_text}" + (f": {_shortened(last_line)}" if last_line else "")
 
 
 def _creation(pod: Pod) -> Iterator[Stall]:
     unprepared = _unprepared(pod)
     if unprepared is not None:
         since = unprepared.last_transition_time or pod.metadata.creation_timestamp
-        words = f"node {pod.spec.node_name} has not got its volumes and its network ready; {_look_at_events(pod)}"
+        message = f"node {pod.spec.node_name} has not prepared the pod's volumes and network; {_describe_hint(pod)}"
         if since is not None:
-            # No hindrance: attaching, checking and handing over a large disk look just like one that can't be mounted.
-            yield Stall(reason=NOT_PREPARED, words=words, at=since + SOON)
+            # No hindrance: attaching and checking a large disk looks the same as a disk that can't be mounted.
+            yield Stall(reason=NOT_PREPARED, words=message, at=since + SOON)
     elif not pod.status.container_statuses:
-        # If the kubelet is gone for good, Kubernetes gives its pods up, and they are placed anew.
-        words = f"the kubelet of node {pod.spec.node_name} has not begun with it"
-        yield from _late(NOT_TAKEN, words, pod.metadata.creation_timestamp)
+        # If the kubelet does not come back, Kubernetes evicts its pods, and their replicas are scheduled again.
+        message = f"the kubelet of node {pod.spec.node_name} has not started the pod"
+        yield from _after_long(NOT_TAKEN, message, pod.metadata.creation_timestamp)
     elif not _waits_for_init(pod):
-        words = f"its image is being pulled, or its volumes mounted, on {pod.spec.node_name}; {_look_at_events(pod)}"
-        yield from _late(CREATING, words, _since(pod, "Ready"))
+        message = f"node {pod.spec.node_name} is still pulling the image or mounting volumes; {_describe_hint(pod)}"
+        yield from _after_long(CREATING, message, _since(pod, "Ready"))
 
 
 def _unprepared(pod: Pod) -> PodCondition | None:
-    found = (pod.condition(kind) for kind in _PREPARED)
+    found = (pod.condition(kind) for kind in _SANDBOX_CONDITIONS)
     return next((condition for condition in found if condition is not None and condition.status == "False"), None)
 
 
@@ -182,33 +187,33 @@ def _waits_for_init(pod: Pod) -> bool:
 
 
 def _unready(pod: Pod, main: ContainerStatus) -> Iterator[Stall]:
-    """Its main container runs, and by its probes or gates it is not ready."""
+    """Yield a stall if the main container runs but the pod is not ready because of its probes or readiness gates."""
     ready = pod.condition("Ready")
     if main.state.running is None or ready is None or ready.status != "False":
         return
     times = [at for at in (ready.last_transition_time, main.state.running.started_at) if at is not None]
     if times:
         why = f": {ready.message}" if ready.message else ""
-        words = f"it runs, but has not been ready since {timestamp(max(times))}{why}"
-        yield Stall(reason=NOT_READY, words=words, at=max(times) + LONG)
+        message = f"the pod runs but has not been ready since {timestamp(max(times))}{why}"
+        yield Stall(reason=NOT_READY, words=message, at=max(times) + LONG)
 
 
-def _late(reason: str, words: str, since: dt.datetime | None) -> Iterator[Stall]:
+def _after_long(reason: str, message: str, since: dt.datetime | None) -> Iterator[Stall]:
     if since is not None:
-        yield Stall(reason=reason, words=words, at=since + LONG)
+        yield Stall(reason=reason, words=message, at=since + LONG)
 
 
 def _since(pod: Pod, condition: str) -> dt.datetime | None:
-    """Since its node first spoke of it, as far as is known."""
+    """Return when the condition became false, else when the pod was created."""
     found = pod.condition(condition)
     since = found.last_transition_time if found is not None and found.status == "False" else None
     return since or pod.metadata.creation_timestamp
 
 
-def _look_at_events(pod: Pod) -> str:
-    return f"kubectl -n {pod.metadata.namespace} describe pod {pod.metadata.name} shows why"
+def _describe_hint(pod: Pod) -> str:
+    return f"see kubectl -n {pod.metadata.namespace} describe pod {pod.metadata.name}"
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= LONGEST_WORDS else flat[: LONGEST_WORDS - 1] + "…"
