@@ -1,1 +1,1 @@
-"""How replicas go and come back: displacement, eviction, gang restarts, forced deletion, start timeouts."""
+"""How pods are lost and replaced: displacement, graceful eviction, gang restarts, forced deletion, start timeouts."""

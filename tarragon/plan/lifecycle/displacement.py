@@ -1,4 +1,4 @@
-"""Nodes that a gang has its places on and that do not take its pods any more: lost, cordoned, tainted, refusing."""
+"""Finds the replicas of an admitted gang that need another node: theirs is lost, cordoned, tainted or rejects pods."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tarragon.plan.nodes.capacity import pod_spec
 from tarragon.plan.nodes.predicates import away, refusal
 
 LOST_SECONDS = 300.0
-"""How long Kubernetes lets pods stay on a node that is not ready, where they do not say it themselves."""
+"""Kubernetes' default toleration for a node that is not ready, for pods that do not set tolerationSeconds."""
 SPARE_SECONDS = 60.0
-"""We wait so much longer: where somebody evicts pods, it is done by then."""
+"""Added to the toleration: where Kubernetes evicts pods of lost nodes, it has done so by then."""
 SHUNNED_SECONDS = 300.0
-"""A node that has not taken a pod gets none of its job's for so long, if others take them."""
+"""How long a job avoids a node that has rejected one of its pods, if other nodes are feasible."""
 
 Nodes = Mapping[Key, Node]
 
@@ -27,85 +27,85 @@ _LOST = frozenset({"", "node.kubernetes.io/not-ready", "node.kubernetes.io/unrea
 
 
 class Doors:
-    """What nodes say to pods of each type of a job. Each node is asked once for each type."""
+    """Checks whether nodes accept new pods of a job's replica types. Each result is cached by type and node."""
 
     def __init__(self, job: TrainingJob, nodes: Nodes, is_cleared: Callable[[str], bool]) -> None:
         self._nodes = nodes
         self._is_cleared = is_cleared
         self._specs = {group.type: pod_spec(group.template) for group in job.groups}
-        self._known: dict[tuple[ReplicaType, str], str] = {}
+        self._reasons: dict[tuple[ReplicaType, str], str] = {}
 
     def why_closed(self, kind: ReplicaType, node: str) -> str:
-        """Why no pod of that type can be made there now; empty when one can."""
-        asked = (kind, node)
-        if asked not in self._known:
-            self._known[asked] = self._asked(kind, node)
-        return self._known[asked]
+        """Return why no pod of that type can start on the node now; empty if one can."""
+        key = (kind, node)
+        if key not in self._reasons:
+            self._reasons[key] = self._find_reason(kind, node)
+        return self._reasons[key]
 
     def stay(self, kind: ReplicaType) -> float | None:
-        """Seconds that its pods stay on a node that is not ready; None for ever."""
+        """Return how many seconds pods of the type stay on a node that is not ready; None means forever."""
         spec = self._specs.get(kind, PodSpec())
-        seconds = [each.toleration_seconds for each in spec.tolerations if _is_of_lost_nodes(each)]
+        seconds = [each.toleration_seconds for each in spec.tolerations if _tolerates_lost_nodes(each)]
         if None in seconds:
             return None
         return max([float(each) for each in seconds if each is not None], default=LOST_SECONDS) + SPARE_SECONDS
 
-    def _asked(self, kind: ReplicaType, node: str) -> str:
+    def _find_reason(self, kind: ReplicaType, node: str) -> str:
         found = self._nodes.get(Key("", node))
         if found is None:
-            return f"node {node} is no more"
+            return f"node {node} no longer exists"
         if self._is_cleared(node):
-            return f"node {node} is cleared for a pod that is more urgent"
+            return f"kube-scheduler preempts pods on node {node} for a more urgent pod"
         if kind not in self._specs:
             return ""
-        why = refusal(self._specs[kind], found)
-        return f"node {node} {away(found)}" if why and away(found) else f"node {node}: {why}" if why else ""
+        reason = refusal(self._specs[kind], found)
+        return f"node {node} {away(found)}" if reason and away(found) else f"node {node}: {reason}" if reason else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Household:
-    """An admitted gang, its living pods and the nodes that there are."""
+    """An admitted gang with its live pods, and all nodes."""
 
     job: TrainingJob
     status: JobStatus
     admission: Admission
     pods: Mapping[Replica, Pod]
-    """Those that have neither ended nor been told to."""
+    """Pods that have not finished and are not being deleted."""
     nodes: Nodes
     is_cleared: Callable[[str], bool] = lambda _: False
 
 
 def is_unsettled(status: JobStatus, admission: Admission, nodes: Nodes) -> bool:
-    """Whether some replica of the gang may be `homeless`: a quick look, for gangs by the thousand."""
+    """Whether some replica of the gang may be displaced: a fast check that is run for thousands of gangs."""
     if status.obstacle is not None:
         return True
-    found = (nodes.get(Key("", name)) for name in set(admission.nodes.values()))
-    return any(node is None or away(node) for node in found)
+    assigned = (nodes.get(Key("", name)) for name in set(admission.nodes.values()))
+    return any(node is None or away(node) for node in assigned)
 
 
-def homeless(house: Household, now: dt.datetime) -> frozenset[Replica]:
-    """Who needs another node: the one that it has is gone or given up, or would not take the pod that is to be made."""
-    doors = Doors(house.job, house.nodes, house.is_cleared)
+def homeless(gang: Household, now: dt.datetime) -> frozenset[Replica]:
+    """Return the displaced replicas: their node is gone or not ready for too long, or would reject their next pod."""
+    node_filter = Doors(gang.job, gang.nodes, gang.is_cleared)
     return frozenset(
         replica
-        for replica, node in house.admission.nodes.items()
-        if replica not in house.status.finished and _needs_another(house, doors, (replica, node), now)
+        for replica, node in gang.admission.nodes.items()
+        if replica not in gang.status.finished and _is_displaced(gang, node_filter, (replica, node), now)
     )
 
 
-def given_up_at(house: Household, now: dt.datetime) -> dt.datetime | None:
-    """When the next pod will have been on a node for too long that is not ready."""
-    doors = Doors(house.job, house.nodes, house.is_cleared)
+def given_up_at(gang: Household, now: dt.datetime) -> dt.datetime | None:
+    """Return when the next pod will have exceeded its toleration for a node that is not ready; None if none will."""
+    node_filter = Doors(gang.job, gang.nodes, gang.is_cleared)
     times = (
-        _given_up_at(house, doors, replica, node)
-        for replica, node in house.admission.nodes.items()
-        if replica not in house.status.finished
+        _toleration_ends_at(gang, node_filter, replica, node)
+        for replica, node in gang.admission.nodes.items()
+        if replica not in gang.status.finished
     )
     return min((at for at in times if at is not None and at > now), default=None)
 
 
 def shunned(status: JobStatus, now: dt.datetime) -> frozenset[str]:
-    """Nodes that have not taken a pod of the job of late."""
+    """Return the nodes that have rejected a pod of the job within the last SHUNNED_SECONDS."""
     return frozenset(
         record.refused_by
         for record in status.restarts.values()
@@ -114,40 +114,40 @@ def shunned(status: JobStatus, now: dt.datetime) -> frozenset[str]:
 
 
 def is_refused(record: RestartRecord | None, node: str, admission: Admission) -> bool:
-    """Whether its node has not taken the replica's pod since the gang was admitted. Records have whole seconds."""
+    """Whether the node has rejected the replica's pod since the gang was admitted. Records have whole seconds."""
     if record is None or not node or record.refused_by != node or record.at is None or admission.admitted is None:
         return False
     return record.at >= admission.admitted.replace(microsecond=0)
 
 
-def closed(doors: Doors, missing: Mapping[Replica, str]) -> Iterator[tuple[Replica, str]]:
-    """Of replicas that have no pod, those whose node takes none now, and why."""
+def closed(node_filter: Doors, missing: Mapping[Replica, str]) -> Iterator[tuple[Replica, str]]:
+    """Yield the replicas without a pod whose node accepts none now, with the reason."""
     for replica, node in missing.items():
-        why = doors.why_closed(replica.type, node) if node != NOWHERE else ""
-        if why:
-            yield replica, why
+        reason = node_filter.why_closed(replica.type, node) if node != NOWHERE else ""
+        if reason:
+            yield replica, reason
 
 
-def _is_of_lost_nodes(toleration: Toleration) -> bool:
+def _tolerates_lost_nodes(toleration: Toleration) -> bool:
     return toleration.key in _LOST and toleration.effect in {"", "NoExecute"}
 
 
-def _needs_another(house: Household, doors: Doors, place: tuple[Replica, str], now: dt.datetime) -> bool:
-    replica, node = place
-    if Key("", node) not in house.nodes:
+def _is_displaced(gang: Household, node_filter: Doors, assignment: tuple[Replica, str], now: dt.datetime) -> bool:
+    replica, node = assignment
+    if Key("", node) not in gang.nodes:
         return True
-    pod = house.pods.get(replica)
+    pod = gang.pods.get(replica)
     if pod is not None and pod.spec.node_name in {"", node}:
-        at = _given_up_at(house, doors, replica, node)
+        at = _toleration_ends_at(gang, node_filter, replica, node)
         return at is not None and at <= now
-    if is_refused(house.status.restarts.get(replica), node, house.admission):
+    if is_refused(gang.status.restarts.get(replica), node, gang.admission):
         return True
-    return bool(doors.why_closed(replica.type, node))
+    return bool(node_filter.why_closed(replica.type, node))
 
 
-def _given_up_at(house: Household, doors: Doors, replica: Replica, node: str) -> dt.datetime | None:
-    found = house.nodes.get(Key("", node))
-    if found is None or found.is_ready:
+def _toleration_ends_at(gang: Household, node_filter: Doors, replica: Replica, node: str) -> dt.datetime | None:
+    node_object = gang.nodes.get(Key("", node))
+    if node_object is None or node_object.is_ready:
         return None
-    since, stay = found.ready_since, doors.stay(replica.type)
+    since, stay = node_object.ready_since, node_filter.stay(replica.type)
     return None if since is None or stay is None else later(since, stay)

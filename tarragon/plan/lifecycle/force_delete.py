@@ -1,7 +1,7 @@
-"""Pods that were to be gone long ago, on nodes that can't say that they are: their names are needed elsewhere.
+"""Force-deletes pods that are stuck in deletion on lost nodes, so that their names can be used again.
 
-Kubernetes keeps such a pod until its node is back, or deleted. What of it may still run there has been told to end, and
-its kubelet, if it comes back, ends it for want of the pod.
+Kubernetes keeps such a pod until its node is back or deleted. Containers that still run there have been asked to stop;
+if the kubelet comes back, it stops them because their pod is gone.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tarragon.plan.view.job_view import Scene
 from tarragon.plan.view.stalls import SOON
 
 
-def given_up(scene: Scene) -> Iterator[Delete]:
-    for pod, at in _overdue(scene):
-        if at <= scene.now:
-            why = f"node {pod.spec.node_name}, which is lost, does not end it"
+def given_up(view: Scene) -> Iterator[Delete]:
+    for pod, at in _overdue(view):
+        if at <= view.now:
+            why = f"node {pod.spec.node_name} is lost and can't confirm that the pod has ended"
             yield replace(delete_pod(pod, why), at_once=True)
 
 
-def gives_up_at(scene: Scene) -> dt.datetime | None:
-    """When the next one is to be given up, if its node does not come back before."""
-    return min((at for _, at in _overdue(scene) if at > scene.now), default=None)
+def gives_up_at(view: Scene) -> dt.datetime | None:
+    """Return when the next pod is to be force-deleted, if its node is not back by then."""
+    return min((at for _, at in _overdue(view) if at > view.now), default=None)
 
 
-def _overdue(scene: Scene) -> Iterator[tuple[Pod, dt.datetime]]:
-    """Pods that are to be gone, with when they are given up. A node that is late, or silent for a moment, ends them."""
-    nodes = scene.observed.nodes
-    for pod in scene.own_pods if nodes is not None else ():
+def _overdue(view: Scene) -> Iterator[tuple[Pod, dt.datetime]]:
+    """Yield pods in deletion on lost nodes, and when to force-delete them. The delay covers slow and flapping nodes."""
+    nodes = view.observed.nodes
+    for pod in view.own_pods if nodes is not None else ():
         due = pod.metadata.deletion_timestamp
         if nodes is None or due is None or not pod.spec.node_name:
             continue

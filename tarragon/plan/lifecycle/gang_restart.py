@@ -1,7 +1,7 @@
-"""Gangs whose replicas are made anew only together: on the loss of one, and when there are to be more of them.
+"""Restarts gangs whose replicas can only be recreated together: when one is lost, and when the gang grows.
 
-The round goes on record before a pod of the last one is deleted; none of the next is made while one of the last is
-there. So there is no moment at which half of a gang is old and half is new.
+The new gang round is recorded in the status before any pod of the old round is deleted, and no pod of the new round is
+created while one of the old round exists. So old and new replicas never run side by side.
 """
 
 from __future__ import annotations
@@ -34,127 +34,126 @@ WAITS_FOR_ROOM = "WaitsForRoom"
 HAS_FINISHED = "ReplicasFinished"
 
 
-def bound(scene: Scene, status: JobStatus) -> JobStatus:
-    """With the gang on record, or a new round of it."""
-    if status.phase.is_final or scene.is_refused:
+def bound(view: Scene, status: JobStatus) -> JobStatus:
+    """Return the status with the gang's size on record, or with a new round if the gang has to restart."""
+    if status.phase.is_final or view.is_refused:
         return status
-    if not _is_bound(scene):
-        return _unbound(status)
+    if not _tracks_gang(view):
+        return _untracked(status)
     before = status.gang or Gang()
-    if not scene.may_run:
-        return replace(status, gang=dissolved(scene, before))
-    why = _why_anew(scene, before)
-    if why is not None:
-        saves = _size(scene) != before.size
-        anew = Gang(round=following(before, scene.own_pods), size=_size(scene), saves=saves)
-        return _told(scene, replace(status, gang=anew), why)
-    is_whole = before.is_whole or not any(_missing(scene))
-    return replace(status, gang=replace(before, size=_size(scene), is_whole=is_whole))
+    if not view.may_run:
+        return replace(status, gang=dissolved(view, before))
+    reason = _restart_reason(view, before)
+    if reason is not None:
+        saves = _size(view) != before.size
+        new_gang = Gang(round=following(before, view.own_pods), size=_size(view), saves=saves)
+        return _with_restarting_condition(view, replace(status, gang=new_gang), reason)
+    is_whole = before.is_whole or not any(_missing_replicas(view))
+    return replace(status, gang=replace(before, size=_size(view), is_whole=is_whole))
 
 
-def dissolved(scene: Scene, gang: Gang) -> Gang:
-    """Whatever is still there of a gang that may not run any more belongs to none that comes after it."""
-    is_left = any(round_of(member.pod) >= gang.round for member in scene.members.values() if is_to_go(member.fate))
-    return (
-        Gang(round=following(gang, scene.own_pods), saves=True) if is_left else replace(gang, size={}, is_whole=False)
-    )
+def dissolved(view: Scene, gang: Gang) -> Gang:
+    """Return the record of a gang that may not run any more, so that its remaining pods count as outdated."""
+    is_left = any(round_of(member.pod) >= gang.round for member in view.members.values() if is_to_go(member.fate))
+    return Gang(round=following(gang, view.own_pods), saves=True) if is_left else replace(gang, size={}, is_whole=False)
 
 
-def wish_told(scene: Scene, status: JobStatus) -> JobStatus:
-    """Why there are fewer replicas than the user has asked for since; an elastic job gets them when there is room, and
-    no quota is in the way.
+def wish_told(view: Scene, status: JobStatus) -> JobStatus:
+    """Set or clear the condition that says why a running job has fewer replicas than its spec requests.
+
+    An elastic job that no quota limits gets no such condition: it grows as soon as there is capacity.
     """
-    kept = replace(status, conditions=without_condition(status.conditions, conditions.NOT_GROWN))
-    lacking = {
-        kind: (wish, scene.size.get(kind, 0))
-        for kind, wish in scene.job.wished().items()
-        if wish > scene.size.get(kind, 0)
+    cleared = replace(status, conditions=without_condition(status.conditions, conditions.NOT_GROWN))
+    missing_counts = {
+        kind: (count, view.size.get(kind, 0))
+        for kind, count in view.job.wished().items()
+        if count > view.size.get(kind, 0)
     }
-    held = _held_back(scene, status)
-    grows = scene.job.elastic is not None and not held
-    if status.phase.is_final or not scene.may_run or grows or not lacking:
-        return kept
-    numbers = " and ".join(f"{size} of {wish} {kind.word}" for kind, (wish, size) in lacking.items())
-    reason, why = (QUOTA_EXCEEDED, held) if held else _why_not_grown(scene, status)
-    said = Said(conditions.NOT_GROWN, True, reason, f"{numbers} replicas have places: {why}")
-    return replace(status, conditions=with_condition(status.conditions, said, scene.now))
+    quota_message = _quota_message(view, status)
+    grows = view.job.elastic is not None and not quota_message
+    if status.phase.is_final or not view.may_run or grows or not missing_counts:
+        return cleared
+    counts = " and ".join(f"{size} of {requested} {kind.word}" for kind, (requested, size) in missing_counts.items())
+    reason, why = (QUOTA_EXCEEDED, quota_message) if quota_message else _why_not_grown(view, status)
+    said = Said(conditions.NOT_GROWN, True, reason, f"{counts} replicas are scheduled: {why}")
+    return replace(status, conditions=with_condition(status.conditions, said, view.now))
 
 
-def outdated(scene: Scene, status: JobStatus) -> Iterator[Pod]:
-    """Pods of earlier rounds; those of replicas that have finished stay, for their logs."""
+def outdated(view: Scene, status: JobStatus) -> Iterator[Pod]:
+    """Yield pods of earlier rounds. Pods of replicas that have finished are kept for their logs."""
     if not current(status):
         return
-    done = {member.pod.metadata.uid for member in scene.members.values() if member.fate is Fate.DONE}
-    yield from (pod for pod in scene.own_pods if is_outdated(pod, status) and pod.metadata.uid not in done)
+    succeeded_uids = {member.pod.metadata.uid for member in view.members.values() if member.fate is Fate.DONE}
+    yield from (pod for pod in view.own_pods if is_outdated(pod, status) and pod.metadata.uid not in succeeded_uids)
 
 
 def is_to_go(fate: Fate) -> bool:
     return fate is not Fate.DONE
 
 
-def _is_bound(scene: Scene) -> bool:
-    job = scene.job
-    left_to_others = not scene.needs_admission and job.elastic is None
-    return restarts_together(job) or resizes_by_restart(job) or left_to_others
+def _tracks_gang(view: Scene) -> bool:
+    job = view.job
+    is_scheduled_elsewhere = not view.needs_admission and job.elastic is None
+    return restarts_together(job) or resizes_by_restart(job) or is_scheduled_elsewhere
 
 
-def _unbound(status: JobStatus) -> JobStatus:
-    """Its pods come and go one by one; if it is bound again, it begins with those that are there then."""
+def _untracked(status: JobStatus) -> JobStatus:
+    """Forget the gang's size, as its pods are replaced one by one. Tracking starts again with the pods of that time."""
     gang = status.gang
     return status if gang is None else replace(status, gang=Gang(round=gang.round) if gang.round else None)
 
 
-def _why_anew(scene: Scene, gang: Gang) -> str | None:
-    size = _size(scene)
+def _restart_reason(view: Scene, gang: Gang) -> str | None:
+    size = _size(view)
     if not gang.size:
         return None
-    grows = any(number > gang.size.get(kind, 0) for kind, number in size.items())
-    if grows or (size != gang.size and (restarts_together(scene.job) or is_elastic_by_restart(scene.job))):
-        return _new_size(scene)
-    if not restarts_together(scene.job):
+    grows = any(count > gang.size.get(kind, 0) for kind, count in size.items())
+    if grows or (size != gang.size and (restarts_together(view.job) or is_elastic_by_restart(view.job))):
+        return _resize_message(view)
+    if not restarts_together(view.job):
         return None
-    lost = [replica for replica, member in scene.members.items() if member.fate is Fate.REPLACED]
-    if not lost and gang.is_whole:
-        lost = list(_missing(scene))
-    return f"{words(lost)} is lost, and all replicas are started again together" if lost else None
+    lost_replicas = [replica for replica, member in view.members.items() if member.fate is Fate.REPLACED]
+    if not lost_replicas and gang.is_whole:
+        lost_replicas = list(_missing_replicas(view))
+    return f"{words(lost_replicas)} is lost; all replicas restart together" if lost_replicas else None
 
 
-def _new_size(scene: Scene) -> str:
-    numbers = ", ".join(f"{number} {kind.word}" for kind, number in _size(scene).items())
-    return f"all replicas are started again, as there are to be {numbers}"
+def _resize_message(view: Scene) -> str:
+    counts = ", ".join(f"{count} {kind.word}" for kind, count in _size(view).items())
+    return f"all replicas restart at the new size: {counts}"
 
 
-def _told(scene: Scene, status: JobStatus, why: str) -> JobStatus:
-    """Where the verdict was the loss itself, its words are better."""
-    if status.phase is Phase.RESTARTING and scene.before.phase is not Phase.RESTARTING:
+def _with_restarting_condition(view: Scene, status: JobStatus, reason: str) -> JobStatus:
+    """Set the Restarting condition. If the framework's verdict has just set it, its message is better and is kept."""
+    if status.phase is Phase.RESTARTING and view.before.phase is not Phase.RESTARTING:
         return status
     phase = after(status.phase, Signal.LOST)
-    said = Said(phase.value, True, scene.dialect.condition_reason(phase.value), why)
-    return replace(status, phase=phase, conditions=with_condition(status.conditions, said, scene.now))
+    said = Said(phase.value, True, view.dialect.condition_reason(phase.value), reason)
+    return replace(status, phase=phase, conditions=with_condition(status.conditions, said, view.now))
 
 
-def _missing(scene: Scene) -> Iterator[Replica]:
-    for replica in scene.replicas:
-        if replica not in scene.members and replica not in scene.before.finished:
+def _missing_replicas(view: Scene) -> Iterator[Replica]:
+    for replica in view.replicas:
+        if replica not in view.members and replica not in view.before.finished:
             yield replica
 
 
-def _size(scene: Scene) -> Size:
-    return {kind: number for kind, number in scene.size.items() if number}
+def _size(view: Scene) -> Size:
+    return {kind: count for kind, count in view.size.items() if count}
 
 
-def _held_back(scene: Scene, status: JobStatus) -> str:
-    """The words of the scheduler about a quota that keeps it small; empty where none does."""
-    admission = status.admission if scene.needs_admission else None
+def _quota_message(view: Scene, status: JobStatus) -> str:
+    """Return the scheduler's message about the quota that keeps the job from growing; empty if none does."""
+    admission = status.admission if view.needs_admission else None
     if admission is None or admission.admitted is None or admission.wait is None:
         return ""
     return admission.wait.message if admission.wait.code == QUOTA_EXCEEDED else ""
 
 
-def _why_not_grown(scene: Scene, status: JobStatus) -> tuple[str, str]:
-    if not resizes_by_restart(scene.job):
-        remedy = f"the annotation {RESIZE}: {BY_RESTART} starts all of them again at the new size"
-        return NEEDS_RESTART, f"those that run could not use more; {remedy}"
-    if not may_grow(scene.job, status) and status.finished:
-        return HAS_FINISHED, f"{words(status.finished)} has finished already, and the job ends with those it has"
-    return WAITS_FOR_ROOM, "all are started again at the new size when there is room for it"
+def _why_not_grown(view: Scene, status: JobStatus) -> tuple[str, str]:
+    if not resizes_by_restart(view.job):
+        remedy = f"set the annotation {RESIZE}: {BY_RESTART} to restart all replicas at the new size"
+        return NEEDS_RESTART, f"the running replicas can't use more; {remedy}"
+    if not may_grow(view.job, status) and status.finished:
+        return HAS_FINISHED, f"{words(status.finished)} has already finished; the job ends at its current size"
+    return WAITS_FOR_ROOM, "all replicas restart at the new size when there is capacity for it"

@@ -1,7 +1,7 @@
-"""Sending pods away: first a note for the program, which may save what it has done; the pod goes when its time is over.
+"""Evicts pods gracefully: annotations on the pod announce the eviction, and the pod is deleted when its grace ends.
 
-Who is told, and until when, stands in the notes alone. So whoever comes after a crash neither tells a program twice nor
-cuts its time short.
+The program may write a checkpoint in that time. All state is in the annotations, so that a restarted operator neither
+announces an eviction twice nor shortens the grace.
 """
 
 from __future__ import annotations
@@ -21,93 +21,93 @@ from tarragon.plan.view.job_view import Scene
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doomed:
-    """A pod that is to go."""
+    """A pod that is to be deleted."""
 
     pod: Pod
     why: str
     may_save: bool = False
-    """It would run on if its place had not been taken: then it is told before."""
+    """Whether the program gets time to save: it would run on if its resources had not been taken away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """What is to be written now so that they go."""
+    """The writes that evict pods: annotations now, deletions of the pods whose grace is over."""
 
     notices: Sequence[Notice] = ()
     deletes: Sequence[Delete] = ()
     again: dt.datetime | None = None
-    """When the next of them is to be deleted."""
+    """When the grace of the next pod ends."""
 
 
-def leave(scene: Scene, doomed: Sequence[Doomed]) -> Leave:
-    """Also takes back the notes of those that are to stay after all."""
-    going = [each for each in doomed if not each.pod.metadata.is_ending]
-    until = {each.pod.metadata.uid: _until(scene, each) for each in going}
-    staying = [each for each in going if (at := until[each.pod.metadata.uid]) is not None and at > scene.now]
-    told = [each for each in staying if _promised(scene, each.pod) is None]
-    notices = [_told(scene, each, until[each.pod.metadata.uid]) for each in told]
-    notices += _taken_back(scene, {each.pod.metadata.uid for each in doomed})
+def leave(view: Scene, evictions: Sequence[Doomed]) -> Leave:
+    """Announce evictions, delete pods whose grace is over, and withdraw the announcement from pods that may stay."""
+    pending = [each for each in evictions if not each.pod.metadata.is_ending]
+    grace_ends = {each.pod.metadata.uid: _grace_ends_at(view, each) for each in pending}
+    in_grace = [each for each in pending if (at := grace_ends[each.pod.metadata.uid]) is not None and at > view.now]
+    unannounced = [each for each in in_grace if _announced_end(view, each.pod) is None]
+    notices = [_announcement(view, each, grace_ends[each.pod.metadata.uid]) for each in unannounced]
+    notices += _withdrawals(view, {each.pod.metadata.uid for each in evictions})
     return Leave(
-        notices=[*notices, *_asked_to_save(scene, going, staying)],
-        deletes=[delete_pod(each.pod, each.why) for each in going if each not in staying],
-        again=min((at for at in until.values() if at is not None and at > scene.now), default=None),
+        notices=[*notices, *_checkpoint_requests(view, pending, in_grace)],
+        deletes=[delete_pod(each.pod, each.why) for each in pending if each not in in_grace],
+        again=min((at for at in grace_ends.values() if at is not None and at > view.now), default=None),
     )
 
 
-def delete_pod(pod: Pod, why: str) -> Delete:
+def delete_pod(pod: Pod, reason: str) -> Delete:
     return Delete(
         resource=PODS,
         key=pod.metadata.key,
         uid=pod.metadata.uid,
         resource_version=pod.metadata.resource_version,
-        reason=why,
+        reason=reason,
     )
 
 
-def _until(scene: Scene, doomed: Doomed) -> dt.datetime | None:
-    """How long the pod goes on; None for at once. What it was told holds, whatever the job says now."""
-    pod = doomed.pod
-    if pod.status.phase != "Running" or left_by_itself(pod, main_status(pod, scene.framework.main_container)):
+def _grace_ends_at(view: Scene, eviction: Doomed) -> dt.datetime | None:
+    """Return when the pod's grace ends; None to delete it now. An announced end holds, whatever the job says now."""
+    pod = eviction.pod
+    if pod.status.phase != "Running" or left_by_itself(pod, main_status(pod, view.framework.main_container)):
         return None
-    promised = _promised(scene, pod)
-    if promised is not None:
-        return promised
-    seconds = seconds_to_save(scene.job) if doomed.may_save else 0
+    announced = _announced_end(view, pod)
+    if announced is not None:
+        return announced
+    seconds = seconds_to_save(view.job) if eviction.may_save else 0
     if not seconds:
         return None
-    # A note has whole seconds: it promises none that the program does not have.
-    return scene.now.replace(microsecond=0) + dt.timedelta(seconds=seconds + (scene.now.microsecond > 0))
+    # The annotation has whole seconds. The end is rounded up, so that the program has all the seconds it asked for.
+    return view.now.replace(microsecond=0) + dt.timedelta(seconds=seconds + (view.now.microsecond > 0))
 
 
-def _promised(scene: Scene, pod: Pod) -> dt.datetime | None:
-    """Nobody is promised more than the longest time that a job can ask for: such a note is somebody else's."""
+def _announced_end(view: Scene, pod: Pod) -> dt.datetime | None:
+    """Return the announced end of the grace. One beyond the longest possible grace is not ours and is ignored."""
     at = leaves_at(pod)
-    return at if at is not None and at <= scene.now + dt.timedelta(seconds=LONGEST_SAVING + 1) else None
+    return at if at is not None and at <= view.now + dt.timedelta(seconds=LONGEST_SAVING + 1) else None
 
 
-def _told(scene: Scene, doomed: Doomed, until: dt.datetime | None) -> Notice:
-    notes = {CHECKPOINT: timestamp(scene.now), LEAVING: timestamp(until or scene.now)}
-    return _notice(doomed.pod, notes, otherwise=delete_pod(doomed.pod, doomed.why))
+def _announcement(view: Scene, eviction: Doomed, ends_at: dt.datetime | None) -> Notice:
+    annotations = {CHECKPOINT: timestamp(view.now), LEAVING: timestamp(ends_at or view.now)}
+    return _notice(eviction.pod, annotations, otherwise=delete_pod(eviction.pod, eviction.why))
 
 
-def _taken_back(scene: Scene, going: set[str]) -> Iterator[Notice]:
-    for member in scene.members.values():
+def _withdrawals(view: Scene, evicted_uids: set[str]) -> Iterator[Notice]:
+    for member in view.members.values():
         pod = member.pod
-        if LEAVING in pod.metadata.annotations and pod.metadata.uid not in going and member.fate is Fate.GOES_ON:
+        if LEAVING in pod.metadata.annotations and pod.metadata.uid not in evicted_uids and member.fate is Fate.GOES_ON:
             yield _notice(pod, {LEAVING: None, CHECKPOINT: None})
 
 
-def _asked_to_save(scene: Scene, going: Sequence[Doomed], leaving: Sequence[Doomed]) -> Iterator[Notice]:
-    """Whoever decides the job writes its checkpoints, usually: it is asked for one whenever somebody leaves."""
-    member = scene.members.get(scene.job.chief) if scene.job.chief is not None else None
-    if not leaving or member is None or not member.is_active:
+def _checkpoint_requests(view: Scene, pending: Sequence[Doomed], in_grace: Sequence[Doomed]) -> Iterator[Notice]:
+    """Ask the chief for a checkpoint when other replicas are evicted: usually the chief writes the checkpoints."""
+    chief = view.members.get(view.job.chief) if view.job.chief is not None else None
+    if not in_grace or chief is None or not chief.is_active:
         return
-    if any(each.pod.metadata.uid == member.pod.metadata.uid for each in going):
+    if any(each.pod.metadata.uid == chief.pod.metadata.uid for each in pending):
         return
-    latest = max(asked_to_save_at(each.pod) or scene.now.replace(microsecond=0) for each in leaving)
-    before = asked_to_save_at(member.pod)
-    if before is None or before < latest:
-        yield _notice(member.pod, {CHECKPOINT: timestamp(latest)})
+    latest_request = max(asked_to_save_at(each.pod) or view.now.replace(microsecond=0) for each in in_grace)
+    last_request = asked_to_save_at(chief.pod)
+    if last_request is None or last_request < latest_request:
+        yield _notice(chief.pod, {CHECKPOINT: timestamp(latest_request)})
 
 
 def _notice(pod: Pod, annotations: Mapping[str, str | None], otherwise: Delete | None = None) -> Notice:

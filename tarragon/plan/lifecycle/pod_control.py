@@ -1,4 +1,4 @@
-"""Which pods and services to make and which to remove while a job is to run."""
+"""Decides which pods and services to create and delete while a job should run."""
 
 from __future__ import annotations
 
@@ -33,34 +33,34 @@ from tarragon.plan.view.actions import Create, Delete, Observed
 from tarragon.plan.view.job_view import Scene
 
 MOST_CREATES = 500
-"""In one step. The next look at the job makes the rest; meanwhile a failure of the first ones is noticed."""
+"""Creates per step. The next reconcile creates the rest, unless the first ones have failed by then."""
 
-PLAIN_LOGS = "the job runs without it, and logs plain text"
+PLAIN_LOGS = "the job runs without it and logs plain text"
 
 
-def creates(scene: Scene, status: JobStatus) -> list[Create]:
-    """Services before pods: all names that the replicas will ever ask for are there when the first one starts."""
-    if not scene.may_run or scene.is_refused or _is_held_back(scene) or any(outdated(scene, status)):
+def creates(view: Scene, status: JobStatus) -> list[Create]:
+    """Return what to create: all services first, so that every name resolves when the first replica starts."""
+    if not view.may_run or view.is_refused or _is_backing_off(view) or any(outdated(view, status)):
         return []
-    plan = replace(scene.blueprint, round=current(status))
-    unserved = list(_unserved(scene))
-    if unserved:
-        taken = {service.metadata.name for service in scene.own_services} | set(_taken_services(scene))
-        wanted = islice((replica for name, replica in unserved if name not in taken), MOST_CREATES)
+    plan = replace(view.blueprint, round=current(status))
+    missing_services = list(_missing_services(view))
+    if missing_services:
+        taken = {service.metadata.name for service in view.own_services} | set(_conflicting_services(view))
+        wanted = islice((replica for name, replica in missing_services if name not in taken), MOST_CREATES)
         return [Create(resource=SERVICES, body=body) for body in services(plan, wanted)]
-    if not scene.members and (any(_taken_pods(scene, status)) or closed_places(scene)):
-        return []  # A gang that can't be whole is not begun.
-    due = list(islice(_due(scene, status), MOST_CREATES))
+    if not view.members and (any(_conflicting_pods(view, status)) or closed_places(view)):
+        return []  # A gang that can't be complete is not started.
+    due = list(islice(_due_replicas(view, status), MOST_CREATES))
     if not due:
         return []
-    return list(_mounted(plan)) + [
-        Create(resource=PODS, body=body, alone=_is_made_alone(scene, replica))
+    return list(_config_map_creates(plan)) + [
+        Create(resource=PODS, body=body, alone=_is_created_alone(view, replica))
         for replica, body in zip(due, pods(plan, due), strict=False)
     ]
 
 
-def _mounted(plan: Blueprint) -> Iterator[Create]:
-    """Whether they are there is not looked up: making one that exists is no fault, and pods are seldom made."""
+def _config_map_creates(plan: Blueprint) -> Iterator[Create]:
+    """Yield creates for all ConfigMaps. Existing ones are not looked up: creating them again is rare and no error."""
     for body in config_maps(plan):
         yield Create(resource=CONFIG_MAPS, body=body, is_surely_ours=True, alone=True)
     for body in scripts_of_logs(plan):
@@ -69,59 +69,59 @@ def _mounted(plan: Blueprint) -> Iterator[Create]:
         )
 
 
-def doomed(scene: Scene, status: JobStatus) -> list[Doomed]:
-    """Pods that are to go, by what this status has on record; what it does not know yet, the next look will see."""
-    old = list(outdated(scene, status))
-    uids = {pod.metadata.uid for pod in old}
+def doomed(view: Scene, status: JobStatus) -> list[Doomed]:
+    """Return the pods to delete according to `status`. What is not on record there is left to the next reconcile."""
+    outdated_pods = list(outdated(view, status))
+    uids = {pod.metadata.uid for pod in outdated_pods}
     is_resized = status.gang is not None and status.gang.saves
-    found = [Doomed(pod=pod, why="its gang is started again, whole", may_save=is_resized) for pod in old]
-    found += [
+    evictions = [Doomed(pod=pod, why="all replicas of its gang restart", may_save=is_resized) for pod in outdated_pods]
+    evictions += [
         Doomed(pod=pod, why="no replica of the admitted size has this name", may_save=True)
-        for pod in scene.surplus
+        for pod in view.surplus
         if pod.metadata.uid not in uids
     ]
-    found += [
-        going
-        for replica, member in scene.members.items()
+    evictions += [
+        eviction
+        for replica, member in view.members.items()
         if member.pod.metadata.uid not in uids
-        for going in [_replaced(scene, status, replica, member) or _removed(scene, replica, member)]
-        if going is not None
+        for eviction in [_replacement(view, status, replica, member) or _removal(view, replica, member)]
+        if eviction is not None
     ]
-    return found
+    return evictions
 
 
-def deletes_of_services(scene: Scene) -> list[Delete]:
-    return [delete_service(service, "no replica has this name any more") for service in _unused(scene)]
+def deletes_of_services(view: Scene) -> list[Delete]:
+    return [delete_service(service, "no replica has this name any more") for service in _unused_services(view)]
 
 
-def wake_for_start(scene: Scene, status: JobStatus) -> dt.datetime | None:
-    """When the next replica that ended too often may be started again."""
-    if not scene.may_run or not status.restarts:
+def wake_for_start(view: Scene, status: JobStatus) -> dt.datetime | None:
+    """Return when the next replica in restart backoff may start; None if none is waiting."""
+    if not view.may_run or not status.restarts:
         return None
-    due = (_start_of(scene, status, replica) for replica in _startable(scene, status))
-    return min((at for at in due if at is not None and at > scene.now), default=None)
+    start_times = (_start_time(view, status, replica) for replica in _startable(view, status))
+    return min((at for at in start_times if at is not None and at > view.now), default=None)
 
 
-def taken_names(scene: Scene, status: JobStatus) -> Sequence[str]:
-    """Names that the job needs and somebody else has."""
-    if not scene.may_run:
+def taken_names(view: Scene, status: JobStatus) -> Sequence[str]:
+    """Return the names that the job needs and that objects of other owners have."""
+    if not view.may_run:
         return []
-    return sorted({*_taken_services(scene), *_taken_pods(scene, status)})
+    return sorted({*_conflicting_services(view), *_conflicting_pods(view, status)})
 
 
-def closed_places(scene: Scene) -> Mapping[Replica, str]:
-    """Why the node of its place takes no pod of a replica that has none; the scheduler looks for another one."""
-    nodes = scene.observed.nodes
-    if nodes is None or not scene.may_run or scene.is_refused:
+def closed_places(view: Scene) -> Mapping[Replica, str]:
+    """Return replicas without a pod whose node rejects new pods, with the reason; the scheduler moves them."""
+    nodes = view.observed.nodes
+    if nodes is None or not view.may_run or view.is_refused:
         return {}
-    there = scene.members.keys() | scene.before.finished
-    missing = {replica: node for replica, node in scene.places.items() if replica not in there}
-    return dict(closed(Doors(scene.job, nodes, scene.observed.is_cleared), missing)) if missing else {}
+    accounted_for = view.members.keys() | view.before.finished
+    missing = {replica: node for replica, node in view.places.items() if replica not in accounted_for}
+    return dict(closed(Doors(view.job, nodes, view.observed.is_cleared), missing)) if missing else {}
 
 
-def is_awaiting_a_pod(scene: Scene, status: JobStatus) -> bool:
-    """Whether a pod that should be there by now is not, or a service that the pods wait for."""
-    return any(_unserved(scene)) or any(_due(scene, status))
+def is_awaiting_a_pod(view: Scene, status: JobStatus) -> bool:
+    """Whether a pod that should exist by now, or a service that it needs, is missing."""
+    return any(_missing_services(view)) or any(_due_replicas(view, status))
 
 
 def delete_service(service: Service, why: str) -> Delete:
@@ -141,104 +141,108 @@ def delete_job(framework: Framework, observed: Observed) -> Delete:
         key=metadata.key,
         uid=metadata.uid,
         resource_version=metadata.resource_version,
-        reason="its ttlSecondsAfterFinished is over",
+        reason="its ttlSecondsAfterFinished has expired",
     )
 
 
-def _replaced(scene: Scene, status: JobStatus, replica: Replica, member: Member) -> Doomed | None:
-    if member.fate is not Fate.REPLACED or scene.is_refused:
+def _replacement(view: Scene, status: JobStatus, replica: Replica, member: Member) -> Doomed | None:
+    if member.fate is not Fate.REPLACED or view.is_refused:
         return None
     if member.was_told_to_go:
-        return Doomed(pod=member.pod, why="it has left, as it was told to")
+        return Doomed(pod=member.pod, why="it ended after its eviction was announced")
     is_counted = is_recorded(status.restarts.get(replica), member)
-    return Doomed(pod=member.pod, why="it has ended, and is replaced by a new one") if is_counted else None
+    return Doomed(pod=member.pod, why="it has ended and is replaced") if is_counted else None
 
 
-def _removed(scene: Scene, replica: Replica, member: Member) -> Doomed | None:
-    """If this replica's pod is to go although it has not ended."""
+def _removal(view: Scene, replica: Replica, member: Member) -> Doomed | None:
+    """Return the eviction of a pod that still runs, if the job lost its admission or the replica's node changed."""
     if member.fate is not Fate.GOES_ON:
         return None
-    if not scene.may_run:
-        return Doomed(pod=member.pod, why="the job has lost its places", may_save=True)
-    place, here = scene.places.get(replica), node_of(member.pod.spec)
-    is_elsewhere = place and here and place != here
-    return Doomed(pod=member.pod, why=f"its place is on node {place} now") if is_elsewhere else None
+    if not view.may_run:
+        return Doomed(pod=member.pod, why="the job is no longer admitted", may_save=True)
+    assigned, actual = view.places.get(replica), node_of(member.pod.spec)
+    has_moved = assigned and actual and assigned != actual
+    return Doomed(pod=member.pod, why=f"its replica is now assigned to node {assigned}") if has_moved else None
 
 
-def _unserved(scene: Scene) -> Iterator[tuple[str, Replica]]:
-    """Replicas whose service is missing, a stranger's, or on its way out: the pods wait for them."""
-    living = {service.metadata.name for service in scene.own_services if not service.metadata.is_ending}
-    return ((name, replica) for name, replica in service_names(scene.blueprint) if name not in living)
+def _missing_services(view: Scene) -> Iterator[tuple[str, Replica]]:
+    """Yield replicas without a live service of the job's own. Pods are created only when there are none."""
+    live_services = {service.metadata.name for service in view.own_services if not service.metadata.is_ending}
+    return ((name, replica) for name, replica in service_names(view.blueprint) if name not in live_services)
 
 
-def _unused(scene: Scene) -> Iterator[Service]:
-    """Services of replicas that a smaller wish has done away with."""
-    if not scene.may_run or not scene.own_services:
+def _unused_services(view: Scene) -> Iterator[Service]:
+    """Yield services of replicas that no longer exist because the job was scaled down."""
+    if not view.may_run or not view.own_services:
         return
-    used = {name for name, _ in service_names(scene.blueprint)}
-    for service in scene.own_services:
-        if service.metadata.name not in used and not service.metadata.is_ending:
+    used_names = {name for name, _ in service_names(view.blueprint)}
+    for service in view.own_services:
+        if service.metadata.name not in used_names and not service.metadata.is_ending:
             yield service
 
 
-def _missing(scene: Scene, status: JobStatus) -> Iterator[Replica]:
-    places = scene.places
-    shut = closed_places(scene)
-    for replica in in_start_order(scene.framework, scene.job, scene.replicas):
-        has_place = places.get(replica) != NOWHERE and replica not in shut
-        if has_place and replica not in scene.members and replica not in status.finished:
+def _missing_replicas(view: Scene, status: JobStatus) -> Iterator[Replica]:
+    places = view.places
+    rejected = closed_places(view)
+    for replica in in_start_order(view.framework, view.job, view.replicas):
+        has_node = places.get(replica) != NOWHERE and replica not in rejected
+        if has_node and replica not in view.members and replica not in status.finished:
             yield replica
 
 
-def _startable(scene: Scene, status: JobStatus) -> Iterator[Replica]:
-    """A name is not used again while a pod has it, whosever that is."""
-    there, namespace = scene.observed.pods_there, scene.job.key.namespace
-    taken = {pod.metadata.name for pod in scene.own_pods}
-    for replica in _missing(scene, status):
-        name = _pod_name(scene, replica)
-        if name not in taken and Key(namespace, name) not in there:
+def _startable(view: Scene, status: JobStatus) -> Iterator[Replica]:
+    """Yield missing replicas whose pod name is free: not used by any pod, of whatever owner."""
+    existing_pods, namespace = view.observed.pods_there, view.job.key.namespace
+    taken = {pod.metadata.name for pod in view.own_pods}
+    for replica in _missing_replicas(view, status):
+        name = _pod_name(view, replica)
+        if name not in taken and Key(namespace, name) not in existing_pods:
             yield replica
 
 
-def _due(scene: Scene, status: JobStatus) -> Iterator[Replica]:
-    return (replica for replica in _startable(scene, status) if _is_due(scene, status, replica))
+def _due_replicas(view: Scene, status: JobStatus) -> Iterator[Replica]:
+    return (replica for replica in _startable(view, status) if _is_due(view, status, replica))
 
 
-def _taken_services(scene: Scene) -> Iterator[str]:
-    return (name for name, _ in _unserved(scene) if scene.is_anothers(name, scene.observed.services_there))
+def _conflicting_services(view: Scene) -> Iterator[str]:
+    return (name for name, _ in _missing_services(view) if view.is_anothers(name, view.observed.services_there))
 
 
-def _taken_pods(scene: Scene, status: JobStatus) -> Iterator[str]:
-    names = (_pod_name(scene, replica) for replica in _missing(scene, status))
-    return (name for name in names if scene.is_anothers(name, scene.observed.pods_there))
+def _conflicting_pods(view: Scene, status: JobStatus) -> Iterator[str]:
+    names = (_pod_name(view, replica) for replica in _missing_replicas(view, status))
+    return (name for name in names if view.is_anothers(name, view.observed.pods_there))
 
 
-def _is_made_alone(scene: Scene, replica: Replica) -> bool:
-    """So that a quota that lets only some be made leaves out the last ones, and refuses one, not many."""
-    admission = scene.before.admission
-    was_refused = scene.before.obstacle is not None or (admission is not None and admission.retry is not None)
-    elastic = scene.job.elastic
+def _is_created_alone(view: Scene, replica: Replica) -> bool:
+    """Whether the pod is created after all before it, one at a time.
+
+    If a quota allows only some of the pods, it then rejects one request instead of many, and the last replicas are the
+    ones that are missing.
+    """
+    admission = view.before.admission
+    was_refused = view.before.obstacle is not None or (admission is not None and admission.retry is not None)
+    elastic = view.job.elastic
     is_extra = elastic is not None and replica.type is ReplicaType.WORKER and replica.index >= elastic.minimum
     return was_refused or is_extra
 
 
-def _is_held_back(scene: Scene) -> bool:
-    refusal = scene.observed.refusal
-    return refusal is not None and scene.now < refusal.again
+def _is_backing_off(view: Scene) -> bool:
+    refusal = view.observed.refusal
+    return refusal is not None and view.now < refusal.again
 
 
-def _is_due(scene: Scene, status: JobStatus, replica: Replica) -> bool:
-    due = _start_of(scene, status, replica)
-    return due is None or due <= scene.now
+def _is_due(view: Scene, status: JobStatus, replica: Replica) -> bool:
+    start = _start_time(view, status, replica)
+    return start is None or start <= view.now
 
 
-def _start_of(scene: Scene, status: JobStatus, replica: Replica) -> dt.datetime | None:
-    """Of a gang that restarts as one, all wait for whoever has to wait longest."""
-    if not restarts_together(scene.job):
+def _start_time(view: Scene, status: JobStatus, replica: Replica) -> dt.datetime | None:
+    """Return when the replica's backoff ends. In a gang that restarts together, the longest backoff holds for all."""
+    if not restarts_together(view.job):
         return may_start_at(status.restarts.get(replica))
-    waits = (may_start_at(record) for one, record in status.restarts.items() if one not in status.finished)
-    return max((at for at in waits if at is not None), default=None)
+    backoff_ends = (may_start_at(record) for other, record in status.restarts.items() if other not in status.finished)
+    return max((at for at in backoff_ends if at is not None), default=None)
 
 
-def _pod_name(scene: Scene, replica: Replica) -> str:
-    return scene.dialect.names.pod(scene.job, replica)
+def _pod_name(view: Scene, replica: Replica) -> str:
+    return view.dialect.names.pod(view.job, replica)

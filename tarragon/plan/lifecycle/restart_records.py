@@ -1,4 +1,4 @@
-"""Counting restarts: every end of a pod once, before the pod is deleted, whatever crashes in between."""
+"""Counts restarts: each end of a pod is counted exactly once and before the pod is deleted, despite crashes."""
 
 from __future__ import annotations
 
@@ -15,77 +15,78 @@ from tarragon.job.status import JobStatus, RestartRecord
 from tarragon.plan.view.job_view import Scene
 
 LONGEST_PAUSE = 60
+"""Seconds: the upper bound of the restart backoff."""
 
 
-def recorded(scene: Scene) -> Mapping[Replica, RestartRecord]:
-    """The records with everything that the pods show and they did not have."""
-    news = {
+def recorded(view: Scene) -> Mapping[Replica, RestartRecord]:
+    """Return the restart records, updated with everything that the pods show and that is not on record yet."""
+    changed = {
         replica: record
-        for replica, member in _counting(scene).items()
-        for before in [scene.before.restarts.get(replica)]
-        for record in [_after(before or RestartRecord(), member, scene.now)]
+        for replica, member in _counted_members(view).items()
+        for before in [view.before.restarts.get(replica)]
+        for record in [_updated(before or RestartRecord(), member, view.now)]
         if record != (before or RestartRecord())
     }
-    return {**scene.before.restarts, **news} if news else scene.before.restarts
+    return {**view.before.restarts, **changed} if changed else view.before.restarts
 
 
-def _counting(scene: Scene) -> Mapping[Replica, Member]:
-    """Of a gang that restarts as one, the first to fall takes the others with it: that is one restart."""
-    members = scene.members
-    fallen = [replica for replica, member in members.items() if member.fate is Fate.REPLACED]
-    if not restarts_together(scene.job) or len(fallen) < 2:  # noqa: PLR2004 - there is no choice
+def _counted_members(view: Scene) -> Mapping[Replica, Member]:
+    """Return the members whose end counts. In a gang that restarts together, only the first that was lost counts."""
+    members = view.members
+    lost = [replica for replica, member in members.items() if member.fate is Fate.REPLACED]
+    if not restarts_together(view.job) or len(lost) < 2:  # noqa: PLR2004 - there is no choice
         return members
-    first = min(fallen, key=lambda replica: (members[replica].fell_at, replica))
-    return {replica: member for replica, member in members.items() if replica == first or replica not in fallen}
+    first = min(lost, key=lambda replica: (members[replica].fell_at, replica))
+    return {replica: member for replica, member in members.items() if replica == first or replica not in lost}
 
 
-def settled(scene: Scene, status: JobStatus) -> JobStatus:
-    """Without the uids of pods that are gone: nothing of theirs can be counted again."""
-    here = {pod.metadata.uid for pod in scene.own_pods}
-    kept = {
-        replica: record if record.uid in here else replace(record, uid="", in_place_of_uid=0, has_ended=False)
+def settled(view: Scene, status: JobStatus) -> JobStatus:
+    """Return the status without the UIDs of deleted pods: these can't be counted a second time."""
+    uids = {pod.metadata.uid for pod in view.own_pods}
+    records = {
+        replica: record if record.uid in uids else replace(record, uid="", in_place_of_uid=0, has_ended=False)
         for replica, record in status.restarts.items()
     }
-    return replace(status, restarts=kept)
+    return replace(status, restarts=records)
 
 
 def is_recorded(record: RestartRecord | None, member: Member) -> bool:
-    """Whether the end of this very pod is in the count."""
+    """Whether the end of this pod is already counted."""
     return record is not None and record.has_ended and record.uid == member.pod.metadata.uid
 
 
 def may_start_at(record: RestartRecord | None) -> dt.datetime | None:
-    """A replica that ends again and again is started later and later; the first time it is at once.
+    """Return when the replica may start again: exponential backoff, but none after its first restart.
 
-    Unless a node did not take it: another one is looked for first.
+    A pod that its node rejected does back off the first time: the scheduler looks for another node first.
     """
     if record is None or record.at is None or (record.count <= 1 and not record.refused_by):
         return None
     return later(record.at, min(2 ** min(max(record.count - 2, 0), 10), LONGEST_PAUSE))
 
 
-def _after(record: RestartRecord, member: Member, now: dt.datetime) -> RestartRecord:
+def _updated(record: RestartRecord, member: Member, now: dt.datetime) -> RestartRecord:
     if leaves_at(member.pod) is not None:
         return record
-    record = _with_restarts_in_place(record, member, now)
+    record = _with_in_place_restarts(record, member, now)
     if member.fate is not Fate.REPLACED or _was_deleted(member) or is_recorded(record, member):
         return record
     return _with_end(record, member, now)
 
 
-def _with_restarts_in_place(record: RestartRecord, member: Member, now: dt.datetime) -> RestartRecord:
+def _with_in_place_restarts(record: RestartRecord, member: Member, now: dt.datetime) -> RestartRecord:
     uid = member.pod.metadata.uid
     is_same_pod = record.uid == uid
-    known = record.in_place_of_uid if is_same_pod else 0
-    seen = member.restarts_in_place
-    if seen <= known:
+    seen_before = record.in_place_of_uid if is_same_pod else 0
+    restarts = member.restarts_in_place
+    if restarts <= seen_before:
         return record
     failure = member.last_failure
     return replace(
         record,
-        in_place=record.in_place + seen - known,
+        in_place=record.in_place + restarts - seen_before,
         uid=uid,
-        in_place_of_uid=seen,
+        in_place_of_uid=restarts,
         has_ended=record.has_ended and is_same_pod,
         exit_code=failure.exit_code if failure is not None else None,
         reason=failure.reason if failure is not None else "",
@@ -111,5 +112,5 @@ def _with_end(record: RestartRecord, member: Member, now: dt.datetime) -> Restar
 
 
 def _was_deleted(member: Member) -> bool:
-    """By whoever: it makes room for a new pod, and is no restart of the program's."""
+    """Whether somebody deleted the pod. That is replaced, but does not count as a restart of the program."""
     return member.pod.metadata.is_ending and member.ending is not None and member.ending.end is End.DISRUPTED

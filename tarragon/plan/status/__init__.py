@@ -1,1 +1,1 @@
-"""The job's status: phase and conditions from its pods, limits, stalls, and the patch that writes it."""
+"""Computes the job's status (phase, conditions, counts) from its pods and limits, and the patch that writes it."""

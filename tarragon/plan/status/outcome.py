@@ -1,4 +1,4 @@
-"""What has become of a job: its status after this look, built by a chain of small rules, each adding its part."""
+"""Computes the job's next status by a chain of small rules, each of which adds its part."""
 
 from __future__ import annotations
 
@@ -29,127 +29,129 @@ UNKNOWN_FIELDS = "UnknownFields"
 ADMITTED = "Admitted"
 QUEUED = "Queued"
 LONGEST_LIST = 8
-GOES_ON = "; until that is mended the job goes on as it was, and no pod of it is made"
-RUNS_ON = "; the job had started before this was refused, and goes on as before"
+GOES_ON = "; until this is fixed, the job keeps its last valid spec and gets no new pods"
+RUNS_ON = "; the job had started before this was refused and runs on"
 
 
-def outcome(scene: Scene) -> JobStatus:
-    """Equal to what is on record when nothing has happened."""
-    status = scene.before
+def outcome(view: Scene) -> JobStatus:
+    """Return the next status; it is equal to the recorded one if nothing has happened."""
+    status = view.before
     for rule in RULES:
-        status = rule(scene, status)
-    # Forgetting is no news: it is written along with what is.
-    return status if status == scene.before else settled(scene, status)
+        status = rule(view, status)
+    # Dropping the UIDs of deleted pods alone is not worth a write: it is done along with other changes.
+    return status if status == view.before else settled(view, status)
 
 
-def created(scene: Scene, status: JobStatus) -> JobStatus:
+def created(view: Scene, status: JobStatus) -> JobStatus:
     if status.condition(conditions.CREATED) is not None:
         return status
-    return _said(scene, status, conditions.CREATED, f"{scene.job.kind} {scene.job.key.name} is created")
+    return _with_phase_condition(view, status, conditions.CREATED, f"{view.job.kind} {view.job.key.name} is created")
 
 
-def understood(scene: Scene, status: JobStatus) -> JobStatus:
-    """A typo must not be silent, a newer field must not stop a fleet."""
-    if scene.taken.problems:
-        return _refused(scene, status, words(scene.taken.problems) + GOES_ON)
-    if scene.taken.unsupported:
-        status = _refused(scene, status, words(scene.taken.unsupported) + RUNS_ON)
+def understood(view: Scene, status: JobStatus) -> JobStatus:
+    """Report invalid, unsupported and unknown fields. Unknown fields are only reported: newer manifests must run."""
+    if view.taken.problems:
+        return _with_spec_refused(view, status, words(view.taken.problems) + GOES_ON)
+    if view.taken.unsupported:
+        status = _with_spec_refused(view, status, words(view.taken.unsupported) + RUNS_ON)
     else:
         status = replace(status, conditions=without_condition(status.conditions, conditions.SPEC_REFUSED))
-    unknown = scene.taken.unknown
+    unknown = view.taken.unknown
     if not unknown:
         return replace(status, conditions=without_condition(status.conditions, conditions.FIELDS_IGNORED))
-    told = [brief(problem) for problem in unknown[:LONGEST_LIST]]
+    listed = [brief(problem) for problem in unknown[:LONGEST_LIST]]
     more = f" and {len(unknown) - LONGEST_LIST} more" if len(unknown) > LONGEST_LIST else ""
-    said = Said(conditions.FIELDS_IGNORED, True, UNKNOWN_FIELDS, ", ".join(told) + more)
-    return replace(status, conditions=with_condition(status.conditions, said, scene.now))
+    said = Said(conditions.FIELDS_IGNORED, True, UNKNOWN_FIELDS, ", ".join(listed) + more)
+    return replace(status, conditions=with_condition(status.conditions, said, view.now))
 
 
-def _refused(scene: Scene, status: JobStatus, message: str) -> JobStatus:
-    reason = scene.dialect.condition_reason(conditions.INVALID)
+def _with_spec_refused(view: Scene, status: JobStatus, message: str) -> JobStatus:
+    reason = view.dialect.condition_reason(conditions.INVALID)
     said = Said(conditions.SPEC_REFUSED, True, reason, message)
-    return replace(status, conditions=with_condition(status.conditions, said, scene.now))
+    return replace(status, conditions=with_condition(status.conditions, said, view.now))
 
 
-def admitted(scene: Scene, status: JobStatus) -> JobStatus:
-    """The scheduler's words as a condition: it writes its own field only."""
+def admitted(view: Scene, status: JobStatus) -> JobStatus:
+    """Set the condition Admitted from the admission: the scheduler itself writes no conditions."""
     admission = status.admission
-    if admission is None or not scene.needs_admission:
+    if admission is None or not view.needs_admission:
         return replace(status, conditions=without_condition(status.conditions, conditions.ADMITTED))
     if is_left(admission):
         said = Said(conditions.ADMITTED, True, LEFT, WORDS.format(total=sum(admission.size.values())))
     elif admission.admitted is not None:
-        total = sum(admission.size.values())
-        placed = total - sum(node == NOWHERE for node in admission.nodes.values())
-        held = f"; no more of them: {admission.wait.message}" if admission.wait is not None else ""
-        said = Said(conditions.ADMITTED, True, ADMITTED, f"{placed} of {total} replicas have their places{held}")
+        count = sum(admission.size.values())
+        scheduled = count - sum(node == NOWHERE for node in admission.nodes.values())
+        suffix = f"; can't grow: {admission.wait.message}" if admission.wait is not None else ""
+        said = Said(conditions.ADMITTED, True, ADMITTED, f"{scheduled} of {count} replicas are scheduled{suffix}")
     elif admission.wait is not None:
         retry = admission.retry
-        again = f"; tried again at {timestamp(retry.after)}" if retry is not None and scene.now < retry.after else ""
-        said = Said(conditions.ADMITTED, False, admission.wait.code, _with(admission.wait.message, again))
+        next_attempt = (
+            f"; next attempt at {timestamp(retry.after)}" if retry is not None and view.now < retry.after else ""
+        )
+        said = Said(conditions.ADMITTED, False, admission.wait.code, _with_suffix(admission.wait.message, next_attempt))
     else:
-        said = Said(conditions.ADMITTED, False, QUEUED, "it waits for its turn")
-    return replace(status, conditions=with_condition(status.conditions, said, scene.now))
+        said = Said(conditions.ADMITTED, False, QUEUED, "the job is queued")
+    return replace(status, conditions=with_condition(status.conditions, said, view.now))
 
 
-def refused_admission(scene: Scene, status: JobStatus) -> JobStatus:
-    """An admission that the scheduler found in the status and did not believe."""
-    refused = None if status.admission is None or not scene.needs_admission else status.admission.refused
+def refused_admission(view: Scene, status: JobStatus) -> JobStatus:
+    """Set or clear the condition AdmissionRefused: the scheduler rejected an admission that it did not write."""
+    refused = None if status.admission is None or not view.needs_admission else status.admission.refused
     if refused is None:
         return replace(status, conditions=without_condition(status.conditions, conditions.ADMISSION_REFUSED))
     said = Said(conditions.ADMISSION_REFUSED, True, conditions.ADMISSION_REFUSED, refused.message)
-    return replace(status, conditions=with_condition(status.conditions, said, scene.now))
+    return replace(status, conditions=with_condition(status.conditions, said, view.now))
 
 
-def _with(message: str, again: str) -> str:
-    return message.removesuffix(".") + again if again else message
+def _with_suffix(message: str, next_attempt: str) -> str:
+    return message.removesuffix(".") + next_attempt if next_attempt else message
 
 
-def started(scene: Scene, status: JobStatus) -> JobStatus:
-    """Waiting in the queue does not count against activeDeadlineSeconds, nor does a start that came to nothing."""
-    if not scene.may_run and status.phase is Phase.CREATED:
+def started(view: Scene, status: JobStatus) -> JobStatus:
+    """Set the start time. Neither queueing nor an admission without a start counts towards activeDeadlineSeconds."""
+    if not view.may_run and status.phase is Phase.CREATED:
         return replace(status, started=None)
-    return replace(status, started=scene.now) if scene.may_run and status.started is None else status
+    return replace(status, started=view.now) if view.may_run and status.started is None else status
 
 
-def restarts_recorded(scene: Scene, status: JobStatus) -> JobStatus:
-    return replace(status, restarts=recorded(scene))
+def restarts_recorded(view: Scene, status: JobStatus) -> JobStatus:
+    return replace(status, restarts=recorded(view))
 
 
-def finishes_recorded(scene: Scene, status: JobStatus) -> JobStatus:
-    """They are not started again, even when their pods are gone."""
-    done = {replica for replica, member in scene.members.items() if member.fate is Fate.DONE}
+def finishes_recorded(view: Scene, status: JobStatus) -> JobStatus:
+    """Record finished replicas, so that they are not restarted when their pods are gone."""
+    done = {replica for replica, member in view.members.items() if member.fate is Fate.DONE}
     return replace(status, finished=status.finished | done)
 
 
-def counted(scene: Scene, status: JobStatus) -> JobStatus:
-    counts = {group.type: _counts(scene, status, group.type) for group in scene.job.groups}
-    return replace(status, counts=counts, ready=sum(member.runs for member in scene.members.values()))
+def counted(view: Scene, status: JobStatus) -> JobStatus:
+    counts = {group.type: _counts(view, status, group.type) for group in view.job.groups}
+    return replace(status, counts=counts, ready=sum(member.runs for member in view.members.values()))
 
 
-def judged(scene: Scene, status: JobStatus) -> JobStatus:
-    """The framework's verdict; a limit ends what the replicas have not ended themselves."""
-    verdict = scene.framework.judge(scene.sight)
+def judged(view: Scene, status: JobStatus) -> JobStatus:
+    """Apply the framework's verdict; if it has not ended the job, check the job's limits."""
+    verdict = view.framework.judge(view.sight)
     if verdict.signal in {Signal.SUCCEEDED, Signal.FAILED}:
-        return ended(scene, status, verdict, conditions.FAILED)
-    limit = reached(scene, status)
+        return ended(view, status, verdict, conditions.FAILED)
+    limit = reached(view, status)
     if limit is not None:
-        return ended(scene, status, _verdict_of(limit), limit.reason)
-    if not scene.may_run:
-        return _withdrawn(scene, status)
+        return ended(view, status, _verdict_of(limit), limit.reason)
+    if not view.may_run:
+        return _requeued(view, status)
     if verdict.signal is None:
         return status
     phase = after(status.phase, verdict.signal)
-    return replace(_said(scene, status, phase.value, verdict.message), phase=phase)
+    return replace(_with_phase_condition(view, status, phase.value, verdict.message), phase=phase)
 
 
-def ended(scene: Scene, status: JobStatus, verdict: Verdict, failure: str) -> JobStatus:
-    """`failure` is the reason of the condition if it is one."""
+def ended(view: Scene, status: JobStatus, verdict: Verdict, failure: str) -> JobStatus:
+    """Return the final status. `failure` is the condition's reason if the verdict is a failure."""
     signal = Signal.FAILED if verdict.signal is None else verdict.signal
     phase = after(status.phase, signal)
     reason = failure if phase is Phase.FAILED else phase.value
-    status = _said(scene, unobstructed(status), phase.value, verdict.message, reason=reason)
-    return replace(status, phase=phase, completed=scene.now, first_failure=_first_failure(scene, verdict))
+    status = _with_phase_condition(view, unobstructed(status), phase.value, verdict.message, reason=reason)
+    return replace(status, phase=phase, completed=view.now, first_failure=_first_failure(view, verdict))
 
 
 RULES: tuple[Rule, ...] = (
@@ -171,28 +173,30 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def _withdrawn(scene: Scene, status: JobStatus) -> JobStatus:
-    """Its places went to somebody else; what ran is sent away, and the gang waits again."""
+def _requeued(view: Scene, status: JobStatus) -> JobStatus:
+    """Set a running job to Restarting because it lost its admission; its pods are evicted and it is queued again."""
     if status.phase is not Phase.RUNNING:
         return status
     evicted = status.condition(conditions.EVICTED)
     why = "" if evicted is None else f" ({evicted.message})"
-    message = f"{scene.job.kind} {scene.job.key.name} has lost its places{why}, and waits for new ones"
-    return replace(_said(scene, status, conditions.RESTARTING, message), phase=after(status.phase, Signal.LOST))
+    message = f"{view.job.kind} {view.job.key.name} lost its admission{why} and is queued again"
+    return replace(
+        _with_phase_condition(view, status, conditions.RESTARTING, message), phase=after(status.phase, Signal.LOST)
+    )
 
 
-def _said(scene: Scene, status: JobStatus, kind: str, message: str, *, reason: str = "") -> JobStatus:
+def _with_phase_condition(view: Scene, status: JobStatus, kind: str, message: str, *, reason: str = "") -> JobStatus:
     word = reason or kind
-    said = Said(kind, True, word if word in Limit.REASONS else scene.dialect.condition_reason(word), message)
-    return replace(status, conditions=with_condition(status.conditions, said, scene.now))
+    said = Said(kind, True, word if word in Limit.REASONS else view.dialect.condition_reason(word), message)
+    return replace(status, conditions=with_condition(status.conditions, said, view.now))
 
 
 def _verdict_of(limit: Limit) -> Verdict:
     return Verdict(signal=Signal.FAILED, message=limit.message, failures=limit.failures)
 
 
-def _counts(scene: Scene, status: JobStatus, kind: ReplicaType) -> ReplicaCounts:
-    members = [member for replica, member in scene.members.items() if replica.type is kind]
+def _counts(view: Scene, status: JobStatus, kind: ReplicaType) -> ReplicaCounts:
+    members = [member for replica, member in view.members.items() if replica.type is kind]
     return ReplicaCounts(
         active=sum(member.is_active for member in members),
         succeeded=sum(replica.type is kind for replica in status.finished),
@@ -204,9 +208,9 @@ def _has_failed(member: Member) -> bool:
     return member.ending is not None and member.ending.end is End.FAILED
 
 
-def _first_failure(scene: Scene, verdict: Verdict) -> FirstFailure | None:
+def _first_failure(view: Scene, verdict: Verdict) -> FirstFailure | None:
     for replica in verdict.failures:
-        member = scene.members.get(replica)
+        member = view.members.get(replica)
         failure = member.last_failure if member is not None else None
         if failure is not None:
             return FirstFailure(
@@ -214,16 +218,16 @@ def _first_failure(scene: Scene, verdict: Verdict) -> FirstFailure | None:
                 exit_code=failure.exit_code,
                 reason=failure.reason,
                 message=failure.message,
-                at=failure.at or scene.now,
+                at=failure.at or view.now,
             )
-    return _never_started(scene) if verdict.signal is Signal.FAILED and not verdict.failures else None
+    return _failure_of_waiting(view) if verdict.signal is Signal.FAILED and not verdict.failures else None
 
 
-def _never_started(scene: Scene) -> FirstFailure | None:
-    """Of a job whose time was over before all its replicas ran: what the first of these waited for."""
-    waiting = {replica: found for replica, found in scene.stalls.items() if found.is_told(scene.now)}
+def _failure_of_waiting(view: Scene) -> FirstFailure | None:
+    """Return what the first replica waited for, of a job that exceeded its deadline before all replicas ran."""
+    waiting = {replica: stall for replica, stall in view.stalls.items() if stall.is_told(view.now)}
     first = min(waiting, key=lambda replica: (not waiting[replica].is_hindrance, replica), default=None)
     if first is None:
         return None
-    found = waiting[first]
-    return FirstFailure(replica=first, exit_code=None, reason=found.reason, message=found.words, at=scene.now)
+    stall = waiting[first]
+    return FirstFailure(replica=first, exit_code=None, reason=stall.reason, message=stall.words, at=view.now)

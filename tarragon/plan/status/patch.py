@@ -1,4 +1,4 @@
-"""From a status to the patch that writes it, and to the events that tell of it."""
+"""Turns a job status into the patch that writes it and the events that announce it."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ _WARNINGS = frozenset(
         conditions.STALLED,
     }
 )
-# Of the others it is news only that they hold.
-_TOLD_WHEN_FALSE = frozenset({conditions.ADMITTED, conditions.SUSPENDED})
-# Of these, other words are news, too.
-_TOLD_EACH_TIME = frozenset({conditions.ADMISSION_REFUSED, conditions.RESIZED})
+# All other conditions cause an event only when they become true.
+_REPORTED_WHEN_FALSE = frozenset({conditions.ADMITTED, conditions.SUSPENDED})
+# These cause an event also when only the message changes.
+_REPORTED_ON_EACH_CHANGE = frozenset({conditions.ADMISSION_REFUSED, conditions.RESIZED})
 
 OVERWRITTEN = "SettedPodTemplateRestartPolicy"
 QUESTIONABLE = "QuestionableSpec"
 
 
-def status_patch(scene: Scene, status: JobStatus) -> JsonObject | None:
-    """Conditional on the version that was looked at; None when everything stands there already.
+def status_patch(view: Scene, status: JobStatus) -> JsonObject | None:
+    """Return the patch, conditional on the observed resourceVersion; None when nothing changes.
 
-    The admission is left as it is, but for a status without one: that takes it away (a suspension does).
+    The recorded admission is kept unless `status` has another one or none: a suspension removes it.
     """
-    recorded = status_of(scene.observed.object)
-    there = tarragon_of(recorded)
-    ours: dict[str, Json] = {**foreign_fields(there), **tarragon_fields(status, _summary(scene, status))}
-    if not status.phase.is_final or "accepted" in there:
-        ours["accepted"] = accepted_fields(scene.job)
-    if not scene.dialect.has_conditions:
-        ours["record"] = classic.write(scene.job, status)
-    admission = there.get("admission")
-    if admission is not None and status.admission is scene.before.admission:
+    recorded = status_of(view.observed.object)
+    recorded_fields = tarragon_of(recorded)
+    ours: dict[str, Json] = {**foreign_fields(recorded_fields), **tarragon_fields(status, _summary(view, status))}
+    if not status.phase.is_final or "accepted" in recorded_fields:
+        ours["accepted"] = accepted_fields(view.job)
+    if not view.dialect.has_conditions:
+        ours["record"] = classic.write(view.job, status)
+    admission = recorded_fields.get("admission")
+    if admission is not None and status.admission is view.before.admission:
         ours["admission"] = admission
-    shown = recorded if _is_told_already(scene, status) else scene.dialect.status(scene.job, status)
-    return conditional(scene.observed.object, {**shown, "tarragon": ours})
+    native_status = recorded if _keeps_foreign_status(view, status) else view.dialect.status(view.job, status)
+    return conditional(view.observed.object, {**native_status, "tarragon": ours})
 
 
-def _is_told_already(scene: Scene, status: JobStatus) -> bool:
-    """Of a job that was over before it was ours nobody knows more than what stands there."""
-    return status.phase.is_final and not status.conditions and not scene.dialect.has_conditions
+def _keeps_foreign_status(view: Scene, status: JobStatus) -> bool:
+    """Whether the job finished before Tarragon managed it: then the dialect's own status fields are left unchanged."""
+    return status.phase.is_final and not status.conditions and not view.dialect.has_conditions
 
 
 def conditional(found: CustomObject, status: Mapping[str, Json]) -> JsonObject | None:
-    """The patch that makes the status this one, if nobody has written to the object meanwhile."""
+    """Return the patch that turns the object's status into `status`, conditional on its resourceVersion and UID."""
     patch = difference(status_of(found), status)
     if not patch:
         return None
@@ -82,45 +82,45 @@ def tarragon_of(status: Mapping[str, Json]) -> Mapping[str, Json]:
     return ours if isinstance(ours, Mapping) else {}
 
 
-def news(scene: Scene, status: JobStatus) -> list[Event]:
-    """What people should read about the change. Told with the write of it, so that it is told once."""
-    found = list(changes(scene.about, scene.before, status))
-    if scene.before.condition(conditions.CREATED) is None:
-        found += _doubts(scene)
-    return found
+def news(view: Scene, status: JobStatus) -> list[Event]:
+    """Return the events for the change. They are sent along with its write, so that each is sent once."""
+    events = list(changes(view.about, view.before, status))
+    if view.before.condition(conditions.CREATED) is None:
+        events += _spec_warnings(view)
+    return events
 
 
 def changes(about: ObjectReference, before: JobStatus, status: JobStatus) -> Iterator[Event]:
-    """An event for each condition that says something new; one for two that say the same."""
-    told: set[tuple[str, str]] = set()
+    """Yield an event for each condition that changed; conditions with the same reason and message share one."""
+    reported: set[tuple[str, str]] = set()
     for condition in status.conditions:
-        known = before.condition(condition.type)
-        is_old = known is not None and (known.is_true, known.reason) == (condition.is_true, condition.reason)
-        is_old = is_old and not (condition.type in _TOLD_EACH_TIME and known != condition)
-        said = condition.reason, condition.message
-        if not is_old and said not in told and (condition.is_true or condition.type in _TOLD_WHEN_FALSE):
-            told.add(said)
-            yield Event(about=about, type=_type(condition), reason=condition.reason, message=condition.message)
+        old = before.condition(condition.type)
+        is_same = old is not None and (old.is_true, old.reason) == (condition.is_true, condition.reason)
+        is_same = is_same and not (condition.type in _REPORTED_ON_EACH_CHANGE and old != condition)
+        text = condition.reason, condition.message
+        if not is_same and text not in reported and (condition.is_true or condition.type in _REPORTED_WHEN_FALSE):
+            reported.add(text)
+            yield Event(about=about, type=_event_type(condition), reason=condition.reason, message=condition.message)
 
 
-def _doubts(scene: Scene) -> Iterator[Event]:
-    for doubt in scene.taken.warnings:
-        reason = OVERWRITTEN if doubt.path.endswith("template.spec.restartPolicy") else QUESTIONABLE
-        yield Event(about=scene.about, type="Warning", reason=reason, message=brief(doubt))
+def _spec_warnings(view: Scene) -> Iterator[Event]:
+    for warning in view.taken.warnings:
+        reason = OVERWRITTEN if warning.path.endswith("template.spec.restartPolicy") else QUESTIONABLE
+        yield Event(about=view.about, type="Warning", reason=reason, message=brief(warning))
 
 
-def _type(condition: Condition) -> Literal["Normal", "Warning"]:
+def _event_type(condition: Condition) -> Literal["Normal", "Warning"]:
     return "Warning" if condition.type in _WARNINGS else "Normal"
 
 
-def _summary(scene: Scene, status: JobStatus) -> Summary:
-    selector = scene.dialect.worker_selector(scene.job)
-    waits = scene.needs_admission and not status.is_admitted
+def _summary(view: Scene, status: JobStatus) -> Summary:
+    selector = view.dialect.worker_selector(view.job)
+    is_waiting = view.needs_admission and not status.is_admitted
     return Summary(
-        generation=scene.dialect.name,
-        observed_generation=scene.observed.object.metadata.generation,
-        state=state_word(status, waits=waits),
-        total=sum(scene.size.values()),
-        workers=sum(member.is_live for replica, member in scene.members.items() if replica.type is ReplicaType.WORKER),
+        generation=view.dialect.name,
+        observed_generation=view.observed.object.metadata.generation,
+        state=state_word(status, waits=is_waiting),
+        total=sum(view.size.values()),
+        workers=sum(member.is_live for replica, member in view.members.items() if replica.type is ReplicaType.WORKER),
         selector=",".join(f"{name}={value}" for name, value in selector.items()),
     )

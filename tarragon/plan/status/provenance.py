@@ -1,4 +1,4 @@
-"""What a job was made of: its manifest as it was submitted, the operator that took it, the images that ran."""
+"""Records a job's provenance: the digest of the submitted manifest, the operator version, the image digests."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from tarragon.plan.view.job_view import Scene
 
 
 def digest(spec: Json) -> str:
-    """Of the spec's canonical JSON: sorted keys, no spaces, UTF-8. `jq -cjS .spec | sha256sum` has the same.
+    """Return the SHA-256 of the spec's canonical JSON (sorted keys, no spaces, UTF-8), as `jq -cjS .spec | sha256sum`.
 
-    Empty for one that is nested deeper than Python follows: no reason to stop its job.
+    Empty for a spec that is nested deeper than Python's recursion limit: that is no reason to stop the job.
     """
     try:
-        text = json.dumps(_plain(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        text = json.dumps(_normalized(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     except RecursionError:
         return ""
     return f"sha256:{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()}"
 
 
-def marks(spec: JsonObject, written: JsonObject) -> dict[str, str]:
-    """Annotations to write along with fields of our own: without them, what was submitted could not be told any more.
+def marks(spec: JsonObject, spec_patch: JsonObject) -> dict[str, str]:
+    """Return the annotation that keeps the digest of the submitted spec when the operator writes fields into it.
 
-    With both digests, so that a copy of the object that was edited is not taken for the original.
+    It has the digests before and after the write, so that an edited copy of the object is not taken for the original.
     """
-    return {MANIFEST_ANNOTATION: f"{digest(spec)} {digest(merged(spec, written))}"} if written else {}
+    return {MANIFEST_ANNOTATION: f"{digest(spec)} {digest(merged(spec, spec_patch))}"} if spec_patch else {}
 
 
-def traced(scene: Scene, status: JobStatus) -> JobStatus:
-    """The manifest and the operator once, at first sight; images as nodes report them."""
-    known = status.provenance or Provenance(manifest=_submitted(scene.observed.object), operator=__version__)
-    images = dict(known.images)
-    for image, found in _images(scene):
-        # A tag may be moved while a job runs: then its replicas ran different images.
-        digests = {*images.get(image, "").split(), found}
+def traced(view: Scene, status: JobStatus) -> JobStatus:
+    """Record manifest and operator version on the first reconcile, and image digests as nodes report them."""
+    provenance = status.provenance or Provenance(manifest=_submitted_digest(view.observed.object), operator=__version__)
+    images = dict(provenance.images)
+    for image, image_digest in _images(view):
+        # A tag may move while a job runs: then its replicas ran different images, and all digests are kept.
+        digests = {*images.get(image, "").split(), image_digest}
         images[image] = " ".join(sorted(digests))
-    return replace(status, provenance=replace(known, images=images))
+    return replace(status, provenance=replace(provenance, images=images))
 
 
-def _submitted(found: CustomObject) -> str:
-    current = digest(found.spec)
-    before, _, after = found.metadata.annotations.get(MANIFEST_ANNOTATION, "").partition(" ")
-    return before if after == current else current
+def _submitted_digest(found: CustomObject) -> str:
+    current_digest = digest(found.spec)
+    submitted, _, rewritten = found.metadata.annotations.get(MANIFEST_ANNOTATION, "").partition(" ")
+    return submitted if rewritten == current_digest else current_digest
 
 
-def _images(scene: Scene) -> Iterator[tuple[str, str]]:
-    """Of all containers that have been pulled: the image as the manifest names it, and its digest."""
+def _images(view: Scene) -> Iterator[tuple[str, str]]:
+    """Yield the image as the manifest names it and its digest, for all containers whose image was pulled."""
     names: dict[ReplicaType, dict[str, str]] = {
-        group.type: dict(_named(group.template.get("spec", {}))) for group in scene.job.groups
+        group.type: dict(_container_images(group.template.get("spec", {}))) for group in view.job.groups
     }
-    for replica, member in scene.members.items():
+    for replica, member in view.members.items():
         status = member.pod.status
         for container in (*status.init_container_statuses, *status.container_statuses):
             image = names.get(replica.type, {}).get(container.name)
@@ -65,20 +65,23 @@ def _images(scene: Scene) -> Iterator[tuple[str, str]]:
                 yield image, _digest_of(container.image_id)
 
 
-def _named(spec: JsonObject) -> Iterator[tuple[str, str]]:
+def _container_images(spec: JsonObject) -> Iterator[tuple[str, str]]:
     for container in (*spec.get("initContainers", []), *spec.get("containers", [])):
         yield str(container.get("name", "")), str(container.get("image", ""))
 
 
 def _digest_of(image_id: str) -> str:
-    """Runtimes write `sha256:…`, `docker.io/library/train@sha256:…`, `docker-pullable://train@sha256:…`."""
+    """Return the digest: `sha256:…`, or what follows the `@` in `docker.io/library/train@sha256:…` and the like.
+
+    Some runtimes write `docker-pullable://train@sha256:…`.
+    """
     return image_id.rpartition("@")[2].rpartition("://")[2]
 
 
-def _plain(value: Json) -> Json:
-    """An API server stores 1.0 as 1."""
+def _normalized(value: Json) -> Json:
+    """Return the value with integral floats as integers: an API server stores 1.0 as 1."""
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: _normalized(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_normalized(each) for each in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value

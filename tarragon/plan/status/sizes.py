@@ -1,6 +1,6 @@
-"""Telling people that a running job has another size now, and why; and that it has lost all its places.
+"""Reports that a running job was resized, and why, and that a job was evicted.
 
-The size that was told is on record, so each change is told once, by whoever sees it first.
+The reported size is on record, so that each change is reported once, also across restarts of the operator.
 """
 
 from __future__ import annotations
@@ -20,50 +20,51 @@ from tarragon.scheduling.api.decision import PREEMPTED
 
 SCALED_UP = "ScaledUp"
 SCALED_DOWN = "ScaledDown"
-AS_WISHED = "as wished"
+AS_WISHED = "as requested"
 
 
-def resized(scene: Scene, status: JobStatus) -> JobStatus:
-    if not scene.may_run:
-        return _evicted(scene, status)
-    size = {kind: number for kind, number in scene.size.items() if number}
+def resized(view: Scene, status: JobStatus) -> JobStatus:
+    if not view.may_run:
+        return _evicted(view, status)
+    size = {kind: count for kind, count in view.size.items() if count}
     status = replace(status, conditions=without_condition(status.conditions, conditions.EVICTED))
     if not status.size or size == status.size:
         return replace(status, size=size)
     reason = SCALED_UP if sum(size.values()) > sum(status.size.values()) else SCALED_DOWN
-    said = Said(conditions.RESIZED, True, reason, f"{', '.join(_changes(status.size, size))}: {_why(scene)}")
-    return replace(status, size=size, conditions=with_condition(status.conditions, said, scene.now))
+    said = Said(conditions.RESIZED, True, reason, f"{', '.join(_changes(status.size, size))}: {_why(view)}")
+    return replace(status, size=size, conditions=with_condition(status.conditions, said, view.now))
 
 
 def without_gaps(job: TrainingJob, nodes: Mapping[Replica, str]) -> Mapping[Replica, str]:
-    """Of workers that march in step the third can't stay the third when the second is gone: all of them are started
-    again anyway, and counted from the first.
+    """Return the nodes with replicas renumbered from 0, for jobs that resize by restarting all replicas.
+
+    Their ranks must be contiguous, and all of them are restarted anyway. Other jobs keep their indexes.
     """
     if not is_elastic_by_restart(job):
         return nodes
-    seen: Counter[ReplicaType] = Counter()
-    numbered: dict[Replica, str] = {}
+    used: Counter[ReplicaType] = Counter()
+    renumbered: dict[Replica, str] = {}
     for replica in sorted(nodes):
-        numbered[Replica(replica.type, seen[replica.type])] = nodes[replica]
-        seen[replica.type] += 1
-    return numbered
+        renumbered[Replica(replica.type, used[replica.type])] = nodes[replica]
+        used[replica.type] += 1
+    return renumbered
 
 
 def unsized(status: JobStatus) -> JobStatus:
-    """Of a job without places: it begins anew with whatever it gets."""
-    kept = without_condition(status.conditions, conditions.RESIZED)
-    return replace(status, size={}, conditions=without_condition(kept, conditions.EVICTED))
+    """Return the status of a job that is not admitted, without size: the next admission is no resize."""
+    retained = without_condition(status.conditions, conditions.RESIZED)
+    return replace(status, size={}, conditions=without_condition(retained, conditions.EVICTED))
 
 
-def _evicted(scene: Scene, status: JobStatus) -> JobStatus:
+def _evicted(view: Scene, status: JobStatus) -> JobStatus:
     admission = status.admission
-    told = status.condition(conditions.EVICTED)
+    recorded = status.condition(conditions.EVICTED)
     status = unsized(status)
     if admission is None or admission.resized is None:
         return status
     said = Said(conditions.EVICTED, True, PREEMPTED, admission.reason)
-    kept = status.conditions if told is None else (*status.conditions, told)
-    return replace(status, conditions=with_condition(kept, said, scene.now))
+    retained = status.conditions if recorded is None else (*status.conditions, recorded)
+    return replace(status, conditions=with_condition(retained, said, view.now))
 
 
 def _changes(before: Size, after: Size) -> Iterator[str]:
@@ -74,8 +75,8 @@ def _changes(before: Size, after: Size) -> Iterator[str]:
             yield f"{old} -> {new} {kind.word}s"
 
 
-def _why(scene: Scene) -> str:
-    """The scheduler's words, if it is its doing."""
-    admission = scene.before.admission
-    is_theirs = scene.needs_admission and admission is not None and admission.resized is not None
-    return (admission.reason if is_theirs and admission is not None else "") or AS_WISHED
+def _why(view: Scene) -> str:
+    """Return the scheduler's reason if the scheduler resized the job."""
+    admission = view.before.admission
+    is_by_scheduler = view.needs_admission and admission is not None and admission.resized is not None
+    return (admission.reason if is_by_scheduler and admission is not None else "") or AS_WISHED
