@@ -1,7 +1,7 @@
-"""Decides what is to be done about one job: what exists and what is asked for in, actions and a status out. Pure.
+"""Decides what to do about one job: takes the observed and the desired state, returns actions and a status. Pure.
 
-The floors, from the ground up: `nodes` (what nodes offer and what pods may go there), `input` (manifests and older
-API versions), `config` (what is published for others), `objects` (the pods and services that a job should have),
-`view` (the job as it is), `lifecycle` (losing and restarting pods), `status`, `reconcile`. Each imports only those
-before it. Begin with `reconcile/decide.py`.
+The sub-packages, bottom up: `nodes` (node capacity and placement rules), `input` (manifests and older API versions),
+`config` (the queue file and the published configuration), `objects` (the pods and services that a job should have),
+`view` (the observed state of the job), `lifecycle` (lost and restarted pods), `status`, `reconcile`. Each imports only
+those before it. Begin with `reconcile/decide.py`.
 """

@@ -58,7 +58,7 @@ def test_the_manifests_that_it_all_began_with_go_to_every_generation_and_back(sh
         there = shell("convert", str(FOLDER / seed), "--to", name)
         if name == "mlkube.io/v1beta1" and "Master" not in str(original) and "MASTER" not in str(original):
             assert there.code == 2
-            assert "it can't be a job of mlkube.io/v1beta1" in there.err
+            assert "it can't be converted to mlkube.io/v1beta1" in there.err
             continue
         back = shell("convert", shell.file("there.yaml", there.out), "--to", home)
         if name == "kubeflow.org/v1-dragon" and "Worker" not in there.out:
@@ -105,7 +105,7 @@ def test_a_job_that_the_generation_can_t_have_is_refused_in_words(shell: Shell) 
     ended = shell("convert", "--to", "mlkube.io/v1beta1", str(FOLDER / "002-dragon-cpu.yaml"))
 
     assert (ended.code, ended.out) == (2, "")
-    assert "it can't be a job of mlkube.io/v1beta1: spec.replicaSpecs: has no MASTER" in ended.err
+    assert "it can't be converted to mlkube.io/v1beta1: spec.replicaSpecs: has no MASTER" in ended.err
 
 
 def test_a_job_with_problems_is_refused_as_validate_refuses_it(shell: Shell) -> None:
@@ -155,7 +155,7 @@ def test_an_unknown_field_travels_and_is_told(shell: Shell) -> None:
     ended = shell("convert", "--to", "kubeflow.org/v1", "-", stdin=TWO.replace("backoffLimit", "backofLimit"))
 
     assert documents(ended)[1]["spec"]["backofLimit"] == 3
-    assert "warning: line 11: spec.backofLimit: unknown field, left as it is; did you mean backoffLimit?" in ended.err
+    assert "warning: line 11: spec.backofLimit: unknown field, kept unchanged; did you mean backoffLimit?" in ended.err
 
 
 def test_what_a_server_filled_in_is_left_out(shell: Shell, tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ async def test_of_a_job_that_a_quota_keeps_small_it_is_told_which_and_who_else_h
         await stage.world.until(lambda: "NotGrown" in str(stage.job("elastic").get("status")))
         found = list(explained(await find(eyes, "elastic", "default"), NOON, Prompt("tarragon", "default")))
 
-    small = "2 of 4 worker replicas have places: the quota of default is 3 nvidia.com/gpu"
+    small = "2 of 4 worker replicas are scheduled: the quota of default is 3 nvidia.com/gpu"
     assert found[0].endswith(f"QueueQuotaExceeded: {small}")
     assert found[1:] == ["  it started with worker 2 (4 requested)"]
     assert list(told.lines(NOON)) == ["  other jobs use the quota of default: other (1 nvidia.com/gpu)"]

@@ -71,8 +71,8 @@ def test_a_job_of_mlkube_that_batch_jobs_run_says_that_they_are_in_the_way() -> 
     begun = replace(job, object=msgspec.structs.replace(job.object, raw_status=theirs))
 
     assert cell(begun, "REASON") == (
-        "left to its batch Jobs, which would run every replica a second time beside Tarragon's pods; let them end, or "
-        "delete the job and them, and submit it anew"
+        "left to its batch Jobs, which would run every replica a second time beside Tarragon's pods; wait until they "
+        "end, or delete them and the job and submit the job again"
     )
 
 

@@ -98,10 +98,10 @@ def test_a_job_with_a_list_that_kubectl_has_scaled_says_which_number_counts() ->
 
 
 def test_one_that_has_not_grown_says_why() -> None:
-    not_grown = said(conditions.NOT_GROWN, "NeedsRestart", "1 of 2 replicas have places: it waits")
+    not_grown = said(conditions.NOT_GROWN, "NeedsRestart", "1 of 2 replicas are scheduled: it waits")
 
     assert why(JobStatus(phase=Phase.RUNNING, admission=GOING, conditions=(not_grown,))) == [
-        "digits is Running: NeedsRestart: 1 of 2 replicas have places: it waits"
+        "digits is Running: NeedsRestart: 1 of 2 replicas are scheduled: it waits"
     ]
 
 

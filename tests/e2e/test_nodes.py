@@ -136,7 +136,7 @@ def test_a_job_says_what_it_lacks_when_a_node_was_deleted_and_no_other_has_room(
         # Forty seconds after its node, the pod goes.
         blocked = eventually(lambda: condition(user, "Blocked"), 120)
         assert blocked["reason"] == "NodeAway"
-        assert blocked["message"].endswith(f"needs another place: node {node} is no more")
+        assert blocked["message"].endswith(f"needs another node: node {node} no longer exists")
         assert tarragon_of(user)["ready"] == "2/3"
         assert lost not in homes(user)
         user("delete", "train")

@@ -114,5 +114,5 @@ def test_a_config_that_can_not_be_meant_starts_no_operator(user: User) -> None:
 
     assert ended.code == 2
     assert "accelerator: is not a known field; did you mean accelerators?" in ended.err
-    assert "accelerators: must map names of resources to what they bring" in ended.err
+    assert "accelerators: must map resource names to volumes and envVars" in ended.err
     assert "Traceback" not in ended.err

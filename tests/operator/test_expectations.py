@@ -328,7 +328,7 @@ async def test_a_job_that_keeps_off_a_pod_which_may_still_come_waits_until_it_do
 
     of_a = {"tf-job-name": "a"}
     await stage.submit("b", Worker=workers(1, rule("podAntiAffinity", **of_a)))
-    await stage.world.until(lambda: "leave it 0 of 1 nodes" in wait(stage, "b").get("message", ""))
+    await stage.world.until(lambda: "leave 0 of 1 nodes" in wait(stage, "b").get("message", ""))
     cluster.error = from_status({"code": 403, "message": "exceeded quota: pods"})
     cluster.let_through.set()
     await stage.until_pods("b-worker-0")

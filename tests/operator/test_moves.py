@@ -106,7 +106,7 @@ async def test_a_drained_gang_that_finds_no_other_node_waits_and_says_so_then_le
     await change(stage, "x", unschedulable=True)
     await delete(stage, moved)
     await stage.world.until(lambda: "wait" in stage.admission("a"))
-    told = f"{moved.removeprefix('a-')} needs another place: node x is cordoned (kubectl uncordon x)"
+    told = f"{moved.removeprefix('a-')} needs another node: node x is cordoned (kubectl uncordon x)"
     assert stage.admission("a")["wait"] == {"code": "NodeAway", "message": told}
     await stage.world.until(lambda: told in stage.events("NodeAway"))
 

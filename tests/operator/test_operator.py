@@ -114,7 +114,8 @@ async def test_somebody_elses_pod_of_that_name_is_waited_for(stage: Stage) -> No
     stage.start_operator()
     await stage.submit("a", Worker=group(1))
     await stage.world.until(lambda: bool(stage.events("NameTaken")))
-    assert stage.events("NameTaken") == ["the names a-worker-0 belong to others; the job waits until they are free"]
+    message = "objects of other owners already use the names a-worker-0; the job waits until they are free"
+    assert stage.events("NameTaken") == [message]
     assert "ownerReferences" not in stage.pods()["a-worker-0"]["metadata"]
     await stage.world.delete(PODS, "a-worker-0")
     await stage.end_pods()

@@ -69,7 +69,7 @@ async def test_a_job_waits_for_a_pod_that_it_has_to_be_near_and_starts_beside_it
     await stage.world.until(lambda: bool(wait(stage, "j")))
 
     assert wait(stage, "j")["code"] == "InsufficientResources"
-    assert wait(stage, "j")["message"] == "worker: no pod runs that it has to be near to"
+    assert wait(stage, "j")["message"] == "worker: no running pod matches its required pod affinity"
 
     await other(stage, "cache", "b", role="cache")
     await stage.until_pods("cache", "j-worker-0")
@@ -83,7 +83,7 @@ async def test_a_job_that_others_keep_off_starts_once_they_have_left(stage: Stag
     await stage.submit("j", Worker=workers(1))
     await stage.world.until(lambda: bool(wait(stage, "j")))
 
-    assert wait(stage, "j")["message"].endswith("leave it 0 of 1 nodes")
+    assert wait(stage, "j")["message"].endswith("leave 0 of 1 nodes")
 
     await leaves(stage, "proud")
     await stage.until_pods("j-worker-0")
@@ -96,7 +96,7 @@ async def test_whoever_comes_first_with_a_rule_keeps_off_jobs_that_wait_already(
     await stage.submit("j", Worker=workers(9))
     await stage.world.until(lambda: bool(wait(stage, "j")))
     await other(stage, "proud", "a", rule("podAntiAffinity", app="x"))
-    await stage.world.until(lambda: "leave it 0 of 1 nodes" in wait(stage, "j")["message"])
+    await stage.world.until(lambda: "leave 0 of 1 nodes" in wait(stage, "j")["message"])
 
 
 async def test_two_jobs_that_keep_off_each_other_are_not_put_on_one_node_in_one_round(stage: Stage) -> None:
@@ -105,7 +105,7 @@ async def test_two_jobs_that_keep_off_each_other_are_not_put_on_one_node_in_one_
         await stage.submit(name, Worker=workers(1, rule("podAntiAffinity", app="x")))
     stage.start_operator()
     await stage.until_pods("one-worker-0")
-    await stage.world.until(lambda: "leave it 0 of 1 nodes" in wait(stage, "two").get("message", ""))
+    await stage.world.until(lambda: "leave 0 of 1 nodes" in wait(stage, "two").get("message", ""))
 
     await stage.all_run("one-worker-0")
     await stage.plays("one-worker-0", "Succeeded", 0)

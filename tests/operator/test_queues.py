@@ -114,11 +114,11 @@ async def test_an_elastic_job_says_which_quota_keeps_it_small_until_it_does_not(
     file.write_text("namespaces: {default: {quota: {cpu: 4}}}")
     await stage.world.until(lambda: not_grown(stage, "a") is None and "wait" not in stage.admission("a"))
     file.write_text("namespaces: {default: {quota: {cpu: 2}}}")
-    lowered = (CODE, "2 of 4 worker replicas have places: the quota of default is 2 cpu")
+    lowered = (CODE, "2 of 4 worker replicas are scheduled: the quota of default is 2 cpu")
     await stage.world.until(lambda: not_grown(stage, "a") == lowered)
 
-    assert told == (CODE, "2 of 4 worker replicas have places: the quota of default is 3 cpu")
-    assert admitted == "2 of 2 replicas have their places; no more of them: the quota of default is 3 cpu"
+    assert told == (CODE, "2 of 4 worker replicas are scheduled: the quota of default is 3 cpu")
+    assert admitted == "2 of 2 replicas are scheduled; can't grow: the quota of default is 3 cpu"
 
 
 async def test_what_one_job_gets_of_a_quota_is_no_news_for_the_others(stage: Stage) -> None:

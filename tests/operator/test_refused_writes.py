@@ -177,7 +177,7 @@ async def test_a_gang_that_a_node_does_not_take_looks_for_another_one(stage: Sta
     await stage.world.until(lambda: [pod["spec"]["nodeName"] for pod in stage.pods().values()] == ["roomy"])
 
     await stage.world.until(lambda: bool(stage.events("NodeFull")))
-    assert all("node full does not take worker-0: OutOfcpu" in told for told in stage.events("NodeFull"))
+    assert all("node full rejected worker-0: OutOfcpu" in told for told in stage.events("NodeFull"))
     await stage.kill(kubelet)
     await stage.kill(keeper)
 
@@ -241,4 +241,4 @@ async def test_a_job_whose_scripts_of_logs_are_refused_runs_and_says_that_its_lo
 
     (told,) = set(stage.events("FailedCreateConfigMap"))
     assert told.startswith("configmaps is forbidden")
-    assert told.endswith("; the job runs without it, and logs plain text")
+    assert told.endswith("; the job runs without it and logs plain text")

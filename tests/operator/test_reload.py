@@ -114,4 +114,4 @@ def test_commands_refuse_a_bad_file_with_all_that_is_wrong(
     told = capsys.readouterr().err
     assert "is not a valid queues file" in told
     assert "fair: must be true or false, not 'maybe'" in told
-    assert "namespaces.a.weight: must be a number above 0, not -1" in told
+    assert "namespaces.a.weight: must be a number greater than 0, not -1" in told

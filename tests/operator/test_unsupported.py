@@ -65,7 +65,7 @@ async def test_a_job_that_runs_with_it_when_the_operator_is_upgraded_goes_on_and
     stage.start_operator()
     await stage.world.until(lambda: bool(told(stage, "a", "SpecRefused")[1]))
     assert told(stage, "a", "SpecRefused")[1] == (
-        f"{AT}: {WORDS}; the job had started before this was refused, and goes on as before"
+        f"{AT}: {WORDS}; the job had started before this was refused and runs on"
     )
     assert {name: pod["metadata"]["uid"] for name, pod in stage.pods().items()} == uids
 

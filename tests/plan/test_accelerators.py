@@ -125,12 +125,15 @@ accelerators:
 
     assert told == [
         "accelerator: is not a known field; did you mean accelerators?",
-        "accelerators[nvidia.com/gpu].volumes[0].name: 'Lib' is no name of a volume; lower-case letters, digits, -",
-        "accelerators[nvidia.com/gpu].volumes[0].hostPath: 'lib' is no absolute path; it begins with /",
+        (
+            "accelerators[nvidia.com/gpu].volumes[0].name: 'Lib' is not a valid volume name; "
+            "use lower-case letters, digits and -"
+        ),
+        "accelerators[nvidia.com/gpu].volumes[0].hostPath: 'lib' is not an absolute path; start it with /",
         "accelerators[nvidia.com/gpu].volumes[1].hostPath: is missing",
-        "accelerators[nvidia.com/gpu].envVars[0].value: must be a text, not 1; put it in quotes",
-        "accelerators[nvidia.com/gpu].envVars[1]: must be an object with some of name, value, not 'N=1'",
+        "accelerators[nvidia.com/gpu].envVars[0].value: must be a string, not 1; put it in quotes",
+        "accelerators[nvidia.com/gpu].envVars[1]: must be an object with the fields name, value, not 'N=1'",
         "accelerators[nvidia.com/gpu].envVars[1].name: is missing",
         "accelerators[nvidia.com/gpu].volumes: has the mountPath '/a' more than once",
-        "accelerators[amd.com/gpu]: must be an object with some of volumes, envVars, not 3",
+        "accelerators[amd.com/gpu]: must be an object with the fields volumes, envVars, not 3",
     ]

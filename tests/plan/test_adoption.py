@@ -92,7 +92,7 @@ def test_a_job_that_another_operator_began_is_left_alone_until_somebody_asks_tho
     (event,) = step.events
     assert step == Step(events=[event])
     assert event.message == (
-        'left to the operator that has begun it; the annotation tarragon.dev/adopt: "true" gives it to Tarragon'
+        'left to the operator that started it; set the annotation tarragon.dev/adopt: "true" to hand it over'
     )
 
 
@@ -198,7 +198,7 @@ def test_a_gang_of_which_a_part_lives_keeps_that_and_gets_places_for_the_rest() 
     assert not world.created
     admitted = world.status.condition("Admitted")
     assert admitted is not None
-    assert admitted.message == "2 of 3 replicas have their places"
+    assert admitted.message == "2 of 3 replicas are scheduled"
 
     world.write_admission(Admission(queued=world.now, admitted=world.now, size=admission.size,
                                     nodes={**admission.nodes, Replica(WORKER, 1): "node-a"}))  # fmt: skip

@@ -135,7 +135,7 @@ def test_a_gang_that_rests_says_until_when() -> None:
     waits = world.status.condition("Admitted")
 
     assert waits is not None
-    assert waits.message == f"{QUOTA}; tried again at 2026-11-21T10:01:00Z"
+    assert waits.message == f"{QUOTA}; next attempt at 2026-11-21T10:01:00Z"
 
 
 def test_a_gang_whose_name_somebody_has_is_not_begun() -> None:
@@ -198,7 +198,7 @@ def test_a_node_that_takes_a_pod_at_no_try_is_an_obstacle_until_it_does() -> Non
         world.settle()
 
     assert world.status.obstacle == Obstacle(
-        since=START + dt.timedelta(seconds=1), reason="NodeFull", message="node node-a does not take worker-0: OutOfcpu"
+        since=START + dt.timedelta(seconds=1), reason="NodeFull", message="node node-a rejected worker-0: OutOfcpu"
     )
     world.run()
     world.settle()

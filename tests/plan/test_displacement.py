@@ -124,10 +124,10 @@ def test_closed_nodes_say_why() -> None:
     places = {FIRST: "a", SECOND: "b", Replica(WORKER, 2): "c", Replica(WORKER, 3): "", Replica(WORKER, 4): "d"}
 
     assert list(closed(Doors(job(), nodes, lambda name: name == "d"), places)) == [
-        (FIRST, "node a is no more"),
+        (FIRST, "node a no longer exists"),
         (SECOND, "node b is not ready"),
         (Replica(WORKER, 2), "node c: its taint k is not tolerated"),
-        (Replica(WORKER, 4), "node d is cleared for a pod that is more urgent"),
+        (Replica(WORKER, 4), "kube-scheduler preempts pods on node d for a more urgent pod"),
     ]
 
 
@@ -143,7 +143,7 @@ def test_a_gang_that_is_sent_from_node_to_node_goes_back_to_the_queue() -> None:
     assert given.wait is not None
     assert (given.wait.code, given.wait.message) == (
         "MovedTooOften",
-        "node a does not take worker-0 (OutOfcpu), nor did 5 nodes before it",
+        "node a rejected worker-0 (OutOfcpu); the gang was already moved 5 times",
     )
     assert given.retry is not None
     later = moved(admission, _on(admission, "b"), {FIRST: REFUSED}, after(3600))

@@ -213,7 +213,7 @@ def test_g24_as_many_restarts_as_the_backoff_limit_fail_the_job_and_all_its_pods
     assert failed is not None
     assert (failed.reason, failed.message) == (
         "BackoffLimitExceeded",
-        "2 restarts reach the backoffLimit of 2; worker-0 was started again once",
+        "2 restarts reach the backoffLimit of 2; worker-0 was restarted once",
     )
     assert world.own_pods() == {}
     assert world.status.first_failure is not None

@@ -240,8 +240,8 @@ def test_a_raised_wish_is_not_followed_and_says_why_and_what_to_do() -> None:
     assert condition is not None
     assert condition.reason == "NeedsRestart"
     assert condition.message == (
-        "2 of 4 worker replicas have places: those that run could not use more; "
-        "the annotation tarragon.dev/resize: restart starts all of them again at the new size"
+        "2 of 4 worker replicas are scheduled: the running replicas can't use more; "
+        "set the annotation tarragon.dev/resize: restart to restart all replicas at the new size"
     )
     assert sorted(world.pods) == ["dist-worker-0", "dist-worker-1"]
 

@@ -21,7 +21,7 @@ def test_a_job_whose_time_was_over_before_it_got_its_image_says_so_ever_after() 
     assert failure.message == MISSING
     assert told(world) == (
         "DeadlineExceeded",
-        f"it ran longer than its activeDeadlineSeconds of 100; worker-1: ImagePullBackOff: {MISSING}",
+        f"the job ran longer than its activeDeadlineSeconds of 100; worker-1: ImagePullBackOff: {MISSING}",
     )
 
 

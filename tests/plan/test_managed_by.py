@@ -33,7 +33,7 @@ def test_a_job_that_another_operator_keeps_is_not_even_marked_and_says_whose_it_
     assert (event.reason, event.type, event.once) == ("LeftToOtherOperator", "Normal", True)
     assert event.message == (
         "left to training-operator (Deployment kubeflow/training-operator); "
-        'the annotation tarragon.dev/adopt: "true" gives it to Tarragon'
+        'set the annotation tarragon.dev/adopt: "true" to hand it over'
     )
 
 
@@ -154,8 +154,8 @@ def assert_left_to_batch_jobs(world: World) -> None:
     assert step == Step(events=[event])
     assert (event.reason, event.once) == ("LeftToOtherOperator", True)
     assert event.message == (
-        "left to its batch Jobs, which would run every replica a second time beside Tarragon's pods; let them end, or "
-        "delete the job and them, and submit it anew"
+        "left to its batch Jobs, which would run every replica a second time beside Tarragon's pods; wait until they "
+        "end, or delete them and the job and submit the job again"
     )
 
 

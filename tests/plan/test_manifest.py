@@ -34,8 +34,8 @@ def test_json_is_read_as_well() -> None:
 
 
 FAULTS = [
-    ("", ["the manifest is empty; write a TFJob into it"]),
-    ("# nothing\n---\n", ["the manifest is empty; write a TFJob into it"]),
+    ("", ["the manifest is empty; add a TFJob"]),
+    ("# nothing\n---\n", ["the manifest is empty; add a TFJob"]),
     (
         "a: b: c",
         [
@@ -61,7 +61,7 @@ FAULTS = [
     (f"{CONFIG_MAP}data: !python/object {{}}\n", ["line 4: the tag !python/object means nothing here; remove it"]),
     (
         f"{JOB}---\n{JOB}",
-        ["line 6: TFJob a is there already, in line 1; rename one of them"],
+        ["line 6: TFJob a is already defined in line 1; rename one of them"],
     ),
     (JOB.replace("TFJob", "TFjob"), ["line 2: kind: unknown kind TFjob; did you mean TFJob?"]),
     (
@@ -72,16 +72,16 @@ FAULTS = [
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
         [
             (
-                "line 2: kind: Deployment is neither a job nor anything that travels with one; "
-                "beside a job there may be ConfigMap, PersistentVolumeClaim, Secret, Service, ServiceAccount"
+                "line 2: kind: Deployment is neither a job nor a kind that may accompany one; "
+                "besides jobs, a manifest may contain ConfigMap, PersistentVolumeClaim, Secret, Service, ServiceAccount"
             )
         ],
     ),
     (
         CONFIG_MAP.replace("ConfigMap", "Configmap"),
-        ["line 2: kind: Configmap is neither a job nor anything that travels with one; did you mean ConfigMap?"],
+        ["line 2: kind: Configmap is neither a job nor a kind that may accompany one; did you mean ConfigMap?"],
     ),
-    (CONFIG_MAP.replace("v1", "v2"), ['line 1: apiVersion: no ConfigMap has the text "v2"; write v1']),
+    (CONFIG_MAP.replace("v1", "v2"), ['line 1: apiVersion: must be v1 for a ConfigMap, not the text "v2"; write v1']),
     ("apiVersion: v1\nkind: ConfigMap\n", ["line 1: metadata.name: is missing; give the ConfigMap a name"]),
     ("spec: {}\n", ["line 1: apiVersion: is missing", "line 1: kind: is missing"]),
     ("kind: List\nitems: x\n", ['items: must be a list, not the text "x"; begin each item with a dash']),
@@ -130,7 +130,7 @@ def test_a_command_for_one_job_wants_exactly_one() -> None:
     assert str(only_job(read_manifest(CONFIG_MAP))) == "there is no job in the manifest; add a TFJob"
     two = read_manifest(f"{JOB}---\n{JOB.replace('name: a', 'name: b')}")
     assert str(only_job(two)) == (
-        "there are 2 jobs in the manifest: TFJob a in line 1, TFJob b in line 6; leave one of them"
+        "there are 2 jobs in the manifest: TFJob a in line 1, TFJob b in line 6; keep only one of them"
     )
 
 
@@ -202,7 +202,7 @@ def test_a_kind_of_somebody_else_with_a_common_name_is_not_taken_for_one_of_kube
 ) -> None:
     (problem,) = told(of(api_version, kind))
 
-    assert problem.startswith(f"line 2: kind: {kind} is neither a job nor anything that travels with one")
+    assert problem.startswith(f"line 2: kind: {kind} is neither a job nor a kind that may accompany one")
 
 
 def test_another_kind_beside_a_job_is_told_and_not_taken_along() -> None:

@@ -43,19 +43,19 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_place() -> None:
     assert [str(problem) for problem in found.problems] == [
         "preemption: is not a known field; did you mean preempt?",
         "fair: must be true or false, not 'yes'",
-        "namespaces.Team_A: 'Team_A' is no name of a namespace; lower-case letters, digits and -",
-        "namespaces.Team_A.weight: must be a number above 0, not 0",
+        "namespaces.Team_A: 'Team_A' is not a valid namespace name; use lower-case letters, digits and -",
+        "namespaces.Team_A.weight: must be a number greater than 0, not 0",
         "namespaces.b.weigth: is not a known field; did you mean weight?",
-        "namespaces.b.quota.cpu: must be an amount from 0, not 'many'; as 8, 500m or 64Gi",
-        "namespaces.b.quota.memory: must be an amount from 0, not -1; as 8, 500m or 64Gi",
-        "namespaces.b.quota.pods: must be an amount from 0, not True; as 8, 500m or 64Gi",
-        "namespaces.c: must be an object with some of weight, quota, not [1]",
+        "namespaces.b.quota.cpu: must be a quantity of 0 or more, not 'many'; such as 8, 500m or 64Gi",
+        "namespaces.b.quota.memory: must be a quantity of 0 or more, not -1; such as 8, 500m or 64Gi",
+        "namespaces.b.quota.pods: must be a quantity of 0 or more, not True; such as 8, 500m or 64Gi",
+        "namespaces.c: must be an object with the fields weight, quota, not [1]",
     ]
 
 
 def test_a_list_is_no_file_of_queues() -> None:
     assert [str(problem) for problem in read([1]).problems] == [
-        "must be an object with some of fair, preempt, namespaces, not [1]"
+        "must be an object with the fields fair, preempt, namespaces, not [1]"
     ]
     assert [str(problem) for problem in read({"namespaces": 3}).problems] == [
         "namespaces: must map namespaces to their weight and quota, not 3"

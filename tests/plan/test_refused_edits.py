@@ -53,7 +53,7 @@ def test_it_says_what_is_wrong_and_what_goes_on() -> None:
     assert refused is not None
     assert refused.message == (
         'spec.tfReplicaSpecs.Worker.replicas: must be a whole number, not the text "two"; '
-        "until that is mended the job goes on as it was, and no pod of it is made"
+        "until this is fixed, the job keeps its last valid spec and gets no new pods"
     )
 
 

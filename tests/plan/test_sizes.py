@@ -76,7 +76,7 @@ def test_a_size_that_its_user_asked_for_is_told_as_such() -> None:
     world.admit()
     run(world)
 
-    assert told(world) == [("ScaledDown", "3 -> 2 workers: as wished")]
+    assert told(world) == [("ScaledDown", "3 -> 2 workers: as requested")]
 
 
 def test_an_operator_that_comes_after_a_crash_tells_nothing_again() -> None:
@@ -87,7 +87,7 @@ def test_an_operator_that_comes_after_a_crash_tells_nothing_again() -> None:
     assert told(world) == []  # They went with the operator that had the status written.
     condition = world.status.condition("Resized")
     assert condition is not None
-    assert condition.message == "3 -> 2 workers: as wished"
+    assert condition.message == "3 -> 2 workers: as requested"
 
 
 def test_a_job_that_gives_way_says_for_whom_and_begins_anew_without_a_word_of_sizes() -> None:

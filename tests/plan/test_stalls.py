@@ -102,8 +102,8 @@ def test_a_volume_that_takes_its_node_long_is_told_after_a_minute_with_where_to_
     assert told(world) == (
         "PodNotPrepared",
         (
-            "worker-0: node node-a has not got its volumes and its network ready; "
-            "kubectl -n n1 describe pod dist-worker-0 shows why"
+            "worker-0: node node-a has not prepared the pod's volumes and network; "
+            "see kubectl -n n1 describe pod dist-worker-0"
         ),
     )
     assert world.conditions()["Stalled"] == "PodNotPrepared"
@@ -162,8 +162,8 @@ def test_the_slow_pull_of_an_image_costs_nothing_and_is_told_after_five_minutes(
     assert told(world) == (
         "ContainerCreating",
         (
-            "all 2 workers: its image is being pulled, or its volumes mounted, on node-a; "
-            "kubectl -n n1 describe pod dist-worker-0 shows why"
+            "all 2 workers: node node-a is still pulling the image or mounting volumes; "
+            "see kubectl -n n1 describe pod dist-worker-0"
         ),
     )
 
@@ -191,7 +191,7 @@ def test_an_init_container_that_runs_for_long_is_told() -> None:
     world.pass_time(300)
     world.settle()
 
-    assert told(world) == ("PodInitializing", "worker-0: its init container fetch has run since 2026-11-21T10:00:00Z")
+    assert told(world) == ("PodInitializing", "worker-0: init container fetch has run since 2026-11-21T10:00:00Z")
     assert world.status.obstacle is None
 
 
@@ -207,7 +207,7 @@ def test_a_replica_that_runs_and_is_not_ready_for_long_is_told_and_left_alone() 
     assert told(world) == (
         "NotReady",
         (
-            "worker-0: it runs, but has not been ready since 2026-11-21T10:00:00Z: "
+            "worker-0: the pod runs but has not been ready since 2026-11-21T10:00:00Z: "
             "containers with unready status: [tensorflow]"
         ),
     )
@@ -245,7 +245,7 @@ def test_a_pod_of_another_scheduler_that_is_not_there_is_told() -> None:
     world.pass_time(300)
     world.settle()
 
-    assert told(world) == ("NotScheduled", "worker-0: no scheduler has looked at it; is volcano at work?")
+    assert told(world) == ("NotScheduled", "worker-0: no scheduler has considered the pod; is volcano running?")
 
 
 def test_a_pod_that_does_not_go_keeps_its_successor_from_coming_and_is_told() -> None:
@@ -260,8 +260,8 @@ def test_a_pod_that_does_not_go_keeps_its_successor_from_coming_and_is_told() ->
     assert told(world) == (
         "PodNotGone",
         (
-            "worker-0: the earlier pod dist-worker-0 on node node-a was to be gone at 2026-11-21T10:00:30Z; "
-            "is its node lost?"
+            "worker-0: the earlier pod dist-worker-0 on node node-a should have been deleted by 2026-11-21T10:00:30Z; "
+            "its node may be lost"
         ),
     )
 

@@ -163,7 +163,7 @@ def test_whom_others_keep_off_everywhere_is_told_so() -> None:
     found = only(member(), nodes=FOUR[:3], pods=several)
 
     assert found.eligible == frozenset()
-    assert found.crowded == "its rules about other pods, or theirs about it, leave it 0 of 3 nodes"
+    assert found.crowded == "affinity and spread rules between pods leave 0 of 3 nodes"
 
 
 def test_replicas_that_keep_off_each_other_get_a_domain_each() -> None:

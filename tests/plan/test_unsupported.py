@@ -93,7 +93,7 @@ def test_a_job_that_runs_with_it_already_goes_on_and_says_so_once() -> None:
 
     refused = world.status.condition("SpecRefused")
     assert refused is not None
-    assert refused.message == f"{FAULTS}; the job had started before this was refused, and goes on as before"
+    assert refused.message == f"{FAULTS}; the job had started before this was refused and runs on"
     assert world.conditions()["Running"] == "TFJobRunning"
     assert world.pods == pods
     assert [event.type for event in world.events if event.reason == "TFJobFailedValidation"] == ["Warning"]
@@ -145,7 +145,7 @@ def test_a_slip_in_such_a_job_is_met_as_in_any_other() -> None:
     assert refused.message.startswith(
         'spec.tfReplicaSpecs.Worker.replicas: must be a whole number, not the text "two"; '
     )
-    assert refused.message.endswith("; until that is mended the job goes on as it was, and no pod of it is made")
+    assert refused.message.endswith("; until this is fixed, the job keeps its last valid spec and gets no new pods")
     assert not is_queued(world)
 
 

@@ -206,9 +206,7 @@ def state_of(scene: Scene, name: str, namespace: str = "default") -> str:
 
 async def until_left_alone(scene: Scene, kubectl: Kubectl, name: str) -> None:
     said = await until_told(scene, kubectl, name, "LeftToOtherOperator")
-    assert (
-        said == 'left to the operator that has begun it; the annotation tarragon.dev/adopt: "true" gives it to Tarragon'
-    )
+    assert said == 'left to the operator that started it; set the annotation tarragon.dev/adopt: "true" to hand it over'
 
 
 async def until_told(scene: Scene, kubectl: Kubectl, name: str, reason: str) -> str:

@@ -110,7 +110,7 @@ async def test_a_replica_of_a_deleted_node_that_has_nowhere_to_go_is_told_to_wan
         blocked = ground.condition("a", "Blocked")
         assert blocked is not None
         assert blocked.reason == "NodeAway"
-        assert blocked.message.endswith(f"needs another place: node {ground.name('x')} is no more")
+        assert blocked.message.endswith(f"needs another node: node {ground.name('x')} no longer exists")
         await ground.node("z", cpu="1")
         await ground.until(lambda: is_on(ground, lost, "z"))
         assert sum(record.by_program for record in ground.status("a").restarts.values()) == 0

@@ -84,9 +84,7 @@ async def test_an_elastic_job_that_may_not_grow_goes_on_as_it_is_and_says_why(co
         await ground.submit("a", PS=group(1), Worker=group(4), **elastic)
         await ground.until(lambda: "a-worker-0" in ground.pods and ground.status("a").ready == 3)
         before = {name: pod["metadata"]["uid"] for name, pod in ground.pods.items()}
-        await ground.until(
-            lambda: "3 of 3 replicas have their places; no more of them:" in told(ground, "a", "Admitted")
-        )
+        await ground.until(lambda: "3 of 3 replicas are scheduled; can't grow:" in told(ground, "a", "Admitted"))
         assert "exceeded quota" in told(ground, "a", "Admitted")
         assert {name: pod["metadata"]["uid"] for name, pod in ground.pods.items()} == before
 
@@ -214,7 +212,9 @@ async def test_orphans_keep_their_names_until_they_are_gone(control_plane: Contr
         orphan = ground.pods["a-worker-0"]["metadata"]["uid"]
 
         await ground.submit("a", Worker=group(1))
-        await ground.until(lambda: "the names a-worker-0 belong to others" in told(ground, "a", "Blocked"))
+        await ground.until(
+            lambda: "objects of other owners already use the names a-worker-0" in told(ground, "a", "Blocked")
+        )
         assert ground.pods["a-worker-0"]["metadata"]["uid"] == orphan
 
         await ground.delete(PODS, "a-worker-0")

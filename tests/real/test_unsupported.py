@@ -59,5 +59,5 @@ async def test_a_job_that_asks_for_a_share_of_a_gpu_fails_and_one_that_runs_goes
 
         assert await warnings(ground, "new") == [f"{AT}: {WORDS}"]
         assert await warnings(ground, "old") == [
-            f"{AT}: {WORDS}; the job had started before this was refused, and goes on as before"
+            f"{AT}: {WORDS}; the job had started before this was refused and runs on"
         ]

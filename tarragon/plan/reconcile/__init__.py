@@ -1,1 +1,1 @@
-"""The decision about one job: what to create, delete, restart, suspend or finish now."""
+"""The reconcile decision for one job: what to create, delete, restart, suspend or finish now."""

@@ -1,7 +1,7 @@
-"""An admission made anew from the pods that live: of a job that another operator began, or whose record was lost.
+"""Rebuilds the admission of a job from its live pods: for an adopted job, or one whose admission record was lost.
 
-What lives stays where it is. Replicas that are missing get no place here but NOWHERE: the next round finds them one, as
-for those whose node is gone, so that nothing is ever promised that is not free.
+Live pods stay on their nodes. Missing replicas are assigned NOWHERE: the next scheduling cycle finds them a node, as it
+does for replicas whose node is gone, so that no capacity is promised that is not free.
 """
 
 from __future__ import annotations
@@ -24,55 +24,59 @@ from tarragon.plan.view.job_view import Scene, is_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remains:
-    """What there is of a gang."""
+    """The pods that exist of a gang whose admission is not on record."""
 
     living: Mapping[Replica, str]
-    """The node of each pod that runs or is to run; NOWHERE while kube-scheduler has not bound it."""
+    """The node of each pod that runs or will run; NOWHERE while kube-scheduler has not bound it."""
     done: Mapping[Replica, str]
-    """The node of each pod that has ended well."""
+    """The node of each pod that has succeeded."""
 
     @property
     def unbound(self) -> frozenset[Replica]:
-        """They have a pod, and somebody else is to find its place."""
+        """Replicas whose pod exists and waits for kube-scheduler to bind it."""
         return frozenset(replica for replica, node in self.living.items() if node == NOWHERE)
 
 
 def remains(dialect: Dialect, job: TrainingJob, status: JobStatus, pods: Iterable[Pod]) -> Remains:
-    """`pods` are those whose controller the job is, of whatever age. What was there before a suspension is to go."""
+    """Collect the job's live and succeeded pods. Pods from before a suspension are ignored: they are to be deleted.
+
+    `pods` may hold any pods; those that the job does not control are ignored.
+    """
     living: dict[Replica, str] = {}
-    done: dict[Replica, str] = {}
+    succeeded: dict[Replica, str] = {}
     owner = job.as_owner
     for pod in pods:
         replica = dialect.names.replica(job, pod.metadata.name)
-        if replica is None or not is_of(pod, owner) or _is_of_an_earlier_life(pod, status):
+        if replica is None or not is_of(pod, owner) or _predates_suspension(pod, status):
             continue
         if pod.status.phase == "Succeeded":
-            done[replica] = node_of(pod.spec)
+            succeeded[replica] = node_of(pod.spec)
         elif not pod.metadata.is_ending and not pod.is_finished:
             living[replica] = node_of(pod.spec)
-    return Remains(living=living, done={replica: node for replica, node in done.items() if replica not in living})
+    return Remains(living=living, done={replica: node for replica, node in succeeded.items() if replica not in living})
 
 
-def rebuilt(found: Remains, least: Size, wish: Size, now: dt.datetime) -> Admission | None:
-    """None when nothing lives that would have to stay: then the job queues as a new one does.
+def rebuilt(found: Remains, minimum: Size, requested: Size, now: dt.datetime) -> Admission | None:
+    """Return an admission that keeps the live pods; None when there are none: then the job is queued like a new one.
 
-    Of a type that may have fewer than wished, as many as there are: it grows later, if there is room.
+    A replica type that may run with fewer replicas than requested keeps the size it has; it grows later if there is
+    capacity.
     """
     if not found.living:
         return None
-    there = {**found.done, **found.living}
+    node_of_replica = {**found.done, **found.living}
     size = {
         kind: max(
-            least.get(kind, 0),
-            min(number, max((replica.index + 1 for replica in there if replica.type is kind), default=0)),
+            minimum.get(kind, 0),
+            min(count, max((replica.index + 1 for replica in node_of_replica if replica.type is kind), default=0)),
         )
-        for kind, number in wish.items()
+        for kind, count in requested.items()
     }
-    return Admission(queued=now, admitted=now, size=size, nodes=_places(size, there))
+    return Admission(queued=now, admitted=now, size=size, nodes=_assigned_nodes(size, node_of_replica))
 
 
 def housed(admission: Admission, found: Remains) -> Admission:
-    """With the places that kube-scheduler has found meanwhile."""
+    """Return the admission with the nodes that kube-scheduler has meanwhile assigned."""
     if NOWHERE not in admission.nodes.values():
         return admission
     nodes = {replica: node or found.living.get(replica, NOWHERE) for replica, node in admission.nodes.items()}
@@ -80,26 +84,30 @@ def housed(admission: Admission, found: Remains) -> Admission:
 
 
 def is_nowhere(admission: Admission | None) -> bool:
-    """Whether some replica of the gang waits for its place while others run."""
+    """Whether some replica of an admitted gang has no node yet."""
     return admission is not None and NOWHERE in admission.nodes.values()
 
 
-def remembering(scene: Scene) -> Step | None:
-    """While pods live that no admission speaks of, none is made and none removed; what decides the job decides it."""
-    if not scene.needs_admission or scene.before.admission is not None:
+def remembering(view: Scene) -> Step | None:
+    """Write only the status while live pods exist but no admission is on record.
+
+    No pods are created or deleted until the scheduler has rebuilt the admission. A job that has already succeeded or
+    failed is left to the usual rules: None.
+    """
+    if not view.needs_admission or view.before.admission is not None:
         return None
-    if not remains(scene.dialect, scene.job, scene.before, scene.own_pods).living:
+    if not remains(view.dialect, view.job, view.before, view.own_pods).living:
         return None
-    if scene.framework.judge(scene.sight).signal in {Signal.SUCCEEDED, Signal.FAILED}:
+    if view.framework.judge(view.sight).signal in {Signal.SUCCEEDED, Signal.FAILED}:
         return None
-    return Step(status=status_patch(scene, scene.before))
+    return Step(status=status_patch(view, view.before))
 
 
-def _is_of_an_earlier_life(pod: Pod, status: JobStatus) -> bool:
+def _predates_suspension(pod: Pod, status: JobStatus) -> bool:
     suspension, created = status.condition(SUSPENDED), pod.metadata.creation_timestamp
     return suspension is not None and created is not None and created < suspension.changed
 
 
-def _places(size: Size, there: Mapping[Replica, str]) -> Mapping[Replica, str]:
-    gang = (Replica(kind, index) for kind, number in size.items() for index in range(number))
-    return {replica: there.get(replica, NOWHERE) for replica in gang}
+def _assigned_nodes(size: Size, node_of_replica: Mapping[Replica, str]) -> Mapping[Replica, str]:
+    gang = (Replica(kind, index) for kind, count in size.items() for index in range(count))
+    return {replica: node_of_replica.get(replica, NOWHERE) for replica in gang}

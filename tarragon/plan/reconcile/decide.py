@@ -1,4 +1,4 @@
-"""One job, one look, one step: a chain of rules, the first that has something to say decides."""
+"""The entry point of reconciling one job: a chain of rules, of which the first that returns a step decides."""
 
 from __future__ import annotations
 
@@ -29,67 +29,72 @@ from tarragon.plan.view.job_view import Scene, scene
 
 
 def decide(framework: Framework, observed: Observed, now: dt.datetime) -> Step:
-    """What to do about the job now. Deciding again on the result of the step ends in a step that does nothing."""
+    """Return what to do about the job now. Deciding again after the step was applied converges to an empty step."""
     if observed.object.metadata.is_ending or is_left_to_others(observed.object.spec):
-        return Step()  # Pods and services of a job that ends go with it: they have it as their owner.
+        return Step()  # Garbage collection deletes the pods and services of a deleted job by their owner reference.
     other = keeper(framework.kind, observed)
     if other is not None:
         return Step(events=left_alone(framework.resource, observed.object, other))
-    taken = observed.taken
-    good = last_good(framework, observed.object, taken)
-    step = unmarked(observed, taken) or refused(framework, observed, good, now)
-    seen = scene(framework, observed, good, now)
-    if step is not None or seen is None:
+    decoded = observed.taken
+    effective = last_good(framework, observed.object, decoded)
+    step = unmarked(observed, decoded) or refused(framework, observed, effective, now)
+    view = scene(framework, observed, effective, now)
+    if step is not None or view is None:
         return step or Step()
-    step = finished(seen) or suspended(seen) or resumed(seen) or remembering(seen) or going(seen)
-    return beside(seen, grouped(seen, step))
+    step = finished(view) or suspended(view) or resumed(view) or remembering(view) or going(view)
+    return beside(view, grouped(view, step))
 
 
-def unmarked(observed: Observed, taken: Intake) -> Step | None:
-    """The generation goes on record before anything else: later, nothing of the object may tell it any more."""
-    dialect: Dialect | None = taken.dialect
+def unmarked(observed: Observed, decoded: Intake) -> Step | None:
+    """Return the step that records the API generation in an annotation, before anything else is done.
+
+    Later writes may remove everything else that identifies the generation. None when nothing is missing.
+    """
+    dialect: Dialect | None = decoded.dialect
     if dialect is None:
         return None
-    there = observed.object.metadata.annotations
-    job = taken.job if taken.job is None else begun_as(taken.job, observed.object)
-    lasting = {} if job is None else dialect.lasting(job)
-    if GENERATION_ANNOTATION in there:
-        missing = {name: value for name, value in lasting.items() if there.get(name) != value}
+    existing_annotations = observed.object.metadata.annotations
+    job = decoded.job if decoded.job is None else begun_as(decoded.job, observed.object)
+    permanent = {} if job is None else dialect.lasting(job)
+    if GENERATION_ANNOTATION in existing_annotations:
+        missing = {name: value for name, value in permanent.items() if existing_annotations.get(name) != value}
         mark = {"metadata": {**precondition(observed.object), "annotations": missing}}
         return Step(mark=mark) if missing else None
-    annotations = {GENERATION_ANNOTATION: dialect.name, **lasting}
+    annotations = {GENERATION_ANNOTATION: dialect.name, **permanent}
     if is_begun(observed):
         annotations[ADOPT_ANNOTATION] = "true"
-    written = observed.object.spec
-    spec = dialect.written_back(job, written) if job is not None and isinstance(written, Mapping) else {}
-    annotations |= marks(written, spec)
+    submitted_spec = observed.object.spec
+    spec_patch = (
+        dialect.written_back(job, submitted_spec) if job is not None and isinstance(submitted_spec, Mapping) else {}
+    )
+    annotations |= marks(submitted_spec, spec_patch)
     metadata: dict[str, Json] = {**precondition(observed.object), "annotations": annotations}
-    return Step(mark={"metadata": metadata, "spec": spec} if spec else {"metadata": metadata})
+    return Step(mark={"metadata": metadata, "spec": spec_patch} if spec_patch else {"metadata": metadata})
 
 
-def going(seen: Scene) -> Step:
-    """The usual case: note what has happened, then make what is missing and remove what is too much."""
-    status = outcome(seen)
+def going(view: Scene) -> Step:
+    """Handle the usual case: record what has happened, create missing objects and delete superfluous ones."""
+    status = outcome(view)
     if status.phase.is_final:
         return Step(
-            status=status_patch(seen, status),
-            deletes=clean_up(seen, status),
-            events=news(seen, status),
-            wake_at=expires_at(seen.job, status),
+            status=status_patch(view, status),
+            deletes=clean_up(view, status),
+            events=news(view, status),
+            wake_at=expires_at(view.job, status),
         )
-    leaving = leave(seen, doomed(seen, status))
+    evictions = leave(view, doomed(view, status))
     wakes = (
-        deadline_at(seen.job, status),
-        wake_for_start(seen, status),
-        look_again_at(seen, status),
-        leaving.again,
-        gives_up_at(seen),
+        deadline_at(view.job, status),
+        wake_for_start(view, status),
+        look_again_at(view, status),
+        evictions.again,
+        gives_up_at(view),
     )
     return Step(
-        status=status_patch(seen, status),
-        notices=leaving.notices,
-        deletes=[*leaving.deletes, *given_up(seen), *deletes_of_services(seen)],
-        creates=creates(seen, status),
-        events=news(seen, status),
+        status=status_patch(view, status),
+        notices=evictions.notices,
+        deletes=[*evictions.deletes, *given_up(view), *deletes_of_services(view)],
+        creates=creates(view, status),
+        events=news(view, status),
         wake_at=min((at for at in wakes if at is not None), default=None),
     )

@@ -1,4 +1,4 @@
-"""What is left to do for a job that has ended: clean up by its policy, and delete it when its time has come."""
+"""Finished jobs: cleans up their pods and services by policy, and deletes the job after ttlSecondsAfterFinished."""
 
 from __future__ import annotations
 
@@ -17,47 +17,54 @@ from tarragon.plan.status.patch import status_patch
 from tarragon.plan.view.actions import Delete, Step
 from tarragon.plan.view.job_view import Scene
 
-HAS_ENDED = "the job has ended"
+HAS_ENDED = "the job has finished"
 
 
-def finished(scene: Scene) -> Step | None:
-    """The admission stays on record: what has ended holds nothing, whatever stands there."""
-    if not scene.before.phase.is_final:
+def finished(view: Scene) -> Step | None:
+    """Return the step for a finished job; None for any other.
+
+    The admission stays on record: the ledger counts nothing for a finished job, whatever its admission says.
+    """
+    if not view.before.phase.is_final:
         return None
-    due = expires_at(scene.job, scene.before)
-    if due is not None and due <= scene.now:
-        return Step(deletes=[delete_job(scene.framework, scene.observed)])
-    return Step(status=status_patch(scene, _recounted(scene)), deletes=clean_up(scene, scene.before), wake_at=due)
+    due = expires_at(view.job, view.before)
+    if due is not None and due <= view.now:
+        return Step(deletes=[delete_job(view.framework, view.observed)])
+    return Step(status=status_patch(view, _with_current_counts(view)), deletes=clean_up(view, view.before), wake_at=due)
 
 
-def clean_up(scene: Scene, status: JobStatus) -> list[Delete]:
-    """Services always go: nobody asks for their names any more, and leaked ones have clogged clusters."""
-    pods = [delete_pod(pod, HAS_ENDED) for pod in scene.own_pods if _goes(pod, scene.job.run_policy.clean_pods, status)]
-    services = [delete_service(service, HAS_ENDED) for service in scene.own_services if not service.metadata.is_ending]
+def clean_up(view: Scene, status: JobStatus) -> list[Delete]:
+    """Delete pods as the clean-up policy says, and all services: nothing resolves their names any more."""
+    pods = [
+        delete_pod(pod, HAS_ENDED)
+        for pod in view.own_pods
+        if _is_cleaned_up(pod, view.job.run_policy.clean_pods, status)
+    ]
+    services = [delete_service(service, HAS_ENDED) for service in view.own_services if not service.metadata.is_ending]
     return pods + services
 
 
-def _goes(pod: Pod, policy: CleanPodPolicy, status: JobStatus) -> bool:
+def _is_cleaned_up(pod: Pod, policy: CleanPodPolicy, status: JobStatus) -> bool:
     if pod.metadata.is_ending:
         return False
     if leaves_at(pod) is not None:
-        return True  # It was to go anyway, and there is nobody left for whom it saves.
+        return True  # It was already being evicted, and no replica is left that would use its checkpoint.
     if policy is CleanPodPolicy.ALL:
         return True
-    return not pod.is_finished and (policy is CleanPodPolicy.RUNNING or _ended_by_limit(status))
+    return not pod.is_finished and (policy is CleanPodPolicy.RUNNING or _failed_by_limit(status))
 
 
-def _ended_by_limit(status: JobStatus) -> bool:
+def _failed_by_limit(status: JobStatus) -> bool:
     failed = status.condition(conditions.FAILED)
     return failed is not None and failed.reason in Limit.REASONS
 
 
-def _recounted(scene: Scene) -> JobStatus:
-    """Who still runs is told truly; failures stay counted when their pods are gone."""
-    before = scene.before
-    now = counted(scene, finishes_recorded(scene, before))
+def _with_current_counts(view: Scene) -> JobStatus:
+    """Return the status with current counts of active pods; failures stay counted when their pods are gone."""
+    before = view.before
+    status = counted(view, finishes_recorded(view, before))
     counts = {
-        kind: replace(seen, failed=max(seen.failed, before.counts.get(kind, ReplicaCounts()).failed))
-        for kind, seen in now.counts.items()
+        kind: replace(count, failed=max(count.failed, before.counts.get(kind, ReplicaCounts()).failed))
+        for kind, count in status.counts.items()
     }
-    return replace(now, counts=counts)
+    return replace(status, counts=counts)

@@ -1,4 +1,4 @@
-"""Whose a job is when others keep its kind, too, or have begun it: two operators would make every pod twice."""
+"""Which operator manages a job when several handle its kind: two operators would create every pod twice."""
 
 from __future__ import annotations
 
@@ -17,33 +17,37 @@ from tarragon.plan.view.actions import Observed
 from tarragon.plan.view.job_view import is_of
 
 OUR_NAME = "tarragon.dev/tarragon"
-"""The managedBy that nobody else answers to."""
+"""The value of managedBy that no other operator handles."""
 LEFT = "LeftToOtherOperator"
-WHOEVER_BEGAN_IT = "the operator that has begun it"
+WHOEVER_BEGAN_IT = "the operator that started it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeper:
-    """Who else keeps a job, and what makes it ours, in words."""
+    """The other manager of a job, and how to hand the job over to Tarragon, as words for users."""
 
     name: str
-    remedy: str = f'the annotation {ADOPT_ANNOTATION}: "true" gives it to Tarragon'
+    remedy: str = f'set the annotation {ADOPT_ANNOTATION}: "true" to hand it over'
 
 
 BATCH_JOBS = Keeper(
     name="its batch Jobs, which would run every replica a second time beside Tarragon's pods",
-    remedy="let them end, or delete the job and them, and submit it anew",
+    remedy="wait until they end, or delete them and the job and submit the job again",
 )
 
 
 def is_left_to_others(spec: Json) -> bool:
-    """As written: a job that we would find invalid may be right for whom it names, and is not ours to mark or fail."""
+    """Whether managedBy names another operator. Reads the spec as written: it may be invalid for us and valid there."""
     manager = _manager(spec)
     return isinstance(manager, str) and manager not in OWN_NAMES
 
 
 def keeper(kind: str, observed: Observed) -> Keeper | None:
-    """None when it is ours: it was from the beginning, or somebody has said so, and nothing runs that would go on."""
+    """Return the other manager of the job; None when Tarragon manages it.
+
+    That is so if Tarragon has managed the job from the start, or a user has handed it over, and no batch Jobs of an old
+    operator still run it.
+    """
     found, settings = observed.object, observed.settings
     annotations = found.metadata.annotations
     if GENERATION_ANNOTATION in annotations:
@@ -52,13 +56,13 @@ def keeper(kind: str, observed: Observed) -> Keeper | None:
         return BATCH_JOBS
     if annotations.get(ADOPT_ANNOTATION) == "true" or _manager(found.spec) == OUR_NAME:
         return None
-    began = WHOEVER_BEGAN_IT if is_begun(observed) and not settings.adopts else ""
-    other = settings.left_to.get(kind, "") or began
+    starter = WHOEVER_BEGAN_IT if is_begun(observed) and not settings.adopts else ""
+    other = settings.left_to.get(kind, "") or starter
     return Keeper(name=other) if other else None
 
 
 def is_begun(observed: Observed) -> bool:
-    """By somebody else: nothing on it is ours, but there are pods of its, or a status."""
+    """Whether another operator started the job: it has pods or a status, but nothing that Tarragon wrote."""
     found = observed.object
     if GENERATION_ANNOTATION in found.metadata.annotations or "tarragon" in status_of(found):
         return False
@@ -66,28 +70,28 @@ def is_begun(observed: Observed) -> bool:
 
 
 def has_foreign_status(found: CustomObject) -> bool:
-    """Which no version of ours has written. Client libraries write the names of its fields with nothing in them."""
+    """Whether the status was written by another operator. Empty fields do not count: client libraries write them."""
     status = status_of(found)
     return "tarragon" not in status and any(status.values())
 
 
 def is_for_batch_jobs(found: CustomObject, dialect: Dialect | None) -> bool:
-    """As far as the job alone shows it: what runs for it are batch Jobs, and no pods of its own."""
+    """Whether batch Jobs run the replicas instead of the job's own pods, as far as the job object alone shows it."""
     if dialect is None or not dialect.had_batch_jobs or GENERATION_ANNOTATION in found.metadata.annotations:
         return False
     return has_foreign_status(found) and not read_status(found.status).phase.is_final
 
 
 def _is_run_by_batch_jobs(observed: Observed) -> bool:
-    """Those make their pods anew, whatever else there is: the job would have each of its pods twice."""
-    found, taken = observed.object, observed.taken
-    if taken.dialect is None or taken.dialect.has_conditions or not has_foreign_status(found):
+    """Whether batch Jobs still run the replicas. They would recreate their pods: each replica would run twice."""
+    found, decoded = observed.object, observed.taken
+    if decoded.dialect is None or decoded.dialect.has_conditions or not has_foreign_status(found):
         return False
-    if read_status(found.status).phase.is_final or any(_lives(pod, found.as_owner) for pod in observed.pods):
+    if read_status(found.status).phase.is_final or any(_is_live(pod, found.as_owner) for pod in observed.pods):
         return False
-    if is_for_batch_jobs(found, taken.dialect):
+    if is_for_batch_jobs(found, decoded.dialect):
         return True
-    job, replica = taken.job or taken.guess, taken.dialect.names.replica
+    job, replica = decoded.job or decoded.guess, decoded.dialect.names.replica
     return job is not None and any(
         replica(job, key.name) is not None and _is_of_a_batch_job(pod)
         for key, pod in observed.pods_there.items()
@@ -95,7 +99,7 @@ def _is_run_by_batch_jobs(observed: Observed) -> bool:
     )
 
 
-def _lives(pod: Pod, owner: OwnerIdentity) -> bool:
+def _is_live(pod: Pod, owner: OwnerIdentity) -> bool:
     return is_of(pod, owner) and not pod.is_finished
 
 
@@ -105,20 +109,22 @@ def _is_of_a_batch_job(pod: Pod) -> bool:
 
 
 def is_to_be_asked_for(found: CustomObject) -> bool:
-    """As far as the job alone shows it: somebody else's work goes on, and nobody has given it to us."""
+    """Whether another operator still runs the job and no user has handed it over, as far as the job object shows it."""
     annotations = found.metadata.annotations
-    is_given = GENERATION_ANNOTATION in annotations or annotations.get(ADOPT_ANNOTATION) == "true"
-    return not is_given and has_foreign_status(found) and not read_status(found.status).phase.is_final
+    is_handed_over = GENERATION_ANNOTATION in annotations or annotations.get(ADOPT_ANNOTATION) == "true"
+    return not is_handed_over and has_foreign_status(found) and not read_status(found.status).phase.is_final
 
 
-def left_alone(resource: Resource[CustomObject], found: CustomObject, to: Keeper) -> list[Event]:
-    """Nothing of the job itself is touched; of one that is over, nothing is to be said."""
+def left_alone(resource: Resource[CustomObject], found: CustomObject, manager: Keeper) -> list[Event]:
+    """Return the event that says that the job is left to its other manager; none for a finished job."""
     if read_status(found.status).phase.is_final:
         return []
     metadata = found.metadata
-    about = ObjectReference(api_version=resource.api_version, kind=resource.kind, key=metadata.key, uid=metadata.uid)
-    message = f"left to {to.name}; {to.remedy}"
-    return [Event(about=about, type="Normal", reason=LEFT, message=message, once=True)]
+    reference = ObjectReference(
+        api_version=resource.api_version, kind=resource.kind, key=metadata.key, uid=metadata.uid
+    )
+    message = f"left to {manager.name}; {manager.remedy}"
+    return [Event(about=reference, type="Normal", reason=LEFT, message=message, once=True)]
 
 
 def _manager(spec: Json) -> object:

@@ -1,4 +1,4 @@
-"""Suspending a job, which gives everything back, and resuming it, which queues it anew."""
+"""Suspends a job, which releases everything it holds, and resumes it, which queues it again."""
 
 from __future__ import annotations
 
@@ -28,52 +28,52 @@ from tarragon.plan.view.job_view import Scene
 IS_SUSPENDED = "the job is suspended"
 
 
-def suspended(scene: Scene) -> Step | None:
-    """The admission goes in the same write that says Suspended: a kept one would sell its places twice.
+def suspended(view: Scene) -> Step | None:
+    """Return the step that suspends the job; None when it should not be suspended or has already ended.
 
-    An end that came first is an end.
+    The same write that sets Suspended removes the admission: otherwise its capacity would be allocated twice.
     """
-    if not scene.job.run_policy.suspend or scene.framework.judge(scene.sight).signal in {
+    if not view.job.run_policy.suspend or view.framework.judge(view.sight).signal in {
         Signal.SUCCEEDED,
         Signal.FAILED,
     }:
         return None
-    status = _suspended(scene)
-    pods = [delete_pod(pod, IS_SUSPENDED) for pod in scene.own_pods if not pod.metadata.is_ending]
+    status = _suspended_status(view)
+    pods = [delete_pod(pod, IS_SUSPENDED) for pod in view.own_pods if not pod.metadata.is_ending]
     services = [
-        delete_service(service, IS_SUSPENDED) for service in scene.own_services if not service.metadata.is_ending
+        delete_service(service, IS_SUSPENDED) for service in view.own_services if not service.metadata.is_ending
     ]
-    return Step(status=status_patch(scene, status), deletes=pods + services, events=news(scene, status))
+    return Step(status=status_patch(view, status), deletes=pods + services, events=news(view, status))
 
 
-def resumed(scene: Scene) -> Step | None:
-    """Its time to run begins anew, and so does its place in the queue."""
-    if scene.before.phase is not Phase.SUSPENDED or scene.job.run_policy.suspend:
+def resumed(view: Scene) -> Step | None:
+    """Return the step that resumes the job. Its active deadline and its position in the queue start afresh."""
+    if view.before.phase is not Phase.SUSPENDED or view.job.run_policy.suspend:
         return None
-    message = f"{scene.job.kind} {scene.job.key.name} is resumed"
-    said = Said(conditions.SUSPENDED, False, scene.dialect.condition_reason(conditions.RESUMED), message)
+    message = f"{view.job.kind} {view.job.key.name} is resumed"
+    said = Said(conditions.SUSPENDED, False, view.dialect.condition_reason(conditions.RESUMED), message)
     status = replace(
-        scene.before,
-        phase=after(scene.before.phase, Signal.RESUMED),
-        conditions=with_condition(scene.before.conditions, said, scene.now),
+        view.before,
+        phase=after(view.before.phase, Signal.RESUMED),
+        conditions=with_condition(view.before.conditions, said, view.now),
         started=None,
     )
-    return Step(status=status_patch(scene, status), events=news(scene, status))
+    return Step(status=status_patch(view, status), events=news(view, status))
 
 
-def _suspended(scene: Scene) -> JobStatus:
-    gang = scene.before.gang
-    status = replace(scene.before, admission=None, gang=None if gang is None else dissolved(scene, gang))
+def _suspended_status(view: Scene) -> JobStatus:
+    gang = view.before.gang
+    status = replace(view.before, admission=None, gang=None if gang is None else dissolved(view, gang))
     status = unsized(unobstructed(status))
     for rule in (created, understood, admitted, refused_admission, restarts_recorded, finishes_recorded):
-        status = rule(scene, status)
-    message = f"{scene.job.kind} {scene.job.key.name} is suspended"
-    said = Said(conditions.SUSPENDED, True, scene.dialect.condition_reason(conditions.SUSPENDED), message)
+        status = rule(view, status)
+    message = f"{view.job.kind} {view.job.key.name} is suspended"
+    said = Said(conditions.SUSPENDED, True, view.dialect.condition_reason(conditions.SUSPENDED), message)
     return replace(
         status,
         phase=after(status.phase, Signal.SUSPENDED),
-        conditions=with_condition(status.conditions, said, scene.now),
-        counts={kind: ReplicaCounts(succeeded=_succeeded(status, kind)) for kind in scene.job.wished()},
+        conditions=with_condition(status.conditions, said, view.now),
+        counts={kind: ReplicaCounts(succeeded=_succeeded(status, kind)) for kind in view.job.wished()},
         ready=0,
     )
 

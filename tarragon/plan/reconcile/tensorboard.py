@@ -1,7 +1,7 @@
-"""The TensorBoard beside a job: one pod and one service, and no replica. It holds nothing up, and fails nothing.
+"""The TensorBoard of a job: one pod and one service. It is no replica: it never delays the job or makes it fail.
 
-It is a pod rather than a Deployment so that the operator needs no right to more kinds than it has; what a Deployment
-would do for it, making it anew when it is gone, is done here.
+It is a pod rather than a Deployment so that the operator needs no permissions for further kinds; recreating a pod that
+is gone, which a Deployment would do, is done here.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ SERVICE_PORT = 80
 PORT_NAME = "tb-port"
 ADDRESS = "TENSORBOARD_ADDRESS"
 AGAIN_SECONDS = 60.0
-"""Between two pods, when the first one ended by itself: it was evicted, or its node would not have it."""
+"""Time between two pods when the first one finished by itself: it was evicted, or its node rejected it."""
 
-# The address is the service's, and its port no other than 80, but where a service is a port of the machine itself.
-# Not every image has the command; the module is there wherever TensorBoard is.
+# The address is that of the service, with port 80, except where a service is a port of the machine itself.
+# Not every image has the command; the module exists wherever TensorBoard is installed.
 _SCRIPT = f"""\
 case ${ADDRESS} in
   *:{SERVICE_PORT}) set -- --host 0.0.0.0 --port {PORT} "$@" ;;
@@ -39,33 +39,33 @@ esac
 command -v tensorboard > /dev/null 2>&1 && exec tensorboard "$@"
 exec "$(command -v python || command -v python3)" -m tensorboard.main "$@"
 """
-_AS_WHO_DECIDES = ("imagePullSecrets", "securityContext", "serviceAccountName", "tolerations", "nodeSelector")
-_OWN = "tarragon.dev/"
-_NOT_FOR_IT = frozenset({"tarragon.dev/gpus"})
+_COPIED_POD_FIELDS = ("imagePullSecrets", "securityContext", "serviceAccountName", "tolerations", "nodeSelector")
+_OWN_PREFIX = "tarragon.dev/"
+_NOT_COPIED = frozenset({"tarragon.dev/gpus"})
 
-NOT_WANTED = "no TensorBoard is asked for any more"
-ENDED = "it has ended, and is replaced by a new one"
+NOT_WANTED = "the job has no TensorBoard any more"
+ENDED = "the pod has finished and is replaced"
 
 
-def beside(scene: Scene, step: Step) -> Step:
-    """The step, with what is to be done about the TensorBoard. Of a job that can't be read nobody knows."""
-    job_goes = any(delete.resource == scene.framework.resource for delete in step.deletes)
-    if scene.is_refused or job_goes:
+def beside(view: Scene, step: Step) -> Step:
+    """Return the step with the actions for the job's TensorBoard added. An invalid job's TensorBoard is left as is."""
+    job_goes = any(delete.resource == view.framework.resource for delete in step.deletes)
+    if view.is_refused or job_goes:
         return step
-    missing = list(_creates(scene))
-    held_back_until = scene.observed.to_ask_again.get(_name(scene), scene.now) if missing else scene.now
-    is_held_back = held_back_until > scene.now
-    wakes = [step.wake_at, _again_at(scene), held_back_until if is_held_back else None]
+    missing = list(_creates(view))
+    retry_at = view.observed.to_ask_again.get(_name(view), view.now) if missing else view.now
+    is_backing_off = retry_at > view.now
+    wakes = [step.wake_at, _recreate_at(view), retry_at if is_backing_off else None]
     return replace(
         step,
-        deletes=[*step.deletes, *_deletes(scene)],
-        creates=[*step.creates, *([] if is_held_back else missing)],
+        deletes=[*step.deletes, *_deletes(view)],
+        creates=[*step.creates, *([] if is_backing_off else missing)],
         wake_at=min((at for at in wakes if at is not None), default=None),
     )
 
 
 def services(plan: Blueprint) -> Iterator[JsonObject]:
-    """Its own, of a job that asks for it."""
+    """Yield the TensorBoard's service if the job has a TensorBoard."""
     if plan.job.tensorboard is not None:
         yield _service(plan, plan.job.tensorboard)
 
@@ -75,10 +75,10 @@ def pods(plan: Blueprint) -> Iterator[JsonObject]:
         yield _pod(plan, plan.job.tensorboard)
 
 
-def _deletes(scene: Scene) -> Iterator[Delete]:
-    pod, service = _pod_there(scene), _service_there(scene)
-    if _is_wanted(scene):
-        if pod is not None and pod.is_finished and not pod.metadata.is_ending and _again_at(scene) is None:
+def _deletes(view: Scene) -> Iterator[Delete]:
+    pod, service = _existing_pod(view), _existing_service(view)
+    if _is_wanted(view):
+        if pod is not None and pod.is_finished and not pod.metadata.is_ending and _recreate_at(view) is None:
             yield delete_pod(pod, ENDED)
         return
     if pod is not None and not pod.metadata.is_ending:
@@ -87,56 +87,56 @@ def _deletes(scene: Scene) -> Iterator[Delete]:
         yield delete_service(service, NOT_WANTED)
 
 
-def _creates(scene: Scene) -> Iterator[Create]:
-    """When all replicas have been made: a quota's last pod is for them."""
-    board = scene.job.tensorboard
-    if board is None or not _is_wanted(scene) or not _may_begin(scene):
+def _creates(view: Scene) -> Iterator[Create]:
+    """Yield what is missing once all replicas have their pods: the last pod of a quota is for a replica."""
+    board = view.job.tensorboard
+    if board is None or not _is_wanted(view) or not _may_start(view):
         return
-    key = Key(scene.job.key.namespace, _name(scene))
-    if key not in scene.observed.services_there:
-        yield Create(resource=SERVICES, body=_service(scene.blueprint, board), may_be_refused=True)
-    if key not in scene.observed.pods_there:
-        yield Create(resource=PODS, body=_pod(scene.blueprint, board), may_be_refused=True)
+    key = Key(view.job.key.namespace, _name(view))
+    if key not in view.observed.services_there:
+        yield Create(resource=SERVICES, body=_service(view.blueprint, board), may_be_refused=True)
+    if key not in view.observed.pods_there:
+        yield Create(resource=PODS, body=_pod(view.blueprint, board), may_be_refused=True)
 
 
-def _is_wanted(scene: Scene) -> bool:
-    board = scene.job.tensorboard
-    return board is not None and not (board.ends_with_job and scene.before.phase.is_final)
+def _is_wanted(view: Scene) -> bool:
+    board = view.job.tensorboard
+    return board is not None and not (board.ends_with_job and view.before.phase.is_final)
 
 
-def _may_begin(scene: Scene) -> bool:
-    if scene.before.phase.is_final:
-        return scene.before.started is not None
-    has_begun = scene.may_run and scene.before.phase is not Phase.SUSPENDED and not scene.job.run_policy.suspend
-    return has_begun and not is_awaiting_a_pod(scene, scene.before)
+def _may_start(view: Scene) -> bool:
+    if view.before.phase.is_final:
+        return view.before.started is not None
+    may_run_now = view.may_run and view.before.phase is not Phase.SUSPENDED and not view.job.run_policy.suspend
+    return may_run_now and not is_awaiting_a_pod(view, view.before)
 
 
-def _again_at(scene: Scene) -> dt.datetime | None:
-    """When a pod that ended by itself is replaced; None for at once, or where there is none."""
-    pod = _pod_there(scene)
+def _recreate_at(view: Scene) -> dt.datetime | None:
+    """Return when a pod that finished by itself is replaced; None for now, or where there is no such pod."""
+    pod = _existing_pod(view)
     if pod is None or not pod.is_finished or pod.metadata.creation_timestamp is None:
         return None
-    at = pod.metadata.creation_timestamp + dt.timedelta(seconds=AGAIN_SECONDS)
-    return at if at > scene.now else None
+    recreated_at = pod.metadata.creation_timestamp + dt.timedelta(seconds=AGAIN_SECONDS)
+    return recreated_at if recreated_at > view.now else None
 
 
 def _name(plan: Scene | Blueprint) -> str:
     return plan.dialect.names.tensorboard(plan.job)
 
 
-def _pod_there(scene: Scene) -> Pod | None:
-    name, owner = _name(scene), scene.job.as_owner
-    return next((pod for pod in scene.observed.pods if pod.metadata.name == name and is_of(pod, owner)), None)
+def _existing_pod(view: Scene) -> Pod | None:
+    name, owner = _name(view), view.job.as_owner
+    return next((pod for pod in view.observed.pods if pod.metadata.name == name and is_of(pod, owner)), None)
 
 
-def _service_there(scene: Scene) -> Service | None:
-    name, owner = _name(scene), scene.job.as_owner
-    owned = (service for service in scene.observed.services if is_of(service, owner))
+def _existing_service(view: Scene) -> Service | None:
+    name, owner = _name(view), view.job.as_owner
+    owned = (service for service in view.observed.services if is_of(service, owner))
     return next((service for service in owned if service.metadata.name == name), None)
 
 
 def _labels(plan: Blueprint) -> dict[str, str]:
-    """Of the job, but of no replica type: whoever counts replicas passes it over."""
+    """Return the job's labels without a replica type, so that selectors for replicas do not match."""
     return {**plan.dialect.selector(plan.job), "app": CONTAINER}
 
 
@@ -154,7 +154,7 @@ def _service(plan: Blueprint, board: TensorBoard) -> JsonObject:
 
 
 def _pod(plan: Blueprint, board: TensorBoard) -> JsonObject:
-    """Without a node: whoever schedules pods that are of no gang finds one."""
+    """Return the pod without a node: the default scheduler binds it."""
     address = f"{_name(plan)}.{plan.job.key.namespace}.svc:{SERVICE_PORT}"
     container: JsonObject = {
         "name": CONTAINER,
@@ -164,14 +164,14 @@ def _pod(plan: Blueprint, board: TensorBoard) -> JsonObject:
         "ports": [{"name": PORT_NAME, "containerPort": PORT}],
         "volumeMounts": list(board.mounts),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        **_as_its_container(plan),
+        **_copied_security_context(plan),
     }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata(plan, _name(plan), _labels(plan), _annotations(plan)),
         "spec": {
-            **_as_who_decides(plan),
+            **_copied_pod_fields(plan),
             "restartPolicy": "Always",
             "containers": [container],
             "volumes": list(board.volumes),
@@ -186,19 +186,23 @@ def _template(plan: Blueprint) -> JsonObject:
 
 
 def _annotations(plan: Blueprint) -> Mapping[str, str]:
-    """What tells a node of processes where folders and environments are, as for the replica that decides."""
-    written = _template(plan).get("metadata", {}).get("annotations", {})
-    return {name: value for name, value in written.items() if name.startswith(_OWN) and name not in _NOT_FOR_IT}
+    """Return the annotations by which a process node finds folders and environments, copied from the chief replica."""
+    template_annotations = _template(plan).get("metadata", {}).get("annotations", {})
+    return {
+        name: value
+        for name, value in template_annotations.items()
+        if name.startswith(_OWN_PREFIX) and name not in _NOT_COPIED
+    }
 
 
-def _as_who_decides(plan: Blueprint) -> JsonObject:
-    """What it takes to pull the image, and to run where that replica may and read the files that it writes."""
+def _copied_pod_fields(plan: Blueprint) -> JsonObject:
+    """Return the pod fields copied from the chief: they let the pod pull its image, run and read the chief's files."""
     spec = _template(plan).get("spec", {})
-    return {name: spec[name] for name in _AS_WHO_DECIDES if name in spec}
+    return {name: spec[name] for name in _COPIED_POD_FIELDS if name in spec}
 
 
-def _as_its_container(plan: Blueprint) -> JsonObject:
-    """A namespace that takes restricted pods only takes this one, too, if it takes the replica's."""
+def _copied_security_context(plan: Blueprint) -> JsonObject:
+    """Return the chief container's security context, so that a namespace that admits the chief admits this pod."""
     main = main_container(_template(plan), plan.framework.main_container) or {}
     context = main.get("securityContext")
     return {} if context is None else {"securityContext": context}
