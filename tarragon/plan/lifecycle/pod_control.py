@@ -149,7 +149,7 @@ def _replacement(view: Scene, status: JobStatus, replica: Replica, member: Membe
     if member.fate is not Fate.REPLACED or view.is_refused:
         return None
     if member.was_told_to_go:
-        return Doomed(pod=member.pod, why="it ended after its eviction was announced")
+        return Doomed(pod=member.pod, why="it was told to end and has ended")
     is_counted = is_recorded(status.restarts.get(replica), member)
     return Doomed(pod=member.pod, why="it has ended and is replaced") if is_counted else None
 

@@ -112,5 +112,5 @@ def _with_end(record: RestartRecord, member: Member, now: dt.datetime) -> Restar
 
 
 def _was_deleted(member: Member) -> bool:
-    """Whether somebody deleted the pod. That is replaced, but does not count as a restart of the program."""
+    """Whether the pod was deleted. Such a pod is replaced, but does not count as a restart of the program."""
     return member.pod.metadata.is_ending and member.ending is not None and member.ending.end is End.DISRUPTED

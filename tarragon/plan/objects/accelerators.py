@@ -1,9 +1,9 @@
 """Adds volumes and variables to containers that request an accelerator: v1alpha1's controller config for all jobs.
 
 accelerators:
-nvidia.com/gpu:
-volumes: [{name: lib, hostPath: /home/kubernetes/bin/nvidia, mountPath: /usr/local/nvidia}]
-envVars: [{name: LD_LIBRARY_PATH, value: /usr/local/nvidia/lib64}]
+  nvidia.com/gpu:
+    volumes: [{name: lib, hostPath: /home/kubernetes/bin/nvidia, mountPath: /usr/local/nvidia}]
+    envVars: [{name: LD_LIBRARY_PATH, value: /usr/local/nvidia/lib64}]
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ def remains(dialect: Dialect, job: TrainingJob, status: JobStatus, pods: Iterabl
 def rebuilt(found: Remains, minimum: Size, requested: Size, now: dt.datetime) -> Admission | None:
     """Return an admission that keeps the live pods; None when there are none: then the job is queued like a new one.
 
-    A replica type that may run with fewer replicas than requested keeps the size it has; it grows later if there is
-    capacity.
+    A replica type that may run with fewer replicas than requested gets the size up to its highest existing index; it
+    grows later if there is capacity.
     """
     if not found.living:
         return None

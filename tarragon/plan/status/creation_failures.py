@@ -1,4 +1,4 @@
-"""Records what keeps a job's pods from being created, bound or started, with the message of whoever reports it."""
+"""Records what keeps a job's pods from being created, bound or started, with the message of its source."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def reached(view: Scene, status: JobStatus) -> Limit | None:
 
 
 def backoff(view: Scene, status: JobStatus) -> Limit | None:
-    """Check the backoffLimit. Reaching it already exceeds it, as it always has; disruptions don't count."""
+    """Check the backoffLimit: the job fails as soon as its restarts reach the limit. Disruptions don't count."""
     limit = view.job.run_policy.backoff_limit
     if limit is None:
         return None

@@ -40,7 +40,7 @@ QUESTIONABLE = "QuestionableSpec"
 def status_patch(view: Scene, status: JobStatus) -> JsonObject | None:
     """Return the patch, conditional on the observed resourceVersion; None when nothing changes.
 
-    The recorded admission is kept unless `status` has another one or none: a suspension removes it.
+    The recorded admission, which only the scheduler writes, is kept unless `status` drops it, as a suspension does.
     """
     recorded = status_of(view.observed.object)
     recorded_fields = tarragon_of(recorded)

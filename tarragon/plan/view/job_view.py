@@ -49,6 +49,7 @@ class Scene:
 
     @property
     def may_run(self) -> bool:
+        """Whether the job is admitted or needs no admission."""
         return self.before.is_admitted or not self.needs_admission
 
     @property

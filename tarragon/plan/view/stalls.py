@@ -53,6 +53,7 @@ class Stall:
     """Whether the pod can't start and wastes the gang's resources. False for slow starts and program errors."""
 
     def is_told(self, now: dt.datetime) -> bool:
+        """Whether the stall has lasted long enough to be reported."""
         return self.at is None or self.at <= now
 
     @property
@@ -62,9 +63,9 @@ class Stall:
 
 
 def stall(pod: Pod, main: str) -> Stall | None:
-    """Return why the pod does not run; None if it runs, has finished or has only just been created.
+    """Return why the pod does not run; None if it runs or has finished, or if there is nothing unusual.
 
-    `main` is the name of the container that decides the pod's result.
+    The stall may be too young to be reported: see `is_told`. `main` is the container that decides the pod's result.
     """
     if pod.metadata.is_ending:
         return _stuck_in_deletion(pod)
