@@ -71,10 +71,10 @@ def _config_map_creates(plan: Blueprint) -> Iterator[Create]:
 
 def doomed(view: Scene, status: JobStatus) -> list[Doomed]:
     """Return the pods to delete according to `status`. What is not on record there is left to the next reconcile."""
-    outdated_pods = list(outdated(view, status))
-    uids = {pod.metadata.uid for pod in outdated_pods}
+    old_pods = list(outdated(view, status))
+    uids = {pod.metadata.uid for pod in old_pods}
     is_resized = status.gang is not None and status.gang.saves
-    evictions = [Doomed(pod=pod, why="all replicas of its gang restart", may_save=is_resized) for pod in outdated_pods]
+    evictions = [Doomed(pod=pod, why="all replicas of its gang restart", may_save=is_resized) for pod in old_pods]
     evictions += [
         Doomed(pod=pod, why="no replica of the admitted size has this name", may_save=True)
         for pod in view.surplus

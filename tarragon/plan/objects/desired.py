@@ -185,8 +185,8 @@ def _placed(plan: Blueprint, group: ReplicaGroup, node: str | None) -> dict[str,
     if spec.get("hostNetwork"):
         # Without this, the pod would use its node's resolver, which does not know the other replicas.
         spec = {"dnsPolicy": "ClusterFirstWithHostNet", **spec}
-    needs_kube_scheduler = waits_for_a_scheduler(group.template, plan.job.key.namespace, plan.storage)
-    if node is not None and plan.settings.placement is Placement.DIRECT and not needs_kube_scheduler:
+    must_be_bound = waits_for_a_scheduler(group.template, plan.job.key.namespace, plan.storage)
+    if node is not None and plan.settings.placement is Placement.DIRECT and not must_be_bound:
         return dict(directly(spec, node))
     placed = dict(spec if node is None else by_affinity(spec, node))
     if placed.get("schedulerName") == plan.settings.scheduler:
