@@ -1,5 +1,5 @@
-"""The client of a Kubernetes API: a protocol (`port.py`), and what implements it over HTTP. It knows nothing of jobs.
+"""The Kubernetes client: a protocol (`port.py`) and its implementation over HTTP. It knows nothing about jobs.
 
-Begin with `port.py`, then `informer/reflector.py`. `informer`, `leader_election` and `middleware` need the port only;
-`http` implements it.
+Begin with `port.py`, then read `informer/reflector.py`. `informer`, `leader_election` and `middleware` depend only on
+the protocol; `http` implements it.
 """

@@ -1,18 +1,18 @@
-"""What a Kubernetes API answers when it does not do what was asked.
+"""The errors of a Kubernetes API.
 
 ApiError                 reason, message and details of the metav1.Status
-  NotFound               404: it is not there
-  AlreadyExists          409: create met an object of that name
-  Conflict               409: the resourceVersion or uid given is not the stored one; read again and retry
-  Invalid                422: the object breaks the schema; `causes` names each field
+  NotFound               404: the object does not exist
+  AlreadyExists          409: create found an object of that name
+  Conflict               409: the resourceVersion or uid is not the stored one; read again and retry
+  Invalid                422: the object violates the schema; `causes` names each field
   BadRequest             400
-  Unauthorized           401: the credentials are wrong or stale
-    NoCredentials        there are none to show: worded for a person, with a remedy
-  Forbidden              403: no permission, a quota or an admission refusal
-  Expired                410: the resourceVersion is older than the history; list anew
+  Unauthorized           401: the credentials are wrong or have expired
+    NoCredentials        no credentials could be obtained; the message is for users and has a remedy
+  Forbidden              403: no permission, an exceeded quota, or denied by admission
+  Expired                410: the resourceVersion is older than the history; list again
   TooManyRequests        429: wait `retry_after` seconds
-  Unavailable            no answer at all, or 5xx: try again later
-    Unreachable          nobody is there
+  Unavailable            no response at all, or 5xx: retry later
+    Unreachable          no connection, or no response in time
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tarragon.base.errors import TarragonError
 
 
 class ApiError(TarragonError):
-    """`status` is the metav1.Status object as a dict; `code` the HTTP status."""
+    """An error response. `status` is the metav1.Status as a dict, `code` the HTTP status code."""
 
     def __init__(self, status: dict[str, Any]) -> None:
         super().__init__(str(status.get("message") or status.get("reason") or "the API server gave no reason"))
@@ -38,7 +38,7 @@ class ApiError(TarragonError):
 
     @property
     def retry_after(self) -> float:
-        """Seconds the server asks to wait; 0 when it does not say."""
+        """The seconds that the server asks to wait; 0 if it does not say."""
         details = self.status.get("details") or {}
         return float(details.get("retryAfterSeconds") or 0)
 
@@ -52,7 +52,7 @@ class AlreadyExists(ApiError):
 
 
 class Conflict(ApiError):
-    """409: somebody else has changed it meanwhile."""
+    """409: the object has been changed in the meantime."""
 
 
 class Invalid(ApiError):
@@ -68,7 +68,7 @@ class Unauthorized(ApiError):
 
 
 class NoCredentials(Unauthorized):
-    """401 before any server was asked: a program or a file that says who we are fails. Worded for a person."""
+    """401 without a request: an exec plugin or a credentials file failed. The message is for users."""
 
     def __init__(self, what: str, *, why: str = "", remedy: str = "") -> None:
         super().__init__(
@@ -91,11 +91,11 @@ class TooManyRequests(ApiError):
 
 
 class Unavailable(ApiError):
-    """No answer, or 5xx."""
+    """No response, or 5xx."""
 
 
 class Unreachable(Unavailable):
-    """Nobody is there: no connection could be made, or nothing came in time. To ask again at once is of no use."""
+    """No connection could be made, or no response came in time. An immediate retry is useless."""
 
 
 _BY_REASON: dict[str, type[ApiError]] = {"AlreadyExists": AlreadyExists, "Expired": Expired, "Gone": Expired}
@@ -112,7 +112,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 
 def from_status(status: dict[str, Any]) -> ApiError:
-    """The error for a metav1.Status: by reason first, as one HTTP code stands for several."""
+    """The error for a metav1.Status, by its reason first, because one HTTP code stands for several errors."""
     code = int(status.get("code") or 500)
     kind = _BY_REASON.get(str(status.get("reason") or "")) or _BY_CODE.get(code)
     if kind is None:
@@ -121,13 +121,13 @@ def from_status(status: dict[str, Any]) -> ApiError:
 
 
 def unavailable(message: str) -> Unavailable:
-    """No HTTP answer came at all."""
-    return Unavailable(_nothing_came(message))
+    """The error for a request without a complete HTTP response."""
+    return Unavailable(_status_503(message))
 
 
 def unreachable(message: str) -> Unreachable:
-    return Unreachable(_nothing_came(message))
+    return Unreachable(_status_503(message))
 
 
-def _nothing_came(message: str) -> dict[str, Any]:
+def _status_503(message: str) -> dict[str, Any]:
     return {"kind": "Status", "status": "Failure", "code": 503, "reason": "ServiceUnavailable", "message": message}

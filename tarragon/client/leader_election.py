@@ -1,7 +1,8 @@
-"""Leader election by a Lease: whoever holds it decides, the others stand by, and nobody compares two machines' clocks.
+"""Leader election by a Lease: the holder leads, the others stand by. Clocks of different machines are never compared.
 
-A standby measures, on its own monotonic clock, how long the record has not changed; a holder measures since it *sent*
-the last renewal that went well. So the holder gives up (`deadline`) before anybody else may begin (`duration`).
+A standby measures on its own monotonic clock how long the record has not changed. The leader measures the time since it
+*sent* its last successful renewal. Therefore the leader stops (`deadline`) before another process takes over
+(`duration`).
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from tarragon.kube.core import LEASES
 from tarragon.kube.meta import Key, ObjectMeta, Struct
 
 JITTER = 0.2
-"""Each pause is up to this much longer than said, so that standbys do not all ask at the same moment."""
+"""The maximum fraction by which pauses are prolonged, so that standbys do not all ask at the same moment."""
 
 
 class LeaseLost(TarragonError):
-    """We do not lead, or not any more. The process that led is to end: it can't know what it has missed."""
+    """The process is not, or no longer, the leader. A former leader must exit: it can't know what it has missed."""
 
 
 class LeaseSpec(Struct, frozen=True):
@@ -50,28 +51,28 @@ HELD = LEASES.reading(Held)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """In seconds; the values are those of every controller of Kubernetes itself."""
+    """The timing of an election in seconds. The defaults are those of the Kubernetes controllers."""
 
     duration: float = 15.0
-    """A record that did not change for this long is anybody's."""
+    """A lease that did not change for this long may be taken over."""
     deadline: float = 10.0
-    """A holder whose last good renewal was sent this long ago writes nothing any more, and goes."""
+    """A leader that sent its last successful renewal this long ago stops writing and exits."""
     retry: float = 2.0
-    """Between two renewals, and between two looks of a standby."""
+    """The time between two renewals, and between two checks by a standby."""
 
     @property
     def fault(self) -> str:
-        """Why these terms would not keep two from leading at once; empty when they do."""
+        """Why these terms would allow two leaders at once; empty if they are safe."""
         if not 0 < self.retry * (1 + JITTER) < self.deadline:
-            return f"a renewal every {self.retry:g} s must be well within the deadline of {self.deadline:g} s"
+            return f"the retry period of {self.retry:g} s must be well below the renew deadline of {self.deadline:g} s"
         if not self.deadline < self.duration:
-            return f"the deadline of {self.deadline:g} s must be before the end of the lease, {self.duration:g} s"
+            return f"the renew deadline of {self.deadline:g} s must be below the lease duration of {self.duration:g} s"
         return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Which Lease, and as whom: the identity must be this process' alone, also across its restarts."""
+    """The Lease to acquire and the identity to use, which must be unique to this process, even across restarts."""
 
     key: Key
     identity: str
@@ -79,7 +80,11 @@ class Claim:
 
 
 class Lease:
-    """`acquire`, then `keep` in a task of its own until it raises; `check` before each write; `release` at the end."""
+    """A candidate for leadership.
+
+    Call `acquire`, then `keep` in a task of its own until it raises, `check` before each write, and `release` at the
+    end.
+    """
 
     def __init__(self, cluster: Cluster, clock: Clock, claim: Claim, jitter: random.Random) -> None:
         self._cluster = cluster
@@ -88,12 +93,12 @@ class Lease:
         self._terms = claim.terms
         self._jitter = jitter
         self._stored: Held | None = None
-        """As last seen; for a holder, as last written."""
+        """The lease as last seen or, by the leader, as last written."""
         self._changed_at = 0.0
         self._renewed_at: float | None = None
-        self._tried: tuple[LeaseSpec, float] | None = None
-        self._troubled: list[Callable[[Exception], None]] = []
-        self._watching: list[Callable[[str], None]] = []
+        self._last_attempt: tuple[LeaseSpec, float] | None = None
+        self._on_trouble: list[Callable[[Exception], None]] = []
+        self._on_holder: list[Callable[[str], None]] = []
 
     @property
     def identity(self) -> str:
@@ -101,12 +106,12 @@ class Lease:
 
     @property
     def holder(self) -> str:
-        """Whoever held it at the last look; empty for nobody."""
+        """The holder when the lease was last seen; empty if there was none."""
         return self._stored.holder if self._stored is not None else ""
 
     @property
     def seconds_left(self) -> float:
-        """Until this holder may not write any more; negative when that is past, or it never held it."""
+        """The seconds for which this process may still write; negative if it may not, or never held the lease."""
         if self._renewed_at is None:
             return -math.inf
         return self._renewed_at + self._terms.deadline - self._clock.monotonic()
@@ -116,31 +121,31 @@ class Lease:
         return self.seconds_left > 0
 
     def check(self) -> None:
-        """Raises LeaseLost unless we lead at this moment."""
+        """Raise LeaseLost unless this process is the leader now."""
         if self.is_held:
             return
         if self._renewed_at is None:
             raise LeaseLost(f"{self._claim.identity} does not hold the lease {self._claim.key}", why=self._why())
         raise LeaseLost(
             f"{self._claim.identity} has lost the lease {self._claim.key}",
-            why=f"the last renewal that went well was {self._terms.deadline - self.seconds_left:.1f} s ago",
+            why=f"the last successful renewal was {self._terms.deadline - self.seconds_left:.1f} s ago",
         )
 
     def on_trouble(self, handler: Callable[[Exception], None]) -> None:
-        """Call `handler` whenever the server fails; the next attempt follows by itself."""
-        self._troubled.append(handler)
+        """Call `handler` whenever the server fails. The next attempt follows automatically."""
+        self._on_trouble.append(handler)
 
     def on_holder(self, handler: Callable[[str], None]) -> None:
-        """Call `handler` with each new holder that is seen, ourselves included."""
-        self._watching.append(handler)
+        """Call `handler` with each new holder that is seen, including this process."""
+        self._on_holder.append(handler)
 
     async def acquire(self) -> None:
-        """Return when we lead."""
+        """Return once this process is the leader."""
         while not await self._attempt(self._take_if_free()):
             await self._clock.sleep(self._pause())
 
     async def keep(self) -> None:
-        """Renew for ever. Raises LeaseLost."""
+        """Renew the lease until it is lost. Raises LeaseLost."""
         while True:
             await self._clock.sleep(self._pause())
             self.check()
@@ -148,28 +153,28 @@ class Lease:
             self.check()
 
     async def release(self) -> None:
-        """Let the next one begin at once. Afterwards nothing passes `check`."""
+        """Give up the lease, so that a standby can take over at once. Afterwards `check` always raises."""
         was_held, self._renewed_at = self.is_held, None
-        if was_held or self._tried is not None:
+        if was_held or self._last_attempt is not None:
             await self._attempt(self._free())
 
     async def _free(self) -> bool:
-        """Whatever was written last, by whoever: also by a call of ours that was broken off."""
+        """Clear the holder if it is this process. Reads the lease first: a cancelled write may have succeeded."""
         found = await self._cluster.get(HELD, self._claim.key)
-        if found.holder != self._claim.identity or self._tried is None:
+        if found.holder != self._claim.identity or self._last_attempt is None:
             return False
-        if found.spec.acquire_time != self._tried[0].acquire_time:
-            return False  # Another process of our name.
+        if found.spec.acquire_time != self._last_attempt[0].acquire_time:
+            return False  # Another process with the same identity.
         return await self._patch(found, {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now()})
 
     async def _attempt(self, work: Awaitable[bool]) -> bool:
-        """Two of them fit into a deadline: one that hangs on a dead connection must not be the last."""
+        """Run one attempt, for at most half the deadline: one that hangs on a dead connection must not be the last."""
         try:
             return await within(self._clock, self._terms.deadline / 2, work)
         except (Conflict, AlreadyExists):
-            return False  # Somebody was faster; the next look will show who.
+            return False  # Another process was faster; the next attempt shows which.
         except (ApiError, TimeoutError) as error:
-            for handler in self._troubled:
+            for handler in self._on_trouble:
                 handler(error)
             return False
 
@@ -179,9 +184,9 @@ class Lease:
         except NotFound:
             return await self._create()
         self._observe(found)
-        if self._tried is not None and found.spec == self._tried[0]:
-            # The answer to our own write was lost, not the write. When that was too long ago, it is as any other's.
-            self._renewed_at = self._tried[1]
+        if self._last_attempt is not None and found.spec == self._last_attempt[0]:
+            # The response to this process' own write was lost, not the write. If too old, treat it like any other's.
+            self._renewed_at = self._last_attempt[1]
             if self.is_held:
                 return True
             self._renewed_at = None
@@ -209,7 +214,7 @@ class Lease:
             renew_time=now,
         )
         sent = self._clock.monotonic()
-        self._tried = spec, sent
+        self._last_attempt = spec, sent
         body = {
             "apiVersion": HELD.api_version,
             "kind": HELD.kind,
@@ -234,13 +239,13 @@ class Lease:
         if found.holder != self._claim.identity:
             self._renewed_at = None
             return False
-        # Somebody labelled it, or the answer to our last renewal was lost.
+        # The lease was modified otherwise, such as labelled, or the response to the last renewal was lost.
         return await self._write(found, LeaseSpec(renew_time=self._now()))
 
     async def _write(self, found: Held, spec: LeaseSpec) -> bool:
         sent = self._clock.monotonic()
         if spec.holder_identity:
-            self._tried = spec, sent
+            self._last_attempt = spec, sent
         await self._patch(found, _fields(spec))
         self._renewed_at = sent
         return self.is_held
@@ -259,18 +264,18 @@ class Lease:
         if before is None or found.spec != before.spec:
             self._changed_at = self._clock.monotonic()
         if before is None or found.holder != before.holder:
-            for handler in self._watching:
+            for handler in self._on_holder:
                 handler(found.holder)
 
     def _duration_of(self, found: Held) -> float:
-        """As its holder counts; that may be another version, with other terms."""
+        """The duration by the holder's own terms, which may differ from ours."""
         return float(found.spec.lease_duration_seconds or self._terms.duration)
 
     def _pause(self) -> float:
         return self._terms.retry * (1 + JITTER * self._jitter.random())
 
     def _now(self) -> str:
-        """For people only."""
+        """The wall time for the record. No process decides on it."""
         return micro_timestamp(self._clock.now())
 
     def _why(self) -> str:
@@ -280,7 +285,7 @@ class Lease:
 
 
 def _fields(spec: LeaseSpec) -> dict[str, Any]:
-    """Those that are set, as the API names them."""
+    """The fields that are set, by their API names."""
     return {
         name: value
         for name, value in (

@@ -1,7 +1,7 @@
-"""`Cluster`: everything the operator, the kubelet and the command line ask of a Kubernetes API.
+"""`Cluster`: the Kubernetes API as the operator, the kubelet and the command line use it.
 
-Three implementations pass one contract suite: in process, over HTTP to the embedded server, over HTTP to a real
-kube-apiserver (which is always right). Every failed call raises one of `cluster.errors`.
+The in-process API and the HTTP client pass the same contract tests, the latter against the embedded server and against
+a real kube-apiserver, which is authoritative. Every failed call raises one of `tarragon.client.errors`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects: all of them by default. Selectors as kubectl writes them."""
+    """Selects objects of a kind; by default all of them. Label and field selectors have kubectl's syntax."""
 
     namespace: str = ""
     labels: str = ""
@@ -31,7 +31,7 @@ EVERYTHING = Selection()
 
 @dataclass(frozen=True, slots=True)
 class Listing(Generic[T]):
-    """All objects at one moment; `resource_version` is where a watch goes on without a gap."""
+    """A consistent list of objects. A watch from `resource_version` continues without a gap."""
 
     items: Sequence[T]
     resource_version: str
@@ -39,7 +39,7 @@ class Listing(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
-    """`object` is None for a BOOKMARK, which only moves `resource_version` on."""
+    """An event of a watch. `object` is None for a BOOKMARK, which only advances `resource_version`."""
 
     type: EventType
     resource_version: str
@@ -48,7 +48,7 @@ class WatchEvent(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """Preconditions and manner of a delete; None leaves the choice to the server."""
+    """Preconditions, grace period and propagation policy of a delete; None leaves the choice to the server."""
 
     uid: str = ""
     resource_version: str = ""
@@ -61,7 +61,7 @@ PLAIN_DELETE = DeleteOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """As of `kubectl logs`."""
+    """The options of `kubectl logs`."""
 
     container: str = ""
     follow: bool = False
@@ -78,44 +78,50 @@ class Cluster(Protocol):
     """A Kubernetes API."""
 
     async def get(self, resource: Resource[T], key: Key) -> T:
-        """Raises NotFound."""
+        """Get one object. Raises NotFound."""
         ...
 
     async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
-        """All pages together, in the order of namespaces and names.
+        """List all pages, in the order of namespaces and names.
 
-        Items of built-in kinds do not say their kind and apiVersion, as a real server leaves them out.
+        Items of built-in kinds have no kind and apiVersion, because a real server leaves them out of lists.
         """
         ...
 
     def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
-        """Everything after `since`, until the server ends it (which is normal: watch again from the last version seen).
+        """Watch all changes after `since`, until the server ends the watch.
 
-        Raises Expired, at once or in the middle, when the history no longer reaches back to `since`: list anew, and
-        report what has vanished meanwhile as deleted. Raises Unavailable when the connection breaks.
+        That is normal; watch again from the last version seen. Raises Expired, at once or later, if the history no
+        longer reaches back to `since`: list again, and treat objects that are missing as deleted. Raises Unavailable
+        if the connection breaks.
         """
         ...
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
-        """The namespace is the body's. Raises AlreadyExists, Invalid, Forbidden (quota, policy, a namespace that ends:
-        then with the cause NamespaceTerminating), NotFound when there is no such namespace or kind.
+        """Create an object in the namespace that its metadata names.
+
+        Raises AlreadyExists, Invalid, Forbidden (quota, policy, or with the cause NamespaceTerminating a namespace that
+        is being deleted), and NotFound if the namespace or kind does not exist.
         """
         ...
 
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
-        """An RFC 7386 merge patch. With `metadata.resourceVersion` in it, it is conditional: Conflict.
+        """Apply an RFC 7386 merge patch. If it has a `metadata.resourceVersion` that is stale, raises Conflict.
 
-        A `metadata.uid` beside it guards against nothing more. Alone, one that is not the object's is Invalid.
+        A `metadata.uid` in addition to it has no further effect. Alone, a uid that is not the object's raises Invalid.
         """
         ...
 
     async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
-        """Raises NotFound; Conflict when a precondition does not hold. Grace and finalizers keep it for a while."""
+        """Delete an object. Raises NotFound, and Conflict if a precondition does not hold.
+
+        A grace period or finalizers delay the removal.
+        """
         ...
 
     def pod_log(self, key: Key, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
-        """Chunks of the container's output, not cut at line ends; none while no node has the pod.
+        """Stream a container's output in chunks that don't end at line ends; nothing while the pod is not bound.
 
-        Raises NotFound, and BadRequest for a container that the pod has not or that has not started.
+        Raises NotFound, and BadRequest for a container that does not exist or has not started.
         """
         ...

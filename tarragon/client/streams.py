@@ -1,4 +1,4 @@
-"""Leaving a stream that still goes on."""
+"""Closes streams that are abandoned before their end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def closed_after(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
-    """Without this a stream that nobody reads any more would keep its connection until the garbage collector comes."""
+    """Close the stream at the end of the block. An abandoned stream would keep its connection until it is collected."""
     try:
         yield stream
     finally:

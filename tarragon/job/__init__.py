@@ -1,1 +1,1 @@
-"""The one model of a training job, whatever framework and API generation it was written for."""
+"""The framework-independent model of a training job, its status and its conditions."""

@@ -1,6 +1,7 @@
-"""What a job goes on by while an edit of it makes no sense: its last good reading without the templates, as JSON.
+"""Encodes and decodes the last valid spec of a job, without its templates, for use while an edit is invalid.
 
-With it ends are judged, counted and cleaned up, limits and timers hold; only pods can't be made without a template.
+With it the operator still judges and counts ends, cleans up, and enforces limits and timers. It can't create pods,
+because that takes a template.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ANNOTATIONS = (RESTART, RESIZE, CHECKPOINT_SECONDS, RETRYABLE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What of a job no edit can change."""
+    """The parts of a job that no edit can change."""
 
     kind: str
     api_version: str
@@ -38,7 +39,7 @@ class Identity:
 
 
 def accepted_fields(job: TrainingJob) -> dict[str, Json]:
-    """Only what differs from a job that says nothing."""
+    """Encode the job, without the fields that are not set."""
     policy = job.run_policy
     fields: dict[str, Json] = {
         "replicas": {group.type.value: _group_fields(group) for group in job.groups},
@@ -59,7 +60,7 @@ def accepted_fields(job: TrainingJob) -> dict[str, Json]:
 
 
 def accepted_job(found: Json, identity: Identity) -> TrainingJob | None:
-    """None for what `accepted_fields` did not write: users can edit it."""
+    """Decode what `accepted_fields` wrote; None for anything else, because users can edit the status."""
     if not isinstance(found, Mapping):
         return None
     try:
@@ -69,11 +70,11 @@ def accepted_job(found: Json, identity: Identity) -> TrainingJob | None:
 
 
 def suspended(job: TrainingJob, spec: Json) -> TrainingJob:
-    """As the refused edit has it, where that can be read: who queues jobs must be able to stop this one, too."""
+    """Apply `suspend` of the invalid edit if it is a boolean, so that a queueing system can still stop the job."""
     policy = spec.get("runPolicy") if isinstance(spec, Mapping) else None
-    said = policy.get("suspend") if isinstance(policy, Mapping) else None
-    wanted = said if isinstance(said, bool) else job.run_policy.suspend
-    return replace(job, run_policy=replace(job.run_policy, suspend=wanted))
+    requested = policy.get("suspend") if isinstance(policy, Mapping) else None
+    suspend = requested if isinstance(requested, bool) else job.run_policy.suspend
+    return replace(job, run_policy=replace(job.run_policy, suspend=suspend))
 
 
 def _group_fields(group: ReplicaGroup) -> dict[str, Json]:
@@ -124,12 +125,12 @@ def _limit(found: Json) -> int | None:
     if found is None:
         return None
     if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise ValueError(f"{found!r} is no limit")
+        raise ValueError(f"{found!r} is not a limit")
     return found
 
 
 def _number(found: Json) -> int:
     number = _limit(found)
     if number is None or number > MOST:
-        raise ValueError(f"{found!r} is no number of replicas")
+        raise ValueError(f"{found!r} is not a number of replicas")
     return number

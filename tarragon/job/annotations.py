@@ -1,4 +1,4 @@
-"""What a job asks for by annotations: what no generation of the API has a field for, and each of them may want."""
+"""The annotations of a job, for features that no generation of the API has a field for."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tarragon.job.tensorboard import ENDS_WITH_JOB, FOLDER, IMAGE
 from tarragon.kube.reader import joined, nearest
 
 RESTART = "tarragon.dev/restart"
-"""`gang`: when one replica is to be replaced, all that have not finished are, together."""
+"""`gang`: when one replica must be replaced, all unfinished replicas are replaced together."""
 RESIZE = "tarragon.dev/resize"
-"""`restart`: a job that can't grow while it runs is started again at its new size; an elastic one by each new size."""
+"""`restart`: a job that can't grow while it runs is restarted at its new size; an elastic job, at each resize."""
 CHECKPOINT_SECONDS = "tarragon.dev/checkpoint-seconds"
-"""`30`: for so long its pods go on after they were told to leave, to save what they have done."""
+"""`30`: the seconds that pods get to save a checkpoint after they were asked to leave."""
 RETRYABLE = "tarragon.dev/retryable-exit-codes"
-"""`1,42`: what the restart policy ExitCode tries again besides the codes of its table."""
+"""`1,42`: exit codes that restartPolicy ExitCode retries in addition to those of its table."""
 LOGS = "tarragon.dev/logs"
-"""`json` or `text`: how its replicas log, whatever is usual for the installation."""
+"""`json` or `text`: the log format of the replicas. It overrides the default of the installation."""
 IDEMPOTENCY_KEY = "tarragon.dev/idempotency-key"
-"""What `submit --idempotency-key` was given: who submits with the same key again means this very job."""
+"""The value of `submit --idempotency-key`. Submitting again with the same key refers to the same job."""
 
 OURS = "tarragon.dev/"
 KNOWN = frozenset(
@@ -48,7 +48,7 @@ KNOWN = frozenset(
         RUNTIME_ID_ANNOTATION,
     }
 )
-"""What a job may bear."""
+"""All annotations of Tarragon that a job may have."""
 ANNOTATIONS = "metadata.annotations"
 
 GANG = "gang"
@@ -56,70 +56,81 @@ BY_RESTART = "restart"
 MEANINGS: Mapping[str, Sequence[str]] = MappingProxyType(
     {RESTART: (GANG,), RESIZE: (BY_RESTART,), LOGS: ("json", "text")}
 )
-"""The values that each of these understands."""
+"""The supported values of each annotation that has a fixed set of them."""
 LAST_EXIT_CODE = 255
 LONGEST_SAVING = 3600
-"""Seconds that a place may be kept for somebody who has lost it."""
+"""The maximum of `CHECKPOINT_SECONDS`: for so long a preempted pod may block its resources."""
 LONGEST_NUMBER = 20
 
 
 def restarts_together(job: TrainingJob) -> bool:
-    """Where all wait for each other in every step (MultiWorkerMirroredStrategy), one new replica helps nobody."""
+    """Whether the gang restarts as a whole.
+
+    With MultiWorkerMirroredStrategy all workers wait for each other in every step, so replacing one does not help.
+    """
     return job.annotations.get(RESTART) == GANG
 
 
 def resizes_by_restart(job: TrainingJob) -> bool:
-    """Where those that run can't use more: they were told of so many, and turn others away."""
+    """Whether the job is restarted in order to grow, because its running replicas reject additional ones."""
     return job.annotations.get(RESIZE) == BY_RESTART
 
 
 def is_elastic_by_restart(job: TrainingJob) -> bool:
-    """Each of its sizes is a world of its own, in which every replica knows of exactly those that there are."""
+    """Whether every resize of an elastic job restarts it, because each replica is configured for one exact size."""
     return job.elastic is not None and (resizes_by_restart(job) or restarts_together(job))
 
 
 def seconds_to_save(job: TrainingJob) -> int:
-    """None at all where it can't be read: then SIGTERM and the pod's own grace are all the warning there is."""
-    written = job.annotations.get(CHECKPOINT_SECONDS, "0")
-    return int(written) if _is_time_to_save(written) else 0
+    """The seconds to save a checkpoint; 0 if the annotation is missing or invalid.
+
+    With 0 a pod gets only SIGTERM and its termination grace period.
+    """
+    value = job.annotations.get(CHECKPOINT_SECONDS, "0")
+    return int(value) if _is_checkpoint_time(value) else 0
 
 
 def retryable_codes(job: TrainingJob) -> frozenset[int]:
-    """Those that can be read."""
+    """The additional retryable exit codes. Invalid ones are ignored."""
     return frozenset(int(code) for code in _codes(job) if _is_exit_code(code))
 
 
 def annotations_are_understood(job: TrainingJob) -> Iterator[Problem]:
-    """An annotation with a slip in it would be as good as none, and nobody would know before it is needed."""
-    for name, meant in MEANINGS.items():
-        found = job.annotations.get(name, meant[0])
-        if found not in meant:
-            said = f"has no meaning as {found!r}"
-            yield Problem(joined(ANNOTATIONS, name), said, f"write {' or '.join(meant)}, or remove it")
-    wrong = [code for code in _codes(job) if not _is_exit_code(code)]
-    if wrong:
-        said = f"must be exit codes from 1 to {LAST_EXIT_CODE}, not {wrong[0]!r}"
-        yield Problem(joined(ANNOTATIONS, RETRYABLE), said, "write for example 1,42")
-    written = job.annotations.get(CHECKPOINT_SECONDS, "0")
-    if not _is_time_to_save(written):
-        said = f"must be seconds from 0 to {LONGEST_SAVING}, not {written!r}"
-        yield Problem(joined(ANNOTATIONS, CHECKPOINT_SECONDS), said, 'write for example "30"')
+    """Report invalid values of annotations. Otherwise they would have no effect, and users would notice too late."""
+    for name, supported in MEANINGS.items():
+        value = job.annotations.get(name, supported[0])
+        if value not in supported:
+            message = f"unsupported value {value!r}"
+            yield Problem(joined(ANNOTATIONS, name), message, f"write {' or '.join(supported)}, or remove it")
+    invalid = [code for code in _codes(job) if not _is_exit_code(code)]
+    if invalid:
+        message = f"must be exit codes from 1 to {LAST_EXIT_CODE}, not {invalid[0]!r}"
+        yield Problem(joined(ANNOTATIONS, RETRYABLE), message, "write for example 1,42")
+    seconds = job.annotations.get(CHECKPOINT_SECONDS, "0")
+    if not _is_checkpoint_time(seconds):
+        message = f"must be a number of seconds from 0 to {LONGEST_SAVING}, not {seconds!r}"
+        yield Problem(joined(ANNOTATIONS, CHECKPOINT_SECONDS), message, 'write for example "30"')
 
 
 def in_words_that_count(problem: Problem) -> Problem:
-    """`yes` without quotes is YAML's true; with quotes around it, it would be as wrong."""
-    meant = next((words for name, words in MEANINGS.items() if problem.path == joined(ANNOTATIONS, name)), ())
-    return replace(problem, remedy=f"write {' or '.join(map(_quoted, meant))}, or remove it") if meant else problem
+    """Name the supported values in the remedy for an annotation that is not a string.
+
+    An unquoted `yes` is a boolean in YAML. The general remedy, to quote it, would give another unsupported value.
+    """
+    supported = next((values for name, values in MEANINGS.items() if problem.path == joined(ANNOTATIONS, name)), ())
+    if not supported:
+        return problem
+    return replace(problem, remedy=f"write {' or '.join(map(_quoted, supported))}, or remove it")
 
 
 def annotations_are_spelled(job: TrainingJob) -> Iterator[Problem]:
-    """A caution: one of later versions of Tarragon, or of somebody's own, may be meant."""
+    """Warn of annotations that look misspelled. A warning only: later versions or other tools may define them."""
     for name in job.annotations:
         group, _, own = name.partition("/")
         if f"{group}/" == OURS and name not in KNOWN and not own.endswith("-extra"):
-            meant = nearest(own, (known.removeprefix(OURS) for known in KNOWN))
-            if meant is not None:
-                yield Problem(joined(ANNOTATIONS, name), "has no meaning", f"did you mean {OURS}{meant}?")
+            suggestion = nearest(own, (known.removeprefix(OURS) for known in KNOWN))
+            if suggestion is not None:
+                yield Problem(joined(ANNOTATIONS, name), "unknown annotation", f"did you mean {OURS}{suggestion}?")
 
 
 def _quoted(word: str) -> str:
@@ -127,13 +138,13 @@ def _quoted(word: str) -> str:
 
 
 def _codes(job: TrainingJob) -> list[str]:
-    written = job.annotations.get(RETRYABLE)
-    return [] if written is None else [code.strip() for code in written.split(",")]
+    value = job.annotations.get(RETRYABLE)
+    return [] if value is None else [code.strip() for code in value.split(",")]
 
 
-def _is_time_to_save(written: str) -> bool:
-    is_number = written.isascii() and written.isdecimal() and len(written) < LONGEST_NUMBER
-    return is_number and int(written) <= LONGEST_SAVING
+def _is_checkpoint_time(value: str) -> bool:
+    is_number = value.isascii() and value.isdecimal() and len(value) < LONGEST_NUMBER
+    return is_number and int(value) <= LONGEST_SAVING
 
 
 def _is_exit_code(code: str) -> bool:

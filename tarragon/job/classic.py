@@ -1,4 +1,4 @@
-"""The status fields that all generations since v1beta1 share: conditions, counts of replicas, start and end."""
+"""Encodes and decodes the status fields that all generations since v1beta1 share: conditions, counts, times."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tarragon.kube.codec import moment, timestamp
 from tarragon.kube.meta import Json
 
 NEVER = dt.datetime.fromtimestamp(0, dt.UTC)
-"""Of a condition whose time can't be read."""
+"""Stands for the time of a condition that has no valid time."""
 _LAST_PHASES = frozenset({"CleanUp", "Done", "Failed"})
-"""The job has ended, and is or was cleaned up; or it could not even begin."""
+"""Values of `status.phase` in generations without conditions that mean that the job has finished."""
 
 
 def write(_: TrainingJob, status: JobStatus) -> dict[str, Json]:
-    """As every client of the training operator expects it."""
+    """The status fields as clients of the training operator expect them."""
     fields: dict[str, Json] = {
         "conditions": [condition_fields(condition) for condition in status.conditions],
         "replicaStatuses": {kind.value: _counted(counts) for kind, counts in status.counts.items()},
@@ -31,7 +31,7 @@ def write(_: TrainingJob, status: JobStatus) -> dict[str, Json]:
 
 
 def refused(status: JobStatus) -> dict[str, Json]:
-    """Without a job there is nothing to count."""
+    """The status fields of an invalid job, which has no replicas to count."""
     fields: dict[str, Json] = {"conditions": [condition_fields(condition) for condition in status.conditions]}
     if status.completed is not None:
         fields["completionTime"] = timestamp(status.completed)
@@ -50,7 +50,7 @@ def condition_fields(condition: Condition) -> dict[str, str]:
 
 
 def conditions(found: Json) -> tuple[Condition, ...]:
-    """What can be read of them; whatever has no type is left out."""
+    """Decode conditions. Items that are invalid or have no type are skipped."""
     items = found if isinstance(found, list | tuple) else ()
     return tuple(_condition(item) for item in items if isinstance(item, Mapping) and _text(item, "type"))
 
@@ -73,7 +73,7 @@ def time(found: Json) -> dt.datetime | None:
 
 
 def phase(known: Iterable[Condition], state: Json) -> Phase:
-    """What the conditions say; the people's word `state` counts only where there are none that say anything."""
+    """Derive the phase from the conditions. `state`, which is for humans, counts only if no condition is conclusive."""
     true = {condition.type for condition in known if condition.is_true}
     for candidate in (Phase.FAILED, Phase.SUCCEEDED, Phase.SUSPENDED, Phase.RESTARTING, Phase.RUNNING):
         if candidate.value in true:
@@ -84,7 +84,7 @@ def phase(known: Iterable[Condition], state: Json) -> Phase:
 
 
 def end(shown: Mapping[str, Json]) -> str:
-    """How a job ended by phase and state, as operators without conditions wrote it; empty while it goes on."""
+    """The final state in a status without conditions, from `phase` and `state`; empty if the job is not finished."""
     state = _text(shown, "state")
     is_over = _text(shown, "phase") in _LAST_PHASES and state in {Phase.SUCCEEDED, Phase.FAILED}
     return state if is_over else ""

@@ -1,8 +1,9 @@
-"""Setting conditions, so that old clients read them as they always did: the last one is the most recent.
+"""Sets job conditions by the rules of the training operator (without its defects), for clients that rely on them.
 
-The rules, of the training operator but for its defects: a final condition stays; the same words twice change nothing;
-another reason alone keeps the time of transition; Running and Restarting exclude each other; an end, or a suspension,
-turns what ran to False. Conditions that the old operators did not have stand before theirs.
+The last condition is the most recent one. A final condition is never changed. Setting a condition to what it already
+is changes nothing. A new reason or message alone keeps the transition time. Running and Restarting exclude each other.
+Succeeded, Failed and Suspended turn Running and Restarting to False. Conditions that the training operator does not
+have come before those that it has.
 """
 
 from __future__ import annotations
@@ -20,45 +21,45 @@ SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 
 ADMITTED = "Admitted"
-"""False with the code of the wait as its reason, True once the gang has its places."""
+"""False while the gang waits, with the wait code as the reason; True once the gang is admitted."""
 ADMISSION_REFUSED = "AdmissionRefused"
-"""True once the job's status had an admission that the scheduler could not have decided: it counted for nothing."""
+"""True once an admission that the scheduler did not write was found in the job's status and discarded."""
 BLOCKED = "Blocked"
-"""True while something outside of the job keeps a replica from being made, bound or started."""
+"""True while something outside the job keeps a replica from being created, bound or started."""
 EVICTED = "Evicted"
-"""True while a job waits that ran, and had to give all its places to another one."""
+"""True while a job that was running waits because another job preempted it."""
 FIELDS_IGNORED = "FieldsIgnored"
-"""True when the manifest has fields that nobody knows."""
+"""True if the manifest has unknown fields."""
 NOT_GROWN = "NotGrown"
-"""True while a job has fewer replicas than it wishes for, because those that run could not use more."""
+"""True while a job has fewer replicas than requested because the running ones could not use more."""
 RESIZED = "Resized"
-"""True once a job has another size than it was started with: what was changed last, and why."""
+"""True once a job was resized. The message says what changed last, and why."""
 STALLED = "Stalled"
-"""True while replicas do not get to run, or are not ready, for which nothing is given back."""
+"""True while replicas don't start or are not ready for a cause that does not cost the gang its admission."""
 SPEC_REFUSED = "SpecRefused"
-"""True while an edit of a job that had started makes no sense; the job goes on as it is."""
+"""True while an edit of a started job is invalid. The job continues with its last valid spec."""
 
 RESUMED = "Resumed"
 INVALID = "Invalid"
-"""Reasons beside those that are called as their conditions; each generation has its own words for all of them."""
+"""Reasons that differ from the type of their condition. Each generation has its own spelling of all reasons."""
 
 BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 LIMITS = frozenset({BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED})
-"""Reasons of a failure that each generation calls alike."""
+"""Reasons of a failure that all generations spell the same."""
 
 CLASSIC = frozenset({CREATED, RUNNING, RESTARTING, SUSPENDED, SUCCEEDED, FAILED})
 
 FINAL = frozenset({SUCCEEDED, FAILED})
-_REMOVES = {RUNNING: RESTARTING, RESTARTING: RUNNING}
-_ENDS = frozenset({RUNNING, RESTARTING})
+_EXCLUDES = {RUNNING: RESTARTING, RESTARTING: RUNNING}
+_ACTIVE = frozenset({RUNNING, RESTARTING})
 
 Conditions = tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a condition is to say."""
+    """The desired state of one condition, without its timestamps."""
 
     type: str
     is_true: bool
@@ -67,9 +68,9 @@ class Said:
 
 
 def with_condition(known: Conditions, said: Said, now: dt.datetime) -> Conditions:
-    """The conditions after that was said."""
+    """Set one condition and return the new conditions, by the rules of this module."""
     before = next((condition for condition in known if condition.type == said.type), None)
-    if _is_settled(known, said) or _says(before, said):
+    if _is_final(known, said) or _is_unchanged(before, said):
         return known
     changed = before.changed if before is not None and before.is_true == said.is_true else now
     new = Condition(
@@ -77,20 +78,20 @@ def with_condition(known: Conditions, said: Said, now: dt.datetime) -> Condition
     )
     if said.type not in CLASSIC:
         return (new, *(condition for condition in known if condition.type != said.type))
-    kept = (condition for condition in known if condition.type not in {said.type, _removed(said)})
-    return (*(_ended(condition, said, now) for condition in kept), new)
+    kept = (condition for condition in known if condition.type not in {said.type, _excluded(said)})
+    return (*(_turned_off(condition, said, now) for condition in kept), new)
 
 
 def without_condition(known: Conditions, kind: str) -> Conditions:
-    """For conditions of our own that no longer hold."""
+    """The conditions without the one of that type: for Tarragon's own conditions that no longer hold."""
     return tuple(condition for condition in known if condition.type != kind)
 
 
-def _is_settled(known: Conditions, said: Said) -> bool:
+def _is_final(known: Conditions, said: Said) -> bool:
     return said.type in CLASSIC and any(condition.is_true and condition.type in FINAL for condition in known)
 
 
-def _says(before: Condition | None, said: Said) -> bool:
+def _is_unchanged(before: Condition | None, said: Said) -> bool:
     return before is not None and (before.is_true, before.reason, before.message) == (
         said.is_true,
         said.reason,
@@ -98,13 +99,13 @@ def _says(before: Condition | None, said: Said) -> bool:
     )
 
 
-def _removed(said: Said) -> str | None:
-    return _REMOVES.get(said.type) if said.is_true else None
+def _excluded(said: Said) -> str | None:
+    return _EXCLUDES.get(said.type) if said.is_true else None
 
 
-def _ended(condition: Condition, said: Said, now: dt.datetime) -> Condition:
-    ends = said.is_true and said.type in {*FINAL, SUSPENDED}
-    if not ends or condition.type not in _ENDS or not condition.is_true:
+def _turned_off(condition: Condition, said: Said, now: dt.datetime) -> Condition:
+    stops_job = said.is_true and said.type in {*FINAL, SUSPENDED}
+    if not stops_job or condition.type not in _ACTIVE or not condition.is_true:
         return condition
     return Condition(
         type=condition.type, is_true=False, reason=said.reason, message=said.message, updated=now, changed=now

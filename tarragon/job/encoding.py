@@ -1,4 +1,7 @@
-"""`status.tarragon`, both ways: small enough for ten thousand replicas, and read without trust: users can edit it."""
+"""Encodes and decodes `status.tarragon`, compactly enough for ten thousand replicas.
+
+Decoding trusts nothing, because users can edit the status.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from tarragon.kube.meta import Json
 T = TypeVar("T")
 
 LONGEST_MESSAGE = 2048
-"""Characters of a first failure's last words that are kept, and of a refusal's."""
+"""The maximum number of characters of a message in the status."""
 
 
 _FIELDS = frozenset(
@@ -59,7 +62,7 @@ _FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What people and the scale subresource read in `status.tarragon`; nobody decides on it."""
+    """The part of `status.tarragon` for humans and the scale subresource. The operator never decides on it."""
 
     generation: str
     observed_generation: int
@@ -71,14 +74,14 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """What a status says, and what in it could not be read (and counts as absent)."""
+    """A decoded status, and a note for each of its fields that was invalid and counts as absent."""
 
     status: JobStatus
     notes: tuple[str, ...] = ()
 
 
 def state_word(status: JobStatus, *, waits: bool) -> str:
-    """The one word for people. `waits`: the gang has no admission, and needs one."""
+    """The state of a job for humans. `waits` says that the gang needs an admission and has none."""
     if status.phase.is_final or status.phase is Phase.SUSPENDED:
         return status.phase.value
     if waits:
@@ -87,7 +90,7 @@ def state_word(status: JobStatus, *, waits: bool) -> str:
 
 
 def tarragon_fields(status: JobStatus, summary: Summary) -> dict[str, Json]:
-    """Everything but the admission, which is the scheduler's to write."""
+    """Encode everything but the admission, which the scheduler writes."""
     fields: dict[str, Json] = {
         "generation": summary.generation,
         "observedGeneration": summary.observed_generation,
@@ -120,12 +123,12 @@ def tarragon_fields(status: JobStatus, summary: Summary) -> dict[str, Json]:
 
 
 def foreign_fields(ours: Mapping[str, Json]) -> dict[str, Json]:
-    """Of a `status.tarragon`, what this version does not know. A later one wrote it, and may come back to it."""
+    """The fields of `status.tarragon` that this version does not know: a later version wrote them and may return."""
     return {name: value for name, value in ours.items() if name not in _FIELDS}
 
 
 def admission_fields(admission: Admission) -> dict[str, Json]:
-    """Grouped by node: a gang of thousands names each of its nodes once a type."""
+    """Encode an admission. Replicas are grouped by type and node, which keeps large gangs small."""
     fields: dict[str, Json] = {"queued": micro_timestamp(admission.queued)}
     if admission.admitted is not None:
         fields["admitted"] = micro_timestamp(admission.admitted)
@@ -144,7 +147,7 @@ def admission_fields(admission: Admission) -> dict[str, Json]:
 
 
 def raw_admission(status: Json) -> dict[str, Json]:
-    """The field as it stands, for differences to be exact."""
+    """The undecoded admission of a status, to compute an exact patch."""
     tarragon = status.get("tarragon") if isinstance(status, dict) else None
     recorded = tarragon.get("admission") if isinstance(tarragon, dict) else None
     return recorded if isinstance(recorded, dict) else {}
@@ -164,12 +167,12 @@ def _resize_fields(admission: Admission) -> dict[str, Json]:
 
 
 def read_status(raw: Json) -> JobStatus:
-    """What is on record of a job; whatever can't be read is absent."""
+    """Decode a status. Invalid fields count as absent."""
     return recall(raw).status
 
 
 def recall(raw: Json) -> Recalled:
-    """Never raises. `raw` is the whole status, of any generation."""
+    """Decode a whole status of any generation, and note invalid fields. Never raises."""
     fields = raw if isinstance(raw, Mapping) else {}
     ours = fields.get("tarragon")
     ours = ours if isinstance(ours, Mapping) else {}
@@ -182,10 +185,10 @@ def recall(raw: Json) -> Recalled:
         try:
             return reader(found)
         except (ValueError, TypeError, OverflowError, KeyError, AttributeError):
-            notes.append(f"status.tarragon.{name} can't be read and counts as absent")
+            notes.append(f"status.tarragon.{name} is invalid and counts as absent")
             return absent
 
-    # Generations before v1alpha2 have no room for these.
+    # Generations before v1alpha2 have no fields for these; there they are in `record`.
     shown = ours["record"] if isinstance(ours.get("record"), Mapping) else fields
     conditions = classic.conditions(shown.get("conditions"))
     status = JobStatus(
@@ -311,13 +314,13 @@ def _read_ready(found: Json) -> int:
 def _time(found: Json) -> dt.datetime:
     time = classic.time(found)
     if time is None:
-        raise ValueError(f"{found!r} is no time")
+        raise ValueError(f"{found!r} is not a time")
     return time
 
 
 def _number(found: Json) -> int:
     if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-        raise ValueError(f"{found!r} is no number")
+        raise ValueError(f"{found!r} is not a number")
     if found > MOST:
         raise ValueError(f"more than {MOST} replicas")
     return found

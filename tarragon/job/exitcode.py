@@ -1,4 +1,4 @@
-"""What an exit code means for a restart: the tables of the generations of the API, as their operators had them."""
+"""Which exit codes are retryable: one table per API generation, as the operator of that generation had it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class ExitClass(Enum):
-    """CLEAN ended well; RETRYABLE may be tried again under ExitCode; PERMANENT fails the job there."""
+    """CLEAN is success. Under restartPolicy ExitCode, RETRYABLE restarts the replica and PERMANENT fails the job."""
 
     CLEAN = "clean"
     RETRYABLE = "retryable"
@@ -16,14 +16,14 @@ class ExitClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ExitCodeTable:
-    """The codes below 128 are always the program's own word, and permanent."""
+    """Classifies exit codes. Codes from 1 to 127 come from the program and are permanent unless listed."""
 
     retryable: frozenset[int]
     others_from_128: ExitClass
     permanent_reasons: frozenset[str] = frozenset()
-    """Words of the kubelet that count more than the code."""
+    """Reasons of the kubelet that make an end permanent, whatever its code."""
     wished: frozenset[int] = frozenset()
-    """Retryable because the job's user says so, which counts more than anything else."""
+    """Codes that the job's annotation declares retryable. This overrides everything else."""
 
     def __call__(self, code: int, reason: str = "") -> ExitClass:
         if code == 0:
@@ -38,12 +38,12 @@ class ExitCodeTable:
 
 
 SINCE_TRAINING_OPERATOR_1_5 = ExitCodeTable(frozenset({130, 137, 138, 143}), ExitClass.RETRYABLE)
-"""kubeflow/common from 0.4.3: whatever a signal ended is worth another try."""
+"""kubeflow/common since 0.4.3: every end by a signal is retryable."""
 
 UP_TO_TRAINING_OPERATOR_1_4 = ExitCodeTable(frozenset({130, 137, 138, 143}), ExitClass.PERMANENT)
-"""v1alpha2 to early v1: undefined codes are permanent, 139 (SIGSEGV) among them."""
+"""v1alpha2 to early v1: unlisted codes are permanent, including 139 (SIGSEGV)."""
 
 OF_V1ALPHA1 = replace(UP_TO_TRAINING_OPERATOR_1_4, permanent_reasons=frozenset({"OOMKilled"}))
-"""As its README has it; and a program that needs more memory than it may have will need it again."""
+"""v1alpha1, as its README says. OOMKilled is permanent: a program that exceeds its memory limit will do so again."""
 
 OF_MLKUBE = replace(SINCE_TRAINING_OPERATOR_1_5, permanent_reasons=frozenset({"OOMKilled"}))

@@ -1,4 +1,4 @@
-"""Sets of replicas as short text: `0-3,5`, so that ten thousand of them fit into a status."""
+"""Sets of replicas as index ranges such as `0-3,5`, so that ten thousand replicas fit into a status."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.kube.meta import Json
 
 MOST = 100_000
-"""More replicas than that are not read: a status that somebody edited must not make us count to the world's end."""
+"""Larger sets are rejected, because users can edit the status and `0-999999999` would exhaust the memory."""
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
@@ -26,15 +26,15 @@ def ranges(indexes: Iterable[int]) -> str:
 
 
 def indexes(text: Json) -> frozenset[int]:
-    """What `ranges` wrote. Raises ValueError or TypeError for anything else."""
+    """Parse what `ranges` wrote. Raises ValueError or TypeError for anything else."""
     if not isinstance(text, str):
-        raise TypeError("index ranges are text such as 0-3,5")
+        raise TypeError("index ranges must be a string such as 0-3,5")
     found: set[int] = set()
     left = MOST
     for part in filter(None, text.split(",")):
         match = _RANGE.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part!r} is no index range; write for example 0-3,5")
+            raise ValueError(f"{part!r} is not an index range; write for example 0-3,5")
         first, last = int(match[1]), int(match[2] or match[1])
         left -= 1 + max(0, last - first)
         if left < 0:
@@ -44,7 +44,7 @@ def indexes(text: Json) -> frozenset[int]:
 
 
 def by_type(replicas: Iterable[Replica]) -> dict[str, str]:
-    """`{"Worker": "0-3,5"}`, types in their own order."""
+    """`{"Worker": "0-3,5"}`, in the order of ReplicaType."""
     found: dict[ReplicaType, list[int]] = {}
     for replica in replicas:
         found.setdefault(replica.type, []).append(replica.index)
@@ -52,12 +52,12 @@ def by_type(replicas: Iterable[Replica]) -> dict[str, str]:
 
 
 def replicas(texts: Json) -> frozenset[Replica]:
-    """What `by_type` wrote. Raises ValueError or TypeError for anything else."""
+    """Parse what `by_type` wrote. Raises ValueError or TypeError for anything else."""
     if not isinstance(texts, Mapping):
-        raise TypeError("replicas are a map from type to index ranges")
+        raise TypeError("replicas must be a map from type to index ranges")
     return frozenset(Replica(ReplicaType(kind), index) for kind, text in texts.items() for index in indexes(text))
 
 
 def words(members: Iterable[Replica]) -> str:
-    """For people: `worker 0-3,5, ps 0`."""
+    """The replicas for humans: `worker 0-3,5, ps 0`."""
     return ", ".join(f"{ReplicaType(kind).word} {text}" for kind, text in by_type(members).items())

@@ -1,7 +1,7 @@
-"""The note on a pod whose place was taken: that it is to save what it has done, and when it will be deleted.
+"""The annotations that announce an eviction to a pod: when to save a checkpoint, and when the pod is deleted.
 
-Programs read it through a downward API volume. Nothing else remembers it, so an operator that comes after another one
-goes by the very times that the program was told.
+Programs read them through a downward API volume. They are the only record, so a restarted operator keeps to the times
+that were announced.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from tarragon.job import classic
 from tarragon.kube.core import ContainerStatus, Pod
 
 LEAVING = "tarragon.dev/leaving"
-"""On a pod: when it is deleted, unless it has ended by itself before."""
+"""On a pod: when the operator deletes it, unless it ends earlier."""
 CHECKPOINT = "tarragon.dev/checkpoint"
-"""On a pod: when it was last asked to write a checkpoint; also on that of the replica that decides the job."""
+"""On a pod: when it was last asked to write a checkpoint. The chief's pod gets it too."""
 
 
 def leaves_at(pod: Pod) -> dt.datetime | None:
-    """What can't be read is no note; the pod gets one that can."""
+    """When the pod will be deleted; None if there is no valid annotation, and then the pod gets a new one."""
     return classic.time(pod.metadata.annotations.get(LEAVING))
 
 
@@ -27,12 +27,12 @@ def asked_to_save_at(pod: Pod) -> dt.datetime | None:
 
 
 def left_by_itself(pod: Pod, main: ContainerStatus | None) -> bool:
-    """Whether its program has ended since it was told to leave, also where the kubelet has started it again."""
-    told = asked_to_save_at(pod)
-    if leaves_at(pod) is None or told is None:
+    """Whether the program has ended since the pod was asked to leave, even if the kubelet has restarted it."""
+    asked = asked_to_save_at(pod)
+    if leaves_at(pod) is None or asked is None:
         return False
     ended = None if main is None else main.state.terminated or main.last_state.terminated
     if ended is None or ended.finished_at is None:
         return pod.is_finished
-    # Times of containers have whole seconds, and so has that of the note: in the same second, it may have been told.
-    return ended.finished_at >= told
+    # Both times have whole seconds, so an end in the same second may have followed the request.
+    return ended.finished_at >= asked

@@ -1,4 +1,4 @@
-"""What has become of one replica's pod: still on its way, ended well, ended badly, or hit by the infrastructure."""
+"""Classifies a replica's pod: still in progress, succeeded, failed, or disrupted by the infrastructure."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ REFUSALS = frozenset(
         "UnexpectedAdmissionError",
     }
 )
-"""Reasons for which a kubelet does not take a pod that another node may take. All that begin with OutOf are such."""
+"""Reasons for which a kubelet rejects a pod that another node may accept, besides all that begin with OutOf."""
 
 DISRUPTIONS = REFUSALS | {"Evicted", "NodeLost", "NodeShutdown", "Preempting", "Shutdown", "Terminated"}
-"""Reasons of a pod's status that tell of a node, not of the program; besides those that begin with OutOf."""
+"""Reasons in a pod's status that concern the node and not the program, besides all that begin with OutOf."""
 
 LEFT = "Leaving"
-"""The reason of an end after a pod was told that its place is taken."""
+"""The reason recorded when a program ends after its pod was asked to leave (see `tarragon.job.leaving`)."""
 
 NO_EXIT_CODE = 0xBEEF
-"""What the tables of exit codes are asked when a pod failed and its main container had not ended: not in any list."""
+"""Stands for the exit code when a pod failed and its main container had not ended. No table lists it."""
 
 FIRST_OF_ALL = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
 LAST_OF_ALL = dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
 
-# A pod that used more disk than its own limits allow is evicted, too, and would be again on any other node.
+# A pod that exceeds its own disk limits is also evicted, and would be evicted on any other node.
 _OWN_LIMIT = re.compile(r"exceed\w* .*\blimit\b")
 
 
@@ -51,7 +51,7 @@ class End(Enum):
 
 
 class Fate(Enum):
-    """What follows for the replica: it goes on, is done, gets a new pod, or fails the job."""
+    """What follows for the replica: it continues, is done, gets a new pod, or fails the job."""
 
     GOES_ON = "goes on"
     DONE = "done"
@@ -61,7 +61,7 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a pod ended. `exit_code` is the main container's, None when it never ended by itself."""
+    """How a pod ended. `exit_code` is that of the main container, None if that container never terminated."""
 
     end: End
     exit_code: int | None = None
@@ -72,27 +72,27 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A replica's newest pod, and what follows from its state."""
+    """A replica's newest pod, how it ended, and what follows for the replica."""
 
     pod: Pod
     ending: Ending | None
     fate: Fate
     main: ContainerStatus | None
-    """Of the container that decides, once the kubelet has said something about it."""
+    """The status of the main container, once the kubelet has reported one."""
 
     @property
     def is_live(self) -> bool:
-        """It runs or is going to, and nobody has told it to stop."""
+        """The pod is running or will run, and is not being deleted."""
         return self.fate is Fate.GOES_ON and not self.pod.metadata.is_ending
 
     @property
     def was_told_to_go(self) -> bool:
-        """Its end says nothing of its program: somebody has deleted it, or its place was taken."""
+        """The pod is being deleted or was asked to leave, so its end says nothing about its program."""
         return self.pod.metadata.is_ending or leaves_at(self.pod) is not None
 
     @property
     def fell_at(self) -> dt.datetime:
-        """When it ended, for telling the cause from what follows from it. A disruption of unknown time is a cause."""
+        """When the pod ended, to tell causes from consequences. A disruption at an unknown time counts as a cause."""
         if self.ending is not None and self.ending.at is not None:
             return self.ending.at
         is_cause = self.ending is not None and self.ending.end is End.DISRUPTED
@@ -104,7 +104,7 @@ class Member:
 
     @property
     def last_failure(self) -> Ending | None:
-        """Of the pod, or of the latest try within it."""
+        """The failure of the pod, or of the latest container run within it."""
         if self.ending is not None and self.ending.end is End.FAILED:
             return self.ending
         last = (self.main.last_state.terminated if self.main is not None else None) or _failed_init(self.pod)
@@ -112,26 +112,26 @@ class Member:
 
     @property
     def runs(self) -> bool:
-        """At this very moment, not between two tries of the kubelet."""
+        """The main container is running now, and not waiting for a restart by the kubelet."""
         return self.is_active and (self.main is None or self.main.state.running is not None)
 
     @property
     def restarts_in_place(self) -> int:
-        """Those of the kubelet, of all containers, as backoffLimit has always counted them."""
+        """Restarts by the kubelet, summed over all containers: this is what backoffLimit has always counted."""
         statuses = (*self.pod.status.container_statuses, *self.pod.status.init_container_statuses)
         return sum(status.restart_count for status in statuses)
 
 
 def member(pod: Pod, main: str, policy: RestartPolicy, exit_codes: ExitCodeTable) -> Member:
-    """`main` is the container that decides; without one of that name it is the first."""
+    """Classify a pod. `main` names the main container; if the pod has none of that name, the first one counts."""
     ending = ending_of(pod, main)
     if ending is None and policy is RestartPolicy.EXIT_CODE:
-        ending = _last_word(main_status(pod, main), exit_codes)
+        ending = _conclusive_container_end(main_status(pod, main), exit_codes)
     return Member(pod=pod, ending=ending, fate=_fate(ending, policy, exit_codes), main=main_status(pod, main))
 
 
 def ending_of(pod: Pod, main: str) -> Ending | None:
-    """None while it is on its way. A pod that somebody deleted has ended well only if it had done so before that."""
+    """None while the pod is in progress. A deleted pod has succeeded only if it did so before its deletion."""
     status = main_status(pod, main)
     terminated = status.state.terminated if status is not None else None
     if pod.metadata.is_ending and not _ended_before_deletion(pod, terminated):
@@ -149,12 +149,12 @@ def ending_of(pod: Pod, main: str) -> Ending | None:
 
 
 def is_refusal(reason: str) -> bool:
-    """Whether the kubelet of its node has not taken the pod."""
+    """Whether the reason means that the kubelet rejected the pod."""
     return reason in REFUSALS or reason.startswith("OutOf")
 
 
 def main_status(pod: Pod, main: str) -> ContainerStatus | None:
-    """The status of the container that decides."""
+    """The status of the main container."""
     named = pod.container_status(main) if main else None
     if named is not None or not pod.spec.containers:
         return named
@@ -172,13 +172,14 @@ def _fate(ending: Ending | None, policy: RestartPolicy, exit_codes: ExitCodeTabl
         case End.DISRUPTED:
             return Fate.REPLACED
         case End.FAILED:
-            return Fate.REPLACED if _may_try_again(ending, policy, exit_codes) else Fate.FATAL
+            return Fate.REPLACED if _is_retryable(ending, policy, exit_codes) else Fate.FATAL
 
 
-def _last_word(main: ContainerStatus | None, exit_codes: ExitCodeTable) -> Ending | None:
-    """Of a program that the kubelet starts again, although by its exit code there is nothing left to try.
+def _conclusive_container_end(main: ContainerStatus | None, exit_codes: ExitCodeTable) -> Ending | None:
+    """The end of a container that the kubelet restarts although its exit code is final: clean or permanent.
 
-    That comes from pods with a restartPolicy of their own, as before v1alpha2. Whoever decided a job was heard then.
+    This happens where pods have a restartPolicy of their own, as before v1alpha2. In those generations the exit code
+    of the chief decided the job regardless.
     """
     last = (main.state.terminated or main.last_state.terminated) if main is not None else None
     if last is None:
@@ -192,7 +193,7 @@ def _last_word(main: ContainerStatus | None, exit_codes: ExitCodeTable) -> Endin
             return None
 
 
-def _may_try_again(ending: Ending, policy: RestartPolicy, exit_codes: ExitCodeTable) -> bool:
+def _is_retryable(ending: Ending, policy: RestartPolicy, exit_codes: ExitCodeTable) -> bool:
     match policy:
         case RestartPolicy.NEVER:
             return False
@@ -214,7 +215,11 @@ def _is_disrupted(pod: Pod) -> bool:
 
 
 def _ended_before_deletion(pod: Pod, terminated: Terminated | None) -> bool:
-    """The deletion timestamp is when its grace ends; what ended in the second of the request may have been told to."""
+    """Whether the container ended before the deletion was requested.
+
+    The deletion timestamp is the end of the grace period. A container that ended within the second of the request
+    does not count, because the deletion may have stopped it.
+    """
     deadline = pod.metadata.deletion_timestamp
     finished = _finished(terminated)
     if deadline is None or finished is None:
@@ -223,7 +228,10 @@ def _ended_before_deletion(pod: Pod, terminated: Terminated | None) -> bool:
 
 
 def _is_clean_for_good(pod: Pod, terminated: Terminated | None) -> bool:
-    """Sidecars may run on; under Always the kubelet starts even a clean container again."""
+    """Whether the main container succeeded and won't be restarted. Sidecars may still be running.
+
+    Under restartPolicy Always the kubelet also restarts a container that exited with 0.
+    """
     return terminated is not None and terminated.exit_code == 0 and pod.spec.restart_policy != "Always"
 
 
@@ -236,9 +244,9 @@ def _failure(pod: Pod, terminated: Terminated | None) -> Ending:
     if terminated is None:
         return Ending(end=End.FAILED, reason=pod.status.reason, message=pod.status.message)
     failure = _ending_of_container(terminated)
-    # Why the node ended the pod says more than that its container was killed then.
-    words = "\n".join(filter(None, (pod.status.message, failure.message)))
-    return replace(failure, reason=pod.status.reason or failure.reason, message=words)
+    # The pod's message says why the node ended the pod; the container's only says that the container was killed.
+    message = "\n".join(filter(None, (pod.status.message, failure.message)))
+    return replace(failure, reason=pod.status.reason or failure.reason, message=message)
 
 
 def _ending_of_container(terminated: Terminated) -> Ending:
@@ -252,12 +260,12 @@ def _ending_of_container(terminated: Terminated) -> Ending:
 
 
 def _failed_init(pod: Pod) -> Terminated | None:
-    """The init container because of which the main one never started."""
+    """The termination of the failed init container that kept the main container from starting."""
     for status in pod.status.init_container_statuses:
         ended = status.state.terminated or status.last_state.terminated
         if ended is not None and ended.exit_code != 0 and not status.ready:
-            words = ": ".join(filter(None, (f"init container {status.name}", ended.message)))
-            return structs.replace(ended, message=words)
+            message = ": ".join(filter(None, (f"init container {status.name}", ended.message)))
+            return structs.replace(ended, message=message)
     return None
 
 

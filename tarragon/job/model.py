@@ -1,4 +1,4 @@
-"""A training job as the rest of the program sees it: replicas, policies, wish. Dialects read into it."""
+"""The model of a training job: its replicas, its policies and the requested size. Every dialect decodes into it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from enum import StrEnum
 from tarragon.kube.meta import JsonObject, Key, OwnerIdentity, group_of
 
 ADOPT_ANNOTATION = "tarragon.dev/adopt"
-"""`true` on a job gives it to us, whoever else keeps its kind or has begun it."""
+"""`true` makes Tarragon take over the job, even if another operator manages its kind or has started the job."""
 MANIFEST_ANNOTATION = "tarragon.dev/manifest"
-"""On jobs whose spec the operator completes: the digest as it was submitted, and as it was completed."""
+"""Set on jobs whose spec the operator completes: the digests of the spec as submitted and as completed."""
 RUNTIME_ID_ANNOTATION = "tarragon.dev/runtime-id"
-"""`UID:ID` on jobs whose names have a runtime id in them: the id that the job of this uid was begun with."""
+"""`UID:ID` on jobs whose object names contain a runtime id: the id with which the job of this uid was started."""
 GENERATION_ANNOTATION = "tarragon.dev/generation"
-"""The API generation of a job, recognised once and written before any child exists; afterwards only this counts."""
+"""The API generation of a job: recognised once and recorded before any child exists, and authoritative from then on."""
 
 
 class ReplicaType(StrEnum):
-    """What a replica does. The values are the canonical spellings of kubeflow.org/v1."""
+    """The role of a replica. The values are the canonical spellings of kubeflow.org/v1."""
 
     CHIEF = "Chief"
     MASTER = "Master"
@@ -31,12 +31,12 @@ class ReplicaType(StrEnum):
 
     @property
     def word(self) -> str:
-        """The lower-case form that names, labels and TF_CONFIG use."""
+        """The lower-case form, as used in object names, labels and TF_CONFIG."""
         return self.value.lower()
 
 
 class RestartPolicy(StrEnum):
-    """What happens when a replica ends badly. EXIT_CODE asks the dialect's table of exit codes."""
+    """What happens after a replica fails. EXIT_CODE consults the dialect's table of exit codes."""
 
     ALWAYS = "Always"
     ON_FAILURE = "OnFailure"
@@ -45,12 +45,12 @@ class RestartPolicy(StrEnum):
 
     @property
     def of_pod(self) -> str:
-        """What the pod is told: Kubernetes knows no ExitCode, so there a pod ends and is replaced."""
+        """The restartPolicy of the pods. Kubernetes has no ExitCode: such a pod ends, and the operator replaces it."""
         return "Never" if self is RestartPolicy.EXIT_CODE else self.value
 
 
 class CleanPodPolicy(StrEnum):
-    """Which pods go when the job has ended."""
+    """Which pods are deleted once the job has finished."""
 
     ALL = "All"
     RUNNING = "Running"
@@ -58,7 +58,7 @@ class CleanPodPolicy(StrEnum):
 
 
 class SuccessPolicy(StrEnum):
-    """When a job without a chief has succeeded: with worker 0, or with all workers."""
+    """When a job without a chief succeeds: once worker 0 has succeeded, or once all workers have."""
 
     WORKER_ZERO = ""
     ALL_WORKERS = "AllWorkers"
@@ -66,7 +66,7 @@ class SuccessPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Replica:
-    """One member of the gang. Its index counts within its type, from 0."""
+    """One replica of a job. The index is 0-based and counts within the type."""
 
     type: ReplicaType
     index: int
@@ -77,20 +77,20 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaGroup:
-    """All replicas of one type. `wish` is what the user asked for; the size comes from the admission."""
+    """All replicas of one type. `wish` is the number that the user requested; the actual size is in the admission."""
 
     type: ReplicaType
     wish: int
     restart_policy: RestartPolicy
     template: JsonObject
-    """The PodTemplateSpec as the user wrote it, without nulls (treat as frozen)."""
+    """The PodTemplateSpec as the user wrote it, without nulls. Treat it as immutable."""
     port: int = 2222
     pod_policy: str = ""
-    """The restartPolicy of its pods where it does not follow from `restart_policy`, as before v1alpha2."""
+    """The restartPolicy of the pods where it does not follow from `restart_policy`, as before v1alpha2."""
     is_default_server: bool = False
-    """Its user left it to us what runs: TensorFlow's standard server. The wiring says how it is started."""
+    """The manifest has no template for these replicas, so they run TensorFlow's standard server; see the wiring."""
     path: str = ""
-    """Where in the manifest it is written, in the user's spelling: for Problems."""
+    """The path of the group in the manifest, in the user's spelling. Problems quote it."""
 
     @property
     def restart_policy_of_pods(self) -> str:
@@ -99,7 +99,7 @@ class ReplicaGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulingPolicy:
-    """What a job asks of a gang scheduler; None and empty where it asks nothing."""
+    """What a job requests from a gang scheduler. None or empty means that nothing is requested."""
 
     queue: str = ""
     priority_class: str = ""
@@ -110,7 +110,7 @@ class SchedulingPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPolicy:
-    """Limits and clean-up of the whole job. Times in seconds, None for no limit."""
+    """Limits and clean-up of the whole job. Times are in seconds; None means no limit."""
 
     clean_pods: CleanPodPolicy
     ttl_after_finished: int | None = None
@@ -118,13 +118,13 @@ class RunPolicy:
     backoff_limit: int | None = None
     suspend: bool = False
     managed_by: str = ""
-    """The controller that is to look after the job; empty for whoever finds it."""
+    """The controller that manages the job; empty if the manifest names none."""
     scheduling: SchedulingPolicy = field(default_factory=SchedulingPolicy)
 
 
 @dataclass(frozen=True, slots=True)
 class Elastic:
-    """The workers a job may run with: never fewer than `minimum`, never more than `maximum`."""
+    """The number of workers that a job may run with, `minimum` and `maximum` included."""
 
     minimum: int
     maximum: int
@@ -132,7 +132,7 @@ class Elastic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorBoard:
-    """A TensorBoard beside the job, as mlkube.io had it, and the annotations of later generations ask for it."""
+    """A TensorBoard that runs beside the job. mlkube.io has a field for it; later generations use annotations."""
 
     log_dir: str
     image: str
@@ -140,12 +140,12 @@ class TensorBoard:
     mounts: Sequence[JsonObject] = ()
     service_type: str = "ClusterIP"
     ends_with_job: bool = False
-    """Else it serves until the job is deleted: that is when people look at what was trained."""
+    """By default TensorBoard serves until the job is deleted, because users look at results after training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingJob:
-    """A valid or not yet validated job. `generation` is the name of the dialect that read it."""
+    """A training job, validated or not. `generation` is the name of the dialect that decoded it."""
 
     kind: str
     api_version: str
@@ -158,20 +158,20 @@ class TrainingJob:
     success_policy: SuccessPolicy = SuccessPolicy.WORKER_ZERO
     elastic: Elastic | None = None
     sparse_cluster: bool = False
-    """enableDynamicWorker: every worker's TF_CONFIG names itself and the parameter servers only."""
+    """enableDynamicWorker: each worker's TF_CONFIG lists only that worker and the parameter servers."""
     runtime_id: str = ""
-    """What the names of v1alpha1 and mlkube.io have in them, so that a job made anew meets none of the old one's."""
+    """Part of the object names of v1alpha1 and mlkube.io, so that a recreated job does not collide with the old one."""
     chief_policy: RestartPolicy | None = None
-    """How the replica that decides is judged, where it is judged otherwise than those of its type."""
+    """The restart policy of the chief, where it differs from the policy of the chief's replica type."""
     decider: Replica | None = None
-    """The replica that terminationPolicy named to decide the job, where it is not the usual one."""
+    """The replica that terminationPolicy names as the chief, where that is not the default one."""
     tensorboard: TensorBoard | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def as_owner(self) -> OwnerIdentity:
-        """The identity by which the job's pods, services and others name it as their controller."""
+        """The identity of the job in the controller reference of its pods, services and other children."""
         return OwnerIdentity(
             namespace=self.key.namespace,
             group=group_of(self.api_version),
@@ -181,14 +181,14 @@ class TrainingJob:
         )
 
     def group(self, kind: ReplicaType) -> ReplicaGroup | None:
-        for group in self.groups:  # a loop, not a generator: this is asked for more often than anything else
+        for group in self.groups:  # a loop, not a generator: this is the hottest function of the model
             if group.type is kind:
                 return group
         return None
 
     @property
     def chief(self) -> Replica | None:
-        """The replica that decides the job: the named one, a chief or master, else worker 0, else nobody."""
+        """The replica that decides the job: the one in terminationPolicy, else chief, master, launcher or worker 0."""
         if self.decider is not None:
             return self.decider
         for kind in (ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.LAUNCHER, ReplicaType.WORKER):
@@ -199,22 +199,22 @@ class TrainingJob:
 
     @property
     def has_chief(self) -> bool:
-        """Whether one replica decides the job by name or by its type, not worker 0 for want of anybody else."""
+        """Whether a chief is named or has a type of its own; False where worker 0 decides for lack of one."""
         return self.decider is not None or (self.chief is not None and self.chief.type is not ReplicaType.WORKER)
 
     def policy_of(self, replica: Replica) -> RestartPolicy:
-        """What happens when this one ends badly."""
+        """What happens after this replica fails."""
         if self.chief_policy is not None and replica == self.chief:
             return self.chief_policy
         group = self.group(replica.type)
         return group.restart_policy if group is not None else RestartPolicy.NEVER
 
     def wished(self) -> Mapping[ReplicaType, int]:
-        """How many replicas of each type the user asked for."""
+        """The number of replicas of each type that the user requested."""
         return {group.type: group.wish for group in self.groups}
 
     def replicas(self, size: Mapping[ReplicaType, int]) -> Iterator[Replica]:
-        """Every replica of a gang of that size, group by group, in index order."""
+        """All replicas of a gang of that size, by group and index."""
         for group in self.groups:
             for index in range(size.get(group.type, 0)):
                 yield Replica(group.type, index)

@@ -1,4 +1,4 @@
-"""The life of a job as one table: a phase and a signal give the next phase."""
+"""The state machine of a job as one table: a phase and a signal give the next phase."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """Where a job stands. The last two are final."""
+    """The phase of a job. SUCCEEDED and FAILED are final."""
 
     CREATED = "Created"
     RUNNING = "Running"
@@ -21,7 +21,7 @@ class Phase(StrEnum):
 
 
 class Signal(StrEnum):
-    """What the replicas, the user or a limit say about the job, at most one at a time; the worst word wins."""
+    """What the replicas, the user or a limit mean for the job. At most one applies at a time: the most severe."""
 
     STARTED = "Started"
     LOST = "Lost"
@@ -68,5 +68,5 @@ TRANSITIONS: dict[Phase, dict[Signal, Phase]] = {
 
 
 def after(phase: Phase, signal: Signal | None) -> Phase:
-    """The next phase; nothing said, nothing changed."""
+    """The next phase; without a signal, the same phase."""
     return phase if signal is None else TRANSITIONS[phase][signal]

@@ -1,4 +1,4 @@
-"""Why a job does not go on, or why it failed: a word for a column, and a sentence."""
+"""Why a job makes no progress or failed: a word for a table column, and a message."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tarragon.job.status import FirstFailure, JobStatus
 LONGEST = 1024
 _LAST_LINE = 200
 _OUT_OF_MEMORY = "OOMKilled"
-_FROM_OUTSIDE = MappingProxyType({129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"})
+_SIGNAL_OF_EXIT_CODE = MappingProxyType({129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"})
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Both are empty where nobody would ask."""
+    """The reason for a job's state. Both fields are empty while the job needs no explanation."""
 
     word: str = ""
     message: str = ""
@@ -44,7 +44,7 @@ def _reason(status: JobStatus) -> Reason:
 
 
 def _failure(status: JobStatus) -> Reason:
-    """A limit that was reached is the reason; else the end of whoever failed first."""
+    """The limit that the job exceeded, if any; otherwise how the first failed replica ended."""
     failed, first = status.condition(conditions.FAILED), status.first_failure
     if first is None:
         return Reason() if failed is None else Reason(failed.reason, failed.message)
@@ -54,8 +54,8 @@ def _failure(status: JobStatus) -> Reason:
 
 
 def _killed(first: FirstFailure) -> str:
-    """The signal from outside that ended it: what it happened to say last has nothing to do with that."""
-    signal = _FROM_OUTSIDE.get(first.exit_code or 0, "")
+    """The external signal that killed the replica. In that case its last output does not explain the failure."""
+    signal = _SIGNAL_OF_EXIT_CODE.get(first.exit_code or 0, "")
     if not signal or first.reason not in {"", "Error", _OUT_OF_MEMORY}:
         return ""
     return f"{signal}; often out of memory" if signal == "SIGKILL" and first.reason != _OUT_OF_MEMORY else signal

@@ -1,4 +1,4 @@
-"""The restart records of a job as JSON: those that are alike share one entry, so that thousands stay small."""
+"""Encodes and decodes the restart records of a job. Equal records share one entry, to keep large jobs small."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tarragon.kube.codec import timestamp
 from tarragon.kube.meta import Json
 
 MOST_DETAILS = 500
-"""Of so many replicas the latest ends are told in full; of older ones the counts are kept."""
+"""Only this many replicas, those that ended last, keep all details. The others keep their counts."""
 
 
 def restart_fields(records: Mapping[Replica, RestartRecord]) -> dict[str, Json]:
-    """`total` is for the printer column; disruptions are in it."""
+    """Encode the records. `total` is for the printer column and includes disruptions."""
     groups: dict[RestartRecord, list[Replica]] = {}
-    for replica, record in sorted(_briefly(records).items()):
+    for replica, record in sorted(_trimmed(records).items()):
         groups.setdefault(record, []).append(replica)
     fields: dict[str, Json] = {"total": sum(record.total for record in records.values())}
     if groups:
@@ -28,13 +28,13 @@ def restart_fields(records: Mapping[Replica, RestartRecord]) -> dict[str, Json]:
 
 
 def read_restarts(found: Json) -> dict[Replica, RestartRecord]:
-    """Raises ValueError, TypeError, KeyError or AttributeError for what `restart_fields` did not write."""
+    """Decode what `restart_fields` wrote. Raises ValueError, TypeError, KeyError or AttributeError otherwise."""
     return {
         replica: _read_record(entry) for entry in found.get("replicas", []) for replica in sorted(replicas(entry["of"]))
     }
 
 
-def _briefly(records: Mapping[Replica, RestartRecord]) -> Mapping[Replica, RestartRecord]:
+def _trimmed(records: Mapping[Replica, RestartRecord]) -> Mapping[Replica, RestartRecord]:
     if len(records) <= MOST_DETAILS:
         return records
     latest = set(sorted(records, key=lambda replica: records[replica].at or classic.NEVER)[-MOST_DETAILS:])
@@ -55,12 +55,12 @@ def _record_fields(record: RestartRecord) -> dict[str, Json]:
         "reason": record.reason,
         "refusedBy": record.refused_by,
     }
-    told = {name: value for name, value in fields.items() if value}
+    nonempty = {name: value for name, value in fields.items() if value}
     if record.exit_code is not None:
-        told["exitCode"] = record.exit_code
+        nonempty["exitCode"] = record.exit_code
     if record.at is not None:
-        told["at"] = timestamp(record.at)
-    return told
+        nonempty["at"] = timestamp(record.at)
+    return nonempty
 
 
 def _read_record(entry: Mapping[str, Json]) -> RestartRecord:
@@ -83,5 +83,5 @@ def _read_record(entry: Mapping[str, Json]) -> RestartRecord:
 def _counts(entry: Mapping[str, Json], names: Iterable[str]) -> list[int]:
     values = [entry.get(name, 0) for name in names]
     if any(isinstance(value, bool) or not isinstance(value, int) or value < 0 for value in values):
-        raise ValueError("restart counts are whole numbers")
+        raise ValueError("restart counts must be non-negative integers")
     return values

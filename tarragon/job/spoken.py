@@ -1,4 +1,4 @@
-"""What a line of a JSON log says to people: its message. Lines that are not of ours stay as they are."""
+"""Renders lines of Tarragon's JSON log format for humans. All other lines stay unchanged."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ LOUD = frozenset({"WARNING", "ERROR", "CRITICAL", "ALERT", "EMERGENCY"})
 
 
 def spoken(line: str) -> str:
-    """May be several lines: a traceback is one message. Warnings and errors say that they are; a traceback need not."""
+    """The text of a log line: its message, prefixed with the severity if that is a warning or worse.
+
+    The result may have several lines. A traceback gets no prefix.
+    """
     try:
         found = _read(line)
-        # JSON may escape half a surrogate pair, which no status and no terminal takes.
-        return line if found is None else _said(found).encode(errors="replace").decode()
-    except (ValueError, RecursionError):  # A program may write anything, brackets without end too.
+        # JSON may contain a lone surrogate, which neither a status nor a terminal accepts.
+        return line if found is None else _text(found).encode(errors="replace").decode()
+    except (ValueError, RecursionError):  # A program may write anything, even endlessly nested brackets.
         return line
 
 
 def last_words(text: str) -> str:
-    """The end of a log. Its first line may be the end of one, and then says nothing."""
+    """Render the tail of a log. The first line is dropped if it is the truncated rest of a JSON line."""
     lines = text.split("\n")
-    said = [spoken(line) for line in lines]
-    if said == lines:
+    rendered = [spoken(line) for line in lines]
+    if rendered == lines:
         return text
-    return "\n".join(said[1:] if said[0] == lines[0] and lines[0].endswith("}") else said)
+    return "\n".join(rendered[1:] if rendered[0] == lines[0] and lines[0].endswith("}") else rendered)
 
 
-def _said(found: Mapping[str, object]) -> str:
+def _text(found: Mapping[str, object]) -> str:
     message = found.get("message")
     if not isinstance(message, str):
         return json.dumps({name: value for name, value in found.items() if name not in WHOSE}, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What a job's status says, in one shape for all generations; `status.tarragon` is its compact encoding.
+"""The status of a job, in one form for all generations; `tarragon.job.encoding` reads and writes it.
 
 The scheduler owns `admission`; the reconciler owns everything else. Both write by merge patch with resourceVersion.
 """
@@ -15,7 +15,7 @@ from tarragon.job.phase import Phase
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Why a gang has not started. `code` is stable and documented, the message is for people."""
+    """Why a gang has not been admitted. `code` is stable and documented; `message` is for humans."""
 
     code: str
     message: str
@@ -23,7 +23,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A gang whose pods could not be made gave its places back, `count` times in a row; not before `after` again."""
+    """The backoff of a gang that lost its admission `count` times in a row because its pods could not be created.
+
+    The gang is not admitted again before `after`.
+    """
 
     count: int
     after: dt.datetime
@@ -31,42 +34,42 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedAdmission:
-    """An admission that somebody else wrote in the place of this one, and that counted for nothing: when, and why."""
+    """An admission that the scheduler did not write, and that was discarded: when, and why."""
 
     at: dt.datetime
     message: str
 
 
 NOWHERE = ""
-"""In place of a node: of a replica whose gang runs already, and that is to get its place yet."""
+"""Stands for the node of a replica that has no node yet although its gang is already running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Who may run, and where. A gang is admitted whole: `nodes` then names a node for every replica of `size`."""
+    """The admission of a gang: its size and placement. An admitted gang has a node in `nodes` for each replica."""
 
     queued: dt.datetime
     admitted: dt.datetime | None = None
     size: Mapping[ReplicaType, int] = field(default_factory=dict)
     nodes: Mapping[Replica, str] = field(default_factory=dict)
     wait: Wait | None = None
-    """Of an admitted gang: why it does not grow."""
+    """Why the gang is not admitted; for an admitted gang, why it does not grow."""
     retry: Retry | None = None
     resized: dt.datetime | None = None
-    """When the size was changed last; None as long as it is the one that was admitted."""
+    """When the gang was last resized; None if it still has its original size."""
     reason: str = ""
-    """Why the size is what it is, where it was changed."""
+    """Why the gang was last resized."""
     wish: Mapping[ReplicaType, int] = field(default_factory=dict)
-    """How many replicas were wished when the size was decided; where it is missing, as many as there are."""
+    """The requested number of replicas when the size was decided; empty means the same as `size`."""
     moves: tuple[dt.datetime, ...] = ()
-    """When replicas got another node because the one they had did not take them: the last few times."""
+    """The latest times at which replicas were assigned another node because a kubelet had rejected them."""
     refused: RefusedAdmission | None = None
-    """The last one that stood here and that the scheduler could not have decided."""
+    """The last admission found here that the scheduler did not write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """What keeps replicas from being made or bound since then, in the words of whoever does not let them."""
+    """What keeps replicas from being created, bound or started, and since when. `message` quotes its source."""
 
     since: dt.datetime
     reason: str
@@ -75,25 +78,25 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRecord:
-    """How often a replica was started again: by a new pod (`count`) or by the kubelet in the same one (`in_place`).
+    """How often a replica was restarted: with a new pod (`count`) or by the kubelet in the same pod (`in_place`).
 
-    `uid` is the pod that was looked at last; with `in_place_of_uid` and `has_ended` nothing of it is counted twice.
+    `uid` is the last pod that was counted; `in_place_of_uid` and `has_ended` keep it from being counted twice.
     """
 
     count: int = 0
     disruptions: int = 0
-    """Those of `count` that the infrastructure caused; they never count against backoffLimit."""
+    """The part of `count` that the infrastructure caused; it does not count against backoffLimit."""
     in_place: int = 0
     uid: str = ""
     in_place_of_uid: int = 0
-    """Those of `in_place` that were of the pod `uid`."""
+    """The part of `in_place` that belongs to the pod `uid`."""
     has_ended: bool = False
-    """Whether the end of the pod `uid` is in `count` already: it is to be deleted, and a new one to be made."""
+    """Whether `count` includes the end of the pod `uid`. If so, that pod is to be deleted and replaced."""
     exit_code: int | None = None
     reason: str = ""
     at: dt.datetime | None = None
     refused_by: str = ""
-    """The node whose kubelet did not take the pod that ended last."""
+    """The node whose kubelet rejected the last pod that ended."""
 
     @property
     def total(self) -> int:
@@ -101,28 +104,27 @@ class RestartRecord:
 
     @property
     def by_program(self) -> int:
-        """What backoffLimit counts."""
+        """The restarts that count against backoffLimit: all but disruptions."""
         return self.total - self.disruptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """Pods that were made together, of a job whose replicas can't be made anew, or become more, one by one."""
+    """The current incarnation of a gang whose replicas can only be recreated or resized all together."""
 
     round: int = 0
-    """How often all of them were made anew."""
+    """How often the whole gang was recreated."""
     size: Mapping[ReplicaType, int] = field(default_factory=dict)
-    """What they were told of each other; empty while nobody may run."""
+    """The gang size that the replicas were configured with; empty while the job is not admitted."""
     is_whole: bool = False
-    """Whether all have been there: from then on, one that is not there has gone."""
+    """Whether all pods have existed at once. From then on, a missing pod was lost and is not merely pending."""
     saves: bool = False
-    """Whether those of the round before could go on, but for a change of size: they may save first what they have done.
-    """
+    """Whether the previous incarnation ended only because of a resize, so that its pods may save a checkpoint first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstFailure:
-    """The replica that failed first, told so that it outlives its pod."""
+    """The replica that failed first. The record outlives the pod."""
 
     replica: Replica
     exit_code: int | None
@@ -133,19 +135,19 @@ class FirstFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What it takes to know later what a job was: kept as it was at first, but for images that come."""
+    """What the job ran: recorded when the job is first seen; only image digests are added later."""
 
     manifest: str
-    """The digest of the spec as it was submitted."""
+    """The digest of the spec as submitted."""
     operator: str
-    """The version that took the job."""
+    """The version of the operator that first handled the job."""
     images: Mapping[str, str] = field(default_factory=dict)
-    """As the manifest names them, each with its digest; with several, between spaces, where a tag was moved."""
+    """Image names as in the manifest, each with its digest; space-separated digests if a tag has moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """As of the generations since v1alpha2. `changed` is lastTransitionTime, `updated` lastUpdateTime."""
+    """A condition as in v1alpha2 and later. `changed` is lastTransitionTime, `updated` is lastUpdateTime."""
 
     type: str
     is_true: bool
@@ -164,7 +166,7 @@ class ReplicaCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """Everything that has to survive the operator. `phase` is derived from the conditions when read."""
+    """Everything that must survive a restart of the operator. Decoding derives `phase` from the conditions."""
 
     phase: Phase = Phase.CREATED
     conditions: tuple[Condition, ...] = ()
@@ -174,18 +176,18 @@ class JobStatus:
     admission: Admission | None = None
     restarts: Mapping[Replica, RestartRecord] = field(default_factory=dict)
     finished: frozenset[Replica] = frozenset()
-    """Replicas that ended well: they are not started again, even when their pods are gone."""
+    """Replicas that succeeded. They are not restarted, even if their pods are gone."""
     ready: int = 0
-    """Replicas that run at the moment."""
+    """The number of replicas that are running now."""
     obstacle: Obstacle | None = None
-    """The scheduler takes the places of a gang away that does not get over it."""
+    """If the obstacle persists, the scheduler revokes the gang's admission."""
     first_failure: FirstFailure | None = None
     provenance: Provenance | None = None
     gang: Gang | None = None
-    """Of jobs where it matters who was made with whom."""
+    """Set only for jobs whose replicas are restarted or resized together."""
 
     size: Mapping[ReplicaType, int] = field(default_factory=dict)
-    """What people were told it has; empty while nobody may run."""
+    """The size last reported to the user; empty while the job is not admitted."""
 
     @property
     def is_admitted(self) -> bool:

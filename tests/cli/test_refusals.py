@@ -75,7 +75,7 @@ def test_a_kind_an_object_and_a_namespace_that_are_not_there_are_three_things(wh
 
 def test_a_server_that_is_another_one_is_not_called_absent(where: Foreign) -> None:
     absent = where.words(unreachable(f"cannot connect to {URL}: No route to host"))
-    another = where.words(unreachable(f"the certificate of {URL} is not to be trusted: self-signed certificate"))
+    another = where.words(unreachable(f"the certificate of {URL} is not trusted: self-signed certificate"))
 
     assert absent.what == f"{NAME} does not answer"
     assert "VPN" in absent.remedy

@@ -67,7 +67,7 @@ async def test_a_token_holds_while_its_file_is_replaced(tmp_path: Path) -> None:
 async def test_a_file_that_never_was_there_is_told_by_name(tmp_path: Path) -> None:
     credentials = FromFiles(Sources(token_file=tmp_path / "token"), ManualClock())
 
-    with pytest.raises(NoCredentials, match=r"a file of your credentials can't be read\n.*/token: No such file"):
+    with pytest.raises(NoCredentials, match=r"a credentials file can't be read\n.*/token: No such file"):
         await credentials.identity()
 
 
@@ -228,7 +228,7 @@ async def test_a_proxy_that_refuses_or_is_not_there_is_named() -> None:
             with pytest.raises(Unavailable) as caught:
                 await http.list(PODS, EVERYTHING)
     assert str(caught.value) == (
-        f"the proxy {proxy.url} does not let us through to https://api.example:6443: Proxy Authentication Required"
+        f"the proxy {proxy.url} rejected the connection to https://api.example:6443: Proxy Authentication Required"
     )
     async with Http(server, random.Random(1)) as http:
         with pytest.raises(Unavailable, match=f"cannot connect to the proxy {proxy.url}.*: Connection refused"):
@@ -256,7 +256,7 @@ async def deaf() -> AsyncIterator[str]:
 async def test_a_proxy_that_says_nothing_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tarragon.client.http.transport._TUNNEL_SECONDS", 0.1)
     async with deaf() as url, Http(Server(url="https://api.example:6443", proxy_url=url), random.Random(1)) as http:
-        with pytest.raises(Unavailable, match="no answer in time"):
+        with pytest.raises(Unavailable, match="did not respond in time"):
             await http.get(PODS, KEY)
 
 
@@ -264,5 +264,5 @@ async def test_a_large_body_that_nobody_takes_is_given_up(monkeypatch: pytest.Mo
     """The other end of the connection is gone without a word: what is written stays in buffers."""
     monkeypatch.setattr("tarragon.client.http.transport._CALL_SECONDS", 0.5)
     async with deaf() as url, Http(Server(url=url), random.Random(1)) as http, asyncio.timeout(60):
-        with pytest.raises(Unavailable, match="no answer in time"):
+        with pytest.raises(Unavailable, match="did not respond in time"):
             await http.create(PODS, {**POD, "data": "x" * 30_000_000})

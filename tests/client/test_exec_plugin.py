@@ -174,9 +174,9 @@ async def test_a_program_that_fails_is_quoted(tmp_path: Path) -> None:
     with pytest.raises(NoCredentials) as caught:
         await program.plugin(args=("--client-secret=hush",)).identity()
     assert str(caught.value).splitlines() == [
-        f"{program.path} could not say who you are: it ended with exit code 3",
+        f"the exec plugin {program.path} failed: it ended with exit code 3",
         *(f"line {n}" for n in range(4, 9)),
-        f"run {program.path} by hand, as the kubeconfig has it; often a login has expired",
+        f"run {program.path} by hand, as in the kubeconfig; often a login has expired",
     ]
 
 
@@ -191,13 +191,13 @@ async def test_a_program_that_is_not_installed_is_told_with_its_install_hint(pro
 async def test_a_program_that_hangs_is_ended_with_all_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tarragon.client.http.exec_plugin._SECONDS", 0.5)
+    monkeypatch.setattr("tarragon.client.http.exec_plugin._TIMEOUT", 0.5)
     alive = tmp_path / "alive"
     os.mkfifo(alive)
     body = f"import subprocess; subprocess.run(['sh', '-c', 'exec >{alive}; echo on; sleep 60'])"
     reader = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        with pytest.raises(NoCredentials, match="did not say who you are within"):
+        with pytest.raises(NoCredentials, match="did not finish within"):
             await Program(tmp_path, body).plugin().identity()
 
         os.set_blocking(reader, True)
@@ -227,9 +227,9 @@ ANSWERS = {
     "no JSON": (SECRET, "no ExecCredential in JSON"),
     "another version": (
         json.dumps({"apiVersion": V1BETA1, "kind": "ExecCredential", "status": {"token": SECRET}}),
-        f"it says {V1BETA1}, ExecCredential; the kubeconfig wants {V1}, ExecCredential",
+        f"it has {V1BETA1}, ExecCredential; the kubeconfig requires {V1}, ExecCredential",
     ),
-    "another kind": (json.dumps({"apiVersion": V1, "kind": "Pod"}), "it says"),
+    "another kind": (json.dumps({"apiVersion": V1, "kind": "Pod"}), "it has"),
     "no status": (json.dumps({"apiVersion": V1, "kind": "ExecCredential"}), "neither a token nor"),
     "half a pair": (
         json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": {"clientKeyData": SECRET}}),
@@ -266,7 +266,7 @@ async def test_an_answer_that_is_none_is_told_and_never_quoted(case: str, progra
 async def test_a_program_that_must_ask_somebody_wants_a_terminal(program: Program) -> None:
     program.says(token="abc")
 
-    with pytest.raises(NoCredentials, match="there is no terminal"):
+    with pytest.raises(NoCredentials, match="needs a terminal"):
         await program.plugin(interactive_mode="Always").identity()
     assert program.runs == []
     await program.plugin(interactive_mode="IfAvailable").identity()

@@ -72,7 +72,7 @@ async def test_that_it_answers_again_is_told_once_and_after_how_long(scene: Scen
     scene.server.put("a", 1)
     await scene.pass_time()
 
-    assert [str(each) for each in told] == ["things.example.org: the server answers again after 60.0 s"]
+    assert [str(each) for each in told] == ["things.example.org: the server responds again after 60.0 s"]
 
 
 async def test_since_when_it_fails_is_known_and_forgotten_when_it_answers(scene: Scene) -> None:

@@ -354,7 +354,7 @@ async def test_a_holder_that_was_frozen_past_its_lease_writes_nothing_when_it_th
     fenced = Fenced(a.cluster, a.lease)
 
     a.clock.advance(16 + LOOK)  # In one go, as for a process that was stopped.
-    with pytest.raises(LeaseLost, match="the last renewal that went well was"):
+    with pytest.raises(LeaseLost, match="the last successful renewal was"):
         await fenced.create(CONFIG_MAPS, {"metadata": {"name": "c", "namespace": "default"}})
     await a.wire.quiet()
     assert a.wire.writes == written

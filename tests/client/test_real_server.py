@@ -250,7 +250,7 @@ async def test_the_servers_certificate_may_be_for_another_name(control_plane: Co
 
     bad = config_of(control_plane, cluster={"tls-server-name": "elsewhere.example"})
     async with connect(access_by(tmp_path, bad)) as http:
-        with pytest.raises(Unavailable, match=r"not to be trusted: .*elsewhere\.example"):
+        with pytest.raises(Unavailable, match=r"is not trusted: .*elsewhere\.example"):
             await http.list(NAMESPACES)
 
 
@@ -287,7 +287,7 @@ async def test_everything_goes_through_the_proxy_with_its_password(control_plane
 def notice_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """That a connection has died, which in real life takes minutes."""
     monkeypatch.setattr("tarragon.client.http.client._SILENCE_SECONDS", 3.0)
-    monkeypatch.setattr("tarragon.client.http.transport._ANSWER_SECONDS", 3.0)
+    monkeypatch.setattr("tarragon.client.http.transport._RESPONSE_SECONDS", 3.0)
 
 
 class Follower:
@@ -374,11 +374,11 @@ async def test_calls_over_connections_that_died_without_a_word_fail_in_time_and_
     control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access = kubeconfig({}, path=control_plane.kubeconfig)
-    monkeypatch.setattr("tarragon.client.http.transport._ANSWER_SECONDS", 3.0)
+    monkeypatch.setattr("tarragon.client.http.transport._RESPONSE_SECONDS", 3.0)
     async with tunnel() as proxy, through(proxy, access) as http:
         await http.list(NAMESPACES)
         proxy.lose_connections()
-        with pytest.raises(Unavailable, match="no answer in time"):
+        with pytest.raises(Unavailable, match="did not respond in time"):
             await http.list(NAMESPACES)
 
         assert (await http.list(NAMESPACES)).items

@@ -223,7 +223,7 @@ async def test_one_object_that_cannot_be_read_does_not_stop_the_world() -> None:
 
     assert scene.told == [("b", None, 1), ("c", None, 1), ("a", None, 5)]
     assert [str(trouble.key) for trouble in scene.troubles] == ["default/a", "default/b"]
-    assert "things.example.org default/a can't be read" in str(scene.troubles[0])
+    assert "things.example.org default/a can't be decoded" in str(scene.troubles[0])
     assert len(scene.server.calls) == 2
 
 
@@ -519,4 +519,4 @@ async def test_an_object_without_a_readable_name_is_reported_and_hides_no_other(
         await settle(scene.clock)
 
         assert scene.told == [("a", None, 1), ("b", None, 2)]
-        assert ["can't be read and is left out" in str(trouble) for trouble in scene.troubles] == [True, True]
+        assert ["can't be decoded and is ignored" in str(trouble) for trouble in scene.troubles] == [True, True]

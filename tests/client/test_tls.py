@@ -18,4 +18,4 @@ def test_a_client_certificate_where_nothing_can_be_written_is_refused_in_words(
 
     with pytest.raises(NoCredentials, match="the client certificate can't be used") as told:
         Trust(b"", checks_nothing=False).shown(Identity("", b"certificate", b"key"))
-    assert "no folder for temporary files" in told.value.why
+    assert "no writable directory for temporary files" in told.value.why

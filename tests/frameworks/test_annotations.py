@@ -28,7 +28,7 @@ def test_an_annotation_that_is_nearly_one_of_ours_is_warned_of(written: str, mea
 
     assert problems(manifest) == []
     assert warnings(manifest) == [
-        f'metadata.annotations["tarragon.dev/{written}"]: has no meaning; did you mean tarragon.dev/{meant}?'
+        f'metadata.annotations["tarragon.dev/{written}"]: unknown annotation; did you mean tarragon.dev/{meant}?'
     ]
 
 
@@ -56,7 +56,7 @@ def test_words_that_yaml_takes_for_something_else_are_shown_as_they_count() -> N
 
 @pytest.mark.parametrize("written", ["soon", "-1", "3601", "1.5", ""])
 def test_a_time_to_save_is_seconds_of_an_hour_at_most(written: str) -> None:
-    said = f"must be seconds from 0 to 3600, not {written!r}"
+    said = f"must be a number of seconds from 0 to 3600, not {written!r}"
     assert problems(annotated({"tarragon.dev/checkpoint-seconds": written})) == [
         f'metadata.annotations["tarragon.dev/checkpoint-seconds"]: {said}; write for example "30"'
     ]

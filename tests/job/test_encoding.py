@@ -186,7 +186,7 @@ def test_a_part_that_somebody_garbled_counts_as_absent_and_the_rest_is_read(name
 
     recalled = recall(raw)
 
-    assert recalled.notes == (f"status.tarragon.{name} can't be read and counts as absent",)
+    assert recalled.notes == (f"status.tarragon.{name} is invalid and counts as absent",)
     assert recalled.status.counts == FULL.counts
     assert recalled.status.phase is Phase.RUNNING
 

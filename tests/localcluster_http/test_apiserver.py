@@ -157,7 +157,7 @@ async def test_only_health_is_told_to_strangers(cluster: Embedded, wire: Wire) -
 
 async def test_a_client_that_trusts_somebody_else_is_told_so(cluster: Embedded) -> None:
     async with Http(Server(url=cluster.url, token=TOKEN), random.Random(1)) as http:
-        with pytest.raises(Unavailable, match=r"the certificate of https://127.0.0.1:\d+ is not to be trusted"):
+        with pytest.raises(Unavailable, match=r"the certificate of https://127.0.0.1:\d+ is not trusted"):
             await http.list(core.PODS)
 
 

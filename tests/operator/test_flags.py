@@ -15,9 +15,9 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 @pytest.mark.parametrize(
     ("flags", "fault"),
     [
-        (["--renew-deadline", "20"], "the deadline of 20 s must be before the end of the lease, 15 s"),
-        (["--retry-period", "9"], "a renewal every 9 s must be well within the deadline of 10 s"),
-        (["--retry-period", "0"], "a renewal every 0 s must be well within the deadline of 10 s"),
+        (["--renew-deadline", "20"], "the renew deadline of 20 s must be below the lease duration of 15 s"),
+        (["--retry-period", "9"], "the retry period of 9 s must be well below the renew deadline of 10 s"),
+        (["--retry-period", "0"], "the retry period of 0 s must be well below the renew deadline of 10 s"),
         (["--namespace", "Not_A_Name"], "'Not_A_Name' is no name of a namespace"),
         (["--listen", "8080"], "'8080' is not HOST:PORT; write for example :8080, 127.0.0.1:0 or off"),
         (["--listen", "a:99999"], "'a:99999' is not HOST:PORT"),

@@ -61,5 +61,5 @@ def test_the_end_of_what_was_told_is_told_once() -> None:
     scene.tells(BUSY, pause=FIRST_PAUSE)
 
     assert scene.ends(resource="pods") == []
-    assert scene.ends() == ["nodes: the server answers again after 12.3 s"]
+    assert scene.ends() == ["nodes: the server responds again after 12.3 s"]
     assert scene.ends() == []

@@ -236,12 +236,12 @@ def test_mlkube_has_a_field_for_it() -> None:
 @pytest.mark.parametrize(
     ("annotations", "told"),
     [
-        ({FOLDER: ""}, f'metadata.annotations["{FOLDER}"]: is empty; write the folder that the summaries are in'),
+        ({FOLDER: ""}, f'metadata.annotations["{FOLDER}"]: is empty; write the directory of the summaries'),
         (
             {FOLDER: "/l", ENDS: "yes"},
-            f'metadata.annotations["{ENDS}"]: has no meaning as \'yes\'; write "true", or remove it',
+            f'metadata.annotations["{ENDS}"]: unsupported value \'yes\'; write "true", or remove it',
         ),
-        ({ENDS: "true"}, f'metadata.annotations["{ENDS}"]: has no effect without {FOLDER}; add that, or remove this'),
+        ({ENDS: "true"}, f'metadata.annotations["{ENDS}"]: has no effect without {FOLDER}; add that, or remove this one'),
     ],
 )
 def test_a_slip_in_an_annotation_is_told_and_keeps_no_job_from_running(annotations: dict[str, str], told: str) -> None:

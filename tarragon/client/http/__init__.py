@@ -1,1 +1,1 @@
-"""The port over HTTP: connections, kubeconfig, credentials, TLS, proxies, and errors as Kubernetes writes them."""
+"""The client over HTTP: kubeconfig, credentials, TLS, proxies, requests and streams, and the decoding of errors."""

@@ -1,4 +1,4 @@
-"""The port `Cluster` over HTTP, for the embedded API server and for any other."""
+"""`Http`: the protocol `Cluster` over HTTP, for the embedded API server and for any other."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from tarragon.kube.meta import Key, Resource
 T = TypeVar("T")
 
 _PAGE = 1000
-"""Objects asked for at once: a page of pods is then about two megabytes, and half as many answers are waited for as
-by pages of kubectl's size."""
+"""The objects per page of a list: twice kubectl's chunk size. A page of pods is then about two megabytes."""
 
-_ATTEMPTS_BY_PAGES = 2
-"""Servers forget every five minutes: a second attempt has the time that the first one lacked."""
+_PAGED_ATTEMPTS = 2
+"""Servers compact their history every five minutes, so a second attempt has the time that the first one lacked."""
 
 _WATCH_SECONDS = (300, 600)
-"""How long a watch is asked to last. Drawn anew each time, so that a server's clients do not all come back at once."""
+"""The range of a watch's timeout. Each watch picks a random value, so that clients do not all reconnect at once."""
 
 _SILENCE_SECONDS = 150.0
-"""Bookmarks come about once a minute. Two and a half without one: the other end may be gone without a word.
+"""The time without an event after which a watch is restarted. Servers send a bookmark about once a minute.
 
-It may also be well: kube-apiserver 1.20 sends none for kinds to which nothing has happened since it started (seen).
+Silence does not prove a fault: kube-apiserver 1.20 sends no bookmarks for kinds that did not change since it started
+(observed).
 """
 
 _CLOCK = SystemClock()
@@ -59,14 +59,14 @@ class _ListMeta(msgspec.Struct):
 
 
 class _Page(msgspec.Struct):
-    """The items stay undecoded: each has the limits of depth to itself."""
+    """A page of a list. The items stay undecoded, so that the nesting limit applies to each one separately."""
 
     metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None  # Go writes an empty list as null
+    items: list[msgspec.Raw] | None = None  # Go encodes an empty list as null
 
 
 class _Event(msgspec.Struct):
-    """The object stays undecoded: what it is depends on the type, and a real BOOKMARK is full of nulls."""
+    """A watch event. The object stays undecoded: it depends on the type, and a real BOOKMARK is full of nulls."""
 
     type: str
     object: msgspec.Raw
@@ -81,10 +81,10 @@ class _Versioned(msgspec.Struct):
 
 
 class Http:
-    """A Kubernetes API at the other end of a wire. Use it as an async context manager, or close it."""
+    """A client of a Kubernetes API over HTTP. Use it as an async context manager, or close it."""
 
     def __init__(self, server: Server, dice: random.Random, clock: Clock = _CLOCK) -> None:
-        """The clock is for the pauses between attempts. Raises NoCredentials for a token that none can be."""
+        """The clock is used for the pauses between attempts. Raises NoCredentials for an invalid token."""
         self._transport = Transport(server, dice, clock)
         self._url = server.url
         self._dice = dice
@@ -99,7 +99,7 @@ class Http:
         await self._transport.close()
 
     def guard(self, check: Callable[[], None]) -> None:
-        """Call `check` before each write is sent, repetitions included; what it raises is raised instead of sending."""
+        """Call `check` before each write is sent, retries included. If it raises, the write is not sent."""
         self._transport.guard(check)
 
     async def get(self, resource: Resource[T], key: Key) -> T:
@@ -107,10 +107,10 @@ class Http:
         return self._read(answer, resource.model)
 
     async def list(self, resource: Resource[T], selection: Selection = EVERYTHING) -> Listing[T]:
-        for _ in range(_ATTEMPTS_BY_PAGES):
+        for _ in range(_PAGED_ATTEMPTS):
             with suppress(Expired):
                 return await self._list(resource, selection, {"limit": str(_PAGE)})
-        # A busy server forgets the moment of our first page before we ask for the last: take all in one piece.
+        # On a busy server the first page expires before the last one is requested: list without pages.
         return await self._list(resource, selection, {})
 
     async def watch(self, resource: Resource[T], selection: Selection, since: str) -> AsyncIterator[WatchEvent[T]]:
@@ -131,7 +131,7 @@ class Http:
                 async for line in complete:
                     yield self._event(line, resource.model)
             except Silent:
-                # An end like any other: whoever watches again finds out on a new connection what is the matter.
+                # Treated as a normal end: the next watch, on a new connection, shows whether the server responds.
                 return
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
@@ -140,7 +140,7 @@ class Http:
         return self._read(await self._transport.call(request), resource.model)
 
     async def tried(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
-        """What `create` would answer, admission included; nothing is made. Raises as `create` does."""
+        """A dry run of `create`, admission included: returns or raises the same and creates nothing."""
         namespace = str((body.get("metadata") or {}).get("namespace") or "")
         path = _collection(resource, namespace)
         request = Request(method="POST", path=path, query={"dryRun": "All"}, body=encode(body))
@@ -167,15 +167,15 @@ class Http:
 
     async def _list(self, resource: Resource[T], selection: Selection, query: Mapping[str, str]) -> Listing[T]:
         path = _collection(resource, selection.namespace)
-        asked = {**_selectors(selection), **query}
+        parameters = {**_selectors(selection), **query}
         items: list[T] = []
         while True:
-            answer = await self._transport.call(Request(method="GET", path=path, query=asked))
+            answer = await self._transport.call(Request(method="GET", path=path, query=parameters))
             page = self._read(answer, _Page)
             items += (self._read(bytes(item), resource.model) for item in page.items or ())
             if not page.metadata.next_page:
                 return Listing(items, page.metadata.resource_version)
-            asked["continue"] = page.metadata.next_page
+            parameters["continue"] = page.metadata.next_page
 
     def _event(self, line: bytes, model: type[T]) -> WatchEvent[T]:
         event = self._read(line, _Event)
@@ -184,32 +184,32 @@ class Http:
         version = self._read(bytes(event.object), _Versioned).metadata.resource_version
         kind = _EVENT_TYPES.get(event.type)
         if kind is None:
-            raise unavailable(f"{self._url} sent a watch event of a type that nobody knows: {event.type!r}")
-        known = None if kind == "BOOKMARK" else self._read(bytes(event.object), model)
-        return WatchEvent(kind, version, known)
+            raise unavailable(f"{self._url} sent a watch event of an unknown type: {event.type!r}")
+        decoded = None if kind == "BOOKMARK" else self._read(bytes(event.object), model)
+        return WatchEvent(kind, version, decoded)
 
     def _read(self, data: bytes, model: type[T]) -> T:
         try:
             return decode(data, model)
         except msgspec.DecodeError as error:
-            raise unavailable(f"{self._url} answered with what no API server says: {error}") from error
+            raise unavailable(f"the response of {self._url} can't be decoded: {error}") from error
 
 
 def _collection(resource: Resource[T], namespace: str) -> str:
-    _refuse_as_path(namespace)
+    _check_path_segment(namespace)
     return resource.path(namespace)
 
 
 def _path(resource: Resource[T], key: Key, subresource: str = "") -> str:
     if not key.name:
-        # The path would be the collection's, and a delete of it a disaster.
+        # Without a name the path would be that of the collection, and a delete would delete all objects.
         raise _bad_request(f"resource name may not be empty: {resource.full_name} in {key.namespace or 'the cluster'}")
-    _refuse_as_path(key.name)
-    _refuse_as_path(key.namespace)
+    _check_path_segment(key.name)
+    _check_path_segment(key.namespace)
     return resource.path(key.namespace, key.name, subresource)
 
 
-def _refuse_as_path(name: str) -> None:
+def _check_path_segment(name: str) -> None:
     if "/" in name or name in {".", ".."}:
         raise _bad_request(f'invalid resource name "{name}": may not contain "/" or be "." or ".."')
 
@@ -219,13 +219,13 @@ def _bad_request(message: str) -> BadRequest:
 
 
 def _selectors(selection: Selection) -> dict[str, str]:
-    asked = {"labelSelector": selection.labels, "fieldSelector": selection.fields}
-    return {name: value for name, value in asked.items() if value}
+    selectors = {"labelSelector": selection.labels, "fieldSelector": selection.fields}
+    return {name: value for name, value in selectors.items() if value}
 
 
 def _delete_options(options: DeleteOptions) -> dict[str, Any]:
     preconditions = {"uid": options.uid, "resourceVersion": options.resource_version}
-    asked: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "preconditions": {name: value for name, value in preconditions.items() if value} or None,
         "gracePeriodSeconds": options.grace_seconds,
         "propagationPolicy": options.propagation,
@@ -233,12 +233,12 @@ def _delete_options(options: DeleteOptions) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
-        **{name: value for name, value in asked.items() if value is not None},
+        **{name: value for name, value in fields.items() if value is not None},
     }
 
 
 def _log_query(options: LogOptions) -> dict[str, str]:
-    asked = {
+    parameters = {
         "container": options.container,
         "follow": "true" if options.follow else "",
         "previous": "true" if options.previous else "",
@@ -246,4 +246,4 @@ def _log_query(options: LogOptions) -> dict[str, str]:
         "tailLines": "" if options.tail_lines is None else str(options.tail_lines),
         "sinceSeconds": "" if options.since_seconds is None else str(options.since_seconds),
     }
-    return {name: value for name, value in asked.items() if value}
+    return {name: value for name, value in parameters.items() if value}

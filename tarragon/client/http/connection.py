@@ -1,4 +1,4 @@
-"""Which cluster is meant, and how to be let in: from kubeconfig files, or from what a pod is given."""
+"""Finds the cluster to connect to and its credentials, from kubeconfig files or a pod's service account."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tarragon.client.http.transport import Server
 from tarragon.kube.meta import Json
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds its token, its namespace and the authority of its API server."""
+"""The directory in a pod with its token, its namespace and the certificate authority of its API server."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """A cluster by the name that its user gave it. `namespace` is what is meant where none is named."""
+    """A cluster, the name of its context, and the default namespace."""
 
     context: str
     namespace: str
@@ -40,7 +40,7 @@ class Access:
 
 
 def here(environment: Mapping[str, str], *, path: Path | None = None, context: str = "") -> Access:
-    """From a kubeconfig where one is named or there, else as a pod. Raises TarragonError."""
+    """The cluster of the kubeconfig if there is one, else the cluster of this pod. Raises TarragonError."""
     is_pod = bool(environment.get("KUBERNETES_SERVICE_HOST"))
     if is_pod and path is None and not context and not _config(environment, None).current_context:
         return in_cluster(environment)
@@ -48,9 +48,10 @@ def here(environment: Mapping[str, str], *, path: Path | None = None, context: s
 
 
 def kubeconfig(environment: Mapping[str, str], *, path: Path | None = None, context: str = "") -> Access:
-    """As kubectl: the file `path`, else those of KUBECONFIG, else ~/.kube/config; `context`, else the current one.
+    """The cluster of a kubeconfig, found as by kubectl: `path`, else the files of KUBECONFIG, else ~/.kube/config.
 
-    Warns, in the log, of a server whose certificate is not checked. Raises TarragonError.
+    `context` defaults to the current context. Logs a warning if the server's certificate is not verified. Raises
+    TarragonError.
     """
     config = _config(environment, path)
     name = context or config.current_context
@@ -60,28 +61,28 @@ def kubeconfig(environment: Mapping[str, str], *, path: Path | None = None, cont
     cluster = config.clusters.get(chosen.cluster)
     if cluster is None or not cluster.server:
         raise TarragonError(
-            f"context {name!r} leads nowhere", why=f"there is no cluster {chosen.cluster!r} with a server"
+            f"context {name!r} has no cluster", why=f"there is no cluster {chosen.cluster!r} with a server"
         )
     user = config.users.get(chosen.user)
     if user is None and chosen.user:
-        raise TarragonError(f"context {name!r} is nobody's", why=f"there is no user {chosen.user!r}")
+        raise TarragonError(f"context {name!r} has no user", why=f"there is no user {chosen.user!r}")
     server = _server(cluster, chosen.user, user or User(), environment)
     return Access(context=name, namespace=chosen.namespace or "default", server=server)
 
 
 def contexts(environment: Mapping[str, str]) -> list[str]:
-    """Names of all there are. Raises TarragonError for a file that is none."""
+    """The names of all contexts. Raises TarragonError for an invalid kubeconfig."""
     return list(_config(environment, None).contexts)
 
 
 def in_cluster(environment: Mapping[str, str], *, folder: Path = SERVICE_ACCOUNT) -> Access:
-    """As the service account of the pod that this program runs in. Raises TarragonError."""
+    """The cluster of the pod that this program runs in, with its service account. Raises TarragonError."""
     host, port = environment.get("KUBERNETES_SERVICE_HOST", ""), environment.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         raise TarragonError(
-            "this is not a pod of a cluster",
+            "this program is not running in a pod",
             why="KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set",
-            remedy="name a cluster with --kubeconfig FILE, or with KUBECONFIG",
+            remedy="select a cluster with --kubeconfig FILE or KUBECONFIG",
         )
     token, namespace = folder / "token", folder / "namespace"
     try:
@@ -89,9 +90,9 @@ def in_cluster(environment: Mapping[str, str], *, folder: Path = SERVICE_ACCOUNT
         token.read_bytes()
     except OSError as error:
         raise TarragonError(
-            "this pod has no service account to be let in with",
+            "this pod has no service account token",
             why=f"{error.filename}: {error.strerror}",
-            remedy="take automountServiceAccountToken: false out of the pod or its service account",
+            remedy="remove automountServiceAccountToken: false from the pod or its service account",
         ) from error
     url = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return Access(
@@ -118,7 +119,7 @@ def _config(environment: Mapping[str, str], path: Path | None) -> Config:
     for each in dict.fromkeys(named or [home / ".kube" / "config"]):
         try:
             found.append(load(each))
-        except FileNotFoundError:  # kubectl passes over them, too
+        except FileNotFoundError:  # kubectl skips them too
             continue
     return merged(found)
 
@@ -129,11 +130,11 @@ def _server(cluster: Cluster, name: str, user: User, environment: Mapping[str, s
     if cluster.insecure_skip_tls_verify:
         if authority:
             raise TarragonError(
-                f"the kubeconfig contradicts itself about {url}",
-                why="it has a certificate authority, and says insecure-skip-tls-verify",
+                f"the kubeconfig has contradictory TLS settings for {url}",
+                why="it has both a certificate authority and insecure-skip-tls-verify",
                 remedy="remove one of them",
             )
-        _log.warning("warning: whoever answers as %s is believed: insecure-skip-tls-verify is set", url)
+        _log.warning("warning: the certificate of %s is not verified: insecure-skip-tls-verify is set", url)
     proxy = _usable_proxy(cluster.proxy_url or proxy_of(url, environment))
     return Server(
         url=url,
@@ -155,9 +156,9 @@ def _url(cluster: Cluster) -> str:
     try:
         parsed = URL(url)
     except ValueError as error:
-        raise TarragonError(f"the server {cluster.server!r} is no URL", why=str(error)) from error
+        raise TarragonError(f"the server {cluster.server!r} is not a URL", why=str(error)) from error
     if parsed.scheme not in {"http", "https"} or not parsed.host:
-        raise TarragonError(f"the server {cluster.server!r} is no URL of an API server")
+        raise TarragonError(f"the server {cluster.server!r} is not the URL of an API server")
     return url
 
 
@@ -182,34 +183,34 @@ def _usable_proxy(url: str) -> str:
     except ValueError:
         scheme = ""
     if scheme not in {"http", "https"}:
-        # The URL itself may hold a password.
+        # Do not quote the URL: it may contain a password.
         raise TarragonError(
-            f"a proxy by {scheme or 'no scheme'} can't be used",
-            why="this program speaks to http:// and https:// proxies",
-            remedy="name another proxy-url in the kubeconfig, or another HTTPS_PROXY",
+            f"unsupported proxy: its scheme is {scheme}" if scheme else "unsupported proxy: its URL has no scheme",
+            why="only http:// and https:// proxies are supported",
+            remedy="change proxy-url in the kubeconfig, or HTTPS_PROXY",
         )
     return url
 
 
 def _credentials(cluster: Cluster, name: str, user: User, environment: Mapping[str, str]) -> Credentials:
-    """Whatever the kubeconfig has of its own comes before a program that would have to be asked."""
+    """The credentials of a user. A token or password in the kubeconfig takes precedence over an exec plugin."""
     if user.auth_provider is not None:
         raise TarragonError(
-            f"user {name!r} logs in by an auth-provider, which Kubernetes has given up",
+            f"user {name!r} has an auth-provider, which Kubernetes no longer supports",
             why=f"its name is {_name_of(user.auth_provider)}",
-            remedy="let your cloud's command write the kubeconfig anew: it has an exec plugin for it now",
+            remedy="write the kubeconfig again with your cloud's command line, which now uses an exec plugin",
         )
-    has_own = user.token or user.token_file or user.username
-    if user.exec is not None and not has_own:
+    has_static = user.token or user.token_file or user.username
+    if user.exec is not None and not has_static:
         exec_plugin.check(user.exec, name)
         surroundings = Surroundings(
             environment=environment,
-            cluster=_told(cluster),
+            cluster=_exec_cluster(cluster),
             has_terminal=sys.stdin is not None and sys.stdin.isatty(),
         )
         return ExecPlugin(user.exec, surroundings, SystemClock())
     if bool(user.client_certificate or user.client_certificate_data) != bool(user.client_key or user.client_key_data):
-        raise TarragonError(f"user {name!r} has a client certificate or its key, and not both")
+        raise TarragonError(f"user {name!r} must have both a client certificate and its key, or neither")
     sources = Sources(
         token=user.token,
         token_file=Path(user.token_file) if user.token_file else None,
@@ -234,22 +235,22 @@ def _name_of(provider: Json) -> str:
     return repr(provider.get("name")) if isinstance(provider, dict) else "not given"
 
 
-def _told(cluster: Cluster) -> Mapping[str, Json]:
-    """As KUBERNETES_EXEC_INFO has it: what is not set is left out."""
-    named = [each.extension for each in cluster.extensions if each.name == f"{exec_plugin.GROUP}/exec"]
-    told: dict[str, Json] = {
+def _exec_cluster(cluster: Cluster) -> Mapping[str, Json]:
+    """The cluster as in KUBERNETES_EXEC_INFO, without the fields that are not set."""
+    configs = [each.extension for each in cluster.extensions if each.name == f"{exec_plugin.GROUP}/exec"]
+    fields: dict[str, Json] = {
         "server": cluster.server,
         "tls-server-name": cluster.tls_server_name,
         "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
         "certificate-authority-data": b64encode(_authority(cluster)).decode(),
         "proxy-url": cluster.proxy_url,
-        "config": named[0] if named else None,
+        "config": configs[0] if configs else None,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _impersonation(user: User) -> tuple[tuple[str, str], ...]:
-    """To leave them out would be to act as somebody who may do more."""
+    """The impersonation headers. Without them the client would act with the rights of the impersonating user."""
     extra = [
         (f"Impersonate-Extra-{quote(name.lower(), safe='')}", value)
         for name, values in user.impersonate_extra.items()
@@ -267,19 +268,19 @@ def _impersonation(user: User) -> tuple[tuple[str, str], ...]:
 def _no_context(name: str, config: Config) -> TarragonError:
     if not config.contexts:
         return TarragonError(
-            "no cluster is known here",
-            why="there is no kubeconfig, or nothing in it",
-            remedy="name one with --kubeconfig FILE, or with KUBECONFIG",
+            "no cluster is configured",
+            why="there is no kubeconfig, or it has no contexts",
+            remedy="select one with --kubeconfig FILE or KUBECONFIG",
         )
-    known = sorted(config.contexts)
+    names = sorted(config.contexts)
     if not name:
         return TarragonError(
-            "no cluster is named, and the kubeconfig has no current context",
-            remedy=f"name one with --context: {', '.join(known)}",
+            "no context is selected, and the kubeconfig has no current context",
+            remedy=f"select one with --context: {', '.join(names)}",
         )
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name, names, n=1)
     return TarragonError(
         f"there is no context {name!r}",
-        why=f"the kubeconfig has {', '.join(known)}",
+        why=f"the kubeconfig has {', '.join(names)}",
         remedy=f"did you mean {close[0]!r}?" if close else "`kubectl config get-contexts` lists them",
     )

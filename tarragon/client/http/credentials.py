@@ -1,4 +1,4 @@
-"""Who a client is, asked anew before each request, so that tokens and certificates may change while it runs."""
+"""Provides the credentials of a client before each request, so that they may change while it runs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tarragon.base.clock import Clock
 from tarragon.client.errors import NoCredentials
 
 REREAD_SECONDS = 60.0
-"""A service account's token is replaced when 80 % of its hour have gone: a minute is soon enough."""
+"""How often files are read again. The kubelet renews a token after 80 % of its lifetime, so a minute is enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a client shows: a header, a certificate with its key (PEM) in the handshake, both, or nothing.
+    """The credentials of a client: an Authorization header, a client certificate with its key (PEM), both, or none.
 
-    `authority` is whom it trusts, where that is known better than when the client was made.
+    `authority` overrides the certificate authority of the server if it was renewed since the client was created.
     """
 
     authorization: str = field(default="", repr=False)
@@ -28,10 +28,10 @@ class Identity:
 
 
 class Credentials(Protocol):
-    """Where identities come from."""
+    """A source of identities."""
 
     async def identity(self, refused: Identity | None = None) -> Identity:
-        """The one to show now. `refused` is one that the server has just turned away: it is looked for anew.
+        """The current identity. `refused` is one that the server has just rejected and that must be renewed.
 
         Raises NoCredentials.
         """
@@ -44,13 +44,16 @@ class Fixed:
 
     held: Identity
 
-    async def identity(self, refused: Identity | None = None) -> Identity:  # noqa: ARG002 - there is no other one
+    async def identity(self, refused: Identity | None = None) -> Identity:  # noqa: ARG002 - nothing can be renewed
         return self.held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where each part comes from: data as it is, a path to be read. The token holds until its file could be read."""
+    """The sources of an identity: bytes are used as they are, paths are read.
+
+    `token` is used until `token_file` can be read.
+    """
 
     token: str = field(default="", repr=False)
     token_file: Path | None = None
@@ -62,22 +65,23 @@ class Sources:
 
 
 class FromFiles:
-    """Files are read again each minute, and when the server refuses what they said. What was read last holds until
-    then, also when the file is gone for a moment: whoever replaces it may not be done.
+    """Credentials from files, which are read again every minute and after the server rejected them.
+
+    If a file is missing, the last identity is kept, because the file may just be in the process of being replaced.
     """
 
     def __init__(self, sources: Sources, clock: Clock) -> None:
         self._sources = sources
         self._clock = clock
-        self._held: Identity | None = None
+        self._cached: Identity | None = None
         self._read_at = 0.0
 
     async def identity(self, refused: Identity | None = None) -> Identity:
         now = self._clock.monotonic()
-        if self._held is None or refused == self._held or now - self._read_at >= REREAD_SECONDS:
-            self._held = self._read()
+        if self._cached is None or refused == self._cached or now - self._read_at >= REREAD_SECONDS:
+            self._cached = self._read()
             self._read_at = now
-        return self._held
+        return self._cached
 
     def _read(self) -> Identity:
         sources = self._sources
@@ -89,10 +93,10 @@ class FromFiles:
                 _content(sources.authority),
             )
         except OSError as error:
-            if self._held is not None:
-                return self._held
+            if self._cached is not None:
+                return self._cached
             why = f"{error.filename}: {error.strerror}"
-            raise NoCredentials("a file of your credentials can't be read", why=why) from error
+            raise NoCredentials("a credentials file can't be read", why=why) from error
 
     def _token(self) -> str:
         path, token = self._sources.token_file, self._sources.token
@@ -101,16 +105,16 @@ class FromFiles:
         try:
             return path.read_text(errors="replace").strip() or token
         except OSError:
-            if self._held is None and token:
+            if self._cached is None and token:
                 return token
             raise
 
 
 def authorization(token: str, username: str = "", password: str = "") -> str:
-    """The header's value; empty when there is nothing to say. Raises NoCredentials, in which the token is not told."""
+    """The value of the Authorization header, or an empty string. Raises NoCredentials, which never quotes the token."""
     if token:
         if not (token.isascii() and token.isprintable()):
-            raise NoCredentials("your token is none: it has line ends or other characters in it that no token has")
+            raise NoCredentials("the token is invalid: it contains line breaks or other illegal characters")
         return f"Bearer {token}"
     if username or password:
         return "Basic " + b64encode(f"{username}:{password}".encode()).decode()

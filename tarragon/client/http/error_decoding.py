@@ -1,4 +1,4 @@
-"""What an answer that is none says: the server's own Status, or one made of what a proxy said instead."""
+"""Turns error responses into errors: from the server's Status, or from any other text, such as that of a proxy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REASONS = {
 
 
 async def refusal(response: aiohttp.ClientResponse) -> ApiError:
-    """Reads the answer to its end, and closes it."""
+    """The error of a response. Reads the response to its end and closes it."""
     async with response:
         body = await response.read()
     code = response.status

@@ -1,4 +1,4 @@
-"""Credentials from a program that the kubeconfig names, by the protocol client.authentication.k8s.io."""
+"""Credentials from an exec plugin of the kubeconfig, by the protocol client.authentication.k8s.io."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ GROUP = "client.authentication.k8s.io"
 _VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 _MODES = ("Never", "IfAvailable", "Always")
 
-_SECONDS = 60.0
-_SECONDS_WITH_A_PERSON = 600.0
-"""Somebody may have to find a telephone and read six digits from it."""
-_BREATH = 10.0
-"""Seconds in which a program that has failed, or of which the answer was refused, is not asked again."""
-_LAST_WORDS = 5
+_TIMEOUT = 60.0
+_INTERACTIVE_TIMEOUT = 600.0
+"""A user may have to fetch a phone and read a code from it."""
+_RETRY_AFTER = 10.0
+"""Seconds in which a plugin is not run again after it failed or the server rejected its credentials."""
+_STDERR_LINES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a program is started with. `cluster` is what it is told of the cluster if it asks for that."""
+    """The environment of an exec plugin. `cluster` is passed to it if it has `provideClusterInfo`."""
 
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     cluster: Mapping[str, Json] = field(default_factory=dict)
@@ -56,59 +56,59 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Cached:
     identity: Identity
-    until: dt.datetime | None
+    expires: dt.datetime | None
 
 
 class ExecPlugin:
-    """Runs the program when it must, and once at a time; its answer holds until it expires or is refused."""
+    """Runs the plugin on demand, once at a time. The result is cached until it expires or the server rejects it."""
 
     def __init__(self, program: Exec, surroundings: Surroundings, clock: Clock) -> None:
         self._program = program
         self._surroundings = surroundings
         self._clock = clock
-        self._held: _Held | None = None
+        self._cached: _Cached | None = None
         self._failure: NoCredentials | None = None
-        self._in_vain_at: float | None = None
-        self._turn = asyncio.Lock()
+        self._failed_at: float | None = None
+        self._lock = asyncio.Lock()
 
     async def identity(self, refused: Identity | None = None) -> Identity:
-        held = self._good(refused)
-        if held is not None:
-            return held
-        async with self._turn:
-            held = self._good(refused)  # whoever had the turn before may have asked for all of us
-            if held is not None:
-                return held
-            if self._failure is not None and self._was_in_vain():
+        identity = self._usable(refused)
+        if identity is not None:
+            return identity
+        async with self._lock:
+            identity = self._usable(refused)  # another task may have run the plugin in the meantime
+            if identity is not None:
+                return identity
+            if self._failure is not None and self._failed_recently():
                 raise self._failure
-            return await self._ask(refused)
+            return await self._run(refused)
 
-    def _good(self, refused: Identity | None) -> Identity | None:
-        held = self._held
-        if held is None or (held.until is not None and held.until <= self._clock.now()):
+    def _usable(self, refused: Identity | None) -> Identity | None:
+        cached = self._cached
+        if cached is None or (cached.expires is not None and cached.expires <= self._clock.now()):
             return None
-        if held.identity == refused and not self._was_in_vain():
+        if cached.identity == refused and not self._failed_recently():
             return None
-        return held.identity
+        return cached.identity
 
-    def _was_in_vain(self) -> bool:
-        return self._in_vain_at is not None and self._clock.monotonic() - self._in_vain_at < _BREATH
+    def _failed_recently(self) -> bool:
+        return self._failed_at is not None and self._clock.monotonic() - self._failed_at < _RETRY_AFTER
 
-    async def _ask(self, refused: Identity | None) -> Identity:
+    async def _run(self, refused: Identity | None) -> Identity:
         try:
-            self._held = _read(self._program, await self._output())
+            self._cached = _parse(self._program, await self._output())
         except NoCredentials as error:
-            self._failure, self._in_vain_at = error, self._clock.monotonic()
+            self._failure, self._failed_at = error, self._clock.monotonic()
             raise
         self._failure = None
-        if self._held.identity == refused:
-            self._in_vain_at = self._clock.monotonic()
-        return self._held.identity
+        if self._cached.identity == refused:
+            self._failed_at = self._clock.monotonic()
+        return self._cached.identity
 
     async def _output(self) -> bytes:
-        """What the program says. Its own words to a person go to the terminal where there is one, else into errors."""
+        """Run the plugin and return its stdout. Its stderr goes to the terminal if there is one, else into errors."""
         program = self._program
         interactive = self._is_interactive()
         try:
@@ -119,25 +119,25 @@ class ExecPlugin:
                 stdin=None if interactive else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=None if interactive else asyncio.subprocess.PIPE,
-                # At the terminal it must stay where Ctrl-C and questions reach it.
+                # An interactive plugin must stay in the session of the terminal, for prompts and Ctrl-C.
                 start_new_session=not interactive,
             )
         except OSError as error:
             raise _not_started(program, error) from error
-        patience = _SECONDS_WITH_A_PERSON if interactive else _SECONDS
+        timeout = _INTERACTIVE_TIMEOUT if interactive else _TIMEOUT
         try:
-            async with asyncio.timeout(patience):
-                said, complained = await process.communicate()
+            async with asyncio.timeout(timeout):
+                stdout, stderr = await process.communicate()
         except TimeoutError as error:
             raise NoCredentials(
-                f"{program.command} did not say who you are within {patience:.0f} s",
+                f"the exec plugin {program.command} did not finish within {timeout:.0f} s",
                 remedy=_remedy(program),
             ) from error
         finally:
-            await _end(process, is_alone=not interactive)
+            await _kill(process, has_own_session=not interactive)
         if process.returncode:
-            raise _failed(program, process.returncode, complained or b"")
-        return said
+            raise _failed(program, process.returncode, stderr or b"")
+        return stdout
 
     def _is_interactive(self) -> bool:
         match self._program.interactive_mode or "IfAvailable":
@@ -145,9 +145,9 @@ class ExecPlugin:
                 return False
             case "Always" if not self._surroundings.has_terminal:
                 raise NoCredentials(
-                    f"{self._program.command} must ask you something, and there is no terminal",
-                    why="the kubeconfig says interactiveMode: Always",
-                    remedy="run it from a terminal, or use credentials that need no person",
+                    f"the exec plugin {self._program.command} needs a terminal, and there is none",
+                    why="the kubeconfig sets interactiveMode: Always",
+                    remedy="run this command from a terminal, or use credentials that need no interaction",
                 )
             case _:
                 return self._surroundings.has_terminal
@@ -165,86 +165,92 @@ class ExecPlugin:
 
 
 def check(program: Exec, user: str) -> None:
-    """Raises TarragonError for what no program could be run by."""
+    """Raise TarragonError if the configuration of the plugin is invalid."""
     what = f"the exec plugin of user {user!r} can't be used"
     if not program.command:
-        raise TarragonError(what, why="it names no command")
+        raise TarragonError(what, why="it has no command")
     if program.api_version not in _VERSIONS:
         raise TarragonError(
             what,
-            why=f"its apiVersion is {program.api_version or 'not given'!r}; there are {' and '.join(_VERSIONS)}",
-            remedy="bring the plugin up to date, and let it write the kubeconfig anew",
+            why=f"unsupported apiVersion {program.api_version!r}; supported are {' and '.join(_VERSIONS)}",
+            remedy="update the plugin, and let it write the kubeconfig again",
         )
     if program.interactive_mode not in {*_MODES, ""}:
-        raise TarragonError(what, why=f"interactiveMode is {program.interactive_mode!r}, none of {', '.join(_MODES)}")
+        raise TarragonError(
+            what, why=f"unsupported interactiveMode {program.interactive_mode!r}; supported are {', '.join(_MODES)}"
+        )
     if program.api_version == _VERSIONS[0] and not program.interactive_mode:
         raise TarragonError(
-            what, why=f"{program.api_version} wants an interactiveMode", remedy="add `interactiveMode: IfAvailable`"
+            what, why=f"{program.api_version} requires interactiveMode", remedy="add `interactiveMode: IfAvailable`"
         )
 
 
-def _read(program: Exec, said: bytes) -> _Held:
-    """Never quotes what the program said: it is a secret."""
+def _parse(program: Exec, stdout: bytes) -> _Cached:
+    """Parse the output of the plugin. Errors never quote it, because it is secret."""
     try:
-        answer = decode(said, _Answer)
+        answer = decode(stdout, _Answer)
     except msgspec.DecodeError as error:
-        raise _nonsense(program, "it is no ExecCredential in JSON") from error
+        raise _invalid_output(program, "it is not an ExecCredential in JSON") from error
     if answer.kind != "ExecCredential" or answer.api_version != program.api_version:
-        raise _nonsense(
+        raise _invalid_output(
             program,
-            f"it says {answer.api_version or 'no apiVersion'}, {answer.kind or 'no kind'}; "
-            f"the kubeconfig wants {program.api_version}, ExecCredential",
+            f"it has {answer.api_version or 'no apiVersion'}, {answer.kind or 'no kind'}; "
+            f"the kubeconfig requires {program.api_version}, ExecCredential",
         )
     status = answer.status or _Status()
     certificate, key = status.client_certificate_data or "", status.client_key_data or ""
     if bool(certificate) != bool(key):
-        raise _nonsense(program, "it has a client certificate or its key, and not both")
+        raise _invalid_output(program, "it must have both a client certificate and its key, or neither")
     if not status.token and not certificate:
-        raise _nonsense(program, "it has neither a token nor a client certificate in it")
-    until = None
+        raise _invalid_output(program, "it has neither a token nor a client certificate")
+    expires = None
     if status.expiration_timestamp:
         try:
-            until = moment(status.expiration_timestamp)
+            expires = moment(status.expiration_timestamp)
         except ValueError as error:
-            raise _nonsense(program, "its expirationTimestamp is no time") from error
-    return _Held(Identity(authorization(status.token or ""), certificate.encode(), key.encode()), until)
+            raise _invalid_output(program, "its expirationTimestamp is not a time") from error
+    return _Cached(Identity(authorization(status.token or ""), certificate.encode(), key.encode()), expires)
 
 
-def _nonsense(program: Exec, why: str) -> NoCredentials:
-    return NoCredentials(f"what {program.command} says can't be used", why=why, remedy=_remedy(program))
+def _invalid_output(program: Exec, why: str) -> NoCredentials:
+    return NoCredentials(
+        f"the output of the exec plugin {program.command} is invalid", why=why, remedy=_remedy(program)
+    )
 
 
 def _not_started(program: Exec, error: OSError) -> NoCredentials:
     if isinstance(error, FileNotFoundError):
         return NoCredentials(
-            f"{program.command} is not installed",
-            why="the kubeconfig says that it tells who you are",
-            remedy=program.install_hint.strip() or "install it, or name another context",
+            f"the exec plugin {program.command} is not installed",
+            why="the kubeconfig needs it to log in",
+            remedy=program.install_hint.strip() or "install it, or use another context",
         )
-    return NoCredentials(f"{program.command} can't be started", why=error.strerror or "", remedy=_remedy(program))
-
-
-def _failed(program: Exec, code: int, complained: bytes) -> NoCredentials:
-    ended = f"with exit code {code}" if code > 0 else f"by signal {-code}"
-    words = complained.decode(errors="replace").strip().splitlines()
     return NoCredentials(
-        f"{program.command} could not say who you are: it ended {ended}",
-        why="\n".join(words[-_LAST_WORDS:]),
+        f"the exec plugin {program.command} can't be started", why=error.strerror or "", remedy=_remedy(program)
+    )
+
+
+def _failed(program: Exec, code: int, stderr: bytes) -> NoCredentials:
+    ended = f"with exit code {code}" if code > 0 else f"by signal {-code}"
+    lines = stderr.decode(errors="replace").strip().splitlines()
+    return NoCredentials(
+        f"the exec plugin {program.command} failed: it ended {ended}",
+        why="\n".join(lines[-_STDERR_LINES:]),
         remedy=_remedy(program),
     )
 
 
 def _remedy(program: Exec) -> str:
-    """Without the arguments: there may be passwords among them."""
-    return f"run {shlex.quote(program.command)} by hand, as the kubeconfig has it; often a login has expired"
+    """What the user can do. The arguments are left out, because they may contain passwords."""
+    return f"run {shlex.quote(program.command)} by hand, as in the kubeconfig; often a login has expired"
 
 
-async def _end(process: asyncio.subprocess.Process, *, is_alone: bool) -> None:
-    """Whatever it started goes with it, if it has a session to itself."""
+async def _kill(process: asyncio.subprocess.Process, *, has_own_session: bool) -> None:
+    """Kill the plugin if it is still running; in a session of its own, with all processes that it started."""
     if process.returncode is not None:
         return
     with suppress(ProcessLookupError):
-        if is_alone:
+        if has_own_session:
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()

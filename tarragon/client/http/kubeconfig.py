@@ -1,4 +1,4 @@
-"""Kubeconfig files: read as kubectl reads them, several merged into one."""
+"""Reads kubeconfig files, and merges several of them, as kubectl does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class _Slice(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """The names are kubectl's: certificate-authority-data."""
+    """A part of a kubeconfig. Field names are kebab-case, as in certificate-authority-data."""
 
 
 class Extension(_Slice, frozen=True):
@@ -42,7 +42,7 @@ class Variable(_Slice, frozen=True):
 
 
 class Exec(_Slice, frozen=True, rename="camel"):
-    """A program that says who the user is: client.authentication.k8s.io."""
+    """An exec plugin, which provides credentials by client.authentication.k8s.io."""
 
     api_version: str = ""
     command: str = ""
@@ -100,7 +100,7 @@ class _File(_Slice, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Several files as one: of each name the first file's entry, and the first current context."""
+    """A kubeconfig, possibly merged: the first file that has an entry of a name wins, as does the first context."""
 
     clusters: Mapping[str, Cluster] = field(default_factory=dict)
     users: Mapping[str, User] = field(default_factory=dict)
@@ -121,7 +121,7 @@ def merged(configs: Iterable[Config]) -> Config:
 
 
 def load(path: Path) -> Config:
-    """Relative paths in the file are relative to its folder. Raises TarragonError, and FileNotFoundError."""
+    """Load a file. Relative paths in it are relative to its directory. Raises TarragonError and FileNotFoundError."""
     try:
         text = path.read_text()
     except FileNotFoundError:
@@ -146,7 +146,7 @@ def load(path: Path) -> Config:
 
 
 def decoded(data: str, what: str) -> bytes:
-    """Of a field that is base64. `what` names it for the error."""
+    """Decode a base64 field. `what` names the field in the error."""
     try:
         return b64decode("".join(data.split()), validate=True)
     except ValueError as error:
@@ -154,7 +154,7 @@ def decoded(data: str, what: str) -> bytes:
 
 
 def _without_nulls(value: Json) -> Json:
-    """Go reads null as nothing: a field that is null is a field that is not there."""
+    """The value without fields that are null: Go treats them as missing."""
     match value:
         case dict():
             return {name: _without_nulls(each) for name, each in value.items() if each is not None}
@@ -168,7 +168,7 @@ def _named(path: Path, kind: str, entries: list[tuple[str, T]]) -> Mapping[str, 
     found: dict[str, T] = {}
     for name, entry in entries:
         if name in found:
-            raise _unreadable(path, f"it has two {kind}s of the name {name!r}")
+            raise _unreadable(path, f"it has two {kind}s with the name {name!r}")
         found[name] = entry
     return found
 
@@ -180,7 +180,7 @@ def _cluster_at(folder: Path, cluster: Cluster) -> Cluster:
 def _user_at(folder: Path, user: User) -> User:
     program = user.exec
     if program is not None and Path(program.command).name != program.command:
-        # A bare name is looked up on PATH, as a shell does.
+        # A command without a slash is looked up on PATH, as in a shell.
         program = msgspec.structs.replace(program, command=_at(folder, program.command))
     return msgspec.structs.replace(
         user,
@@ -197,5 +197,5 @@ def _at(folder: Path, path: str) -> str:
 
 def _unreadable(path: Path, why: str) -> TarragonError:
     return TarragonError(
-        f"{path} can't be read as a kubeconfig", why=why, remedy="`kubectl config view` names such faults, too"
+        f"{path} is not a valid kubeconfig", why=why, remedy="`kubectl config view` may say more"
     )

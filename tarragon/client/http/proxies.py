@@ -1,4 +1,4 @@
-"""The proxy for an address as Go programs read it from the environment: HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
+"""Finds the proxy for a URL by HTTPS_PROXY, HTTP_PROXY and NO_PROXY, with the rules of Go's net/http."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from yarl import URL
 
 
 def proxy_of(url: str, environment: Mapping[str, str]) -> str:
-    """Empty where there is none. Never one for this machine itself."""
+    """The URL of the proxy; empty if there is none. Loopback addresses are never proxied."""
     address = URL(url)
     host, port = address.host or "", address.port or 0
     proxy = _variable(environment, f"{address.scheme}_proxy")

@@ -1,4 +1,4 @@
-"""Sockets that notice soon that the other end is gone: without a word from it, the system waits for hours."""
+"""Sockets with keep-alive that detect a dead peer within about a minute; by default that takes hours."""
 
 from __future__ import annotations
 
@@ -7,56 +7,56 @@ import socket
 from contextlib import suppress
 from weakref import WeakSet
 
-_QUIET_SECONDS = 30
-_PROBE_SECONDS = 10
-_PROBES = 3
-_UNTAKEN_SECONDS = 30
-_TURNS = 100
-"""Of the event loop, far more than a transport needs to see that its connection is over."""
+_KEEPALIVE_IDLE_SECONDS = 30
+_KEEPALIVE_INTERVAL_SECONDS = 10
+_KEEPALIVE_PROBES = 3
+_UNACKNOWLEDGED_SECONDS = 30
+_LOOP_ITERATIONS = 100
+"""Iterations of the event loop, far more than a transport needs to notice that its connection is closed."""
 
 
 class Sockets:
-    """Those of one client.
+    """The sockets of one client, so that all of them can be closed.
 
-    A call that is cancelled leaves its connection to TLS, which takes leave of the other end for as long as that takes.
-    aiohttp forgets it at that moment, so `close` of a session does not end it.
+    After a cancelled call, TLS shuts its connection down in the background, for as long as that takes. aiohttp no
+    longer knows that connection, so closing the session does not close it.
     """
 
     def __init__(self) -> None:
-        self._made: WeakSet[socket.socket] = WeakSet()
+        self._sockets: WeakSet[socket.socket] = WeakSet()
 
     def connecting(self, address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-        made = connecting(address)
-        self._made.add(made)
-        return made
+        created = connecting(address)
+        self._sockets.add(created)
+        return created
 
     async def end(self) -> None:
-        """All that are still open, and returns when they are closed."""
-        for each in list(self._made):
+        """Shut down all open sockets and wait until they are closed."""
+        for each in list(self._sockets):
             with suppress(OSError):  # closed, or never connected
                 each.shutdown(socket.SHUT_RDWR)
-        for _ in range(_TURNS):
-            if all(each.fileno() < 0 for each in list(self._made)):
+        for _ in range(_LOOP_ITERATIONS):
+            if all(each.fileno() < 0 for each in list(self._sockets)):
                 return
             await asyncio.sleep(0)  # noqa: TID251 - one turn of the event loop, not a wait
 
 
 def connecting(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-    """One that is not connected yet, for a row of getaddrinfo. A dead peer ends it within about a minute.
+    """Create an unconnected socket for an entry of getaddrinfo. It closes about a minute after its peer has died.
 
-    What is sent and not taken ends it, too: a request that went into nothing fails before its answer is due.
+    Unacknowledged data closes it too, so that a request to a dead peer fails before its response is due.
     """
     family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # Not every system has these; where they are missing, the deadlines of the requests themselves remain.
+    created = socket.socket(family, kind, protocol)
+    created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Not every system has these options. Without them, only the timeouts of the requests apply.
     for name, value in (
-        ("TCP_KEEPIDLE", _QUIET_SECONDS),
-        ("TCP_KEEPINTVL", _PROBE_SECONDS),
-        ("TCP_KEEPCNT", _PROBES),
-        ("TCP_USER_TIMEOUT", _UNTAKEN_SECONDS * 1000),
+        ("TCP_KEEPIDLE", _KEEPALIVE_IDLE_SECONDS),
+        ("TCP_KEEPINTVL", _KEEPALIVE_INTERVAL_SECONDS),
+        ("TCP_KEEPCNT", _KEEPALIVE_PROBES),
+        ("TCP_USER_TIMEOUT", _UNACKNOWLEDGED_SECONDS * 1000),
     ):
         option = getattr(socket, name, None)
         if option is not None:
-            made.setsockopt(socket.IPPROTO_TCP, option, value)
-    return made
+            created.setsockopt(socket.IPPROTO_TCP, option, value)
+    return created

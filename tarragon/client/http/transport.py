@@ -1,4 +1,4 @@
-"""Requests to one API server over aiohttp: pooled, with deadlines, every failure one of `cluster.errors`."""
+"""Sends requests to an API server with aiohttp: connection pool, timeouts, retries, and errors of `client.errors`."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from tarragon.client.http.tls import Trust
 T = TypeVar("T")
 
 _CONNECTIONS = 32
-"""More of them cost a server more than they give a client (measured)."""
+"""The maximum number of concurrent calls. More connections cost a server more than a client gains (measured)."""
 
-_SENT_AT_ONCE = 2**20
+_MAX_BYTES_AT_ONCE = 2**20
 _CONNECT_SECONDS = 5.0
-"""Long enough for two packets that got lost on the way, and as long as somebody at a prompt waits without a word."""
+"""The timeout for TCP connections: it allows for two lost packets, and a user at a prompt won't wait longer."""
 _TUNNEL_SECONDS = 60.0
-"""How long a proxy may take to let us through."""
-_ANSWER_SECONDS = 70.0
-"""kube-apiserver itself gives up on a plain request after 60 s and says so: let its words come first."""
+"""The timeout for a connection through a proxy."""
+_RESPONSE_SECONDS = 70.0
+"""The timeout for a response: longer than the 60 s of kube-apiserver, so that the server's own error comes first."""
 _CALL_SECONDS = 300.0
-"""For all of a call. Nothing else notices a peer that lives and takes no more of what we send."""
+"""The timeout of a whole call. Nothing else detects a live peer that stops reading the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """Where an API server is and how to be let in; everything as data, so that it never depends on files or variables.
+    """The address of an API server and how to connect to it. It depends on neither files nor environment variables.
 
-    Certificates and the key are PEM. Without `ca_data` the system's authorities decide. `credentials`, where they are
-    given, decide instead of token and client certificate: for whoever's identity changes. `headers` go with each
-    request. `proxy_url` is of an HTTP proxy, with its user and password if it wants them. `user_agent` names us in the
-    server's audit log; the function of that name writes it.
+    Certificates and the key are PEM. Without `ca_data` the system's authorities are trusted. `credentials`, if given,
+    override the token and the client certificate, for identities that change. `headers` are added to each request.
+    `proxy_url` is the URL of an HTTP proxy, with user and password if it requires them. For `user_agent` see the
+    function of that name.
     """
 
     url: str
@@ -67,7 +67,7 @@ class Server:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One call. The path is `Resource.path`; `silence`: the seconds a stream may bring nothing, None for ever."""
+    """A request. `path` comes from `Resource.path`. `silence` is the read timeout of a stream; None means no limit."""
 
     method: str
     path: str
@@ -78,11 +78,11 @@ class Request:
 
 
 class Silent(Unreachable):
-    """A stream that had begun brought nothing for as long as its request allows: it may be quiet, or dead."""
+    """The read timeout of an established stream has passed: the stream may be idle, or the connection dead."""
 
 
 class Transport:
-    """Sends requests. Must be closed; then every stream that is still open ends with Unavailable."""
+    """Sends requests. It must be closed, which ends every open stream with Unavailable."""
 
     def __init__(self, server: Server, dice: random.Random, clock: Clock) -> None:
         self._server = server
@@ -94,41 +94,41 @@ class Transport:
             Identity(authorization(server.token), server.client_certificate, server.client_key)
         )
         self._trust = Trust(server.ca_data, checks_nothing=server.skip_tls_verify)
-        self._opened: aiohttp.ClientSession | None = None
-        self._turns = asyncio.Semaphore(_CONNECTIONS)
+        self._open_session: aiohttp.ClientSession | None = None
+        self._slots = asyncio.Semaphore(_CONNECTIONS)
         self._closed = False
         self._before_writing: Callable[[], None] | None = None
         self._sockets = sockets.Sockets()
 
     def guard(self, check: Callable[[], None]) -> None:
-        """Before everything but a GET is sent, each repetition too: what it raises is raised instead of sending."""
+        """Call `check` before each request but GET is sent, retries included. If it raises, nothing is sent."""
         self._before_writing = check
 
     async def close(self) -> None:
         self._closed = True
-        if self._opened is not None:
-            await self._opened.close()
+        if self._open_session is not None:
+            await self._open_session.close()
             await self._sockets.end()
 
     async def call(self, request: Request) -> bytes:
-        """The body of the answer."""
-        return await self._persist(request, self._call)
+        """Send a request and return the body of the response."""
+        return await self._with_retries(request, self._call)
 
     async def stream(self, request: Request) -> AsyncGenerator[bytes, None]:
-        """The body in pieces as they come, cut anywhere. Raises Silent in the middle of it."""
-        response = await self._persist(request, self._begin)
+        """Stream the body of the response in chunks of any size. Raises Silent if the read timeout passes."""
+        response = await self._with_retries(request, self._begin)
         try:
-            with self._told(request):
+            with self._errors_of(request):
                 try:
                     async for chunk in response.content.iter_any():
                         yield chunk
                 except TimeoutError as error:
-                    raise Silent(_late(self._server, request).status) from error
+                    raise Silent(_timed_out(self._server, request).status) from error
         finally:
-            _hang_up(response)
+            _abort(response)
             response.release()
 
-    async def _persist(self, request: Request, attempt: Callable[[Request], Awaitable[T]]) -> T:
+    async def _with_retries(self, request: Request, attempt: Callable[[Request], Awaitable[T]]) -> T:
         number = 0
         while True:
             try:
@@ -141,18 +141,18 @@ class Transport:
             number += 1
 
     async def _call(self, request: Request) -> bytes:
-        limits = self._limits(total=_CALL_SECONDS, silence=_ANSWER_SECONDS)
-        # The turn is waited for here, not within aiohttp: whoever guards writes is asked when they are really sent.
-        async with self._turns:
-            response = await self._answer(request, limits)
-            with self._told(request):
+        limits = self._timeout(total=_CALL_SECONDS, silence=_RESPONSE_SECONDS)
+        # Limit the connections here and not in aiohttp, so that `guard` runs right before a write is sent.
+        async with self._slots:
+            response = await self._respond(request, limits)
+            with self._errors_of(request):
                 async with response:
                     return await response.read()
 
     async def _begin(self, request: Request) -> aiohttp.ClientResponse:
-        return await self._answer(request, self._limits(total=None, silence=request.silence))
+        return await self._respond(request, self._timeout(total=None, silence=request.silence))
 
-    def _limits(self, *, total: float | None, silence: float | None) -> aiohttp.ClientTimeout:
+    def _timeout(self, *, total: float | None, silence: float | None) -> aiohttp.ClientTimeout:
         return aiohttp.ClientTimeout(
             total=total,
             connect=_TUNNEL_SECONDS if self._proxy.url else None,
@@ -161,26 +161,26 @@ class Transport:
         )
 
     def _session(self) -> aiohttp.ClientSession:
-        """Made late: it wants a running loop."""
+        """The session, created on first use because aiohttp requires a running event loop."""
         if self._closed:
-            raise self._is_closed()
-        if self._opened is not None:
-            return self._opened
-        self._opened = aiohttp.ClientSession(
+            raise self._closed_error()
+        if self._open_session is not None:
+            return self._open_session
+        self._open_session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, socket_factory=self._sockets.connecting),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=_headers(self._server),
-            request_class=_asking(self._check),
+            request_class=_guarded(self._check),
             trust_env=False,
         )
-        # It would send a DELETE again whose connection broke: the second answer says that there is nothing to delete.
-        self._opened._retry_connection = False  # noqa: SLF001 - there is no other way to say it
-        return self._opened
+        # aiohttp would resend a DELETE after a broken connection, and the second response would be NotFound.
+        self._open_session._retry_connection = False  # noqa: SLF001 - aiohttp has no public option
+        return self._open_session
 
-    async def _answer(self, request: Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """An answer that is one; a refused identity is renewed once."""
+    async def _respond(self, request: Request, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """The successful response to a request. After a 401, the identity is renewed once."""
         identity = await self._credentials.identity()
-        with self._told(request):
+        with self._errors_of(request):
             response = await self._send(request, identity, limits)
             if response.status == 401:  # noqa: PLR2004
                 refused = await refusal(response)
@@ -188,7 +188,7 @@ class Transport:
                 if renewed == identity:
                     raise refused
                 response = await self._send(request, renewed, limits)
-            if response.status >= 300:  # noqa: PLR2004 - a redirect is no answer either
+            if response.status >= 300:  # noqa: PLR2004 - redirects are errors too
                 raise await refusal(response)
         return response
 
@@ -217,31 +217,31 @@ class Transport:
             self._before_writing()
 
     @contextmanager
-    def _told(self, request: Request) -> Iterator[None]:
-        """Every failure of the wire as one of `cluster.errors`."""
+    def _errors_of(self, request: Request) -> Iterator[None]:
+        """Raise network errors of the block as errors of `client.errors`."""
         try:
             yield
         except TimeoutError as error:
-            raise _late(self._server, request) from error
+            raise _timed_out(self._server, request) from error
         except (aiohttp.ClientError, ConnectionError) as error:
-            raise self._worded(error) from error
+            raise self._network_error(error) from error
         except RuntimeError as error:
-            # What aiohttp says to a reader that comes in the moment between our close and the connection's end.
+            # aiohttp raises this to a reader between the close of the session and the end of the connection.
             if not self._closed:
                 raise
-            raise self._is_closed() from error
+            raise self._closed_error() from error
 
-    def _is_closed(self) -> ApiError:
+    def _closed_error(self) -> ApiError:
         return unreachable(f"the client of {self._server.url} is closed")
 
-    def _worded(self, error: Exception) -> ApiError:
-        """What a person can act on; aiohttp's own words name classes and tuples."""
+    def _network_error(self, error: Exception) -> ApiError:
+        """The error with a message for users; aiohttp's own messages contain class names and tuples."""
         url = self._server.url
         match error:
             case aiohttp.ClientConnectorCertificateError():
-                return unreachable(f"the certificate of {url} is not to be trusted: {error.certificate_error}")
+                return unreachable(f"the certificate of {url} is not trusted: {error.certificate_error}")
             case aiohttp.ClientHttpProxyError():
-                return unreachable(f"the proxy {self._proxy} does not let us through to {url}: {error.message}")
+                return unreachable(f"the proxy {self._proxy} rejected the connection to {url}: {error.message}")
             case aiohttp.ClientProxyConnectionError(os_error=OSError(errno=int(number))) if number > 0:
                 return unreachable(f"cannot connect to the proxy {self._proxy} of {url}: {os.strerror(number)}")
             case aiohttp.ClientConnectorError(os_error=OSError(errno=int(number))) if number > 0:
@@ -249,13 +249,13 @@ class Transport:
             case aiohttp.ClientConnectorError():
                 return unreachable(f"cannot connect to {url}: {error.os_error}")
             case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError() | ConnectionError():
-                return unavailable(f"{url} closed the connection before its answer was complete")
+                return unavailable(f"{url} closed the connection before the response was complete")
             case _:
-                return unavailable(f"cannot talk to {url}: {error}")
+                return unavailable(f"the connection to {url} failed: {error}")
 
 
 class _Proxy:
-    """Prints as its address alone: the password of a proxy is not for logs."""
+    """The address and credentials of a proxy. Its string form has no password, so that it can be logged."""
 
     def __init__(self, url: str) -> None:
         given = URL(url) if url else None
@@ -280,44 +280,44 @@ def _headers(server: Server) -> CIMultiDict[str]:
     )
 
 
-def _hang_up(response: aiohttp.ClientResponse) -> None:
-    """Leave a stream that goes on without waiting for TLS to take leave: the other end may not be listening."""
-    connection = response.connection  # None when the stream has ended: then its connection is already in the pool
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Close an unfinished stream without the shutdown handshake of TLS: the peer may not respond."""
+    connection = response.connection  # None if the stream has ended; its connection is in the pool by then
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
 
 
-def _late(server: Server, request: Request) -> Unreachable:
-    return unreachable(f"{server.url} gave no answer in time: {request.method} {request.path}")
+def _timed_out(server: Server, request: Request) -> Unreachable:
+    return unreachable(f"{server.url} did not respond in time: {request.method} {request.path}")
 
 
-def _asking(check: Callable[[str], None]) -> type[aiohttp.ClientRequest]:
-    """Requests that ask once more when they are written: connecting takes its time, in which a process may freeze."""
+def _guarded(check: Callable[[str], None]) -> type[aiohttp.ClientRequest]:
+    """A request class that calls `check` again when it writes: the process may freeze while it connects."""
 
-    class Asking(aiohttp.ClientRequest):
+    class Guarded(aiohttp.ClientRequest):
         async def write_bytes(
             self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
         ) -> None:
             try:
                 check(self.method)
             except TarragonError as error:
-                assert conn.protocol is not None  # noqa: S101 - it is, until the connection is given back
-                conn.protocol.set_exception(error)  # Whoever reads the answer raises it.
+                assert conn.protocol is not None  # noqa: S101 - never None before the connection is released
+                conn.protocol.set_exception(error)  # The reader of the response raises it.
                 return
             await super().write_bytes(writer, conn, content_length)
 
-    return Asking
+    return Guarded
 
 
 def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    """Large ones as a file, which is sent piece by piece: aiohttp warns of bytes that it would send in one step."""
-    return body if body is None or len(body) <= _SENT_AT_ONCE else io.BytesIO(body)
+    """The body as aiohttp takes it: large ones as a file, sent in chunks, because aiohttp warns about large bytes."""
+    return body if body is None or len(body) <= _MAX_BYTES_AT_ONCE else io.BytesIO(body)
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The complete lines of a stream, however long: aiohttp's own reader fails beyond 128 kB, which a Secret reaches.
+    """The complete lines of a stream, of any length: aiohttp's own reader fails above 128 kB, which a Secret may have.
 
-    What follows the last line end is dropped: a line that was cut off is no event.
+    A rest without a line end is dropped, because a truncated line is not an event.
     """
     rest: list[bytes] = []
     async for chunk in chunks:

@@ -1,1 +1,1 @@
-"""Caches that list and watch, as client-go's informers do."""
+"""Caches that are kept up to date by list and watch, like the informers of client-go."""

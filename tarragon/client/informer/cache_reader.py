@@ -1,4 +1,4 @@
-"""What readers see of live copies of objects: what is there, each change of it, and whether the server answers."""
+"""The interface of caches for their readers: objects, change events, the health of the watch, and indexes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Handler = Callable[[Key, T | None, T | None], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Something that a person should read in a log; the cache itself goes on.
+    """A failure of a cache that belongs in a log. The cache itself carries on.
 
-    `key` is set when one object can't be read as the type that was asked for. `pause` is the time to the next attempt.
+    `key` is set if one object can't be decoded as the cache's type. `pause` is the time until the next attempt.
     """
 
     resource: str
@@ -29,31 +29,31 @@ class Trouble:
 
     def __str__(self) -> str:
         if self.key is not None:
-            return f"{self.resource} {self.key} can't be read and is left out: {self.error}"
+            return f"{self.resource} {self.key} can't be decoded and is ignored: {self.error}"
         return f"{self.resource}: {self.error}; next attempt in {self.pause:.1f} s"
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The server answers again, that many seconds after the first Trouble."""
+    """The server responds again, `seconds` after the first Trouble."""
 
     resource: str
     seconds: float
 
     def __str__(self) -> str:
-        return f"{self.resource}: the server answers again after {self.seconds:.1f} s"
+        return f"{self.resource}: the server responds again after {self.seconds:.1f} s"
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """The server fails in this way, without a break since that moment of the clock's monotonic seconds."""
+    """A lasting failure of the server. `since` is in monotonic seconds of the clock."""
 
     error: ApiError
     since: float
 
 
 class Live(Protocol[T]):
-    """What readers see of a `Cache`, or of several that are read as one; each method is as described there."""
+    """The interface of a `Cache`, or of several that are read as one. See `Cache` for the methods."""
 
     @property
     def resource(self) -> Resource[T]: ...
@@ -84,31 +84,31 @@ class Live(Protocol[T]):
 
 
 class Index(Generic[T, V]):
-    """The keys of a cache's objects by what a function says of each: `Index(pods, controllers).keys(job.as_owner)`.
+    """Indexes the keys of a cache by the values of a function: `Index(pods, controllers).keys(job.as_owner)`.
 
-    Make it before subscribing handlers that read it: subscribers are called in order.
+    Create it before you subscribe handlers that read it, because handlers are called in the order of subscription.
     """
 
     def __init__(self, cache: Live[T], values_of: Callable[[T], Iterable[V]]) -> None:
         self._values_of = values_of
         self._keys: dict[V, set[Key]] = {}
-        cache.subscribe(self._follow)
+        cache.subscribe(self._update)
 
     def keys(self, value: V) -> Collection[Key]:
-        """In no order. A copy: it stays as it is when the cache moves on."""
+        """The keys with that value, unordered. The result is a copy that does not follow the cache."""
         return frozenset(self._keys.get(value, ()))
 
     def count(self, value: V) -> int:
-        """How many `keys` there would be, without copying them."""
+        """The number of keys with that value, without copying them."""
         return len(self._keys.get(value, ()))
 
-    def _follow(self, key: Key, old: T | None, new: T | None) -> None:
+    def _update(self, key: Key, old: T | None, new: T | None) -> None:
         before = set() if old is None else set(self._values_of(old))
         after = set() if new is None else set(self._values_of(new))
         for value in before - after:
-            kept = self._keys[value]
-            kept.discard(key)
-            if not kept:
+            keys = self._keys[value]
+            keys.discard(key)
+            if not keys:
                 del self._keys[value]
         for value in after - before:
             self._keys.setdefault(value, set()).add(key)

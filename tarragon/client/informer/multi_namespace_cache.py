@@ -1,4 +1,4 @@
-"""The caches of one kind in several namespaces, read as if they were one."""
+"""Combines the caches of one kind in several namespaces into one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 def joined(caches: Mapping[str, Cache[T]]) -> Live[T]:
-    """By namespace, at least one."""
+    """One view of the caches, which are given by namespace. At least one is required."""
     if len(caches) == 1:
         return next(iter(caches.values()))
     return Joined(caches)
 
 
 class Joined(Generic[T]):
-    """Each cache keeps to itself: one namespace that is forbidden, or slow, leaves the others as they are."""
+    """A view of several caches that stay independent: a forbidden or slow namespace does not affect the others."""
 
     def __init__(self, caches: Mapping[str, Cache[T]]) -> None:
         self._caches = caches
@@ -41,13 +41,13 @@ class Joined(Generic[T]):
 
     @property
     def failing(self) -> Failing | None:
-        """The one that lasts longest."""
+        """The failure that has lasted longest."""
         found = [cache.failing for cache in self._caches.values() if cache.failing is not None]
         return min(found, key=lambda failing: failing.since, default=None)
 
     @property
     def recovered(self) -> float:
-        """The last one that did."""
+        """The time of the latest recovery of any of the caches."""
         return max(cache.recovered for cache in self._caches.values())
 
     async def synced(self) -> None:
@@ -78,7 +78,7 @@ class Joined(Generic[T]):
 
 
 class _Objects(Mapping[Key, T]):
-    """A live view; a key tells which of them to ask."""
+    """A live view. The namespace of a key selects the cache."""
 
     def __init__(self, parts: Mapping[str, Mapping[Key, T]]) -> None:
         self._parts = parts

@@ -1,7 +1,7 @@
-"""`Cache`: a live copy of all objects of a kind, kept by list and watch, that tells its subscribers of every change.
+"""`Cache`: a local copy of all objects of a kind, kept up to date by list and watch, that notifies subscribers.
 
-A change is told once, whatever breaks in between: a watch goes on from the last version seen, and where the server's
-history no longer reaches back that far, a new list is compared with what is held, so that deletes are told, too.
+Every change is reported once, whatever fails in between. A watch resumes from the last version seen. If the server's
+history no longer reaches back that far, a new list is compared with the cache, so that deletes are reported too.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tarragon.kube.meta import Key, ObjectMeta, Resource, Struct
 T = TypeVar("T")
 
 LONGEST_PAUSE_FOR_A_KIND = 5.0
-"""A kind that is not there yet is asked for more often: somebody has probably just begun to install it."""
+"""The maximum backoff for a kind that does not exist yet: its CRD is probably about to be installed."""
 LATEST_SECONDS = 20.0
-"""No watch that works is so far behind what the server has answered."""
+"""The seconds that a working watch may lag behind the responses to writes."""
 SHORTEST_WATCH = 1.0
-"""A watch that ends sooner than this and brings nothing is trouble: without a pause it would be asked for at once."""
+"""A watch that ends within fewer seconds and without an event is retried with backoff, not at once."""
 _UNNAMED = Key("", "(without a name)")
-_BREATH = 500
-"""Objects of one list that are taken in before others get their turn on the event loop."""
+_YIELD_AFTER = 500
+"""The number of objects of a list that are processed before other tasks get their turn on the event loop."""
 
 
 class _Identity(Struct, frozen=True):
@@ -46,11 +46,10 @@ class _Identity(Struct, frozen=True):
 
 
 class Cache(Generic[T]):
-    """`run` fills it and keeps it up to date; one task calls `run`, any number of others read.
+    """`run` fills the cache and keeps it up to date. One task calls `run`; any number of tasks read.
 
-    A subscriber that raises is a bug: the exception leaves `run`, whoever had the change told, and the cache is not to
-    be used after that.
-    An object that can't be decoded is reported as Trouble; the last state of it that could be decoded stays.
+    A subscriber that raises is a bug: `run` raises the exception, even if `learn` reported the change, and the cache
+    must not be used afterwards. An object that can't be decoded is reported as Trouble and keeps its last good state.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Cache(Generic[T]):
     ) -> None:
         self.resource = resource
         self._cluster = cluster
-        # Raw, not T: one object that can't be decoded must not hide the others of its list, or end its watch.
+        # Raw, not T: one object that can't be decoded must neither hide the others of a list nor end the watch.
         self._raw = resource.reading(msgspec.Raw)
         self._clock = clock
         self._selection = selection
@@ -75,93 +74,93 @@ class Cache(Generic[T]):
         self._recovered = -math.inf
         self._synced = asyncio.Event()
         self._learnt: dict[Key, int] = {}
-        """The versions of objects that the watch is still to bring."""
+        """The versions of objects that the watch has not delivered yet."""
         self._expected = self._awaited = 0
         self._is_in_doubt = False
-        self._is_behind, self._has_come = asyncio.Event(), asyncio.Event()
-        self._bugs: asyncio.Queue[Exception] = asyncio.Queue()
+        self._is_behind, self._has_caught_up = asyncio.Event(), asyncio.Event()
+        self._handler_errors: asyncio.Queue[Exception] = asyncio.Queue()
         self._handlers: list[Handler[T]] = []
-        self._troubled: list[Callable[[Trouble], None]] = []
-        self._relieved: list[Callable[[Recovery], None]] = []
+        self._on_trouble: list[Callable[[Trouble], None]] = []
+        self._on_recovery: list[Callable[[Recovery], None]] = []
 
     @property
     def objects(self) -> Mapping[Key, T]:
-        """A live view. The objects are shared by all readers: treat them as frozen."""
+        """A live view. All readers share the objects: treat them as immutable."""
         return MappingProxyType(self._objects)
 
     @property
     def is_synced(self) -> bool:
-        """Whether a first list has been taken in whole."""
+        """Whether the first list has been processed completely."""
         return self._synced.is_set()
 
     @property
     def version(self) -> int:
-        """How far it has followed the server, as a number; 0 before the first list."""
+        """The resourceVersion that the cache has reached, as a number; 0 before the first list."""
         return int(self._version or 0)
 
     @property
     def failing(self) -> Failing | None:
-        """None while the server answers."""
+        """The current failure of the server; None while it responds."""
         return self._failing
 
     @property
     def recovered(self) -> float:
-        """When, of the clock's monotonic seconds, it answered again after it had failed."""
+        """When the server last recovered from a failure, in monotonic seconds; negative infinity if it never failed."""
         return self._recovered
 
     async def synced(self) -> None:
-        """Return when `is_synced`. Waits for ever if nobody runs `run`."""
+        """Return once `is_synced` is true. Waits forever if no task calls `run`."""
         await self._synced.wait()
 
     def learn(self, found: bytes) -> None:
-        """The server has answered a write with this object: what a watch is still to bring is known at once.
+        """Take in an object that the server returned for a write, before the watch delivers it.
 
-        What the watch has been past already is older than what it told. And a watch that does not come so far is lost,
-        and is begun anew: by itself a connection may stay open for minutes that brings nothing any more. Nothing is
-        learnt where selectors say which objects are held.
+        Objects that are older than the state of the watch are ignored. A watch that does not reach this version in time
+        counts as lost and is restarted, because a dead connection may stay open for minutes. A cache with selectors
+        ignores the object, because it can't tell whether the object is selected.
         """
         head = decode(found, _Head)
-        key, written = head.key, head.metadata.resource_version
-        version = int(written) if written.isdecimal() else 0
-        is_ours = self._selection in {EVERYTHING, Selection(namespace=key.namespace)}
-        if not is_ours or not self._version or version <= self.version or self._is_past(key, version):
+        key, resource_version = head.key, head.metadata.resource_version
+        version = int(resource_version) if resource_version.isdecimal() else 0
+        is_selected = self._selection in {EVERYTHING, Selection(namespace=key.namespace)}
+        if not is_selected or not self._version or version <= self.version or self._is_past(key, version):
             return
         self._learnt[key] = version
         self._expected = max(self._expected, version)
         self._is_behind.set()
         try:
             self._put(head, msgspec.Raw(found))
-        except Exception as bug:  # noqa: BLE001 - whatever a subscriber raises: the write went well, and `run` tells it
-            self._bugs.put_nowait(bug)
+        except Exception as error:  # noqa: BLE001 - a subscriber's bug: the write succeeded, so `run` raises it instead
+            self._handler_errors.put_nowait(error)
 
     def subscribe(self, handler: Handler[T]) -> None:
-        """Call `handler(key, old, new)` for every change: `old` is None for a new object, `new` for one that is gone.
+        """Call `handler(key, old, new)` for every change: `old` is None for an added object, `new` for a deleted one.
 
-        What is held already is told at once, as new. An object that was replaced by another of the same name is told
-        as gone and then as new. Handlers are called in the order they came, after `objects` has changed; they must
-        be quick and must not wait.
+        Objects that are already cached are reported at once, as added. An object that was replaced by another one of
+        the same name is reported as deleted and then as added. Handlers are called in the order of subscription, after
+        `objects` has changed. They must be fast and must not block.
         """
-        for key, held in self._objects.items():
-            handler(key, None, held)
+        for key, known in self._objects.items():
+            handler(key, None, known)
         self._handlers.append(handler)
 
     def on_trouble(self, handler: Callable[[Trouble], None]) -> None:
-        """Call `handler` whenever the server fails or an object can't be read; usually it writes a log."""
-        self._troubled.append(handler)
+        """Call `handler` whenever the server fails or an object can't be decoded, usually to log it."""
+        self._on_trouble.append(handler)
 
     def on_recovery(self, handler: Callable[[Recovery], None]) -> None:
-        """Call `handler` once when the server answers again: of a quiet watch that is seen at its first event."""
-        self._relieved.append(handler)
+        """Call `handler` once when the server responds again; for a watch, that is at its first event."""
+        self._on_recovery.append(handler)
 
     async def run(self) -> None:
-        """For ever, until cancelled. A BadRequest to the list (a selector that nobody can parse) is a bug: raised."""
-        await _first_of(self._follow(), self._meet_bug())
+        """Keep the cache up to date until cancelled. Raises BadRequest if the server can't parse the selectors."""
+        await _first_of(self._list_and_watch(), self._raise_handler_error())
 
-    async def _meet_bug(self) -> None:
-        """Raise what a subscriber has made of an answer."""
-        raise await self._bugs.get()
+    async def _raise_handler_error(self) -> None:
+        """Raise what a subscriber raised in `learn`."""
+        raise await self._handler_errors.get()
 
-    async def _follow(self) -> None:
+    async def _list_and_watch(self) -> None:
         while True:
             try:
                 if not self._version:
@@ -171,27 +170,27 @@ class Cache(Generic[T]):
                 if isinstance(error, BadRequest) and not self._version:
                     raise
                 if isinstance(error, Expired | NotFound | BadRequest | Forbidden):
-                    # Of what was forbidden for a while a new list tells, and at once, that it is allowed again.
+                    # After Forbidden, a new list shows at once when access is granted again; a watch may stay silent.
                     self._version = ""
                 await self._pause(error)
 
     async def _pause(self, error: ApiError) -> None:
         longest = LONGEST_PAUSE_FOR_A_KIND if isinstance(error, NotFound) else LONGEST_PAUSE
         pause = self._pauses.next(longest, at_least=error.retry_after)
-        # A refusal stands until there is a better answer: silence, or a busy server, takes nothing of it back.
-        known = self._failing
-        if known is None or not isinstance(known.error, type(error) | Forbidden):
+        # Forbidden stands until the server responds otherwise: a timeout or a busy server does not supersede it.
+        failing = self._failing
+        if failing is None or not isinstance(failing.error, type(error) | Forbidden):
             self._failing = Failing(error, self._clock.monotonic())
         self._report(Trouble(resource=self.resource.full_name, error=error, pause=pause))
         await self._clock.sleep(pause)
 
-    def _answered(self) -> None:
+    def _recover(self) -> None:
         if self._failing is None:
             return
         now = self._clock.monotonic()
         recovery = Recovery(self.resource.full_name, now - self._failing.since)
         self._failing, self._recovered = None, now
-        for handler in self._relieved:
+        for handler in self._on_recovery:
             handler(recovery)
 
     async def _list(self) -> None:
@@ -200,13 +199,13 @@ class Cache(Generic[T]):
         del listing
         await self._replace(raws)
         self._version = version
-        self._answered()
+        self._recover()
         self._synced.set()
 
     async def _replace(self, raws: deque[msgspec.Raw]) -> None:
-        """Deletes come first: what replaces the vanished may need their room.
+        """Replace the contents of the cache. Deletes are reported first, so that subscribers see resources freed first.
 
-        Each raw object is let go of once it is read: of a large list they take as much room as what is kept of it.
+        Each raw object is released once it is decoded: the raw objects of a large list need as much memory as the rest.
         """
         heads: deque[_Head] = deque()
         for number in range(len(raws), 0, -1):
@@ -215,42 +214,42 @@ class Cache(Generic[T]):
             if head is not None:
                 heads.append(head)
                 raws.append(raw)
-            await self._breathe(number)
+            await self._yield_every(number)
         self._learnt.clear()
         for key in self._objects.keys() - {head.key for head in heads}:
             self._remove(key)
         while raws:
             self._put(heads.popleft(), raws.popleft())
-            await self._breathe(len(raws))
+            await self._yield_every(len(raws))
 
-    async def _breathe(self, number: int) -> None:
-        if number % _BREATH == 0:
+    async def _yield_every(self, number: int) -> None:
+        if number % _YIELD_AFTER == 0:
             await self._clock.sleep(0)
 
     async def _watch(self) -> None:
-        await _first_of(self._read(), self._lost())
+        await _first_of(self._read(), self._detect_lost_watch())
 
     async def _read(self) -> None:
         began, changes = self._clock.monotonic(), 0
         async with closed_after(self._cluster.watch(self._raw, self._selection, self._version)) as events:
             async for event in events:
-                self._answered()
+                self._recover()
                 changes += event.type != "BOOKMARK"
                 self._take(event)
-        self._answered()
+        self._recover()
         if not changes and self._clock.monotonic() - began < SHORTEST_WATCH:
             await self._clock.sleep(self._pauses.next(LONGEST_PAUSE))
 
-    async def _lost(self) -> None:
-        """Return when the watch has not brought for too long what the server is known to have."""
+    async def _detect_lost_watch(self) -> None:
+        """Return once the watch is more than `LATEST_SECONDS` behind the responses to writes."""
         while True:
             await self._is_behind.wait()
             self._is_behind.clear()
             self._awaited = self._expected
             if self.version < self._awaited:
-                self._has_come.clear()
+                self._has_caught_up.clear()
                 try:
-                    await within(self._clock, LATEST_SECONDS, self._has_come.wait())
+                    await within(self._clock, LATEST_SECONDS, self._has_caught_up.wait())
                 except TimeoutError:
                     self._doubt()
                     return
@@ -258,7 +257,10 @@ class Cache(Generic[T]):
                 self._is_behind.set()
 
     def _doubt(self) -> None:
-        """The watch first, then what we were told: a server whose storage was put back does not know of it any more."""
+        """Restart the watch; if that does not help, list again and forget the expected version.
+
+        A server whose storage was restored from a backup no longer has the written version.
+        """
         if self._is_in_doubt:
             self._version, self._expected = "", 0
         self._is_in_doubt = not self._is_in_doubt
@@ -270,11 +272,11 @@ class Cache(Generic[T]):
         self._version = event.resource_version
         if self._awaited and self.version >= self._awaited:
             self._is_in_doubt = False
-            self._has_come.set()
+            self._has_caught_up.set()
 
     def _take_change(self, event: WatchEvent[msgspec.Raw], raw: msgspec.Raw) -> None:
         head = self._head_of(raw)
-        # One that is deleted may bear the version that it had before.
+        # The object in a DELETED event may have the version before the delete, so compare the version of the event.
         if head is None or self._is_past(head.key, int(event.resource_version)):
             return
         self._learnt.pop(head.key, None)
@@ -284,7 +286,7 @@ class Cache(Generic[T]):
             self._put(head, raw)
 
     def _head_of(self, raw: msgspec.Raw) -> _Head | None:
-        """None for an object of which not even the name can be read: it is reported, and left out."""
+        """The metadata of an object; None, after a report, if not even that can be decoded."""
         try:
             return decode(bytes(raw), _Head)
         except msgspec.DecodeError as error:
@@ -292,7 +294,7 @@ class Cache(Generic[T]):
             return None
 
     def _is_past(self, key: Key, version: int) -> bool:
-        """Whether the server has answered already with what became of it, or with another one of its name."""
+        """Whether a response to a write has already delivered a later version, or another object of that name."""
         return version < self._learnt.get(key, 0)
 
     def _put(self, head: _Head, raw: msgspec.Raw) -> None:
@@ -319,12 +321,12 @@ class Cache(Generic[T]):
             handler(key, old, None)
 
     def _report(self, trouble: Trouble) -> None:
-        for handler in self._troubled:
+        for handler in self._on_trouble:
             handler(trouble)
 
 
 async def _first_of(*works: Coroutine[None, None, None]) -> None:
-    """Until one of them returns or raises; what the others do is broken off."""
+    """Run all until the first one returns or raises, then cancel the others."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -337,7 +339,7 @@ async def _first_of(*works: Coroutine[None, None, None]) -> None:
 
 
 class _Head(Struct, frozen=True):
-    """Enough to know whether an object has changed, at a fraction of the cost of reading it."""
+    """The metadata that shows whether an object has changed, at a fraction of the cost of decoding all of it."""
 
     metadata: _Identity = _Identity()
 
@@ -347,13 +349,13 @@ class _Head(Struct, frozen=True):
 
 
 def namespace_of(found: bytes) -> str:
-    """Of any object, as a server tells it."""
+    """The namespace of an encoded object."""
     return decode(found, _Head).key.namespace
 
 
-def _identity(held: Any) -> _Identity | ObjectMeta:
-    """Of an object as the user of the cache wanted it: a Struct with metadata, or a dict."""
-    if isinstance(held, dict):
-        return msgspec.convert(held["metadata"], _Identity)
-    metadata: ObjectMeta = held.metadata
+def _identity(decoded: Any) -> _Identity | ObjectMeta:
+    """The metadata of a decoded object, which is a Struct or a dict."""
+    if isinstance(decoded, dict):
+        return msgspec.convert(decoded["metadata"], _Identity)
+    metadata: ObjectMeta = decoded.metadata
     return metadata

@@ -1,1 +1,1 @@
-"""Clients around a client: counted, fenced by the lease, and written through to caches."""
+"""Wrappers around a client: they count calls, fence writes by a lease, and write through to caches."""

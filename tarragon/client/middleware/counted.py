@@ -1,4 +1,4 @@
-"""`Counted`: the port, with every call told to whoever keeps count."""
+"""`Counted`: a client that reports every call to a counter, for metrics."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ T = TypeVar("T")
 OK = 200
 CREATED = 201
 UNKNOWN = 0
-"""Of a call that was given up before its answer came."""
+"""The code of a call that was cancelled before its response came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call that has ended: `resource` as kubectl names it, with the subresource: `tfjobs.kubeflow.org/status`.
+    """A finished call. `resource` is written as in kubectl, with the subresource: `tfjobs.kubeflow.org/status`.
 
-    A list counts once, however many pages it had. A call that got no answer has the code 503.
+    A list counts once, however many pages it has. A call without a response has the code 503.
     """
 
     verb: str
@@ -46,23 +46,23 @@ class Call:
 
 
 class Counter(Protocol):
-    """Who keeps count. It must be quick and must not raise."""
+    """Receives the reports. Its methods must be fast and must not raise."""
 
     def called(self, call: Call) -> None: ...
 
     def watch_began(self, resource: str) -> None: ...
 
     def watch_brought(self, resource: str) -> None:
-        """One event, bookmarks included."""
+        """Count one event of a watch, bookmarks included."""
         ...
 
     def watch_ended(self, resource: str, code: int) -> None:
-        """200 when the server or the reader ended it."""
+        """Count the end of a watch. The code is 200 if the server or the reader ended it."""
         ...
 
 
 class Counted(Passing):
-    """The port in front of another one. It changes nothing and keeps nothing."""
+    """Reports the calls to a client. It does not change them."""
 
     def __init__(self, cluster: Cluster, clock: Clock, counter: Counter) -> None:
         super().__init__(cluster)
@@ -101,7 +101,7 @@ class Counted(Passing):
         await self._timed("delete", resource.full_name, super().delete(resource, key, options))
 
     def pod_log(self, key: Key, options: LogOptions = WHOLE_LOG) -> AsyncIterator[bytes]:
-        """Told as a watch of `pods/log`."""
+        """Reported as a watch of `pods/log`."""
         return self._log(key, options)
 
     async def _log(self, key: Key, options: LogOptions) -> AsyncIterator[bytes]:

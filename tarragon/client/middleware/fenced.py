@@ -1,4 +1,4 @@
-"""`Fenced`: the port for a leader. Each write asks the lease first, so one that froze and thawed changes nothing."""
+"""`Fenced`: the client of a leader. Each write checks the lease first, so a process that was frozen writes nothing."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from tarragon.kube.meta import Key, Resource
 T = TypeVar("T")
 
 WRITES_AT_ONCE = 32
-"""No more than the client has connections: a write that passed the check must not queue for one after it."""
+"""At most the number of connections of the client, so that no write queues for a connection after its check."""
 
 
 class Fenced(Passing):
-    """Reads pass, writes raise LeaseLost unless we lead when they are sent."""
+    """Passes reads through. A write raises LeaseLost unless this process is the leader when the write is sent."""
 
     def __init__(self, cluster: Cluster, lease: Lease) -> None:
         super().__init__(cluster)
         self._lease = lease
-        self._turns = asyncio.Semaphore(WRITES_AT_ONCE)
+        self._slots = asyncio.Semaphore(WRITES_AT_ONCE)
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
-        async with self._turns:
+        async with self._slots:
             self._lease.check()
             return await super().create(resource, body)
 
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
-        async with self._turns:
+        async with self._slots:
             self._lease.check()
             return await super().patch(resource, key, patch, subresource=subresource)
 
     async def delete(self, resource: Resource[T], key: Key, options: DeleteOptions = PLAIN_DELETE) -> None:
-        async with self._turns:
+        async with self._slots:
             self._lease.check()
             await super().delete(resource, key, options)

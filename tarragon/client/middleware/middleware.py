@@ -1,4 +1,4 @@
-"""`Passing`: the port in front of another one, for what stands between a client and its cluster and changes a call."""
+"""`Passing`: the base class of clients that wrap another client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Passing:
-    """Every call goes through as it is. A decorator overrides those that it is for, and asks `super()` for the rest."""
+    """Delegates every call unchanged. A subclass overrides the calls that it changes."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

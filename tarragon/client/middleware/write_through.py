@@ -1,4 +1,4 @@
-"""`Learning`: the port for who also watches. What the server answers to a write is known before a watch brings it."""
+"""`Learning`: a client that writes through to caches, which see a write before the watch delivers it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ T = TypeVar("T")
 
 
 class Learner(Protocol):
-    """Kinds are told by their full names."""
+    """Receives the written objects, with the full name of their kind."""
 
     def making(self, kind: str, body: Mapping[str, object]) -> AbstractContextManager[None]:
-        """Around a request to make this object, and what is learnt from the answer."""
+        """A context manager around the request that creates this object and the `learn` that follows."""
 
     def learn(self, kind: str, found: bytes) -> None:
-        """The server has answered a write with this object, which is whole."""
+        """Take in the complete object that the server returned for a write."""
 
 
 class Learning(Passing):
-    """Repeated requests are one to whoever learns of them."""
+    """Passes the objects returned by writes to a learner. Retries of one request are reported once."""
 
     def __init__(self, cluster: Cluster, learner: Learner) -> None:
         super().__init__(cluster)
@@ -36,16 +36,16 @@ class Learning(Passing):
 
     async def create(self, resource: Resource[T], body: Mapping[str, Any]) -> T:
         with self._learner.making(resource.full_name, body):
-            return self._told(resource, await super().create(resource.reading(msgspec.Raw), body))
+            return self._learn(resource, await super().create(resource.reading(msgspec.Raw), body))
 
     async def patch(self, resource: Resource[T], key: Key, patch: Mapping[str, Any], *, subresource: str = "") -> T:
         answer = await super().patch(resource.reading(msgspec.Raw), key, patch, subresource=subresource)
-        return self._told(resource, answer)
+        return self._learn(resource, answer)
 
-    def _told(self, resource: Resource[T], answer: msgspec.Raw) -> T:
+    def _learn(self, resource: Resource[T], answer: msgspec.Raw) -> T:
         try:
             read = decode(bytes(answer), resource.model)
             self._learner.learn(resource.full_name, bytes(answer))
         except msgspec.MsgspecError as error:
-            raise unavailable(f"the API server answered with what none says: {error}") from error
+            raise unavailable(f"the response of the API server can't be decoded: {error}") from error
         return read
