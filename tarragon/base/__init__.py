@@ -1,1 +1,1 @@
-"""What every other package may use: clock, errors, quantities, logs."""
+"""Basics that every other package may use: clock, errors, quantities, resource amounts, logging, escaping."""

@@ -1,4 +1,4 @@
-"""The clock as a value that is passed around, so that tests can turn it by hand."""
+"""The clock as an argument, so that tests can control the time."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Two times and a way to wait: wall time is for people, monotonic time for deadlines."""
+    """Tells the time and sleeps. Wall time is for display, monotonic time is for deadlines."""
 
     def now(self) -> dt.datetime:
-        """The wall time, aware, in UTC. It may jump."""
+        """The wall time as an aware datetime in UTC. It may jump."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards and count a suspended machine's sleep where the system can."""
+        """Seconds that never go backwards. Where the system supports it, they include time spent suspended."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Return when that many monotonic seconds have gone."""
+        """Return after that many monotonic seconds."""
         ...
 
 
 class SystemClock:
-    """The machine's clock. CLOCK_BOOTTIME, where there is one, sees a laptop's closed lid; CLOCK_MONOTONIC does not."""
+    """The machine's clock. Where available it is CLOCK_BOOTTIME, which also runs while a laptop is suspended."""
 
     def __init__(self) -> None:
         self._source = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -46,7 +46,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until `advance`. Ships with the port it fakes, as trio's MockClock does."""
+    """A clock for tests that only moves by `advance`. It ships with the protocol, as trio's MockClock does."""
 
     def __init__(self, start: dt.datetime | None = None) -> None:
         self._now = start or dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -64,40 +64,40 @@ class ManualClock:
         if seconds <= 0:
             await asyncio.sleep(0)
             return
-        waking: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._monotonic + seconds, next(self._order), waking))
-        await waking
+        wakeup: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._monotonic + seconds, next(self._order), wakeup))
+        await wakeup
 
     def advance(self, seconds: float) -> None:
-        """Move both times on and wake, in order of their deadlines, everyone who is due."""
+        """Advance both times and wake the sleepers that are due, in the order of their deadlines."""
         self._monotonic += seconds
         self._now += dt.timedelta(seconds=seconds)
         while self._sleepers and self._sleepers[0][0] <= self._monotonic:
-            _, _, waking = heapq.heappop(self._sleepers)
-            if not waking.done():
-                waking.set_result(None)
+            _, _, wakeup = heapq.heappop(self._sleepers)
+            if not wakeup.done():
+                wakeup.set_result(None)
 
     def next_due(self) -> float | None:
-        """The monotonic time of the earliest sleeper, or None when nobody sleeps."""
+        """The monotonic time at which the next sleeper wakes, or None if there is no sleeper."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else None
 
 
 async def within(clock: Clock, seconds: float, work: Awaitable[T]) -> T:
-    """What the work returns or raises; after that many of the clock's seconds it is cancelled, with TimeoutError.
+    """Await the work with a timeout in seconds of the clock. Cancels it and raises TimeoutError when that has passed.
 
-    asyncio.timeout has the event loop's own time, which stands still while the machine is suspended.
+    Unlike this, asyncio.timeout uses the time of the event loop, which stops while the machine is suspended.
     """
-    doing = asyncio.ensure_future(work)
-    bell = asyncio.ensure_future(clock.sleep(seconds))
+    task = asyncio.ensure_future(work)
+    timer = asyncio.ensure_future(clock.sleep(seconds))
     try:
-        await asyncio.wait((doing, bell), return_when=asyncio.FIRST_COMPLETED)
-        if doing.done():
-            return doing.result()
-        raise TimeoutError(f"no end after {seconds:g} s")
+        await asyncio.wait((task, timer), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise TimeoutError(f"timed out after {seconds:g} s")
     finally:
-        bell.cancel()
-        if not doing.done():
-            doing.cancel()
-            await asyncio.wait((doing,))
+        timer.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))

@@ -1,9 +1,9 @@
-"""What can go wrong, in two shapes: a Problem is the user's to mend, a TarragonError ends what was asked.
+"""The base classes of errors: a Problem is a fault in a user's manifest, a TarragonError ends an operation.
 
-    TarragonError                what happened, why, what to do; carries the CLI's exit code
-      cluster.errors.ApiError    a Kubernetes API said no (see there for its kinds)
+    TarragonError               what happened, why, and what to do; carries the exit code of the CLI
+      client.errors.ApiError    an error response of a Kubernetes API (see there for its subclasses)
 
-Bad user data is never an exception but a list of Problems, so that all are told at once.
+Invalid user data is a list of Problems and never an exception, so that all problems are reported at once.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault of a manifest: `path` as a user would write it (`spec.tfReplicaSpecs.Worker.replicas`).
+    """One fault in a manifest. `path` is written as in `spec.tfReplicaSpecs.Worker.replicas`.
 
-    The message needs no path and no full stop; the remedy, where there is one, is what to write instead.
+    The message has neither the path nor a full stop. The remedy, if there is one, says what to write instead.
     """
 
     path: str
@@ -23,12 +23,12 @@ class Problem:
     remedy: str = ""
 
     def __str__(self) -> str:
-        told = f"{self.path}: {self.message}" if self.path else self.message
-        return f"{told}; {self.remedy}" if self.remedy else told
+        text = f"{self.path}: {self.message}" if self.path else self.message
+        return f"{text}; {self.remedy}" if self.remedy else text
 
 
 class TarragonError(Exception):
-    """Ends a command: one line what, one line why, one line what to do. Never shown with a traceback."""
+    """Ends a command. It has a line for what happened, why, and what to do, and is shown without a traceback."""
 
     exit_code = 1
 

@@ -1,9 +1,9 @@
-"""The one place where text meets a terminal: control characters in it become visible, styles of our own pass.
+"""Escapes control characters in text that goes to a terminal, while Tarragon's own styles pass.
 
-Names, messages and file names are written by others. On a terminal an escape sequence in one of them sets the title
-of the window, writes to the clipboard, hides or overdraws what was printed; a bidirectional override reverses it.
-`EscapingStream` therefore lets no control character through. A style is not written with the control character
-itself but with `ESC`, which only this process knows; the stream puts the control character in its place.
+Names, messages and file names come from others. On a terminal, an escape sequence in one of them could set the window
+title, write to the clipboard, or hide or overwrite output; a bidirectional override could reverse it. `EscapingStream`
+therefore passes no control character. Tarragon's own styles begin with `ESC`, a marker that only this process knows,
+and the stream replaces it with the control character.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TextIO, cast
 
 ESC = f"\ufdd0{os.urandom(8).hex()}"
-"""Begins an escape sequence of our own. It is drawn anew in each process, so that no foreign text can contain it."""
+"""Begins one of Tarragon's own escape sequences. It is random for each process, so that no other text contains it."""
 
 _CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 but the tab and the line feed, DEL, C1
@@ -26,12 +26,12 @@ _IN_LINE = str.maketrans({"\n": "\\n", "\t": " "})
 
 
 def escaped(text: str) -> str:
-    r"""Each control character but `\n` and `\t` as `\u001b`: visible, and still the same text to JSON and YAML."""
+    r"""The text with control characters, except `\n` and `\t`, as in `\u001b`, which JSON and YAML read as the same."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def escaped_line(text: str) -> str:
-    r"""For a cell or a row, which a line feed would leave: it is shown as `\n`, a tab as a space."""
+    r"""The escaped text on one line, for table cells: a line feed becomes `\n`, a tab becomes a space."""
     return escaped(text).translate(_IN_LINE)
 
 
@@ -40,7 +40,7 @@ def has_controls(text: str) -> bool:
 
 
 class EscapingStream:
-    """A text stream that escapes what is written to it; all else is the stream's that it stands before."""
+    """A text stream that escapes what is written to it. All other methods are those of the wrapped stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -53,7 +53,7 @@ class EscapingStream:
             self.write(line)
 
     def verbatim(self, text: str) -> int:
-        """What programs read, as it is; our own styles are put in all the same."""
+        """Write text unescaped, for programs that read it. Tarragon's own styles still apply."""
         return self._stream.write(text.replace(ESC, "\x1b"))
 
     def __getattr__(self, name: str) -> object:
@@ -61,12 +61,12 @@ class EscapingStream:
 
 
 def escaping(stream: TextIO) -> TextIO:
-    """The stream behind an EscapingStream."""
+    """The stream wrapped in an EscapingStream, unless it is one already."""
     return stream if isinstance(stream, EscapingStream) else cast("TextIO", EscapingStream(stream))
 
 
 def write_verbatim(stream: TextIO, text: str) -> None:
-    """To a pipe or a file, whose readers want the text as it is. Never to a terminal."""
+    """Write text unescaped to a pipe or a file. Never use it for a terminal."""
     if isinstance(stream, EscapingStream):
         stream.verbatim(text)
     else:

@@ -1,4 +1,4 @@
-"""What the programs write about themselves: one line a fact, for a person on a terminal, as JSON for a collector."""
+"""Configures logging: readable text for a terminal, or JSON for a log collector."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Form = Literal["json", "text"]
 
 
 def configure(form: Form, level: str = "info", stream: TextIO = sys.stderr) -> None:
-    """Once, at the start of a program. Libraries' own records (aiohttp, asyncio) come through the same door."""
+    """Configure logging; call it once, when a program starts. Logs of libraries (aiohttp, asyncio) are included."""
     stream = escaping(stream)
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: Sequence[Processor] = [
@@ -32,7 +32,7 @@ def configure(form: Form, level: str = "info", stream: TextIO = sys.stderr) -> N
         else [
             _Console(
                 colors=stream.isatty(),
-                # Without the values of local variables: tokens are among them.
+                # Without the values of local variables, because they may contain tokens.
                 exception_formatter=structlog.dev.plain_traceback,
             )
         ]
@@ -53,18 +53,18 @@ def configure(form: Form, level: str = "info", stream: TextIO = sys.stderr) -> N
 
 
 class _Console(structlog.dev.ConsoleRenderer):
-    """Its styles pass an EscapingStream."""
+    """A console renderer whose styles pass an EscapingStream."""
 
     @classmethod
     def get_default_column_styles(cls, colors: bool, force_colors: bool = False) -> structlog.dev.ColumnStyles:  # noqa: FBT001, FBT002 - structlog's signature
         styles = super().get_default_column_styles(colors, force_colors)
-        return structlog.dev.ColumnStyles(**{name: _passing(style) for name, style in asdict(styles).items()})
+        return structlog.dev.ColumnStyles(**{name: _unescaped(style) for name, style in asdict(styles).items()})
 
     @staticmethod
     def get_default_level_styles(colors: bool = True) -> dict[str, str]:  # noqa: FBT001, FBT002 - as above
         styles = structlog.dev.ConsoleRenderer.get_default_level_styles(colors)
-        return {level: _passing(style) for level, style in styles.items()}
+        return {level: _unescaped(style) for level, style in styles.items()}
 
 
-def _passing(style: str) -> str:
+def _unescaped(style: str) -> str:
     return style.replace("\x1b", ESC)

@@ -1,6 +1,6 @@
-"""Kubernetes quantities (`500m`, `8Gi`, `1e3`) as exact whole numbers of thousandths.
+"""Kubernetes quantities (`500m`, `8Gi`, `1e3`) as exact integers in thousandths.
 
-Thousandths are the finest unit the scheduler of Kubernetes itself uses for cpu; finer amounts round up, as there.
+Thousandths are the finest unit that kube-scheduler uses for cpu. Finer amounts are rounded up, as it does.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _SUFFIXES = {
     "Pi": Fraction(2**50),
     "Ei": Fraction(2**60),
 }
-# Six characters of exponent would already be beyond any machine; more would only burn memory.
+# The number of digits is limited, because evaluating a huge exponent would exhaust the memory.
 _FORM = re.compile(
     r"([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))(?:[eE]([+-]?\d{1,3})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?)"
 )
 
 
-@lru_cache(maxsize=4096, typed=True)  # a few spellings are read again and again; typed: True is none of them, 1 is
+@lru_cache(maxsize=4096, typed=True)  # the same few spellings recur; typed, because True == 1 but only 1 is valid
 def milli(text: str | float) -> int:
-    """Thousandths of a quantity, rounded up: `milli("1.5") == 1500`, `milli("8Gi") == 8 * 2**30 * 1000`.
+    """A quantity in thousandths, rounded up: `milli("1.5") == 1500`, `milli("8Gi") == 8 * 2**30 * 1000`.
 
-    Raises ValueError for anything that kube-apiserver would refuse as a quantity.
+    Raises ValueError for anything that kube-apiserver would reject as a quantity.
     """
     match = _FORM.fullmatch(str(text).strip())
     if match is None:
-        raise ValueError(f"{text!r} is no quantity; write for example 500m, 2, 8Gi")
+        raise ValueError(f"{text!r} is not a quantity; write for example 500m, 2, 8Gi")
     number, exponent, suffix = match.groups()
     value = Fraction(number if not number.endswith(".") else number[:-1])
     value *= Fraction(10) ** int(exponent) if exponent else _SUFFIXES[suffix or ""]
@@ -50,7 +50,7 @@ def milli(text: str | float) -> int:
 
 
 def text(milli_units: int) -> str:
-    """The shortest plain spelling of thousandths: `text(1500) == "1500m"`, `text(8 * 2**30 * 1000) == "8Gi"`."""
+    """The shortest spelling of an amount in thousandths: `text(1500) == "1500m"`, `text(8 * 2**30 * 1000) == "8Gi"`."""
     if milli_units % 1000:
         return f"{milli_units}m"
     whole = milli_units // 1000

@@ -1,4 +1,4 @@
-"""Arithmetic with times that somebody else has written: the calendar ends, and an integer of 64 bits goes beyond it."""
+"""Arithmetic with times from untrusted objects, which may exceed the range of datetime."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LAST = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
 def later(start: dt.datetime, seconds: float) -> dt.datetime:
-    """`start` moved by that many seconds, negative ones back; FIRST or LAST where the calendar ends before."""
+    """`start` plus that many seconds, which may be negative; FIRST or LAST if the result is out of range."""
     try:
         return start + dt.timedelta(seconds=seconds)
     except OverflowError:

@@ -1,1 +1,1 @@
-"""Typed slices of Kubernetes: what we read of its objects, and the rules of its API that are pure."""
+"""Partial types of Kubernetes objects, selectors, patches, JSON and YAML, and the validation of pod templates."""

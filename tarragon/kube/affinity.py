@@ -1,4 +1,4 @@
-"""The slices of a pod's spec that say near whom, and apart from whom, it is to run."""
+"""Partial types of affinity, anti-affinity and topology spread constraints in a pod's spec."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LabelRequirement(Struct, frozen=True):
 
 
 class LabelSelector(Struct, frozen=True):
-    """Selects everything if it is empty, and nothing where it is missing."""
+    """A metav1.LabelSelector. An empty one selects everything, a missing one nothing."""
 
     match_labels: dict[str, str] = {}
     match_expressions: list[LabelRequirement] = []
@@ -33,9 +33,9 @@ class LabelSelector(Struct, frozen=True):
 
     @property
     def choices(self) -> list[list[tuple[str, str]]]:
-        """Of each requirement that names labels with their values: whatever is selected has one of these."""
-        named = [[(key, value)] for key, value in self.match_labels.items()]
-        return named + [
+        """For each requirement with explicit values, the labels of which every selected object has one; for indexes."""
+        exact = [[(key, value)] for key, value in self.match_labels.items()]
+        return exact + [
             [(one.key, value) for value in one.values] for one in self.match_expressions if one.operator == "In"
         ]
 
@@ -55,7 +55,7 @@ class WeightedPodAffinityTerm(Struct, frozen=True):
 
 
 class PodAffinity(Struct, frozen=True):
-    """Or anti-affinity."""
+    """A podAffinity or podAntiAffinity."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] = []
     preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] = []
@@ -75,7 +75,7 @@ class PreferredNodes(Struct, frozen=True):
 
 
 class NodeAffinity(Struct, frozen=True):
-    """What it requires is read where nodes are asked."""
+    """The preferences of a nodeAffinity. Its requirements are decoded by the node predicates."""
 
     preferred_during_scheduling_ignored_during_execution: list[PreferredNodes] = []
 
@@ -91,7 +91,7 @@ class Affinity(Struct, frozen=True):
 
 
 class SpreadConstraint(Struct, frozen=True):
-    """One of topologySpreadConstraints."""
+    """One of the topologySpreadConstraints."""
 
     max_skew: int
     topology_key: str
@@ -111,7 +111,7 @@ _NONE = Affinity()
 
 
 def affinity(found: object) -> Affinity:
-    """Nothing where it can't be read: no API server takes a pod with such an affinity."""
+    """Decode an affinity. An invalid one counts as none, because no API server accepts such a pod."""
     if not isinstance(found, Mapping):
         return _NONE
     return _read(found, Affinity) or _NONE
@@ -131,7 +131,7 @@ def _read(found: object, model: type[S]) -> S | None:
 
 
 def _requirements(found: object) -> Iterator[LabelRequirement]:
-    """Of all selectors within."""
+    """The requirements of all selectors in a decoded value."""
     if isinstance(found, LabelRequirement):
         yield found
     elif isinstance(found, Struct):

@@ -1,4 +1,4 @@
-"""JSON and times as Kubernetes writes them."""
+"""Encodes and decodes JSON and timestamps in Kubernetes' formats."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _encoder = msgspec.json.Encoder()
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 _WITHOUT_SCHEMA = frozenset({dict, list, object, Any})
-"""Types that take a text as it is: their readers walk through the value, and recurse."""
-_SLACK = 16
-"""A page of a list holds its objects, and an object its spec, as raw text that is decoded later. Each of these parts
-may have MAX_DEPTH levels of its own, so the text around it is cut that much deeper."""
+"""Types that accept any structure. Their readers walk through the value recursively, so its depth must be limited."""
+_ENVELOPE_DEPTH = 16
+"""The levels around raw parts. A page of a list contains objects, and an object its spec, as raw text that is decoded
+later. Each of these parts may have MAX_DEPTH levels, so the enclosing text may be that much deeper."""
 
 
 def decode(data: bytes | str, model: type[T]) -> T:
-    """Raises msgspec.DecodeError (bad JSON) or msgspec.ValidationError (wrong type, with the path in its text).
+    """Decode JSON. Raises msgspec.DecodeError (bad JSON) or msgspec.ValidationError (wrong type, with its path).
 
-    Nothing else is raised, whatever the text is. A deep text is no error: where the model has no schema, values deeper
-    than `nesting.MAX_DEPTH` are replaced (`nesting.LEFT_OUT`); fields that a Struct does not have are skipped.
+    Nothing else is raised for any text. Deep nesting is not an error: for a model without a schema, values deeper than
+    `nesting.MAX_DEPTH` are replaced by `nesting.LEFT_OUT`; for a Struct, unknown fields are skipped.
     """
     decoder = _decoders.get(model)
     if decoder is None:
-        # A decoder compiles its type once; the types are as many as the program has Structs.
+        # Creating a decoder compiles its type. The number of types is bounded by the number of Structs.
         decoder = _decoders[model] = msgspec.json.Decoder(model)
     if model in _WITHOUT_SCHEMA:
         data = within_limit(_as_bytes(data))
@@ -37,7 +37,7 @@ def decode(data: bytes | str, model: type[T]) -> T:
     try:
         decoded = _decoded(data, decoder)
     except RecursionError:
-        decoded = _decoded_in_limits(data, decoder)
+        decoded = _decoded_with_limit(data, decoder)
     return decoded
 
 
@@ -47,14 +47,14 @@ def _decoded(data: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
     except msgspec.DecodeError:
         raise
     except (ValueError, OverflowError) as error:
-        # Text that is not UTF-8, and whatever else Python's own types refuse.
+        # Text that is not UTF-8, and other values that Python's types reject.
         raise msgspec.DecodeError(str(error)) from error
 
 
-def _decoded_in_limits(data: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
-    """The decoder met Python's recursion limit, which depends on its version and on the calls before this one."""
+def _decoded_with_limit(data: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode a text with limited depth, after the decoder reached the recursion limit of Python."""
     try:
-        return _decoded(limited(_as_bytes(data), MAX_DEPTH + _SLACK), decoder)
+        return _decoded(limited(_as_bytes(data), MAX_DEPTH + _ENVELOPE_DEPTH), decoder)
     except RecursionError as error:
         raise msgspec.DecodeError("the text is nested too deeply") from error
 
@@ -69,18 +69,18 @@ def encode(value: Any) -> bytes:
 
 
 def timestamp(moment: dt.datetime) -> str:
-    """metav1.Time: whole seconds, `2026-11-21T10:00:00Z`."""
-    return f"{_in_utc(moment).isoformat()[:19]}Z"  # half a microsecond; strftime takes four
+    """A metav1.Time in whole seconds: `2026-11-21T10:00:00Z`."""
+    return f"{_in_utc(moment).isoformat()[:19]}Z"  # takes half a microsecond; strftime takes four
 
 
 def micro_timestamp(moment: dt.datetime) -> str:
-    """metav1.MicroTime, as leases and events have it."""
-    # Not strftime: it writes the year 1 with one digit, which API servers refuse.
+    """A metav1.MicroTime, as in leases and events."""
+    # Not strftime: it writes the year 1 with one digit, which API servers reject.
     return f"{_in_utc(moment).isoformat(timespec='microseconds')[:26]}Z"
 
 
 def moment(text: str) -> dt.datetime:
-    """The time that `timestamp` or `micro_timestamp` wrote. Raises ValueError for anything else."""
+    """Parse what `timestamp` or `micro_timestamp` wrote. Raises ValueError for anything else."""
     parsed = dt.datetime.fromisoformat(text)
     if parsed.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; write it as 2026-11-21T10:00:00Z")
@@ -91,7 +91,7 @@ def moment(text: str) -> dt.datetime:
 
 
 def _in_utc(moment: dt.datetime) -> dt.datetime:
-    """The first or last moment of the calendar for a time of which UTC is beyond it: an object may hold such a one."""
+    """The time in UTC; FIRST or LAST if that is out of range, which objects may contain."""
     try:
         return moment.astimezone(dt.UTC)
     except OverflowError:

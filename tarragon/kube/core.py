@@ -1,4 +1,4 @@
-"""The slices of pods, nodes, services and their kin that Tarragon reads, and how they are addressed."""
+"""Partial types of pods, nodes, services and other core kinds, with the fields that Tarragon reads."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Pod(Struct, frozen=True):
 
     @property
     def is_finished(self) -> bool:
-        """It has run to its end and holds no resources any more."""
+        """Whether the pod has terminated and no longer uses resources."""
         return self.status.phase in {"Succeeded", "Failed"}
 
     def container_status(self, name: str) -> ContainerStatus | None:
@@ -156,9 +156,9 @@ class Node(Struct, frozen=True):
 
     @property
     def ready_since(self) -> dt.datetime | None:
-        """When it became what `is_ready` says; None where it does not tell."""
-        told = (each.last_transition_time for each in self.status.conditions if each.type == "Ready")
-        return next(told, None)
+        """When `is_ready` last changed; None if that is unknown."""
+        times = (each.last_transition_time for each in self.status.conditions if each.type == "Ready")
+        return next(times, None)
 
 
 class ServicePort(Struct, frozen=True):
@@ -179,7 +179,7 @@ class Service(Struct, frozen=True):
 
 
 class SlimMeta(Struct, frozen=True):
-    """Of kinds of which there may be many and little is asked."""
+    """Minimal metadata, for kinds with many objects."""
 
     name: str = ""
     namespace: str = ""

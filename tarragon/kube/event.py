@@ -1,4 +1,4 @@
-"""core/v1 Events: what happened to an object, told once and counted after that."""
+"""core/v1 Events about objects. A repeated event increments the count of the first one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tarragon.kube.codec import timestamp
 from tarragon.kube.meta import Key
 
 MESSAGE_LIMIT = 1024
-"""Bytes of an event's message that the API server accepts."""
+"""The maximum length of an event's message in bytes. The API server rejects longer ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectReference:
-    """What the event is about."""
+    """The object that an event is about."""
 
     api_version: str
     kind: str
@@ -26,24 +26,24 @@ class ObjectReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """`reason` is one CamelCase word that scripts may rely on; the message is for people."""
+    """An event about an object. `reason` is a CamelCase word for programs; the message is for humans."""
 
     about: ObjectReference
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
     once: bool = False
-    """Of a state that lasts: that it was seen again is no news."""
+    """Whether repetitions are dropped, because the event reports a lasting state."""
 
     @property
     def name(self) -> str:
-        """The same for the same words about the same object: a repetition meets the first one and is counted."""
-        said = f"{self.about.uid}/{self.type}/{self.reason}/{self.message}"
-        return f"{self.about.key.name[:200]}.{hashlib.sha256(said.encode(errors='surrogatepass')).hexdigest()[:16]}"
+        """The name, derived from object and content: creating a repetition fails, and then the first one is counted."""
+        content = f"{self.about.uid}/{self.type}/{self.reason}/{self.message}"
+        return f"{self.about.key.name[:200]}.{hashlib.sha256(content.encode(errors='surrogatepass')).hexdigest()[:16]}"
 
 
 def body(event: Event, now: dt.datetime, component: str) -> dict[str, Any]:
-    """The object to create; on AlreadyExists patch `count` and `lastTimestamp` instead."""
+    """The Event object to create. On AlreadyExists, patch `count` and `lastTimestamp` instead."""
     about = event.about
     return {
         "apiVersion": "v1",

@@ -1,6 +1,6 @@
-"""What every Kubernetes object has: a key, metadata, owners; and how a kind is addressed.
+"""Metadata, keys, owners and resources of Kubernetes objects.
 
-Structs are for reading only: they drop what they do not know. Never write a decoded object back, send patches.
+Structs are for reading only, because they drop unknown fields. Never write a decoded object back; send patches.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tarragon.kube.codec import decode
 from tarragon.kube.nesting import MAX_DEPTH, is_within, within_limit
 
 Json: TypeAlias = Any
-"""A value as JSON has it, of a shape that somebody else decides. Saying it is the one use of Any outside of readers."""
+"""A JSON value of unknown structure. Only this alias and the readers use Any."""
 
 JsonObject: TypeAlias = Mapping[str, Any]
-"""A JSON object; treat it as frozen."""
+"""A JSON object. Treat it as immutable."""
 
 NULL = msgspec.Raw(b"null")
-"""A part that is not there."""
+"""A missing part."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -31,7 +31,7 @@ U = TypeVar("U")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Key:
-    """Which object of a kind: `namespace` is empty for kinds that live outside of namespaces."""
+    """The namespace and name of an object. `namespace` is empty for cluster-scoped kinds."""
 
     namespace: str
     name: str
@@ -42,9 +42,9 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource(Generic[T]):
-    """A kind of object as the API addresses it, with the type its objects are decoded into.
+    """A resource of the API, and the type into which its objects are decoded.
 
-    `model` is a msgspec Struct for a slim reading, or `dict` for the whole object.
+    `model` is a msgspec Struct for some of the fields, or `dict` for the whole object.
     """
 
     group: str
@@ -56,26 +56,26 @@ class Resource(Generic[T]):
 
     @property
     def api_version(self) -> str:
-        """As written in manifests: `v1`, `kubeflow.org/v1`."""
+        """The apiVersion as in manifests: `v1`, `kubeflow.org/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def full_name(self) -> str:
-        """As kubectl names it in messages: `pods`, `tfjobs.kubeflow.org`."""
+        """The name as in kubectl's messages: `pods`, `tfjobs.kubeflow.org`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def reading(self, model: type[U]) -> Resource[U]:
-        """The same kind, decoded into another type."""
+        """The same resource, decoded into another type."""
         return replace(self, model=model)  # type: ignore[return-value, arg-type]
 
     def as_owner(self, metadata: ObjectMeta) -> OwnerIdentity:
-        """The identity by which others name an object of this kind as their owner."""
+        """The identity of an object of this kind in the owner references of others."""
         return OwnerIdentity(
             namespace=metadata.namespace, group=self.group, kind=self.kind, name=metadata.name, uid=metadata.uid
         )
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path. An empty namespace addresses all of them (or a kind that has none)."""
+        """The URL path. An empty namespace means all namespaces, or a cluster-scoped kind."""
         parts = ["/api" if not self.group else "/apis", *([self.group] if self.group else []), self.version]
         if namespace and self.namespaced:
             parts += ["namespaces", namespace]
@@ -85,27 +85,27 @@ class Resource(Generic[T]):
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """Base of all slices: JSON's camelCase outside, Python's names inside.
+    """The base of all partial types: camelCase in JSON, Python's names in code.
 
-    What was read from JSON has no cycles: the garbage collector need not look at it, a hundred thousand times.
+    Decoded JSON has no cycles, so these objects are exempt from garbage collection: there may be 100,000 of them.
     """
 
 
 def group_of(api_version: str) -> str:
-    """The API group of an apiVersion: `kubeflow.org` of `kubeflow.org/v1`, empty for the core group's `v1`."""
+    """The API group of an apiVersion: `kubeflow.org` for `kubeflow.org/v1`, empty for `v1` of the core group."""
     return api_version.rpartition("/")[0]
 
 
 class OwnerIdentity(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The identity of an object that owns others. An object is owned only if its reference gives exactly this identity.
+    """The identity of an owner. An object belongs to it only if its owner reference has exactly this identity.
 
-    A uid alone proves nothing: the API server checks no ownerReference, so a user can write the uid of a job in a
-    namespace that this user may not even read. The version of the group does not count: a job has the same identity in
-    all versions of its API.
+    A uid alone is no proof: the API server does not verify owner references, so users can write the uid of a job in a
+    namespace that they may not even read. The version is not part of the identity, because an object is the same in all
+    versions of its API.
     """
 
     namespace: str
-    """An owner and what it owns are in the same namespace; empty for an owner that has none."""
+    """The namespace of the owner and of the owned objects; empty for a cluster-scoped owner."""
     group: str
     kind: str
     name: str
@@ -125,7 +125,7 @@ class OwnerReference(Struct, frozen=True):
     block_owner_deletion: bool = False
 
     def identity(self, namespace: str) -> OwnerIdentity:
-        """The identity of the owner, if it is in this namespace: that of the object that has the reference."""
+        """The identity of the owner. `namespace` is that of the object that has the reference."""
         return OwnerIdentity(
             namespace=namespace, group=group_of(self.api_version), kind=self.kind, name=self.name, uid=self.uid
         )
@@ -161,25 +161,25 @@ class ObjectMeta(Struct, frozen=True):
 
     @property
     def is_ending(self) -> bool:
-        """Somebody has deleted it and it is still there: for its grace period or a finalizer."""
+        """Whether the object is being deleted: its grace period is not over, or it has a finalizer."""
         return self.deletion_timestamp is not None
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The one owner that manages it, if any."""
+        """The owner reference with `controller: true`, if any."""
         return next((owner for owner in self.owner_references if owner.controller), None)
 
     @property
     def controlled_by(self) -> OwnerIdentity | None:
-        """The identity of the controller, if any. A job owns an object if this equals the job's `as_owner`."""
-        for owner in self.owner_references:  # a loop, not a generator: this is asked for each of 40,000 pods
+        """The identity of the controller, if any. A job controls an object if this equals the job's `as_owner`."""
+        for owner in self.owner_references:  # a loop, not a generator: this runs for each of 40,000 pods
             if owner.controller:
                 return owner.identity(self.namespace)
         return None
 
 
 class AnyObject(Struct, frozen=True):
-    """An object of any kind of which only the metadata matters."""
+    """The metadata of an object of any kind."""
 
     api_version: str = ""
     kind: str = ""
@@ -187,13 +187,13 @@ class AnyObject(Struct, frozen=True):
 
 
 class CustomMeta(ObjectMeta, frozen=True):
-    """With who wrote what of the object, which is often longer than the object; read when it is asked for."""
+    """Metadata with managedFields, which are often larger than the object and are decoded on access."""
 
     raw_managed_fields: msgspec.Raw = msgspec.field(default=NULL, name="managedFields")
 
     @property
     def managed_fields(self) -> list[ManagedField]:
-        """None where they can't be read."""
+        """The managed fields; empty if they can't be decoded."""
         entries: type[list[ManagedField] | None] = list[ManagedField] | None  # type: ignore[assignment]
         try:
             return decode(within_limit(bytes(self.raw_managed_fields)), entries) or []
@@ -202,10 +202,10 @@ class CustomMeta(ObjectMeta, frozen=True):
 
 
 class CustomObject(Struct, frozen=True):
-    """An object of a custom kind. Its spec and status are whatever a user wrote: readers must check every step.
+    """A custom object. Its spec and status may have any structure, so readers must check every step.
 
-    They are kept as they came, which takes a tenth of the room, and read anew each time: hold on to what you read.
-    Reading raises nothing. Values deeper than `nesting.MAX_DEPTH` are replaced by `nesting.LEFT_OUT`.
+    Both are kept encoded, which takes a tenth of the memory, and decoded on each access: keep the decoded value while
+    you need it. Decoding never raises. Values deeper than `nesting.MAX_DEPTH` are replaced by `nesting.LEFT_OUT`.
     """
 
     api_version: str = ""
@@ -215,13 +215,13 @@ class CustomObject(Struct, frozen=True):
     raw_status: msgspec.Raw = msgspec.field(default=NULL, name="status")
 
     def __post_init__(self) -> None:
-        # A part that was decoded as Raw is a view of the text that it stood in, and would hold on to all of it.
+        # Copy the Raw parts: each is a view that would keep the whole text in memory.
         for part in ("raw_spec", "raw_status"):
             force_setattr(self, part, getattr(self, part).copy())
 
     @property
     def as_owner(self) -> OwnerIdentity:
-        """The identity by which pods, services and others name this object as their controller."""
+        """The identity of this object in the controller references of its children."""
         return OwnerIdentity(
             namespace=self.metadata.namespace,
             group=group_of(self.api_version),
@@ -232,23 +232,23 @@ class CustomObject(Struct, frozen=True):
 
     @property
     def spec(self) -> Json:
-        """None for one that can't be read; `spec_fault` says why."""
+        """The decoded spec; None if it can't be decoded, and then `spec_fault` says why."""
         return _read(self.raw_spec)
 
     @property
     def spec_fault(self) -> str:
-        """What keeps the spec from being read as it was written; empty for nearly all."""
+        """Why the spec can't be decoded completely; empty if it can."""
         if not is_within(bytes(self.raw_spec), MAX_DEPTH):
             return f"is nested deeper than {MAX_DEPTH} levels"
         try:
             decode(bytes(self.raw_spec), object)
         except msgspec.DecodeError as error:
-            return f"can't be read: {error}"
+            return f"can't be decoded: {error}"
         return ""
 
     @property
     def status(self) -> Json:
-        """None for one that can't be read."""
+        """The decoded status; None if it can't be decoded."""
         return _read(self.raw_status)
 
 

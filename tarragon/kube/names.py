@@ -1,4 +1,4 @@
-"""Which names Kubernetes accepts."""
+"""Validates DNS labels by the rules of Kubernetes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def fault_of_label_name(name: str, *, may_begin_with_digit: bool = False) -> str | None:
-    """What is wrong with a DNS label, as a claim (`is 70 characters long, …`), or None.
+    """Why a DNS label is invalid, as a predicate (`is 70 characters long, …`); None if it is valid.
 
-    RFC 1035, which Services obey, wants a letter first; RFC 1123, which containers obey, takes a digit.
+    RFC 1035, for Services, requires a letter first; RFC 1123, for containers, also accepts a digit.
     """
     if len(name) > LONGEST_LABEL:
-        return f"is {len(name)} characters long, and {LONGEST_LABEL} are allowed"
+        return f"is {len(name)} characters long, more than the maximum of {LONGEST_LABEL}"
     if not _LABEL.fullmatch(name):
-        return "may only have lower-case letters, digits and dashes, none of them a dash at either end"
+        return "may only contain lower-case letters, digits and dashes, and no dash at either end"
     if name[0].isdigit() and not may_begin_with_digit:
         return "must begin with a letter"
     return None

@@ -1,4 +1,4 @@
-"""Merge patches (RFC 7386): applying one, and making the smallest one between two values."""
+"""Applies merge patches (RFC 7386), and computes the smallest merge patch between two values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def merged(target: Any, patch: Any) -> Any:
-    """The value after the patch. Neither argument is changed; what the patch does not touch is shared, not copied."""
+    """Apply a patch. Neither argument is modified; parts that the patch does not touch are shared, not copied."""
     if not isinstance(patch, Mapping):
         return patch
     result = dict(target) if isinstance(target, Mapping) else {}
@@ -20,7 +20,7 @@ def merged(target: Any, patch: Any) -> Any:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch that turns `before` into `after`; empty when they are equal. Lists are replaced whole."""
+    """The patch that turns `before` into `after`; empty if they are equal. Lists are replaced as a whole."""
     patch: dict[str, Any] = {name: None for name in before if name not in after}
     for name, value in after.items():
         old = before.get(name)
@@ -34,7 +34,7 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str,
 
 
 def without_nulls(value: Any) -> Any:
-    """To Kubernetes a null field is one that is not there. In the list of a patch it would not even be taken away."""
+    """The value without null fields, which mean the same as missing ones. A merge patch keeps nulls within lists."""
     if isinstance(value, Mapping):
         return {name: without_nulls(each) for name, each in value.items() if each is not None}
     if isinstance(value, list | tuple):

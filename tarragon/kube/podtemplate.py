@@ -1,4 +1,4 @@
-"""Checking a pod template against the fields that Kubernetes knows: unknown names, wrong types, missing parts."""
+"""Validates a pod template against the schema of Kubernetes: unknown fields, wrong types, missing required fields."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tarragon.kube.reader import INT64, Reader, described
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A type of Kubernetes: its fields with their types, and which of them must be there."""
+    """The schema of a Kubernetes type: its fields with their types, and its required fields."""
 
     fields: Mapping[str, str]
     required: frozenset[str]
 
 
 def checked(found: Reader, kind: str = "PodTemplateSpec") -> Json:
-    """The value without nulls and without what is of a wrong type, so that whoever reads on need not look again.
+    """Validate a value and return it without nulls and values of a wrong type, so that readers can rely on the types.
 
-    Every fault is noted. Unknown fields are kept: a newer Kubernetes may know them. None when nothing is left.
-    The kind is spelled as in `podfields`.
+    All problems are noted. Unknown fields are kept, because a newer Kubernetes may know them. Returns None if nothing
+    is left. `kind` is spelled as in `podfields`.
     """
     if found.is_missing:
         return None
@@ -38,7 +38,7 @@ def checked(found: Reader, kind: str = "PodTemplateSpec") -> Json:
 
 
 def main_container(template: JsonObject, name: str) -> JsonObject | None:
-    """The container of that name, else the first one. For templates that were `checked`."""
+    """The container of that name, else the first one. The template must have been `checked`."""
     containers = template.get("spec", {}).get("containers", [])
     named = next((container for container in containers if container.get("name") == name), None)
     return named if named is not None else next(iter(containers), None)
@@ -46,7 +46,7 @@ def main_container(template: JsonObject, name: str) -> JsonObject | None:
 
 @cache
 def definitions() -> Mapping[str, Definition]:
-    """The table of `podfields`, by name."""
+    """The schemas of `podfields` by name."""
     paragraphs = (paragraph.split() for paragraph in FIELDS.replace("\n  ", " ").split("\n"))
     return {words[0]: _definition(words[1:]) for words in paragraphs if words}
 
@@ -63,9 +63,9 @@ def _list(found: Reader, kind: str) -> list[Json]:
     values = []
     for item in found.items():
         if item.is_missing:
-            item.problem("is empty", "remove the dash or fill it in")
+            item.problem("is empty", "remove the dash, or add a value")
         value = checked(item, kind)
-        # Left out, it would shift the numbers of those behind it, and with them the paths of their faults.
+        # Keep a placeholder: without it, the indexes of later items, and so the paths of their problems, would shift.
         values.append({} if value is None and kind in definitions() else value)
     return [value for value in values if value is not None]
 
@@ -82,16 +82,16 @@ def _object(found: Reader, definition: Definition) -> JsonObject | None:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _is_text(found: Reader) -> bool:
+def _is_string(found: Reader) -> bool:
     found.text()
     return isinstance(found.value, str)
 
 
-def _is_whole(found: Reader) -> bool:
+def _is_integer(found: Reader) -> bool:
     return found.whole(-INT64, INT64) is not None
 
 
-def _is_truth(found: Reader) -> bool:
+def _is_boolean(found: Reader) -> bool:
     found.truth()
     return isinstance(found.value, bool)
 
@@ -108,7 +108,7 @@ def _is_quantity(found: Reader) -> bool:
     return _noted(found, holds, "a quantity such as 500m, 2 or 8Gi")
 
 
-def _is_whole_or_text(found: Reader) -> bool:
+def _is_int_or_string(found: Reader) -> bool:
     holds = not isinstance(found.value, bool) and isinstance(found.value, int | str)
     return _noted(found, holds, "a whole number or text")
 
@@ -117,19 +117,19 @@ def _is_anything(_: Reader) -> bool:
     return True
 
 
-def _noted(found: Reader, holds: bool, wanted: str) -> bool:  # noqa: FBT001 - the claim that is noted
+def _noted(found: Reader, holds: bool, wanted: str) -> bool:  # noqa: FBT001 - the result that is returned
     if not holds:
         found.problem(f"must be {wanted}, not {described(found.value)}")
     return holds
 
 
 _SCALARS: Mapping[str, Callable[[Reader], bool]] = {
-    "string": _is_text,
-    "time": _is_text,
-    "integer": _is_whole,
+    "string": _is_string,
+    "time": _is_string,
+    "integer": _is_integer,
     "number": _is_number,
-    "boolean": _is_truth,
+    "boolean": _is_boolean,
     "quantity": _is_quantity,
-    "intstr": _is_whole_or_text,
+    "intstr": _is_int_or_string,
     "any": _is_anything,
 }

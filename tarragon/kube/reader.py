@@ -1,4 +1,4 @@
-"""Reading what a user wrote: every value knows its path, every fault is noted with it, and none stops the reading."""
+"""Reads untrusted manifests: each value knows its path, and problems are noted with it instead of being raised."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _FEW = 12
 
 @dataclass(slots=True)
 class Notes:
-    """What was found wrong on the way. It grows while one manifest is read and is not changed after that."""
+    """The problems found in one manifest. They are collected while it is read and don't change afterwards."""
 
     problems: list[Problem] = field(default_factory=list)
     unknown: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
     def add(self, others: Notes) -> None:
-        """What was noted aside."""
+        """Add the problems that were collected separately."""
         self.problems += others.problems
         self.unknown += others.unknown
         self.warnings += others.warnings
@@ -39,9 +39,9 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One value of a manifest. A missing one and null are the same; reading them gives what the caller has for that.
+    """A value of a manifest. A missing value and null are the same; for both, methods return the caller's default.
 
-    Of a thousand values that are read hardly one is at fault: its path is put together only then.
+    The path is only assembled on demand, because few values have problems.
     """
 
     value: Json
@@ -59,7 +59,7 @@ class Reader:
         return self.value is None
 
     def is_map(self) -> bool:
-        """Whether it is one; anything else but a missing value is a problem."""
+        """Whether the value is a map. Any other value that is not missing is a problem."""
         if isinstance(self.value, dict):
             return True
         if not self.is_missing:
@@ -67,22 +67,22 @@ class Reader:
         return False
 
     def field(self, name: str) -> Reader:
-        """Missing, too, when this is no map: ask `is_map` once."""
+        """The field of that name. It is missing if the value is not a map; check that once with `is_map`."""
         found = self.value.get(name) if isinstance(self.value, dict) else None
         return Reader(found, name, self.notes, self)
 
     def fields(self) -> Iterator[tuple[str, Reader]]:
-        """The entries of a map. Nothing of what is none, which is a problem."""
+        """The entries of a map. A value that is not a map has none and is a problem."""
         if not self.is_map():
             return
         for name in self.value:
             if isinstance(name, str):
                 yield name, self.field(name)
             else:
-                self.problem(f"has the key {name!r}, and keys must be text", "put it in quotes")
+                self.problem(f"has the key {name!r}, but keys must be text", "put it in quotes")
 
     def items(self) -> Iterator[Reader]:
-        """The items of a list. Nothing of what is none, which is a problem."""
+        """The items of a list. A value that is not a list has none and is a problem."""
         if self.is_missing:
             return
         if not isinstance(self.value, list | tuple):
@@ -101,7 +101,7 @@ class Reader:
         return missing
 
     def whole(self, minimum: int = 0, maximum: int = INT32) -> int | None:
-        """None when it is missing or no whole number within the bounds, which is a problem."""
+        """The value as an integer within bounds; None if it is missing or, with a problem, invalid."""
         value = self.value
         if value is None:
             return None
@@ -116,7 +116,7 @@ class Reader:
         return None
 
     def truth(self) -> bool:
-        """False when it is missing."""
+        """The value as a boolean; False if it is missing."""
         if self.is_missing or isinstance(self.value, bool):
             return bool(self.value)
         remedy = f"write {self.value.lower()} without quotes" if str(self.value).lower() in {"true", "false"} else ""
@@ -137,17 +137,17 @@ class Reader:
         return missing
 
     def texts(self) -> dict[str, str]:
-        """A map of text to text, such as labels."""
+        """The value as a map of strings, such as labels."""
         return {name: value.text() for name, value in self.fields()}
 
     def only(self, known: Collection[str]) -> None:
-        """Note every field that is none of these."""
+        """Note every field that is not in `known`."""
         if not isinstance(self.value, dict):
             return
         for name in self.value:
             if name not in known and isinstance(name, str):
                 names = sorted(known)
-                remedy = suggestion(name, names) or (f"known here: {', '.join(names)}" if len(names) <= _FEW else "")
+                remedy = suggestion(name, names) or (f"known fields: {', '.join(names)}" if len(names) <= _FEW else "")
                 self.field(name).note_unknown(remedy)
 
     def problem(self, message: str, remedy: str = "") -> None:
@@ -161,14 +161,14 @@ class Reader:
 
 
 def joined(path: str, name: str) -> str:
-    """The path of a field, as a user would write it."""
+    """The path of a field, as users write it."""
     if not path:
         return name
     return f"{path}.{name}" if _PLAIN_NAME.fullmatch(name) else f'{path}["{_cut(name)}"]'
 
 
 def described(value: Any) -> str:
-    """A value in a sentence: `the text "3"`, `3.5`, `a list`."""
+    """A description of the value for messages: `the text "3"`, `3.5`, `a list`."""
     match value:
         case None:
             return "nothing"
@@ -187,7 +187,7 @@ def described(value: Any) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant; spelling it in other capitals is the most frequent slip."""
+    """The known name that was probably meant. Wrong capitalization is the most frequent mistake, so it comes first."""
     names = list(known)
     folded = {candidate.lower(): candidate for candidate in names}
     if name.lower() in folded:
@@ -197,7 +197,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """A remedy, or nothing where no known name is near."""
+    """A remedy that suggests the nearest known name; empty if none is near."""
     meant = nearest(name, known)
     return f"did you mean {meant}?" if meant else ""
 

@@ -1,7 +1,4 @@
-"""Label and field selectors as kubectl and the API server write them.
-
-Where a selector can't be read, the ValueError has the words of a kube-apiserver.
-"""
+"""Parses label and field selectors. The ValueErrors have the messages of kube-apiserver."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ _SYMBOL = re.compile(r"==|!=|[=!><(),]")
 _WORD = re.compile(r"[^\s=!><(),]+")
 _SPACE = re.compile(r"\s*")
 _END = ""
-"""The token after the last: no other is empty."""
+"""The end-of-input token. No other token is empty."""
 _OPERATORS = frozenset({"in", "notin", "=", "==", "!=", ">", "<"})
 
 _LONGEST = 63
@@ -35,7 +32,7 @@ def everything(_: Mapping[str, str]) -> bool:
 
 
 def label_selector(text: str) -> Predicate:
-    """`a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; a comma means and. Raises ValueError with the part it can't read."""
+    """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`; a comma means AND. Raises ValueError with the invalid part."""
     requirements = list(_Parser(text).requirements())
     if not requirements:
         return everything
@@ -43,15 +40,15 @@ def label_selector(text: str) -> Predicate:
 
 
 def field_selector(text: str) -> Predicate:
-    """`metadata.name=a,status.phase!=Running` over a flat mapping from path to text; a missing path reads as empty."""
+    """Parse `metadata.name=a,status.phase!=Running`, for a flat map from path to string; missing paths are empty."""
     terms = field_terms(text)
     if not terms:
         return everything
-    return lambda fields: all((fields.get(path, "") == value) is wanted for path, wanted, value in terms)
+    return lambda fields: all((fields.get(path, "") == value) is equal for path, equal, value in terms)
 
 
 def field_terms(text: str) -> list[tuple[str, bool, str]]:
-    """Path, whether it shall be equal, value. In a value, a backslash goes before a comma, = or backslash."""
+    """The terms as (path, must be equal, value). In a value, a backslash escapes a comma, = or a backslash."""
     terms = []
     for part in _TERM.findall(text):
         match = _FIELD.fullmatch(part)
@@ -62,17 +59,17 @@ def field_terms(text: str) -> list[tuple[str, bool, str]]:
 
 
 def field_paths(text: str) -> set[str]:
-    """The paths that a field selector names, so that a server can refuse those it does not index."""
+    """The paths of a field selector, so that a server can reject unsupported ones."""
     return {path for path, _, _ in field_terms(text)}
 
 
 def refuse_label(name: str, value: str) -> None:
-    """Raises ValueError for what no object can have as a label."""
-    _refuse_value(_key(name), value)
+    """Raise ValueError if the label is invalid."""
+    _check_value(_key(name), value)
 
 
 def from_match_labels(selector: Mapping[str, Any]) -> Predicate:
-    """metav1.LabelSelector: matchLabels and matchExpressions."""
+    """The predicate of a metav1.LabelSelector with matchLabels and matchExpressions."""
     requirements = [_one_of(name, {value}) for name, value in (selector.get("matchLabels") or {}).items()]
     for expression in selector.get("matchExpressions") or []:
         name, values = expression["key"], set(expression.get("values") or [])
@@ -82,14 +79,14 @@ def from_match_labels(selector: Mapping[str, Any]) -> Predicate:
             case "NotIn":
                 requirements.append(_none_of(name, values))
             case "Exists":
-                requirements.append(_is_there(name))
+                requirements.append(_exists(name))
             case _:
                 requirements.append(_is_missing(name))
     return lambda labels: all(holds(labels) for holds in requirements)
 
 
 class _Parser:
-    """One selector, token by token. Keywords are words like others wherever a label or a value is due."""
+    """Parses one selector. Keywords count as plain words wherever a label or a value is expected."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [*_tokens(text), _END]
@@ -114,20 +111,20 @@ class _Parser:
                 raise ValueError(f"found '{self._next}', expected: identifier after ','")
 
     def _requirement(self) -> Predicate:
-        is_unwanted = self._next == "!"
-        if is_unwanted:
+        is_negated = self._next == "!"
+        if is_negated:
             self._take()
         key = _key(self._word())
-        if is_unwanted:
+        if is_negated:
             return _is_missing(key)
         if self._next in {",", _END}:
-            return _is_there(key)
+            return _exists(key)
         operator = self._take()
         if operator not in _OPERATORS:
             raise ValueError(f"found '{operator}', expected: '=', '!=', '==', 'in', notin'")
         values = self._values() if operator in {"in", "notin"} else {self._exact_value()}
         for value in values:
-            _refuse_value(key, value)
+            _check_value(key, value)
         if operator in {">", "<"}:
             return _compared(key, operator, values)
         return _one_of(key, values) if operator in {"in", "=", "=="} else _none_of(key, values)
@@ -136,7 +133,7 @@ class _Parser:
         return "" if self._next in {",", _END} else self._word()
 
     def _values(self) -> set[str]:
-        """In parentheses; an empty place between commas is the empty value."""
+        """The values in parentheses. Nothing between two commas is the empty value."""
         if (opening := self._take()) != "(":
             raise ValueError(f"found '{opening}' expected: '('")
         values = set()
@@ -178,7 +175,7 @@ def _tokens(text: str) -> Iterator[str]:
         place = found.end()
 
 
-def _is_there(key: str) -> Predicate:
+def _exists(key: str) -> Predicate:
     return lambda labels: key in labels
 
 
@@ -223,7 +220,7 @@ def _key(text: str) -> str:
     raise ValueError(f'invalid label key "{text}": {why}')
 
 
-def _refuse_value(key: str, value: str) -> None:
+def _check_value(key: str, value: str) -> None:
     if len(value) > _LONGEST:
         why = _TOO_LONG
     elif value and not _NAME.fullmatch(value):

@@ -1,6 +1,6 @@
-"""What a scalar of YAML stands for: as in the YAML 1.1 of Kubernetes' tools, which is not quite PyYAML's.
+"""Resolves YAML scalars by the YAML 1.1 rules of Kubernetes' tools, which differ from those of PyYAML.
 
-`1e3` is a number there, `12:30` is text and so is a date; `yes` and `off` are truths.
+`1e3` is a number, `12:30` and dates are strings, and `yes` and `off` are booleans.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tarragon.kube.meta import Json
 
 _PREFIX = "tag:yaml.org,2002:"
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-_TRUTHS = {
+_BOOLEANS = {
     spelled: word in {"true", "yes", "on"}
     for word in ("true", "false", "yes", "no", "on", "off")
     for spelled in (word, word.capitalize(), word.upper())
@@ -24,24 +24,24 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]{1,40}|[0-9]{1,40}(?:\.[0-9]{0,40})?)(?:[eE
 
 
 class UnknownTagError(ValueError):
-    """A tag that JSON has no value for."""
+    """A tag for which JSON has no value."""
 
 
 def scalar(text: str, tag: str | None, *, is_plain: bool) -> Json:
-    """Quoted text is text; a plain word may be something else; a tag says what it is."""
+    """The value of a scalar. Quoted text is a string, plain text is resolved, and a tag overrides both."""
     if tag is None or tag == "!":
         return _resolved(text) if is_plain and tag is None else text
     convert = _TAGS.get(tag.removeprefix(_PREFIX))
     if convert is None:
-        raise UnknownTagError(f"the tag {tag} means nothing here")
+        raise UnknownTagError(f"unsupported tag {tag}")
     return convert(text)
 
 
 def _resolved(text: str) -> Json:
     if text in _NULLS:
         return None
-    if text in _TRUTHS:
-        return _TRUTHS[text]
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
     if _DECIMAL.fullmatch(text):
         return int(text.replace("_", ""))
     if _OTHER_BASE.fullmatch(text):

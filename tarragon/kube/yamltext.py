@@ -1,6 +1,6 @@
-"""Reading YAML as kubectl does, with the line of every value; bombs, duplicate keys and foreign tags are refused.
+"""Reads YAML as kubectl does, with the line of every value. Rejects YAML bombs, duplicate keys and unknown tags.
 
-It works on the parser's events with a stack of its own, so that no text, however deep, can exhaust Python's.
+It processes the parser's events with an explicit stack, so that deep nesting can't exhaust Python's.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tarragon.kube.reader import joined
 from tarragon.kube.yamlscalars import UnknownTagError, scalar
 
 LARGEST_TEXT = 8 * 2**20
-"""Characters. etcd takes objects of 1.5 MB, and a file holds a handful of them."""
+"""The maximum length in characters: several times the 1.5 MB that etcd accepts for an object."""
 MOST_VALUES = 200_000
-"""Values of a document once its anchors are expanded."""
+"""The maximum number of values in a document after its anchors are expanded."""
 
 MERGE = "<<"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -28,21 +28,21 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """A value, the line it begins in, and the line of every part that has one, by path."""
+    """The value of a document, its first line, and the lines of its parts by path."""
 
     value: Json
     line: int
     lines: Mapping[str, int]
 
     def line_of(self, path: str) -> int:
-        """Of the value, or of the nearest one around it that was written."""
+        """The line of the value at that path, or of the nearest enclosing value that has one."""
         while path and path not in self.lines:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.lines.get(path, self.line)
 
 
 class _FaultyError(Exception):
-    """Ends the reading of the text."""
+    """A fault after which the rest of the text can't be read."""
 
     def __init__(self, line: int, message: str, remedy: str = "") -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class _FaultyError(Exception):
 
 @dataclass(slots=True)
 class _Open:
-    """A map or list that is being read. `size` counts the values in it, those of anchors again at each use."""
+    """A map or list that is being read. `size` is its number of values, with anchors counted at each use."""
 
     value: dict[str, Json] | list[Json]
     path: str
@@ -61,19 +61,19 @@ class _Open:
     key_lines: dict[str, int] = field(default_factory=dict)
     size: int = 1
     merges: bool = False
-    """Whether the key << was written without quotes; with them it is a key like any other."""
+    """Whether the map has an unquoted key <<. In quotes it is an ordinary key."""
 
 
 def read_yaml(text: str) -> tuple[list[YamlDocument], list[Problem]]:
-    """All documents that have a value, and all faults that could be told. Never raises."""
+    """Read all non-empty documents, and all problems. Never raises."""
     if len(text) > LARGEST_TEXT:
-        return [], [Problem("", f"has {len(text)} characters, and {LARGEST_TEXT} are allowed")]
+        return [], [Problem("", f"has {len(text)} characters, more than the maximum of {LARGEST_TEXT}")]
     documents: list[YamlDocument] = []
     problems: list[Problem] = []
     try:
         for document in _documents(text, problems):
             if document.value is not None:
-                documents.append(document)  # noqa: PERF401 - those before a fault are kept
+                documents.append(document)  # noqa: PERF401 - documents before a fault are kept
     except _FaultyError as fault:
         problems.append(_template(fault.problem.path) if "{{" in text else fault.problem)
     except yaml.MarkedYAMLError as error:
@@ -122,19 +122,19 @@ class _Builder:
         if len(self._open) >= MANIFEST_DEPTH:
             raise _FaultyError(line, f"is nested deeper than {MANIFEST_DEPTH} levels")
         if event.tag not in {None, "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}:
-            raise _FaultyError(line, f"the tag {event.tag} means nothing here", "remove it")
+            raise _FaultyError(line, f"unsupported tag {event.tag}", "remove it")
         value: dict[str, Json] | list[Json] = {} if isinstance(event, yaml.MappingStartEvent) else []
         self._open.append(_Open(value, self._path(), line, event.anchor))
 
     def _end(self, line: int) -> None:
-        done = self._open.pop()
-        if isinstance(done.value, dict) and done.merges:
-            done.value = _with_merged(done.value, line)
-        self._put(done.value, done.size, done.line, done.anchor)
+        closed = self._open.pop()
+        if isinstance(closed.value, dict) and closed.merges:
+            closed.value = _with_merged(closed.value, line)
+        self._put(closed.value, closed.size, closed.line, closed.anchor)
 
     def _alias(self, event: Any, line: int) -> None:
         if event.anchor not in self._anchors:
-            raise _FaultyError(line, f"*{event.anchor} stands for nothing that is complete here")
+            raise _FaultyError(line, f"the alias *{event.anchor} has no anchor before it")
         if self._expects_key():
             raise _FaultyError(line, "a key must be text, not an alias")
         value, size = self._anchors[event.anchor]
@@ -151,14 +151,14 @@ class _Builder:
         self._put(value, 1, line, event.anchor)
 
     def _key(self, event: Any, line: int) -> None:
-        """As written: a number or a yes as a key is its text, for JSON has no others."""
+        """Take a key. Its text is used as written, even for a number or `yes`, because JSON keys are strings."""
         top = self._open[-1]
         key = event.value
         if not key and event.implicit[0]:
             raise _FaultyError(line, "a key is missing before the colon")
         if key in top.key_lines:
             first = top.key_lines[key]
-            self._problems.append(Problem(f"line {line}", f"the key {key} is there twice, first in line {first}"))
+            self._problems.append(Problem(f"line {line}", f"duplicate key {key}, first used in line {first}"))
         top.key_lines[key] = line
         top.key = key
         top.merges = top.merges or (key == MERGE and event.implicit[0])
@@ -184,7 +184,7 @@ class _Builder:
         return bool(self._open) and isinstance(self._open[-1].value, dict) and self._open[-1].key is None
 
     def _path(self) -> str:
-        """Of the value that comes next."""
+        """The path of the next value."""
         if not self._open:
             return ""
         top = self._open[-1]
@@ -192,12 +192,12 @@ class _Builder:
 
 
 def _with_merged(value: dict[str, Json], line: int) -> dict[str, Json]:
-    """`<<: *defaults`: what the map says itself wins."""
+    """Resolve `<<: *defaults`. The map's own entries take precedence."""
     merges = value[MERGE] if isinstance(value[MERGE], list) else [value[MERGE]]
     result: dict[str, Json] = {}
     for merge in reversed(merges):
         if not isinstance(merge, dict):
-            raise _FaultyError(line, "<< takes a map, or a list of maps")
+            raise _FaultyError(line, "the value of << must be a map or a list of maps")
         result |= merge
     return result | {name: each for name, each in value.items() if name != MERGE}
 
@@ -209,23 +209,23 @@ def _syntax(error: yaml.MarkedYAMLError, text: str) -> Problem:
     line = lines[number - 1] if number <= len(lines) else ""
     where = f"line {number}"
     if "\t" in line[: len(line) - len(line.lstrip())]:
-        return Problem(where, "begins with a tab", "indent with spaces, as YAML wants it")
+        return Problem(where, "begins with a tab", "YAML must be indented with spaces")
     if "{{" in text:
         return _template(where)
-    said = error.problem or "can't be read"
-    return Problem(where, f"is no YAML: {said}", _remedy(said))
+    message = error.problem or "syntax error"
+    return Problem(where, f"invalid YAML: {message}", _remedy(message))
 
 
 def _template(where: str) -> Problem:
-    return Problem(where, "is no YAML; it looks like a Helm template", "render it first: helm template")
+    return Problem(where, "invalid YAML; it looks like a Helm template", "render it first: helm template")
 
 
-def _remedy(said: str) -> str:
-    if "mapping values are not allowed" in said:
+def _remedy(message: str) -> str:
+    if "mapping values are not allowed" in message:
         return "put text that contains a colon in quotes, or check the indentation"
-    if "cannot start any token" in said:
+    if "cannot start any token" in message:
         return "put text that begins with a special character in quotes"
-    if "unexpected end of stream" in said:
+    if "unexpected end of stream" in message:
         return "close the quotes and brackets that were opened"
     return "check the indentation and the colons around it"
 
@@ -234,5 +234,5 @@ def _unreadable(error: Exception, text: str) -> Problem:
     position = getattr(error, "position", None)
     if isinstance(position, int):
         line = text.count("\n", 0, position) + 1
-        return Problem(f"line {line}", "has a character that text may not have", "is it a binary file?")
-    return Problem("", "can't be read as YAML", "is it a binary file?")
+        return Problem(f"line {line}", "has a character that YAML does not allow", "is it a binary file?")
+    return Problem("", "invalid YAML", "is it a binary file?")

@@ -338,7 +338,7 @@ def test_up_serves_in_the_foreground_until_it_is_asked_to_end(shell: Shell) -> N
     [
         ("cpu=1,memory=1Gi", "has no name"),
         ("name=a", "has no cpu and no memory"),
-        ("name=a,cpu=much,memory=1Gi", "'much' is no quantity"),
+        ("name=a,cpu=much,memory=1Gi", "'much' is not a quantity"),
         ("name=a,cpu=-1,memory=1Gi", "must be 0 or more"),
         ("a", "is not NAME=VALUE"),
         ("name=a,cpu=1,memory=1Gi,label:=b", "invalid label key"),

@@ -22,7 +22,7 @@ from tools.controlplane import ControlPlane
         (["--name", "Worker_1"], "'Worker_1' is not a valid node name"),
         (["--taint", "gpu"], "'gpu' is not a taint; use KEY=VALUE:EFFECT"),
         (["--taint", "gpu=1:Never"], "is not a taint"),
-        (["--cpu", "many"], "cpu: 'many' is no quantity"),
+        (["--cpu", "many"], "cpu: 'many' is not a quantity"),
         (["--resource", "nvidia.com/gpu=-1"], "nvidia.com/gpu: must be 0 or more, not -1"),
         (["--env", "tensorflow=/nowhere/at/all"], "/nowhere/at/all is not an existing folder"),
         (["--address", "::"], "is not a specific address"),

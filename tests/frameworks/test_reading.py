@@ -251,7 +251,7 @@ UNKNOWN_FIELDS: list[tuple[dict[str, Any], str]] = [
     (tfjob({"Worker": worker(replica=1)}), f"{WORKER}.replica: unknown field; did you mean replicas?"),
     (
         tfjob({"Worker": worker(zebra=1)}),
-        f"{WORKER}.zebra: unknown field; known here: replicas, restartPolicy, template",
+        f"{WORKER}.zebra: unknown field; known fields: replicas, restartPolicy, template",
     ),
     (
         tfjob({"Worker": worker(template=template(comand=["x"]))}),
@@ -286,7 +286,7 @@ def test_fields_of_older_generations_are_told_to_have_no_effect() -> None:
         ({"env": {"A": "x"}}, "env: must be a list, not a map; begin each item with a dash"),
         ({"command": "a b"}, 'command: must be a list, not the text "a b"; begin each item with a dash'),
         ({"args": ["--steps", 3]}, 'args[1]: must be text, not 3; write it in quotes: "3"'),
-        ({"args": ["a", None]}, "args[1]: is empty; remove the dash or fill it in"),
+        ({"args": ["a", None]}, "args[1]: is empty; remove the dash, or add a value"),
         ({"ports": [{"name": "x"}]}, "ports[0].containerPort: is missing"),
         (
             {"resources": {"limits": {"cpu": "four"}}},

@@ -70,8 +70,8 @@ FAULTS: list[tuple[dict[str, Any], list[str]]] = [
         tfjob({"Worker": pod(main(), {"name": "Side_car", "image": "x"})}),
         [
             (
-                f'{IN_WORKER}.containers[1].name: "Side_car" may only have lower-case letters, digits and dashes, '
-                "none of them a dash at either end"
+                f'{IN_WORKER}.containers[1].name: "Side_car" may only contain lower-case letters, digits and dashes, '
+                "and no dash at either end"
             )
         ],
     ),
@@ -129,8 +129,8 @@ FAULTS: list[tuple[dict[str, Any], list[str]]] = [
         tfjob(name="my.job"),
         [
             (
-                "metadata.name: gives a replica the name my.job-worker-0, which may only have lower-case letters, "
-                "digits and dashes, none of them a dash at either end; write letters, digits and dashes, a letter first"
+                "metadata.name: gives a replica the name my.job-worker-0, which may only contain lower-case letters, "
+                "digits and dashes, and no dash at either end; write letters, digits and dashes, a letter first"
             )
         ],
     ),
@@ -148,8 +148,8 @@ def test_the_longest_derived_name_must_fit() -> None:
     assert problems(tfjob({"Worker": 11}, name=fits)) == []
     assert problems(tfjob({"Worker": 101}, name=fits)) == [
         (
-            f"metadata.name: gives a replica the name {fits}-worker-100, which is 64 characters long, and 63 are "
-            "allowed; shorten it by 1"
+            f"metadata.name: gives a replica the name {fits}-worker-100, which is 64 characters long, more than the "
+            "maximum of 63; shorten it by 1"
         )
     ]
 

@@ -150,7 +150,7 @@ def test_the_termination_policy_names_who_decides() -> None:
         (
             listed(RuntimeId="Not_One"),
             (
-                "spec.RuntimeId: may only have lower-case letters, digits and dashes, none of them a dash at either "
+                "spec.RuntimeId: may only contain lower-case letters, digits and dashes, and no dash at either "
                 "end; remove it, and the job gets one"
             ),
         ),
@@ -163,7 +163,7 @@ def test_the_termination_policy_names_who_decides() -> None:
         ),
         (
             listed(name="j" * 64),
-            "metadata.name: is 64 characters long, and 63 are allowed: it is a label of the pods; shorten it by 1",
+            "metadata.name: is 64 characters long, more than the maximum of 63 for a pod label; shorten it by 1",
         ),
     ],
 )

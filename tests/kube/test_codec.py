@@ -83,7 +83,7 @@ def test_a_spec_that_is_no_json_of_ours_is_absent_and_says_why(spec: bytes) -> N
     found = job(spec=spec)
 
     assert found.spec is None
-    assert found.spec_fault.startswith("can't be read: ")
+    assert found.spec_fault.startswith("can't be decoded: ")
 
 
 @pytest.mark.parametrize("managed", [b'{"a":1}', b'[{"time":"never"}]', b"[" * 3_000 + b"]" * 3_000])

@@ -87,4 +87,4 @@ def test_a_key_that_is_no_text_is_a_problem() -> None:
     found = reader({3: "x", "b": "y"})
 
     assert [name for name, _ in found.fields()] == ["b"]
-    assert told(found) == ["a: has the key 3, and keys must be text; put it in quotes"]
+    assert told(found) == ["a: has the key 3, but keys must be text; put it in quotes"]

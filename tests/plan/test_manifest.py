@@ -40,25 +40,25 @@ FAULTS = [
         "a: b: c",
         [
             (
-                "line 1: is no YAML: mapping values are not allowed in this context; "
+                "line 1: invalid YAML: mapping values are not allowed in this context; "
                 "put text that contains a colon in quotes, or check the indentation"
             )
         ],
     ),
-    ("a:\n\t- b", ["line 2: begins with a tab; indent with spaces, as YAML wants it"]),
+    ("a:\n\t- b", ["line 2: begins with a tab; YAML must be indented with spaces"]),
     (
         "a: 'open",
-        ["line 1: is no YAML: found unexpected end of stream; close the quotes and brackets that were opened"],
+        ["line 1: invalid YAML: found unexpected end of stream; close the quotes and brackets that were opened"],
     ),
     (
         "metadata:\n  name: {{ .Values.name }}\n",
-        ["line 2: is no YAML; it looks like a Helm template; render it first: helm template"],
+        ["line 2: invalid YAML; it looks like a Helm template; render it first: helm template"],
     ),
-    ("a: \x00", ["line 1: has a character that text may not have; is it a binary file?"]),
+    ("a: \x00", ["line 1: has a character that YAML does not allow; is it a binary file?"]),
     ("- a\n- b", ["line 1: must be a Kubernetes object, not a list"]),
     ("just words", ['line 1: must be a Kubernetes object, not the text "just words"']),
-    (f"{CONFIG_MAP}metadata: {{name: other}}\n", ["line 4: the key metadata is there twice, first in line 3"]),
-    (f"{CONFIG_MAP}data: !python/object {{}}\n", ["line 4: the tag !python/object means nothing here; remove it"]),
+    (f"{CONFIG_MAP}metadata: {{name: other}}\n", ["line 4: duplicate key metadata, first used in line 3"]),
+    (f"{CONFIG_MAP}data: !python/object {{}}\n", ["line 4: unsupported tag !python/object; remove it"]),
     (
         f"{JOB}---\n{JOB}",
         ["line 6: TFJob a is already defined in line 1; rename one of them"],

@@ -241,7 +241,10 @@ def test_mlkube_has_a_field_for_it() -> None:
             {FOLDER: "/l", ENDS: "yes"},
             f'metadata.annotations["{ENDS}"]: unsupported value \'yes\'; write "true", or remove it',
         ),
-        ({ENDS: "true"}, f'metadata.annotations["{ENDS}"]: has no effect without {FOLDER}; add that, or remove this one'),
+        (
+            {ENDS: "true"},
+            f'metadata.annotations["{ENDS}"]: has no effect without {FOLDER}; add that, or remove this one',
+        ),
     ],
 )
 def test_a_slip_in_an_annotation_is_told_and_keeps_no_job_from_running(annotations: dict[str, str], told: str) -> None:

@@ -80,7 +80,7 @@ def _type(item: Reader) -> ReplicaType | None:
     """As the operator had it: in capitals, and the master where nothing is said."""
     if not item.is_map():
         if item.is_missing:
-            item.problem("is empty", "remove the dash or fill it in")
+            item.problem("is empty", "remove the dash, or add a value")
         return None
     written = any_spelling(item, *TYPE)
     word = written.text() or ReplicaType.MASTER.value.upper()

@@ -30,7 +30,7 @@ def rules(names: Names) -> tuple[Rule, ...]:
         elif len(job.key.name) > LONGEST_LABEL:
             yield Problem(
                 "metadata.name",
-                f"is {len(job.key.name)} characters long, and {LONGEST_LABEL} are allowed: it is a label of the pods",
+                f"is {len(job.key.name)} characters long, more than the maximum of {LONGEST_LABEL} for a pod label",
                 f"shorten it by {len(job.key.name) - LONGEST_LABEL}",
             )
 
