@@ -1,1 +1,1 @@
-"""The training frameworks, each a value in a folder of its own. Pure."""
+"""The plug-ins for training frameworks, one folder each. They are pure: no I/O, no clock, no randomness."""

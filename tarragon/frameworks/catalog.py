@@ -1,4 +1,4 @@
-"""Every framework there is, and which one a manifest belongs to."""
+"""The registry of frameworks. It finds the framework of a manifest and reports misspelled kinds and versions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tarragon.kube.meta import Json
 from tarragon.kube.reader import described, nearest
 
 FRAMEWORKS: tuple[Framework, ...] = (TENSORFLOW, MLKUBE)
-"""Where two are called alike, the first one is meant by whoever names no group."""
+"""If two kinds have the same name, a name without a group means the first one."""
 
 _RENAMED = {"tensorflow.org/v1alpha1": "write mlkube.io/v1beta1, which has the same fields"}
-"""API versions that no operator here serves: a few weeks of 2017, between mlkube.io and kubeflow.org."""
+"""API versions that are not served: this one existed for a few weeks of 2017, between mlkube.io and kubeflow.org."""
 
 
 def framework_of(api_version: Json, kind: Json) -> Framework | None:
-    """None for an object that is no job. Kinds are compared in any capitals: two of them differ in nothing else."""
+    """The framework of a job, or None. Kinds are compared without case, because TFJob and TfJob differ only in that."""
     if not isinstance(api_version, str) or not isinstance(kind, str):
         return None
     group = api_version.partition("/")[0]
@@ -27,7 +27,7 @@ def framework_of(api_version: Json, kind: Json) -> Framework | None:
 
 
 def misspelled(api_version: Json, kind: Json) -> Problem | None:
-    """A Problem for what was probably meant to be a job; None for anything else, a fine job included."""
+    """A Problem for an object that was probably meant to be a job; None for valid jobs and other objects."""
     if not isinstance(kind, str):
         return None
     framework = framework_of(api_version, kind)
@@ -38,14 +38,14 @@ def misspelled(api_version: Json, kind: Json) -> Problem | None:
         return None
     of_kind = next(framework for framework in FRAMEWORKS if framework.kind == meant)
     if kind.lower() == meant.lower():
-        said = api_version if isinstance(api_version, str) else described(api_version)
-        remedy = _RENAMED.get(said, f"write {of_kind.resource.api_version}")
-        return Problem("apiVersion", f"no {meant} has the apiVersion {said}", remedy)
+        stated = api_version if isinstance(api_version, str) else described(api_version)
+        remedy = _RENAMED.get(stated, f"write {of_kind.resource.api_version}")
+        return Problem("apiVersion", f"{meant} has no apiVersion {stated}", remedy)
     return Problem("kind", f"unknown kind {kind}", f"did you mean {meant}?")
 
 
 def kinds() -> list[str]:
-    """What a user may write, in whatever capitals: each once."""
+    """The names of all kinds, without those that differ only in case."""
     found: dict[str, str] = {}
     for framework in FRAMEWORKS:
         found.setdefault(framework.kind.lower(), framework.kind)
@@ -58,17 +58,17 @@ def _wrong_version(framework: Framework, api_version: str) -> Problem | None:
         return None
     return Problem(
         "apiVersion",
-        f"no {framework.kind} has the version {api_version}",
+        f"{framework.kind} has no version {api_version}",
         f"write {nearest(api_version, known) or framework.resource.api_version}",
     )
 
 
 def _wrong_capitals(framework: Framework, api_version: str, kind: str) -> Problem | None:
-    """What mlkube.io called TfJob was called so, and TFJob everywhere else."""
+    """A Problem for a kind in the wrong case: mlkube.io has TfJob, all other groups have TFJob."""
     if kind == framework.kind:
         return None
-    is_anothers = any(kind == each.kind for each in FRAMEWORKS)
-    fault = f"no {kind} has the version {api_version}" if is_anothers else f"unknown kind {kind}"
+    is_of_other_group = any(kind == each.kind for each in FRAMEWORKS)
+    fault = f"{kind} has no version {api_version}" if is_of_other_group else f"unknown kind {kind}"
     return Problem("kind", fault, f"did you mean {framework.kind}?")
 
 

@@ -1,7 +1,7 @@
-"""Fractions of GPUs, which Tarragon does not support yet: how KubeShare and DRAGON spell them, and where a job has one.
+"""Detects requests for fractions of GPUs, which Tarragon does not support yet, in the forms of KubeShare and DRAGON.
 
-DRAGON marks a job by the annotation DRAGON_KUBESHARE, KubeShare 1 a pod by annotations `kubeshare/...`, KubeShare 2 by
-labels `sharedgpu/...`. Without their schedulers such a pod starts without a GPU, and its program trains on the CPU.
+DRAGON uses the job annotation DRAGON_KUBESHARE, KubeShare 1 the pod annotations `kubeshare/...`, KubeShare 2 the labels
+`sharedgpu/...`. Without their schedulers such a pod would start without a GPU and train on the CPU.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from tarragon.kube.reader import joined
 
 SWITCH = "DRAGON_KUBESHARE"
 DOMAINS = frozenset({"kubeshare", "sharedgpu"})
-"""Prefixes of annotations and labels, and of resources that users write by mistake in their place."""
+"""Prefixes of annotations and labels, and of resources, which some users write instead by mistake."""
 
 
 def names_a_fraction(name: str) -> bool:
-    """Whether an annotation, a label, a resource or an environment variable of this name is about a fraction."""
+    """Whether an annotation, label, resource or environment variable of this name requests a fraction."""
     domain, slash, _ = name.partition("/")
     return name == SWITCH or (bool(slash) and domain in DOMAINS)
 
 
 def asks_for_fractions(job: TrainingJob) -> Iterator[Problem]:
-    """A Problem for each mark, wherever it stands."""
-    for path, fields in _marked(job):
+    """A Problem for each request for a fraction of a GPU."""
+    for path, fields in _candidates(job):
         for name, value in fields.items():
             if names_a_fraction(name) and not _is_off(name, value):
                 yield _problem(joined(path, name))
@@ -37,7 +37,7 @@ def asks_for_fractions(job: TrainingJob) -> Iterator[Problem]:
                 yield _problem(f"{path}.env[{index}]")
 
 
-def _marked(job: TrainingJob) -> Iterator[Placed]:
+def _candidates(job: TrainingJob) -> Iterator[Placed]:
     yield "metadata.labels", job.labels
     yield "metadata.annotations", job.annotations
     for group in job.groups:
@@ -50,12 +50,12 @@ def _marked(job: TrainingJob) -> Iterator[Placed]:
 
 
 def _value(variable: JsonObject) -> Json:
-    """Kubernetes takes a variable without a value and a source for an empty one."""
+    """The value of a variable. Without `value` and `valueFrom` it is empty, as in Kubernetes."""
     return variable.get("value", variable.get("valueFrom", ""))
 
 
 def _is_off(name: str, value: Json) -> bool:
-    """DRAGON takes the job for an ordinary one then."""
+    """Whether the value turns the feature off, so that DRAGON treats the job as an ordinary one."""
     return name == SWITCH and str(value).lower() in {"", "false"}
 
 

@@ -1,4 +1,4 @@
-"""Kinds of Kubeflow and its relatives that Tarragon does not run: a table of what a user is told who submits one."""
+"""Kinds of Kubeflow and related projects that Tarragon does not run, with the messages for users who submit one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tarragon.frameworks.catalog import FRAMEWORKS
 
 RUNS = f"Tarragon runs {FRAMEWORKS[0].kind}s"
 NOT_YET = "is not supported yet"
-NO_JOB = "is no training job"
+NO_JOB = "is not a training job"
 
 _KUBEFLOW = "kubeflow.org"
 _RELATIVES = frozenset({"argoproj.io", "serving.kserve.io", "sparkoperator.k8s.io"})
@@ -18,13 +18,13 @@ _RELATIVES = frozenset({"argoproj.io", "serving.kserve.io", "sparkoperator.k8s.i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Some kinds about which the same is said."""
+    """Kinds with the same message."""
 
     kinds: tuple[str, ...]
     message: str
     remedy: str
     is_common: bool = True
-    """Whether others call kinds of theirs so, too. Then the group has to be one of Kubeflow or its relatives."""
+    """Whether other projects use the same names. If so, the group must be one of Kubeflow or a related project."""
 
 
 TABLE: tuple[Row, ...] = (
@@ -83,7 +83,7 @@ TABLE: tuple[Row, ...] = (
 
 
 def other_kind(api_version: str, kind: str) -> Problem | None:
-    """None for what is not in the table. Kinds are compared in any capitals, and told as they were written."""
+    """A Problem for a kind in the table, else None. Kinds are compared without case and quoted as written."""
     group = api_version.rpartition("/")[0]
     for row in TABLE:
         if kind.lower() in _lower(row.kinds) and (not row.is_common or _is_of_kubeflow(group)):
@@ -92,11 +92,11 @@ def other_kind(api_version: str, kind: str) -> Problem | None:
 
 
 def not_yet(word: str) -> str | None:
-    """The kind of job that is not supported yet and that `word` names as kubectl takes it: `mpijob`, `mpijobs`."""
-    meant = word.lower().partition(".")[0]
+    """The unsupported kind of job that `word` names in one of kubectl's forms: `mpijob`, `mpijobs`."""
+    name = word.lower().partition(".")[0]
     for row in TABLE:
         for kind in row.kinds if row.message == NOT_YET else ():
-            if meant in {kind.lower(), f"{kind.lower()}s"}:
+            if name in {kind.lower(), f"{kind.lower()}s"}:
                 return kind
     return None
 

@@ -1,6 +1,6 @@
-"""What a framework and a generation of its API have to say: two frozen records of functions.
+"""The plug-in interface: `Framework` describes a kind of job, `Dialect` one generation of its API.
 
-A new framework is a folder and one line of the catalog; a new generation is one file with one Dialect.
+To add a framework, add a folder and a line in the catalog. To add a generation, add a module with one Dialect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tarragon.kube.names import LONGEST_LABEL
 __all__ = ["Dialect", "Framework", "Manifest", "Names", "Reading", "Rule", "Sight", "Size", "Verdict", "Wiring"]
 
 Manifest = JsonObject
-"""A job as its user wrote it: parsed YAML or JSON, nothing assumed about its shape."""
+"""A job as the user wrote it: parsed YAML or JSON of unknown structure."""
 
 Size = Mapping[ReplicaType, int]
 
@@ -31,43 +31,44 @@ Rule = Callable[[TrainingJob], Iterator[Problem]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a dialect made of a manifest. With problems the job is only a guess, good for finding more of them."""
+    """A manifest decoded by a dialect. If there are problems, the job is only a guess, used to find more problems."""
 
     job: TrainingJob | None
     problems: Sequence[Problem] = ()
     unknown: Sequence[Problem] = ()
-    """Fields that no version of this API has: the CLI refuses them, the operator runs the job and says so."""
+    """Fields that no version of this API has. The CLI rejects them; the operator runs the job with a warning."""
     warnings: Sequence[Problem] = ()
-    """What is legal, and probably not what was meant."""
+    """Legal values that are probably mistakes."""
 
 
 def tensorboard_name(job: TrainingJob) -> str:
-    """A service's name has 63 characters at most; of two long names that begin alike the end tells."""
-    name, tail = job.key.name, "-tensorboard"
-    if len(name) + len(tail) > LONGEST_LABEL:
-        name = f"{name[: LONGEST_LABEL - len(tail) - 9]}-{sha256(name.encode(errors='surrogatepass')).hexdigest()[:8]}"
-    return name + tail
+    """The name of a job's TensorBoard. A name beyond the limit of Services is truncated and gets a hash."""
+    name, suffix = job.key.name, "-tensorboard"
+    if len(name) + len(suffix) > LONGEST_LABEL:
+        digest = sha256(name.encode(errors="surrogatepass")).hexdigest()[:8]
+        name = f"{name[: LONGEST_LABEL - len(suffix) - 9]}-{digest}"
+    return name + suffix
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How a generation calls what belongs to a replica, and which replica a name belongs to (None: not ours)."""
+    """The object names of a generation, and the reverse: the replica of a pod's name, or None."""
 
     pod: Callable[[TrainingJob, Replica], str]
     service: Callable[[TrainingJob, Replica], str]
     replica: Callable[[TrainingJob, str], Replica | None]
     tensorboard: Callable[[TrainingJob], str] = tensorboard_name
-    """Of its pod and its service: the name of no replica."""
+    """The name of the TensorBoard's pod and Service. It is not the name of any replica."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """What a replica must be told to find the others: goes into the named container (all of them when empty)."""
+    """Environment and command by which a replica finds the others. An empty `container` means all containers."""
 
     container: str
     env: Mapping[str, str]
     command: Sequence[str] = ()
-    """What the container runs, where its user left that to us."""
+    """The command of the container, if the operator provides the program."""
 
 
 def _nothing(_: TrainingJob, __: JsonObject) -> dict[str, Json]:
@@ -80,48 +81,49 @@ def _no_annotations(_: TrainingJob) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """One generation of a framework's API. `name` is what the annotation tarragon.dev/generation holds."""
+    """One generation of a framework's API. `name` is the value of the annotation tarragon.dev/generation."""
 
     name: str
     api_version: str
     recognise: Callable[[Manifest], bool]
-    """Whether the shape may be this generation's. Where several say yes, the API version it was written in decides."""
+    """Whether a manifest's structure matches this generation. If several match, the API version decides."""
     read: Callable[[Manifest], Reading]
     names: Names
     labels: Callable[[TrainingJob, Replica], dict[str, str]]
     selector: Callable[[TrainingJob], dict[str, str]]
-    """Labels that all pods and services of the job carry, and no other job's."""
+    """Labels that all pods and services of the job have, and those of no other job."""
     worker_selector: Callable[[TrainingJob], dict[str, str]]
-    """The same for the pods that the scale subresource counts."""
+    """Labels of the pods that the scale subresource counts."""
     wire: Callable[[TrainingJob, Size, str], Callable[[Replica], Wiring | None]]
-    """For a gang of that size in that cluster domain. What all replicas share is computed once, before the first."""
+    """The wiring for a gang size and a cluster domain. What all replicas share is computed once, in the first call."""
     status: Callable[[TrainingJob, JobStatus], dict[str, Json]]
-    """The generation's own status fields (without `tarragon`), whole: what is not in it is to be absent."""
+    """The complete status fields of the generation (without `tarragon`). Fields that are missing here are removed."""
     has_conditions: bool = True
-    """Whether those fields hold conditions, counts and times. Where they can't, `status.tarragon.record` does."""
+    """Whether these fields contain conditions, counts and times. If not, `status.tarragon.record` does."""
     had_batch_jobs: bool = False
-    """Whether the operator of that time always had its pods made by batch Jobs, which go on without it."""
+    """Whether the original operator created its pods by batch Jobs, which continue without it."""
     refused: Callable[[JobStatus], dict[str, Json]] = classic.refused
-    """The status fields of a job that can't be read, and so of one that can't be told more about."""
+    """The status fields of a job that can't be decoded."""
     written_back: Callable[[TrainingJob, JsonObject], dict[str, Json]] = _nothing
-    """Fields of spec (given as it is) that the operator of that time filled in, and users look for; written with the
-    mark."""
+    """Fields that the original operator filled into the spec and that users look for. They are written together with
+    the generation annotation. The second argument is the spec as it is."""
     lasting: Callable[[TrainingJob], dict[str, str]] = _no_annotations
-    """Annotations that keep what the job was begun with and no edit of its spec changes; written with the mark."""
+    """Annotations for what must not change with the spec once the job has started; written together with the
+    generation annotation."""
     rules: Sequence[Rule] = ()
-    """Validation that only this generation has."""
+    """Validation rules of this generation only."""
     has_cluster_ips: bool = False
-    """Whether its services have an address of their own; all later ones are headless."""
+    """Whether the services have a cluster IP; those of all later generations are headless."""
     port_name: str = ""
-    """What it calls the port of the replicas, if not as its framework does."""
+    """The name of the replicas' port, if it differs from that of the framework."""
     condition_reason: Callable[[str], str]
-    """The generation's word for a condition's reason: `Succeeded` -> `TFJobSucceeded`."""
+    """The generation's spelling of a condition's reason: `Succeeded` -> `TFJobSucceeded`."""
     exit_codes: ExitCodeTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """What the judge sees: the job, the admitted size, what has become of each replica, and what is on record."""
+    """The input of `Framework.judge`: the job, its admitted size, the state of each replica, the recorded status."""
 
     job: TrainingJob
     size: Size
@@ -131,7 +133,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """At most one signal, with words for the condition; `failures` are the replicas it rests on."""
+    """The result of `Framework.judge`: at most one signal with a message, and the replicas that caused a failure."""
 
     signal: Signal | None
     message: str = ""
@@ -140,28 +142,30 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
-    """A kind of job. `resource` is its storage version; the last dialect is the fallback."""
+    """A kind of job. `resource` is its storage version. The last dialect is the fallback."""
 
     kind: str
     resource: Resource[CustomObject]
     dialects: Sequence[Dialect]
     rules: Sequence[Rule]
-    """Validation beyond shape; every rule is asked, all problems are told."""
+    """Validation rules. All of them run, and all problems are reported."""
     cautions: Sequence[Rule]
-    """The same for what is legal, and probably not what was meant."""
+    """Rules for legal values that are probably mistakes. Their problems are warnings."""
     unsupported: Sequence[Rule]
-    """The same for what the API allows and Tarragon can't do yet: no job starts with it, and no started one ends."""
+    """Rules for what the API allows and Tarragon does not support yet. They keep a job from starting; a job that has
+    started is not stopped."""
     main_container: str
-    """The container whose exit code is the replica's, whatever sidecars do; empty for the first one."""
+    """The container whose exit code counts for the replica, whatever sidecars do; empty for the first one."""
     port_name: str
-    """The named port of the main container that every replica's Service offers; appended where it is missing."""
+    """The port of the main container that every replica's Service exposes; added if it is missing."""
     service_size: Callable[[TrainingJob, Size], Size]
-    """Of how many replicas there are to be Services: of an elastic job, of all that may ever come."""
+    """The number of replicas that need Services; for an elastic job, all that may ever exist."""
     objects: Callable[[TrainingJob], Iterator[JsonObject]]
-    """The ConfigMaps that its pods mount, without owner and namespace: never changed, named after the job's uid."""
+    """The ConfigMaps that the pods mount, without owner and namespace. They never change; their names contain the uid
+    of the job."""
     judge: Callable[[Sight], Verdict]
     start_order: Sequence[ReplicaType]
     crd: Callable[[], dict[str, Json]]
     """The CustomResourceDefinition of the kind."""
     is_optional: bool = False
-    """Whether a cluster that does not have the kind is as good as any."""
+    """Whether the CRD may be missing in a cluster."""

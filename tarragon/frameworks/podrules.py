@@ -1,4 +1,4 @@
-"""What the pods of any framework must be: the API server would refuse them one by one, and much later."""
+"""Validation rules for pods of any framework. The API server would reject such pods only when they are created."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_PORT_NAME = 15
 _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
 
 Placed = tuple[str, JsonObject]
-"""A part of a template with its path."""
+"""A part of a manifest with its path."""
 
 
 def containers_present(job: TrainingJob) -> Iterator[Problem]:
@@ -35,14 +35,14 @@ def images_present(job: TrainingJob) -> Iterator[Problem]:
 
 
 def container_names(job: TrainingJob) -> Iterator[Problem]:
-    """One pod's containers all need names of their own, init containers among them."""
+    """The containers of a pod, including init containers, need valid and unique names."""
     for group in job.groups:
         seen: set[str] = set()
         for path, container in _containers_of(group):
             name = container.get("name", "")
             fault = fault_of_label_name(name, may_begin_with_digit=True)
             if name in seen:
-                yield Problem(f"{path}.name", f"{name} is the name of another container already")
+                yield Problem(f"{path}.name", f"duplicate container name {name}")
             elif fault is not None and "name" in container:
                 yield Problem(f"{path}.name", f'"{name}" {fault}')
             seen.add(name)
@@ -57,14 +57,14 @@ def ports_valid(job: TrainingJob) -> Iterator[Problem]:
 
 
 def amounts_agree(job: TrainingJob) -> Iterator[Problem]:
-    """A request is not above its limit, and there are no halves of devices."""
+    """A request must not exceed its limit, and numbers of devices must be whole."""
     for path, container in all_containers(job):
         resources = container.get("resources", {})
         requests, limits = resources.get("requests", {}), resources.get("limits", {})
         for name, amount in requests.items():
             if name in limits and milli(amount) > milli(limits[name]):
                 at = joined(f"{path}.resources.requests", name)
-                yield Problem(at, f"{amount} is more than the limit, {limits[name]}")
+                yield Problem(at, f"{amount} exceeds the limit of {limits[name]}")
         for kind, amounts in (("requests", requests), ("limits", limits)):
             for name, amount in amounts.items():
                 if _is_device(name) and milli(amount) % 1000:
@@ -81,7 +81,7 @@ def _port_faults(path: str, port: JsonObject, times: Counter[str | None]) -> Ite
         limit = f"at most {LONGEST_PORT_NAME} lower-case letters, digits and single dashes"
         yield Problem(f"{path}.name", f'must be {limit}, not "{name}"')
     if times[name] > 1:
-        yield Problem(f"{path}.name", f"{name} is the name of another port already")
+        yield Problem(f"{path}.name", f"duplicate port name {name}")
 
 
 def _is_device(name: str) -> bool:
@@ -89,7 +89,7 @@ def _is_device(name: str) -> bool:
 
 
 def all_containers(job: TrainingJob) -> Iterator[Placed]:
-    """The containers of every template of the job, init containers among them."""
+    """The containers of all templates of the job, including init containers."""
     for group in job.groups:
         yield from _containers_of(group)
 

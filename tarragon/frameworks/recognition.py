@@ -1,4 +1,4 @@
-"""Which generation of its API a job is of: recognised once, then marked on it for ever."""
+"""Recognises the API generation of a job. It is recorded in an annotation and not recognised again."""
 
 from __future__ import annotations
 
@@ -12,37 +12,40 @@ from tarragon.kube.meta import Json, JsonObject
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 OURSELVES = "tarragon"
-"""The field manager of our own writes, and the beginning of its other names."""
+"""The prefix of Tarragon's field managers."""
 
 
 def dialect_of(framework: Framework, manifest: Manifest) -> Dialect | Problem:
-    """By the mark; else by shape; where shapes are equal by the version it was first written in; else the fallback."""
+    """The dialect of a manifest: by its annotation, else by its structure, else by its original version.
+
+    The fallback of the framework applies if none of these decides.
+    """
     metadata = _map(manifest.get("metadata"))
-    mark = _map(metadata.get("annotations")).get(GENERATION_ANNOTATION)
-    if mark is not None:
-        return _marked(framework, mark)
+    annotation = _map(metadata.get("annotations")).get(GENERATION_ANNOTATION)
+    if annotation is not None:
+        return _annotated(framework, annotation)
     fallback = framework.dialects[-1]
     candidates = [dialect for dialect in framework.dialects if dialect.recognise(manifest)]
     if len(candidates) == 1:
         return candidates[0]
     origin = _origin(framework, manifest, metadata)
-    written = [dialect for dialect in candidates if dialect.api_version == origin]
-    return next(iter(written), fallback if fallback in candidates or not candidates else candidates[0])
+    of_origin = [dialect for dialect in candidates if dialect.api_version == origin]
+    return next(iter(of_origin), fallback if fallback in candidates or not candidates else candidates[0])
 
 
-def _marked(framework: Framework, mark: Json) -> Dialect | Problem:
+def _annotated(framework: Framework, annotation: Json) -> Dialect | Problem:
     for dialect in framework.dialects:
-        if dialect.name == mark:
+        if dialect.name == annotation:
             return dialect
     return Problem(
         f'metadata.annotations["{GENERATION_ANNOTATION}"]',
-        f"{mark!r} is no generation that this version of Tarragon knows",
-        "use the version of Tarragon that wrote it, or remove the annotation to have the job recognised anew",
+        f"this version of Tarragon does not know the generation {annotation!r}",
+        "use the version of Tarragon that wrote it, or remove the annotation to have the job recognised again",
     )
 
 
 def _origin(framework: Framework, manifest: Manifest, metadata: JsonObject) -> Json:
-    """The API version its user wrote. The API server serves a job in any version, so the object's own says little."""
+    """The API version that the user wrote. The server returns a job in any version, so `apiVersion` is not reliable."""
     stated = manifest.get("apiVersion")
     if stated != framework.resource.api_version:
         return stated
@@ -58,7 +61,7 @@ def _last_applied(metadata: JsonObject) -> Json:
 
 
 def _first_written(metadata: JsonObject) -> Json:
-    """Of the oldest writer of spec that was not ourselves. Times as text sort as times."""
+    """The API version of the first field manager of spec that is not Tarragon. The times sort correctly as text."""
     writers = sorted(_writers_of_spec(metadata.get("managedFields")), key=lambda entry: str(entry.get("time", "")))
     return next((entry.get("apiVersion") for entry in writers), None)
 

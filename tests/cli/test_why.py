@@ -94,7 +94,7 @@ def test_a_job_with_a_list_that_kubectl_has_scaled_says_which_number_counts() ->
 
     told = list(explained(known(FRAMEWORKS[0], found), at(90), PROMPT))
 
-    assert told[1].startswith("  warning: spec.tfReplicaSpecs.Worker.replicas: is 3, written by `kubectl scale`")
+    assert told[1].startswith("  warning: spec.tfReplicaSpecs.Worker.replicas: is 3, set by `kubectl scale`")
 
 
 def test_one_that_has_not_grown_says_why() -> None:

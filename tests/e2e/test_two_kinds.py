@@ -101,4 +101,4 @@ def test_a_kind_in_the_wrong_capitals_is_told(user: User, tmp_path: Path) -> Non
 
     refused = user("validate", str(path))
     assert refused.code == 2
-    assert "no TFJob has the version mlkube.io/v1beta1; did you mean TfJob?" in refused.err + refused.out
+    assert "TFJob has no version mlkube.io/v1beta1; did you mean TfJob?" in refused.err + refused.out

@@ -96,7 +96,7 @@ def test_what_v1_brought_has_no_effect_in_a_job_that_is_marked_as_older(generati
     told = {problem.partition(":")[0]: problem.partition("; ")[2] for problem in unknown(manifest)}
     known = "activeDeadlineSeconds, backoffLimit, " if generation == BETA_2 else ""
     assert told == {
-        "spec.runPolicy": f"kubeflow.org/{version} has its policies in spec itself: "
+        "spec.runPolicy": f"kubeflow.org/{version} has these policies directly in spec: "
         + ", ".join(sorted(filter(None, f"{known}cleanPodPolicy, ttlSecondsAfterFinished".split(", ")))),
         **{
             f"spec.{name}": f"kubeflow.org/{version} does not have it: submit the job as kubeflow.org/v1"

@@ -115,7 +115,7 @@ def test_the_wish_of_an_elastic_job_stays_within_its_bounds(
 
 def test_a_wish_beyond_the_bounds_is_told() -> None:
     assert warnings(tfjob({"Worker": 9}, **elastic(1, 4))) == [
-        f"{WORKER}.replicas: 9 is beyond the instances allowed, 1 to 4: the job asks for 4"
+        f"{WORKER}.replicas: 9 is outside the allowed range of 1 to 4: the job requests 4"
     ]
 
 
@@ -127,10 +127,10 @@ def test_of_flat_and_nested_policies_the_nested_ones_win_and_the_user_is_told() 
     assert (policy.clean_pods, policy.backoff_limit) == (CleanPodPolicy.ALL, 3)
     assert warnings(job) == [
         (
-            "spec.cleanPodPolicy: has no effect, because spec.runPolicy.cleanPodPolicy is there, too; "
+            "spec.cleanPodPolicy: has no effect, because spec.runPolicy.cleanPodPolicy overrides it; "
             "remove one of the two"
         ),
-        "spec.backoffLimit: stands beside spec.runPolicy, and counts; move it to spec.runPolicy.backoffLimit",
+        "spec.backoffLimit: should be in spec.runPolicy, but has an effect; move it to spec.runPolicy.backoffLimit",
     ]
 
 
@@ -149,7 +149,7 @@ def test_a_restart_policy_in_the_template_is_overwritten_and_the_user_is_told() 
 def test_a_deciding_replica_that_always_restarts_is_told_of() -> None:
     assert warnings(tfjob({"Worker": worker(restartPolicy="Always")})) == [
         (
-            f"{WORKER}.restartPolicy: Always starts it again even after success, so that the job never ends; "
+            f"{WORKER}.restartPolicy: Always restarts the replica even after success, so that the job never ends; "
             "write OnFailure"
         )
     ]
@@ -183,8 +183,8 @@ WRONG_SHAPES: list[tuple[dict[str, Any], list[str]]] = [
             )
         ],
     ),
-    (tfjob({"Worker": {}}), [f"{WORKER}.template: is missing; say there which container runs"]),
-    (tfjob({"Worker": None}), [f"{WORKER}.template: is missing; say there which container runs"]),
+    (tfjob({"Worker": {}}), [f"{WORKER}.template: is missing; add a pod template"]),
+    (tfjob({"Worker": None}), [f"{WORKER}.template: is missing; add a pod template"]),
     (tfjob({"Worker": [1]}), [f"{WORKER}: must be a map of fields, not a list"]),
     (tfjob({"Worker": worker(template="x")}), [f'{WORKER}.template: must be a map of fields, not the text "x"']),
     (tfjob({"Workr": 1, "Chief": 1}), ["spec.tfReplicaSpecs.Workr: unknown replica type; did you mean Worker?"]),
@@ -211,7 +211,7 @@ WRONG_SHAPES: list[tuple[dict[str, Any], list[str]]] = [
     ({**tfjob(), "spec": "x"}, ['spec: must be a map of fields, not the text "x"']),
     (
         {**tfjob(), "spec": {}},
-        ["spec.tfReplicaSpecs: is missing; say there which replicas the job has"],
+        ["spec.tfReplicaSpecs: is missing; define the replicas of the job"],
     ),
     ({**tfjob(), "spec": {"tfReplicaSpecs": [3]}}, ["spec.tfReplicaSpecs: must be a map of fields, not a list"]),
     ({**tfjob(), "metadata": {}}, ["metadata.name: is missing; give the job a name"]),
@@ -273,7 +273,7 @@ def test_an_unknown_field_gets_the_nearest_name_and_does_not_stop_the_job(manife
 
 def test_fields_of_older_generations_are_told_to_have_no_effect() -> None:
     assert warnings(tfjob(tfImage="x")) == [
-        "spec.tfImage: has no effect beside spec.tfReplicaSpecs: it belongs to an older generation; remove it"
+        "spec.tfImage: has no effect with spec.tfReplicaSpecs: it belongs to an older generation; remove it"
     ]
 
 

@@ -53,9 +53,9 @@ def test_a_mark_that_nobody_knows_is_a_problem() -> None:
     assert taken(job).dialect is None
     assert problems(job) == [
         (
-            "metadata.annotations[\"tarragon.dev/generation\"]: 'kubeflow.org/v7' is no generation that this version "
-            "of Tarragon knows; use the version of Tarragon that wrote it, or remove the annotation to have the job "
-            "recognised anew"
+            'metadata.annotations["tarragon.dev/generation"]: this version of Tarragon does not know the generation '
+            "'kubeflow.org/v7'; use the version of Tarragon that wrote it, or remove the annotation to have the job "
+            "recognised again"
         )
     ]
 
@@ -155,23 +155,23 @@ def test_a_v1alpha1_without_any_replicas_is_told_of_its_own_list(spec: Any) -> N
         ("v1", "ConfigMap", "None"),
         ("kubeflow.org/v1", "TFjob", "kind: unknown kind TFjob; did you mean TFJob?"),
         ("kubeflow.org/v1", "TFJobs", "kind: unknown kind TFJobs; did you mean TFJob?"),
-        ("kubeflow.org/v3", "TFJob", "apiVersion: no TFJob has the version kubeflow.org/v3; write kubeflow.org/v1"),
+        ("kubeflow.org/v3", "TFJob", "apiVersion: TFJob has no version kubeflow.org/v3; write kubeflow.org/v1"),
         ("mlkube.io/v1beta1", "TfJob", "None"),
-        ("mlkube.io/v1beta1", "TFJob", "kind: no TFJob has the version mlkube.io/v1beta1; did you mean TfJob?"),
-        ("kubeflow.org/v1", "TfJob", "kind: no TfJob has the version kubeflow.org/v1; did you mean TFJob?"),
-        ("mlkube.io/v1", "TfJob", "apiVersion: no TfJob has the version mlkube.io/v1; write mlkube.io/v1beta1"),
-        ("mlkube/v1beta1", "TfJob", "apiVersion: no TfJob has the apiVersion mlkube/v1beta1; write mlkube.io/v1beta1"),
-        ("kubeflow/v1", "tfjob", "apiVersion: no TFJob has the apiVersion kubeflow/v1; write kubeflow.org/v1"),
-        ("batch/v1", "TFJob", "apiVersion: no TFJob has the apiVersion batch/v1; write kubeflow.org/v1"),
+        ("mlkube.io/v1beta1", "TFJob", "kind: TFJob has no version mlkube.io/v1beta1; did you mean TfJob?"),
+        ("kubeflow.org/v1", "TfJob", "kind: TfJob has no version kubeflow.org/v1; did you mean TFJob?"),
+        ("mlkube.io/v1", "TfJob", "apiVersion: TfJob has no version mlkube.io/v1; write mlkube.io/v1beta1"),
+        ("mlkube/v1beta1", "TfJob", "apiVersion: TfJob has no apiVersion mlkube/v1beta1; write mlkube.io/v1beta1"),
+        ("kubeflow/v1", "tfjob", "apiVersion: TFJob has no apiVersion kubeflow/v1; write kubeflow.org/v1"),
+        ("batch/v1", "TFJob", "apiVersion: TFJob has no apiVersion batch/v1; write kubeflow.org/v1"),
         (
             "tensorflow.org/v1alpha1",
             "TfJob",
             (
-                "apiVersion: no TfJob has the apiVersion tensorflow.org/v1alpha1;"
+                "apiVersion: TfJob has no apiVersion tensorflow.org/v1alpha1;"
                 " write mlkube.io/v1beta1, which has the same fields"
             ),
         ),
-        (3, "TFJob", "apiVersion: no TFJob has the apiVersion 3; write kubeflow.org/v1"),
+        (3, "TFJob", "apiVersion: TFJob has no apiVersion 3; write kubeflow.org/v1"),
     ],
 )
 def test_a_misspelled_kind_or_version_gets_the_right_spelling(api_version: str, kind: str, told: str) -> None:

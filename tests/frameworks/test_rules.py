@@ -26,7 +26,7 @@ FAULTS: list[tuple[dict[str, Any], list[str]]] = [
     (tfjob({}), ["spec.tfReplicaSpecs: is empty; add a Worker or a Chief"]),
     (
         tfjob({"Worker": 0, "PS": 0}),
-        ["spec.tfReplicaSpecs: has not a single replica; set the replicas of a Worker or a Chief to 1 or more"],
+        ["spec.tfReplicaSpecs: has no replicas; set the replicas of a Worker or a Chief to 1 or more"],
     ),
     (tfjob({"PS": 2}), ["spec.tfReplicaSpecs: a job of PS alone never ends; add a Worker or a Chief"]),
     (
@@ -39,7 +39,7 @@ FAULTS: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         tfjob({"Chief": 1, "Master": 1}),
-        ["spec.tfReplicaSpecs.Master: stands beside a Chief, and both mean the same; remove one of the two"],
+        ["spec.tfReplicaSpecs.Master: duplicates the Chief, as both mean the same; remove one of the two"],
     ),
     (
         tfjob({"Worker": 1, "Evaluator": 2}),
@@ -56,15 +56,15 @@ FAULTS: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         tfjob({"Worker": pod(main(name="trainer"))}),
-        [f"{IN_WORKER}.containers: none is called tensorflow; call the one that trains tensorflow, not trainer"],
+        [f"{IN_WORKER}.containers: no container is named tensorflow; name the one that trains tensorflow, not trainer"],
     ),
     (
         tfjob({"Worker": pod(main(), {"name": "tensorflow", "image": "x"})}),
-        [f"{IN_WORKER}.containers[1].name: tensorflow is the name of another container already"],
+        [f"{IN_WORKER}.containers[1].name: duplicate container name tensorflow"],
     ),
     (
         tfjob({"Worker": pod(main(), initContainers=[{"name": "tensorflow", "image": "x"}])}),
-        [f"{IN_WORKER}.containers[0].name: tensorflow is the name of another container already"],
+        [f"{IN_WORKER}.containers[0].name: duplicate container name tensorflow"],
     ),
     (
         tfjob({"Worker": pod(main(), {"name": "Side_car", "image": "x"})}),
@@ -95,13 +95,13 @@ FAULTS: list[tuple[dict[str, Any], list[str]]] = [
     (
         tfjob({"Worker": pod(main(ports=[{"containerPort": 1, "name": "a"}, {"containerPort": 2, "name": "a"}]))}),
         [
-            f"{IN_WORKER}.containers[0].ports[0].name: a is the name of another port already",
-            f"{IN_WORKER}.containers[0].ports[1].name: a is the name of another port already",
+            f"{IN_WORKER}.containers[0].ports[0].name: duplicate port name a",
+            f"{IN_WORKER}.containers[0].ports[1].name: duplicate port name a",
         ],
     ),
     (
         tfjob({"Worker": pod(main(resources={"requests": {"cpu": 2}, "limits": {"cpu": "500m"}}))}),
-        [f"{IN_WORKER}.containers[0].resources.requests.cpu: 2 is more than the limit, 500m"],
+        [f"{IN_WORKER}.containers[0].resources.requests.cpu: 2 exceeds the limit of 500m"],
     ),
     (
         tfjob({"Worker": pod(main(resources={"limits": {"nvidia.com/gpu": "0.5"}}))}),
@@ -199,7 +199,7 @@ def test_a_tf_config_that_linux_would_refuse_is_told_before_anything_starts() ->
     (told,) = problems(tfjob({"Worker": 6000}))
 
     assert told.startswith("spec.tfReplicaSpecs: gives a TF_CONFIG of ")
-    assert "Linux starts no program with more than 131061" in told
+    assert "more than the 131061 that Linux allows" in told
     assert told.endswith("use fewer replicas, a shorter name, or enableDynamicWorker")
     assert problems(tfjob({"Worker": 6000}, enableDynamicWorker=True)) == []
 
@@ -224,8 +224,8 @@ def test_what_makes_sense_passes(manifest: dict[str, Any]) -> None:
 def test_who_asks_for_a_start_with_fewer_pods_is_told_that_this_scheduler_starts_jobs_whole() -> None:
     manifest = tfjob({"PS": 1, "Worker": 3})
     manifest["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 3}}
-    said = "only counts where another scheduler places the job: this one starts with all of its replicas"
-    remedy = "for a job that can do with fewer workers write spec.min-instances"
+    said = "only has an effect with another scheduler: Tarragon starts a job with all of its replicas"
+    remedy = "if the job can run with fewer workers, set spec.min-instances"
     assert warnings(manifest) == [f"spec.runPolicy.schedulingPolicy.minAvailable: {said}; {remedy}"]
 
     manifest["spec"]["runPolicy"] = {"schedulingPolicy": {"minAvailable": 4}}

@@ -75,14 +75,14 @@ def test_the_termination_policy_names_who_decides() -> None:
         (
             listed(item("WORKER")),
             (
-                "spec.replicaSpecs: has no MASTER, and it is the MASTER that decides when the job is done; add one, or "
+                "spec.replicaSpecs: has no MASTER, which decides when the job is done; add one, or "
                 "name another replica in spec.terminationPolicy.chief"
             ),
         ),
         (
             listed({"tfReplicaType": "PS"}),
             (
-                "spec.replicaSpecs: has no MASTER, and it is the MASTER that decides when the job is done; add one, or "
+                "spec.replicaSpecs: has no MASTER, which decides when the job is done; add one, or "
                 "name another replica in spec.terminationPolicy.chief"
             ),
         ),
@@ -112,13 +112,13 @@ def test_the_termination_policy_names_who_decides() -> None:
         ),
         (
             listed({"tfReplicaType": "MASTER"}),
-            "spec.replicaSpecs[0].template: is missing; say there which container runs",
+            "spec.replicaSpecs[0].template: is missing; add a pod template",
         ),
         (
             listed(item("MASTER", template={"spec": {"containers": [{"name": "main", "image": "i"}]}})),
             (
-                "spec.replicaSpecs[0].template.spec.containers: none is called tensorflow; call the one that trains "
-                "tensorflow, not main"
+                "spec.replicaSpecs[0].template.spec.containers: no container is named tensorflow; name the one "
+                "that trains tensorflow, not main"
             ),
         ),
         (
@@ -134,7 +134,7 @@ def test_the_termination_policy_names_who_decides() -> None:
         ),
         (
             cluster(workers=0, terminationPolicy={"chief": {"replicaName": "WORKER"}}),
-            "spec.terminationPolicy.chief.replicaIndex: there is no WORKER 0; there are none at all",
+            "spec.terminationPolicy.chief.replicaIndex: there is no WORKER 0; the job has none",
         ),
         (
             cluster(terminationPolicy={"chief": {"replicaIndex": 1}}),
@@ -174,7 +174,7 @@ def test_a_fault_is_told_once_with_its_place_in_the_list(manifest: dict[str, Any
 def test_of_a_type_in_other_capitals_all_other_faults_are_told_too() -> None:
     assert problems(listed(item("MASTER"), {"tfReplicaType": "worker", "replicas": -1})) == [
         'spec.replicaSpecs[1].tfReplicaType: must be MASTER, PS or WORKER, not the text "worker"; did you mean WORKER?',
-        "spec.replicaSpecs[1].template: is missing; say there which container runs",
+        "spec.replicaSpecs[1].template: is missing; add a pod template",
         "spec.replicaSpecs[1].replicas: must be 0 or more, not -1",
     ]
 
@@ -190,7 +190,7 @@ def test_fields_of_other_generations_are_told_apart_from_typos() -> None:
     later = listed(item("MASTER", restartPolicy="Never"), successPolicy="AllWorkers", suspend=True, tfimage="i")
 
     assert warnings(later) == [
-        "spec.successPolicy: has no effect beside spec.replicaSpecs: it belongs to a later generation; remove it"
+        "spec.successPolicy: has no effect with spec.replicaSpecs: it belongs to a later generation; remove it"
     ]
     assert unknown(later) == [
         (
@@ -240,8 +240,8 @@ def test_kubectl_scale_writes_the_workers_beside_the_list() -> None:
     assert job_of(scaled).wished() == {MASTER: 1, WORKER: 3, PS: 1}
     (told,) = warnings(scaled)
     assert told == (
-        "spec.tfReplicaSpecs.Worker.replicas: is 3, written by `kubectl scale`, and counts; "
-        "spec.replicaSpecs[1].replicas, which is 1, has no effect; "
+        "spec.tfReplicaSpecs.Worker.replicas: is 3, set by `kubectl scale`, and overrides "
+        "spec.replicaSpecs[1].replicas, which is 1; "
         "scale again, or remove spec.tfReplicaSpecs to go back to the 1 of the list"
     )
     assert warnings(cluster(workers=3, tfReplicaSpecs={"Worker": {"replicas": 3}})) == []
@@ -525,9 +525,9 @@ def test_what_is_wrong_with_a_tensorboard_is_told_with_its_path() -> None:
     manifest = cluster(tensorboard={"serviceType": "Node", "folder": "/logs"})
 
     assert problems(manifest) == [
-        "spec.tensorboard.logDir: is missing; write the folder that the summaries are in",
+        "spec.tensorboard.logDir: is missing; write the directory of the summaries",
         (
-            "spec.tensorboard.serviceType: must be a type of Service, not Node; "
+            "spec.tensorboard.serviceType: unsupported value Node; "
             "write one of ClusterIP, NodePort, LoadBalancer"
         ),
     ]

@@ -70,7 +70,7 @@ def test_when_one_is_replaced_all_are_and_that_is_one_restart() -> None:
     restarting = world.status.condition("Restarting")
     assert restarting is not None
     assert restarting.message == (
-        "all replicas are started again together: worker-1 failed with exit code 1: ValueError: NaN"
+        "all replicas are restarted together: worker-1 failed with exit code 1: ValueError: NaN"
     )
     restarted(world)
     assert [world.created[name] for name in WORKERS] == [2, 2, 2]

@@ -66,7 +66,7 @@ FAULTS = [
     (JOB.replace("TFJob", "TFjob"), ["line 2: kind: unknown kind TFjob; did you mean TFJob?"]),
     (
         JOB.replace("/v1", "/v1beta3"),
-        ["line 1: apiVersion: no TFJob has the version kubeflow.org/v1beta3; write kubeflow.org/v1beta2"],
+        ["line 1: apiVersion: TFJob has no version kubeflow.org/v1beta3; write kubeflow.org/v1beta2"],
     ),
     (
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\n",
@@ -193,7 +193,8 @@ def test_a_share_of_a_gpu_as_a_pod_of_its_own_is_named() -> None:
 
 @pytest.mark.parametrize(("api_version", "kind"), OTHERS)
 def test_what_does_not_train_is_named_as_no_training_job(api_version: str, kind: str) -> None:
-    assert told(of(api_version, kind)) == [f"line 2: kind: {kind} ({api_version}) is no training job; {OTHER_REMEDY}"]
+    expected = f"line 2: kind: {kind} ({api_version}) is not a training job; {OTHER_REMEDY}"
+    assert told(of(api_version, kind)) == [expected]
 
 
 @pytest.mark.parametrize(("api_version", "kind"), [("example.org/v1", "Trial"), ("v1", "Pipeline")])

@@ -54,8 +54,8 @@ def test_of_another_id_in_the_manifest_it_is_said_that_it_has_no_effect() -> Non
 
     (warning,) = intake(world.framework, world.job).warnings
     assert str(warning) == (
-        "spec.RuntimeId: has no effect any more: the job was begun as zz9z, and keeps its pods and names; "
-        "write zz9z, or submit the job anew"
+        "spec.RuntimeId: has no effect any more: the job was started with zz9z and keeps its object names; "
+        "write zz9z, or submit the job again"
     )
 
 

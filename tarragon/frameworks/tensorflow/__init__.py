@@ -1,1 +1,1 @@
-"""TFJob: TensorFlow trained by parameter servers, mirrored workers or one process."""
+"""TFJob: training with TensorFlow by parameter servers, mirrored workers or a single process."""

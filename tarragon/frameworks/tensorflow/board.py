@@ -1,4 +1,4 @@
-"""spec.tensorboard, as mlkube.io had it and the first releases of v1alpha1 still did."""
+"""Decodes spec.tensorboard of mlkube.io and of the first releases of v1alpha1."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ SERVICE_TYPES = ("ClusterIP", "NodePort", "LoadBalancer")
 
 
 def tensorboard(found: Reader, image: str) -> TensorBoard | None:
-    """It runs in the image that the standard parameter servers have, too."""
+    """The requested TensorBoard. `image` is that of the standard parameter servers."""
     if found.is_missing or not found.is_map():
         return None
     found.only(("logDir", "serviceType", "volumeMounts", "volumes"))
     folder = found.field("logDir")
     if not folder.text():
-        folder.problem("is missing", "write the folder that the summaries are in")
+        folder.problem("is missing", "write the directory of the summaries")
     service = found.field("serviceType").text() or SERVICE_TYPES[0]
     if service not in SERVICE_TYPES:
         remedy = f"write one of {', '.join(SERVICE_TYPES)}"
-        found.field("serviceType").problem(f"must be a type of Service, not {service}", remedy)
+        found.field("serviceType").problem(f"unsupported value {service}", remedy)
     return TensorBoard(
         log_dir=folder.text(),
         image=image,

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: every version served with the same schema, so that none needs conversion."""
+"""The CustomResourceDefinitions. All versions have the same schema, so that none needs conversion."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tarragon.frameworks.tensorflow.schema import schema
 from tarragon.kube.meta import Json
 
 VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha2", "v1alpha1")
-"""Of TFJob. The first one is stored."""
+"""The versions of TFJob. The first one is the storage version."""
 
 TARRAGON = ".status.tarragon"
 
 
 def crd() -> dict[str, Json]:
-    """Of TFJob."""
+    """The CustomResourceDefinition of TFJob."""
     return definition(GROUP, KIND, VERSIONS)
 
 
 def definition(group: str, kind: str, versions: Sequence[str]) -> dict[str, Json]:
-    """Of a kind whose plural is `tfjobs`; the first version is stored."""
+    """The CustomResourceDefinition of a kind with the plural `tfjobs`. The first version is the storage version."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -42,7 +42,10 @@ def definition(group: str, kind: str, versions: Sequence[str]) -> dict[str, Json
 
 
 def _version(name: str, *, is_stored: bool) -> dict[str, Json]:
-    """A path into `status.replicaStatuses` would make every write of a list-shaped status fail, deletes included."""
+    """One version. Its paths avoid `status.replicaStatuses`, which is a list in some generations.
+
+    A path into it would make every write of such an object fail, even its deletion.
+    """
     return {
         "name": name,
         "served": True,

@@ -1,6 +1,6 @@
-"""The parameter server of who left it to the operator: TensorFlow's standard server, from a script in a ConfigMap.
+"""The default parameter server: TensorFlow's standard server, run by a script in a ConfigMap.
 
-A PS without template gets one; one without a container called tensorflow gets that container beside its own.
+A PS without a template gets one. A PS without a container named tensorflow gets that container in addition to its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tarragon.job.model import Replica, TrainingJob
 from tarragon.kube.meta import JsonObject
 
 IMAGE = "tensorflow/tensorflow:1.3.0"
-"""Where spec.tfImage says nothing."""
+"""The default of spec.tfImage."""
 
 SCRIPT = "grpc_tensorflow_server.py"
 FOLDER = "/ps-server"
@@ -25,11 +25,11 @@ POD_POLICY = "OnFailure"
 MOUNT: JsonObject = {"name": VOLUME, "mountPath": FOLDER}
 
 _PYTHON = ("sh", "-c", 'exec "$(command -v python || command -v python3 || echo python)" "$@"', "python")
-"""Images of 2017 have no python3 but `python`, some of today the other way round."""
+"""Images of 2017 have `python` but not `python3`; some of today are the other way round."""
 
 
 def is_wanted(template: JsonObject) -> bool:
-    """Whether nothing in it says what serves, or only what `completed` says."""
+    """Whether the template has no main container, or only the one that `completed` added."""
     main = _main(template)
     if main is None:
         return True
@@ -39,7 +39,7 @@ def is_wanted(template: JsonObject) -> bool:
 
 
 def completed(template: JsonObject, image: str) -> JsonObject:
-    """With the container that serves. Which volume it mounts is not written: that is of this very job."""
+    """The template with the container of the server. The volume is not included, because it belongs to one job."""
     spec = template.get("spec", {})
     if _main(template) is not None:
         return template
@@ -49,19 +49,19 @@ def completed(template: JsonObject, image: str) -> JsonObject:
 
 
 def mounted(template: JsonObject, config_map: str) -> JsonObject:
-    """A completed template with the volume."""
+    """The completed template with the volume of this job."""
     spec = template["spec"]
     volume = {"name": VOLUME, "configMap": {"name": config_map}}
     return {**template, "spec": {**spec, "volumes": [*spec.get("volumes", []), volume]}}
 
 
 def config_map_name(runtime_id: str, uid: str) -> str:
-    """Of this job alone, also where its runtime id came with its manifest from an earlier one."""
+    """A name that is unique to this job, even if its runtime id was copied from the manifest of another job."""
     return f"cm-ps-{runtime_id}-{digest(8, VOLUME, uid)}"
 
 
 def objects(job: TrainingJob) -> Iterator[JsonObject]:
-    """Of a framework: the ConfigMap with the script, where a parameter server is left to us."""
+    """The `objects` of a framework: the ConfigMap with the script, if there is a default parameter server."""
     if any(group.is_default_server for group in job.groups):
         yield {
             "apiVersion": "v1",
@@ -83,7 +83,7 @@ def cluster_spec(hosts: Mapping[str, list[str]]) -> str:
 
 @cache
 def script() -> str:
-    """It never changes while we run, as our own modules don't."""
+    """The script. It is cached, because package files do not change while the process runs."""
     return (resources.files(__package__) / "programs" / SCRIPT).read_text()
 
 

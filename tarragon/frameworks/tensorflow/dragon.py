@@ -1,4 +1,4 @@
-"""kubeflow.org/v1 as DRAGON had it: the flat one, with max-instances and min-instances for its workers."""
+"""kubeflow.org/v1 of DRAGON: the flat v1, plus max-instances and min-instances for its workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names that TFJob manifests of all generations use, and the few constants that come with them."""
+"""The field names and constants of TFJob manifests of all generations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_PORT = 2222
 
 TYPES = (ReplicaType.CHIEF, ReplicaType.MASTER, ReplicaType.PS, ReplicaType.WORKER, ReplicaType.EVALUATOR)
 LIST_TYPES = (ReplicaType.MASTER, ReplicaType.PS, ReplicaType.WORKER)
-"""Those of the generations with a list of replicas; there they are written in capitals."""
+"""The replica types of the generations with a list of replicas, where they are written in upper case."""
 
 
 class Spec(StrEnum):
@@ -32,7 +32,7 @@ class Spec(StrEnum):
 
 
 class Policy(StrEnum):
-    """The fields of `spec.runPolicy`; the first four stand in `spec` itself in flat generations."""
+    """The fields of `spec.runPolicy`. In flat generations the first four are directly in `spec`."""
 
     CLEAN_POD_POLICY = "cleanPodPolicy"
     TTL = "ttlSecondsAfterFinished"
@@ -48,14 +48,14 @@ NESTED_ONLY = frozenset({Spec.RUN_POLICY, Spec.SUCCESS_POLICY, Spec.DYNAMIC_WORK
 ELASTIC = frozenset({Spec.MAX_INSTANCES, Spec.MIN_INSTANCES})
 
 LIST_SPELLINGS: tuple[str, ...] = (Spec.LIST.value, "replica_specs")
-"""How v1alpha1 and mlkube.io spelled their list of replicas."""
+"""The names of the list of replicas in v1alpha1 and mlkube.io."""
 
 OF_OTHER_GENERATIONS = frozenset(
     {*LIST_SPELLINGS, "RuntimeId", "tfImage", "terminationPolicy", "schedulerName", "tensorboard"}
 )
-"""Known, and without effect in a generation with a map of replicas."""
+"""Fields that are known but have no effect in a generation with a map of replicas."""
 
 
 def reasons(invalid: str) -> Callable[[str], str]:
-    """How a generation words the reason of a condition: all alike but for a manifest that is refused."""
+    """A generation's spelling of condition reasons. The generations differ only in that for an invalid manifest."""
     return lambda reason: invalid if reason == INVALID else f"{KIND}{reason}"

@@ -1,4 +1,4 @@
-"""TFJob, and the TfJob that it came from, as values: everything the rest of the program knows of TensorFlow."""
+"""The Framework values of TFJob and its predecessor TfJob: all that the rest of the program knows about TensorFlow."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TENSORFLOW = Framework(
     service_size=listed_size,
     objects=default_server.objects,
     judge=judge,
-    # Servers first: workers that find none wait up to 30 seconds before they look again.
+    # Servers first: workers that don't find them wait up to 30 seconds before they retry.
     start_order=(
         ReplicaType.PS,
         ReplicaType.CHIEF,
@@ -68,4 +68,4 @@ MLKUBE = replace(
     crd=lambda: definition(mlkube.GROUP, mlkube.KIND, (mlkube.VERSION,)),
     is_optional=True,
 )
-"""Of 2017: another group, and so another kind, with a definition of its own."""
+"""The TfJob of 2017, a different kind in a different group, with its own CustomResourceDefinition."""

@@ -1,4 +1,4 @@
-"""The labels of pods and services, by which log collectors, SDKs and selectors find them."""
+"""The labels of pods and services in each generation. Log collectors, SDKs and selectors rely on them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tarragon.job.model import Replica, ReplicaType, TrainingJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelNames:
-    """The keys that a generation uses; the values are the same everywhere."""
+    """The label keys of a generation. The values are the same in all generations."""
 
     owner: tuple[str, str]
-    """A key with its fixed value: whose pod it is."""
+    """The key and the fixed value of the label that identifies the operator."""
     job: str
     type: str
     index: str
     role: str
-    """Empty where nobody was told who is the master."""
+    """The key of the role label; empty if the generation has none."""
 
     def of_job(self, job: TrainingJob) -> dict[str, str]:
         key, value = self.owner
@@ -28,7 +28,7 @@ class LabelNames:
         return {**self.of_job(job), self.type: ReplicaType.WORKER.word}
 
     def of_replica(self, job: TrainingJob, replica: Replica) -> dict[str, str]:
-        """The deciding replica is the master: a chief, or worker 0 where there is none."""
+        """The labels of a replica. The role label marks the chief (worker 0 if there is no chief) as master."""
         labels = {**self.of_job(job), self.type: replica.type.word, self.index: str(replica.index)}
         return {**labels, self.role: "master"} if self.role and replica == job.chief else labels
 

@@ -1,4 +1,4 @@
-"""Reading a TFJob whose replicas are a list, as before v1alpha2: kubeflow.org/v1alpha1 and mlkube.io/v1beta1."""
+"""Decodes a TFJob with a list of replicas, as before v1alpha2: kubeflow.org/v1alpha1 and mlkube.io/v1beta1."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ TERMINATION = "terminationPolicy"
 SCHEDULER = "schedulerName"
 
 LATER = frozenset({Spec.SUCCESS_POLICY, Spec.DYNAMIC_WORKER, Spec.MAX_INSTANCES, Spec.MIN_INSTANCES})
-"""Without effect in a job with a list."""
+"""Fields that have no effect in a job with a list of replicas."""
 
 _DEFAULT_CHIEF = Replica(ReplicaType.MASTER, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """Where the two generations with a list differ."""
+    """The differences between the two generations with a list of replicas."""
 
     name: str
     api_version: str
     kind: str = KIND
     clean_pods: CleanPodPolicy = CleanPodPolicy.RUNNING
-    """Where its user says nothing."""
+    """The default of cleanPodPolicy."""
     fields: frozenset[str] = frozenset()
-    """Of spec, beside those that both have."""
+    """The fields of spec in addition to those that both generations have."""
 
 
 def reader(generation: Generation) -> Callable[[Manifest], Reading]:
@@ -56,11 +56,10 @@ def reader(generation: Generation) -> Callable[[Manifest], Reading]:
 
 
 def read(manifest: Manifest, generation: Generation) -> Reading:
-    """Never raises, whatever the manifest is: every fault becomes a Problem.
+    """Decode a manifest. Never raises: every fault becomes a Problem.
 
-    Policies of later generations (suspension, limits, clean-up) may stand in spec.runPolicy here, too. What runs when
-    the job ends is stopped, as the operator of that time did; what has ended is kept, because `kubectl logs` was
-    promised to work, and did not where everything was deleted.
+    Policies of later generations (suspension, limits, clean-up) may be in spec.runPolicy here too. When a v1alpha1 job
+    ends, running pods are stopped, as in the original operator; finished pods are kept, so that `kubectl logs` works.
     """
     notes = Notes()
     root = Reader(manifest, "", notes)
@@ -82,7 +81,7 @@ def _job(root: Reader, spec: Reader, generation: Generation) -> TrainingJob:
     own_id = _kept_id(spec, annotations, uid) or _runtime_id(spec) or runtime_id(uid)
     image = spec.field(IMAGE).text() or default_server.IMAGE
     groups = read_groups(the_list(spec), image, default_server.config_map_name(own_id, uid))
-    _beside(spec, groups)
+    _warn_about_map(spec, groups)
     groups = [_scheduled(_scaled(group, spec), spec.field(SCHEDULER)) for group in groups]
     return TrainingJob(
         kind=generation.kind,
@@ -103,19 +102,19 @@ def _job(root: Reader, spec: Reader, generation: Generation) -> TrainingJob:
 
 
 def _kept_id(spec: Reader, annotations: Mapping[str, str], uid: str) -> str:
-    """What this very job was begun with, and its pods are called by. A copy of its manifest has another uid."""
-    whose, _, kept = annotations.get(RUNTIME_ID_ANNOTATION, "").partition(":")
-    if not uid or whose != uid or not kept or fault_of_label_name(kept, may_begin_with_digit=True) is not None:
+    """The runtime id with which this job was started. A copy of its manifest has another uid and gets its own id."""
+    owner_uid, _, kept = annotations.get(RUNTIME_ID_ANNOTATION, "").partition(":")
+    if not uid or owner_uid != uid or not kept or fault_of_label_name(kept, may_begin_with_digit=True) is not None:
         return ""
     written = any_capitals(spec, RUNTIME_ID)
     if written.text() not in {"", kept}:
-        message = f"has no effect any more: the job was begun as {kept}, and keeps its pods and names"
-        written.warn(message, f"write {kept}, or submit the job anew")
+        message = f"has no effect any more: the job was started with {kept} and keeps its object names"
+        written.warn(message, f"write {kept}, or submit the job again")
     return kept
 
 
 def _runtime_id(spec: Reader) -> str:
-    """In any capitals, as Go read it; empty where there is none."""
+    """The runtime id in the spec, whose field name is compared without case, as in Go; empty if there is none."""
     written = any_capitals(spec, RUNTIME_ID)
     found = written.text()
     fault = fault_of_label_name(found, may_begin_with_digit=True) if found else None
@@ -126,7 +125,7 @@ def _runtime_id(spec: Reader) -> str:
 
 
 def any_capitals(found: Reader, name: str) -> Reader:
-    """The field that is called so, whatever the capitals; the usual ones come first."""
+    """The field of that name, compared without case; an exact match takes precedence."""
     if found.field(name).is_missing and isinstance(found.value, dict):
         others = (each for each in found.value if isinstance(each, str) and each.lower() == name.lower())
         return next((field for each in others if not (field := found.field(each)).is_missing), found.field(name))
@@ -134,7 +133,7 @@ def any_capitals(found: Reader, name: str) -> Reader:
 
 
 def _scaled(group: ReplicaGroup, spec: Reader) -> ReplicaGroup:
-    """`kubectl scale` writes the number of workers where later generations have it: there, it is the wish."""
+    """Apply the number of workers that `kubectl scale` has set in the map of replicas of later generations."""
     if group.type is not ReplicaType.WORKER:
         return group
     written = spec.field(Spec.REPLICAS).field("Worker").field("replicas")
@@ -143,28 +142,27 @@ def _scaled(group: ReplicaGroup, spec: Reader) -> ReplicaGroup:
         return group
     if wish != group.wish:
         written.warn(
-            f"is {wish}, written by `kubectl scale`, and counts; {group.path}.replicas, which is {group.wish}, "
-            "has no effect",
+            f"is {wish}, set by `kubectl scale`, and overrides {group.path}.replicas, which is {group.wish}",
             f"scale again, or remove spec.{Spec.REPLICAS} to go back to the {group.wish} of the list",
         )
     return replace(group, wish=wish)
 
 
-def _beside(spec: Reader, groups: list[ReplicaGroup]) -> None:
+def _warn_about_map(spec: Reader, groups: list[ReplicaGroup]) -> None:
     has_workers = any(group.type is ReplicaType.WORKER for group in groups)
     for name, found in spec.field(Spec.REPLICAS).fields():
         if name != "Worker":
-            found.warn(f"has no effect beside spec.{Spec.LIST}", "write it there")
+            found.warn(f"has no effect with spec.{Spec.LIST}", "write it there")
             continue
         for part, value in found.fields():
             if part != "replicas":
-                value.warn(f"has no effect beside spec.{Spec.LIST}", "write it there")
+                value.warn(f"has no effect with spec.{Spec.LIST}", "write it there")
             elif not has_workers:
                 value.warn(f"has no effect: there is no WORKER in spec.{Spec.LIST}", "add one there")
 
 
 def _scheduled(group: ReplicaGroup, found: Reader) -> ReplicaGroup:
-    """One scheduler for all pods, whatever their templates say."""
+    """Apply spec.schedulerName, which overrides the templates of all pods."""
     scheduler = found.text()
     if not scheduler:
         return group
@@ -173,7 +171,7 @@ def _scheduled(group: ReplicaGroup, found: Reader) -> ReplicaGroup:
 
 
 def _decider(spec: Reader, groups: list[ReplicaGroup], generation: Generation) -> Replica | None:
-    """Whom terminationPolicy names; None for the master, who decides anyway."""
+    """The replica that terminationPolicy names; None for the master, which is the default."""
     named = spec.field(TERMINATION).field("chief")
     spec.field(TERMINATION).is_map()
     named.is_map()
@@ -183,30 +181,30 @@ def _decider(spec: Reader, groups: list[ReplicaGroup], generation: Generation) -
     kind = next((kind for kind in sizes if kind.value.upper() == word), None)
     if kind is None:
         other = f", or name another replica in spec.{TERMINATION}.chief" if TERMINATION in generation.fields else ""
-        _note_nobody(spec, named, [kind.value.upper() for kind in sizes], remedy=f"add one{other}")
+        _note_missing_chief(spec, named, [kind.value.upper() for kind in sizes], remedy=f"add one{other}")
     elif index >= sizes[kind]:
-        _note_too_many(named.field("replicaIndex"), f"{word} {index}", sizes[kind])
+        _note_bad_index(named.field("replicaIndex"), f"{word} {index}", sizes[kind])
     elif Replica(kind, index) != _DEFAULT_CHIEF:
         return Replica(kind, index)
     else:
         return None
-    # Nobody else is to decide in the guess that goes on from here: one problem is enough.
+    # Assume the default chief from here on, so that only one problem is reported.
     return _DEFAULT_CHIEF
 
 
-def _note_nobody(spec: Reader, named: Reader, there: list[str], *, remedy: str) -> None:
+def _note_missing_chief(spec: Reader, named: Reader, types: list[str], *, remedy: str) -> None:
     if not named.is_missing:
         written = named.field("replicaName")
-        meant = suggestion(written.text(), there) or "name one that is in the list"
-        written.problem(f"there is no {written.text() or 'MASTER'} in spec.{Spec.LIST}", meant)
-    elif isinstance(the_list(spec).value, list) and len(the_list(spec).value) == len(there):
-        # Of an item that is no replica, or of a type that nobody knows, something was said already.
-        the_list(spec).problem("has no MASTER, and it is the MASTER that decides when the job is done", remedy)
+        advice = suggestion(written.text(), types) or "name one that is in the list"
+        written.problem(f"there is no {written.text() or 'MASTER'} in spec.{Spec.LIST}", advice)
+    elif isinstance(the_list(spec).value, list) and len(the_list(spec).value) == len(types):
+        # If the lengths differ, a problem was already noted for an invalid item.
+        the_list(spec).problem("has no MASTER, which decides when the job is done", remedy)
 
 
-def _note_too_many(written: Reader, who: str, count: int) -> None:
-    last = f"write 0 to {count - 1}" if count > 1 else "write 0"
-    written.problem(f"there is no {who}", last if count else "there are none at all")
+def _note_bad_index(written: Reader, replica: str, count: int) -> None:
+    valid = f"write 0 to {count - 1}" if count > 1 else "write 0"
+    written.problem(f"there is no {replica}", valid if count else "the job has none")
 
 
 def _fields(spec: Reader, generation: Generation) -> None:
@@ -214,7 +212,7 @@ def _fields(spec: Reader, generation: Generation) -> None:
     misplaced = frozenset(Policy) - FLAT_POLICIES
     for name, value in spec.fields():
         if name in LATER:
-            value.warn(f"has no effect beside spec.{Spec.LIST}: it belongs to a later generation", "remove it")
+            value.warn(f"has no effect with spec.{Spec.LIST}: it belongs to a later generation", "remove it")
         elif name in misplaced:
             value.note_unknown(f"move it to spec.{Spec.RUN_POLICY}.{name}")
     ids = {name for name, _ in spec.fields() if name.lower() == RUNTIME_ID.lower()}
@@ -226,7 +224,7 @@ def _fields(spec: Reader, generation: Generation) -> None:
 
 
 def written_back(job: TrainingJob, spec: JsonObject) -> dict[str, Json]:
-    """As its users saw it once the operator had looked at the job: `kubectl get -o yaml` shows what was filled in."""
+    """The fields that the original operator filled in, as its users saw them with `kubectl get -o yaml`."""
     image = spec.get(IMAGE) or default_server.IMAGE
     groups = {group.type.value.upper(): group for group in job.groups}
     lists: dict[str, Json] = {

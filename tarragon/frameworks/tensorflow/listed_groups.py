@@ -1,4 +1,4 @@
-"""Reading the items of `spec.replicaSpecs`, and writing them back with what their operator filled in."""
+"""Decodes the items of `spec.replicaSpecs`, and writes them back with the defaults that the operator fills in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tarragon.kube.reader import Reader, described, nearest, suggestion
 TYPE = ("tfReplicaType", "tf_replica_type")
 PORT = ("tfPort", "tf_port")
 MARK = "IsDefaultPS"
-"""What the operator of late 2017 wrote beside a server of its own. Ours knows one without it."""
+"""Set by the operator of late 2017 on a default parameter server. Tarragon recognises one without it."""
 
 FIELDS = frozenset({"replicas", "template", MARK, *TYPE, *PORT})
 POD_POLICIES = ("Always", "OnFailure", "Never")
@@ -31,15 +31,15 @@ def the_list(spec: Reader) -> Reader:
 
 
 def any_spelling(found: Reader, *names: str) -> Reader:
-    """The first of these that is there, else the first one."""
-    there = (field for name in names if not (field := found.field(name)).is_missing)
-    return next(there, found.field(names[0]))
+    """The first of these fields that is not missing, else the first one."""
+    present = (field for name in names if not (field := found.field(name)).is_missing)
+    return next(present, found.field(names[0]))
 
 
 def read_groups(found: Reader, image: str, config_map: str) -> list[ReplicaGroup]:
-    """In the order of the list. `image` and `config_map` are the default parameter server's."""
+    """Decode the groups in the order of the list. `image` and `config_map` are for the default parameter server."""
     if found.is_missing:
-        found.problem("is missing", "say there which replicas the job has")
+        found.problem("is missing", "define the replicas of the job")
     groups: dict[ReplicaType, ReplicaGroup] = {}
     for item in found.items():
         kind = _type(item)
@@ -53,7 +53,7 @@ def read_groups(found: Reader, image: str, config_map: str) -> list[ReplicaGroup
 
 
 def filled_in(items: Json, groups: Mapping[str, ReplicaGroup], image: str) -> list[Json]:
-    """The list with what nobody wrote; what users wrote stays as it is."""
+    """The list with defaults filled in. What users wrote does not change."""
     return [
         _filled(item, groups.get(_word(item)), image) if isinstance(item, Mapping) else item
         for item in (items if isinstance(items, list | tuple) else ())
@@ -77,7 +77,7 @@ def _word(item: JsonObject) -> str:
 
 
 def _type(item: Reader) -> ReplicaType | None:
-    """As the operator had it: in capitals, and the master where nothing is said."""
+    """The type as in the original operator: in upper case, MASTER by default."""
     if not item.is_map():
         if item.is_missing:
             item.problem("is empty", "remove the dash, or add a value")
@@ -86,38 +86,38 @@ def _type(item: Reader) -> ReplicaType | None:
     word = written.text() or ReplicaType.MASTER.value.upper()
     if word in _WORDS:
         return _WORDS[word]
-    meant = nearest(word, _WORDS)
-    remedy = f"did you mean {meant}?" if meant is not None else ""
+    suggested = nearest(word, _WORDS)
+    remedy = f"did you mean {suggested}?" if suggested is not None else ""
     written.problem(f"must be MASTER, PS or WORKER, not {described(word)}", remedy)
-    return _WORDS[meant] if meant is not None else None
+    return _WORDS[suggested] if suggested is not None else None
 
 
 def _group(kind: ReplicaType, item: Reader, image: str, config_map: str) -> ReplicaGroup:
     template = item.field("template")
     if kind is ReplicaType.PS:
-        template = _with_room(template)
-    sound: JsonObject = checked(template) or {}
-    may_be_left_to_us = kind is ReplicaType.PS and (template.is_missing or isinstance(template.value, dict))
-    is_default = may_be_left_to_us and default_server.is_wanted(sound)
+        template = _with_container_list(template)
+    valid: JsonObject = checked(template) or {}
+    may_be_default = kind is ReplicaType.PS and (template.is_missing or isinstance(template.value, dict))
+    is_default = may_be_default and default_server.is_wanted(valid)
     if is_default:
-        sound = default_server.mounted(default_server.completed(sound, image), config_map)
+        valid = default_server.mounted(default_server.completed(valid, image), config_map)
     elif template.is_missing:
-        template.problem("is missing", "say there which container runs")
+        template.problem("is missing", "add a pod template")
     _note_fields(item, template)
     return ReplicaGroup(
         type=kind,
         wish=_wish(kind, item),
         restart_policy=RestartPolicy.ALWAYS,
-        template=sound,
+        template=valid,
         port=any_spelling(item, *PORT).whole(1, LARGEST_PORT) or DEFAULT_PORT,
-        pod_policy=_pod_policy(sound, template),
+        pod_policy=_pod_policy(valid, template),
         is_default_server=is_default,
         path=item.path,
     )
 
 
-def _with_room(template: Reader) -> Reader:
-    """For our container: of a server's pod somebody may say where it runs, and leave to us what."""
+def _with_container_list(template: Reader) -> Reader:
+    """The template with an empty list of containers, which a default server may omit: it may still say where to run."""
     spec = template.field("spec")
     if not isinstance(spec.value, dict) or not spec.field("containers").is_missing:
         return template
@@ -133,9 +133,9 @@ def _wish(kind: ReplicaType, item: Reader) -> int:
     return 1 if replicas is None else replicas
 
 
-def _pod_policy(sound: JsonObject, template: Reader) -> str:
-    """What Kubernetes takes for none is Always: then the kubelet starts again even what ended well."""
-    policy = sound.get("spec", {}).get("restartPolicy", "Always")
+def _pod_policy(valid: JsonObject, template: Reader) -> str:
+    """The restartPolicy of the pods. The default is Always, as in Kubernetes, which restarts even after success."""
+    policy = valid.get("spec", {}).get("restartPolicy", "Always")
     if policy in POD_POLICIES:
         return str(policy)
     found = template.field("spec").field("restartPolicy")

@@ -1,4 +1,4 @@
-"""What a job with a list of replicas must be beyond its shape: its names are others, and so are their lengths."""
+"""Validation rules of jobs with a list of replicas, whose object names differ from those of later generations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rules(names: Names) -> tuple[Rule, ...]:
     """The `rules` of a dialect."""
 
     def names_fit(job: TrainingJob) -> Iterator[Problem]:
-        """Services are the strictest; the job's whole name stands in a label only."""
+        """The names of all replicas must be valid names of Services, and the job's name a valid label value."""
         if not job.key.name:
             return
         longest = _longest(job, names)
@@ -39,7 +39,7 @@ def rules(names: Names) -> tuple[Rule, ...]:
         if length > LONGEST:
             yield Problem(
                 f"spec.{Spec.LIST}",
-                f"gives a TF_CONFIG of {length} bytes, and Linux starts no program with more than {LONGEST}",
+                f"gives a TF_CONFIG of {length} bytes, more than the {LONGEST} that Linux allows",
                 "use fewer replicas, or a shorter name",
             )
 
@@ -47,6 +47,6 @@ def rules(names: Names) -> tuple[Rule, ...]:
 
 
 def _longest(job: TrainingJob, names: Names) -> str:
-    """Of the services of the wished gang: those with the highest index."""
+    """The longest service name at the requested size: one of those with the highest index."""
     last = (Replica(group.type, group.wish - 1) for group in job.groups if group.wish)
     return max((names.service(job, replica) for replica in last), key=len, default="")

@@ -1,4 +1,4 @@
-"""What replicas are told before v1alpha2: TF_CONFIG with bare service names, and how a default server is started."""
+"""The wiring before v1alpha2: TF_CONFIG with bare service names, and the command of the default parameter server."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def habits(names: Names) -> Habits:
 def wire(names: Names) -> Wire:
     """The `wire` of a dialect."""
     own = habits(names)
-    told_by_tf_config = wire_tf_config(own)
+    with_tf_config = wire_tf_config(own)
 
     def of_gang(job: TrainingJob, size: Size, domain: str) -> Callable[[Replica], Wiring | None]:
-        tell = told_by_tf_config(job, size, domain)
-        served = {group.type for group in job.groups if group.is_default_server}
-        if not served:
-            return tell
-        there = {kind.word: found for kind, found in hosts(job, size, domain, own).items()}
-        cluster = default_server.cluster_spec(there)
+        tf_config_of = with_tf_config(job, size, domain)
+        default_servers = {group.type for group in job.groups if group.is_default_server}
+        if not default_servers:
+            return tf_config_of
+        hosts_by_type = {kind.word: found for kind, found in hosts(job, size, domain, own).items()}
+        cluster = default_server.cluster_spec(hosts_by_type)
 
-        def told(replica: Replica) -> Wiring | None:
-            wiring = tell(replica)
-            if wiring is None or replica.type not in served:
+        def with_command(replica: Replica) -> Wiring | None:
+            wiring = tf_config_of(replica)
+            if wiring is None or replica.type not in default_servers:
                 return wiring
             return replace(wiring, command=default_server.command(replica, cluster))
 
-        return told
+        return with_command
 
     return of_gang

@@ -1,7 +1,7 @@
-"""mlkube.io/v1beta1, the TfJob of 2017: a kind of its own, whose objects are called after its runtime id alone.
+"""mlkube.io/v1beta1, the TfJob of 2017: a separate kind, whose object names contain the runtime id, not the job name.
 
-Its first spelling (`replica_specs`, `tf_port`, `tf_replica_type`) and its second one may stand side by side. When the
-job is done everything is kept until its user deletes it: phase Done.
+Field names of its first spelling (`replica_specs`, `tf_port`, `tf_replica_type`) and its second one may be mixed. A
+finished job (phase Done) keeps everything until its user deletes it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ NAMES = Names(
     replica=_LISTED.replica,
     tensorboard=lambda job: f"tensorboard-{job.runtime_id.lower()}",
 )
-"""Pods were made by batch Jobs of these names; without those, the names are theirs."""
+"""The names of the batch Jobs that created the pods in the original operator; here they are the names of the pods."""
 
 LABELS = runtime.RuntimeLabels(owner=GROUP, job="tf_job_name")
-"""With the job's name, as v1alpha1 had it: by the others nobody finds the pods of a job that is deleted."""
+"""The labels, including the job's name as in v1alpha1: without it, pods of a deleted job could not be found."""
 
 GENERATION = listed.Generation(name=NAME, api_version=NAME, kind=KIND, clean_pods=CleanPodPolicy.NONE)
 

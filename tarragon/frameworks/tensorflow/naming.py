@@ -1,4 +1,4 @@
-"""Names of pods and services since v1alpha2: `{job}-{type}-{index}`, the same for both."""
+"""The names of pods and services since v1alpha2: `{job}-{type}-{index}` for both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def name(job: TrainingJob, replica: Replica) -> str:
 
 
 def replica_of(job: TrainingJob, name: str) -> Replica | None:
-    """Which replica a pod of that name is. Job `a` and job `a-worker` may live side by side."""
+    """The replica of a pod's name, or None. Pods of a job `a-worker` are not taken for those of a job `a`."""
     prefix = f"{job.key.name}-"
     if not name.startswith(prefix):
         return None

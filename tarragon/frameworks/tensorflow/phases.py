@@ -1,6 +1,6 @@
-"""The status before v1alpha2: a phase, a state, a reason, and for each replica type how many are in which state.
+"""Encodes the status before v1alpha2: phase, state, reason, and the number of replicas in each state by type.
 
-There is no room in it for conditions, counts and times: `status.tarragon.record` has them.
+It has no fields for conditions, counts and times; these are in `status.tarragon.record`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from tarragon.job.status import JobStatus, ReplicaCounts
 from tarragon.kube.meta import Json
 
 reason_of = reasons(invalid="InvalidTFJobSpec")
-"""Of the conditions on record."""
+"""The spelling of condition reasons in `status.tarragon.record`."""
 
-_TELLING = (
+_EXPLANATIONS = (
     conditions.FAILED,
     conditions.SPEC_REFUSED,
     conditions.SUSPENDED,
@@ -28,7 +28,7 @@ _TELLING = (
 
 
 class OldPhase(StrEnum):
-    """How far the operator has come. FAILED is a job that could not even begin; one that ended badly is DONE."""
+    """The progress of the operator. FAILED is a job that could not start; a job that ran and failed is DONE."""
 
     CREATING = "Creating"
     RUNNING = "Running"
@@ -38,7 +38,7 @@ class OldPhase(StrEnum):
 
 
 class State(StrEnum):
-    """How the job, or all replicas of a type, are doing."""
+    """The state of the job, or of all replicas of a type."""
 
     UNKNOWN = "Unknown"
     RUNNING = "Running"
@@ -51,7 +51,7 @@ def write(job: TrainingJob, status: JobStatus) -> dict[str, Json]:
 
 
 def refused(status: JobStatus) -> dict[str, Json]:
-    """What can be said of a job that can't be read. An edit that makes no sense leaves the phase as it is."""
+    """The status fields of a job that can't be decoded. An invalid edit does not change the phase."""
     fields: dict[str, Json] = {"controlPaused": False, "reason": _reason(status), "state": _state(status).value}
     return {**fields, "phase": OldPhase.FAILED.value} if status.phase is Phase.FAILED else fields
 
@@ -75,7 +75,7 @@ def _is_being_cleaned_up(job: TrainingJob, status: JobStatus) -> bool:
 
 
 def _state(status: JobStatus) -> State:
-    """From the beginning on a job was said to be running, also before its pods were. Of suspension nobody knew."""
+    """The state. As in the original operator, a job is Running from the start. Suspension did not exist: Unknown."""
     match status.phase:
         case Phase.CREATED | Phase.RUNNING | Phase.RESTARTING:
             return State.RUNNING
@@ -88,13 +88,13 @@ def _state(status: JobStatus) -> State:
 
 
 def _reason(status: JobStatus) -> str:
-    """In words, how it failed, or why it is not running; empty where there is nothing to explain."""
+    """Why the job failed or is not running, for humans; empty if there is nothing to explain."""
     if status.phase is Phase.SUCCEEDED:
         return ""
-    told = (condition for kind in _TELLING if (condition := status.condition(kind)) is not None and condition.is_true)
-    waits = status.condition(conditions.ADMITTED)
-    missing = waits.message if waits is not None and not waits.is_true else ""
-    return next((condition.message for condition in told), missing)
+    found = (each for kind in _EXPLANATIONS if (each := status.condition(kind)) is not None and each.is_true)
+    admitted = status.condition(conditions.ADMITTED)
+    wait_message = admitted.message if admitted is not None and not admitted.is_true else ""
+    return next((condition.message for condition in found), wait_message)
 
 
 def _replica_statuses(job: TrainingJob, status: JobStatus) -> list[Json]:
@@ -102,7 +102,7 @@ def _replica_statuses(job: TrainingJob, status: JobStatus) -> list[Json]:
 
 
 def _replica_status(group: ReplicaGroup, status: JobStatus) -> Json:
-    """True counts: what was stopped when the job ended is in no state any more."""
+    """The replicas of a type by state. Replicas that were stopped when the job ended are in no state."""
     counts = status.counts.get(group.type, ReplicaCounts())
     rest = 0 if status.phase.is_final else group.wish - counts.active - counts.succeeded - counts.failed
     states = {

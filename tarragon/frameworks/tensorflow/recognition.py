@@ -1,4 +1,4 @@
-"""What the shape of a TFJob tells about its generation."""
+"""Recognises the generation of a TFJob by the structure of its spec."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ V1ALPHA1 = f"{GROUP}/v1alpha1"
 
 
 def spec_fields(manifest: Manifest) -> frozenset[str]:
-    """The fields of spec that are there and not null."""
+    """The names of the fields of spec that are not null."""
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping):
         return frozenset()
@@ -20,12 +20,12 @@ def spec_fields(manifest: Manifest) -> frozenset[str]:
 
 
 def is_list(manifest: Manifest) -> bool:
-    """A list of replicas, as before v1alpha2. It decides, whatever stands beside it: `kubectl scale` adds a map."""
+    """Whether there is a list of replicas, as before v1alpha2. A map beside it, as `kubectl scale` adds, is ignored."""
     return bool(spec_fields(manifest) & LISTS)
 
 
 def is_meant_as_list(manifest: Manifest) -> bool:
-    """Also one that says so by its version, and has no replicas yet: what it lacks is the list."""
+    """Whether there is a list of replicas, or the version requires one and there are no replicas at all."""
     fields = spec_fields(manifest)
     return is_list(manifest) or (manifest.get("apiVersion") == V1ALPHA1 and Spec.REPLICAS not in fields)
 
@@ -35,17 +35,17 @@ def is_elastic(manifest: Manifest) -> bool:
 
 
 def is_nested(manifest: Manifest) -> bool:
-    """Also a job without any policy: there the generations do not differ in shape."""
+    """Whether policies are in runPolicy. Also true without any policy, where the generations look the same."""
     fields = spec_fields(manifest)
     return not fields & (LISTS | ELASTIC) and (bool(fields & NESTED_ONLY) or not fields & FLAT_POLICIES)
 
 
 def is_flat(manifest: Manifest) -> bool:
-    """Some policy in spec itself, and none of what came later."""
+    """Whether a policy is directly in spec, and there are no fields of later generations."""
     fields = spec_fields(manifest)
     return not fields & (LISTS | ELASTIC | NESTED_ONLY) and bool(fields & FLAT_POLICIES)
 
 
 def is_map(manifest: Manifest) -> bool:
-    """What every generation from v1alpha2 to v1beta2 may look like."""
+    """Whether the spec may be of any generation from v1alpha2 to v1beta2."""
     return not spec_fields(manifest) & (LISTS | ELASTIC | NESTED_ONLY)

@@ -1,4 +1,4 @@
-"""Reading `spec.tfReplicaSpecs`: each type in any capitals, each group with its template checked to the last field."""
+"""Decodes `spec.tfReplicaSpecs`. Types are compared without case, and templates are validated completely."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ FIELDS = ("replicas", "restartPolicy", "template")
 
 
 def read_groups(found: Reader) -> Sequence[ReplicaGroup]:
-    """In the order of the types, whatever the manifest's."""
+    """Decode all replica groups, in the order of the types."""
     if found.is_missing:
-        found.problem("is missing", "say there which replicas the job has")
+        found.problem("is missing", "define the replicas of the job")
     groups: dict[ReplicaType, ReplicaGroup] = {}
     for name, value in found.fields():
         kind = _type(name)
@@ -32,37 +32,37 @@ def read_groups(found: Reader) -> Sequence[ReplicaGroup]:
 
 
 def _type(name: str) -> ReplicaType | None:
-    """The old operators renamed any capitals to the canonical ones."""
+    """The type of that name, compared without case as in the original operators."""
     return next((kind for kind in TYPES if kind.word == name.lower()), None)
 
 
 def _group(kind: ReplicaType, found: Reader) -> ReplicaGroup:
     template = found.field("template")
     if template.is_missing and (found.is_missing or found.is_map()):
-        template.problem("is missing", "say there which container runs")
+        template.problem("is missing", "add a pod template")
     found.only(FIELDS)
     policy = found.field("restartPolicy").one_of(RestartPolicy, RestartPolicy.NEVER)
-    _warn_of_overwriting(found, template, policy)
+    _warn_about_pod_policy(found, template, policy)
     replicas = found.field("replicas").whole(0, MOST)
-    sound: JsonObject = checked(template) or {}
+    valid: JsonObject = checked(template) or {}
     return ReplicaGroup(
         type=kind,
         wish=1 if replicas is None else replicas,
         restart_policy=policy,
-        template=sound,
-        port=_port(sound),
+        template=valid,
+        port=_port(valid),
         path=found.path,
     )
 
 
 def _port(template: JsonObject) -> int:
-    """The port by which the others reach the replica."""
+    """The port at which the other replicas reach this one."""
     container = main_container(template, MAIN_CONTAINER) or {}
     ports = [each.get("containerPort") for each in container.get("ports", []) if each.get("name") == PORT_NAME]
     return ports[0] if ports and ports[0] is not None else DEFAULT_PORT
 
 
-def _warn_of_overwriting(found: Reader, template: Reader, policy: RestartPolicy) -> None:
+def _warn_about_pod_policy(found: Reader, template: Reader, policy: RestartPolicy) -> None:
     own = template.field("spec").field("restartPolicy")
     if not isinstance(own.value, str) or own.value == policy.of_pod:
         return

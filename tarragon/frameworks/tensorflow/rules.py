@@ -1,4 +1,4 @@
-"""What a TFJob must be beyond its shape. Every rule is asked, so that all problems are told at once."""
+"""Validation rules of TFJob. All of them run, so that all problems are reported at once."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ CHIEFS = (ReplicaType.CHIEF, ReplicaType.MASTER)
 
 
 def somebody_decides(job: TrainingJob) -> Iterator[Problem]:
-    """Success is a chief's word, or worker 0's; a server serves for ever."""
+    """A job needs a chief or a worker, because only these decide its success; a server runs forever."""
     if job.chief is not None:
         return
-    wished = [group.type.value for group in job.groups if group.wish]
-    if wished:
-        yield Problem(REPLICAS, f"a job of {' and '.join(wished)} alone never ends", "add a Worker or a Chief")
+    types = [group.type.value for group in job.groups if group.wish]
+    if types:
+        yield Problem(REPLICAS, f"a job of {' and '.join(types)} alone never ends", "add a Worker or a Chief")
     elif job.groups:
-        yield Problem(REPLICAS, "has not a single replica", "set the replicas of a Worker or a Chief to 1 or more")
+        yield Problem(REPLICAS, "has no replicas", "set the replicas of a Worker or a Chief to 1 or more")
     else:
         yield Problem(REPLICAS, "is empty", "add a Worker or a Chief")
 
 
 def one_chief(job: TrainingJob) -> Iterator[Problem]:
-    """Chief and Master are two words for one replica."""
+    """A job has at most one Chief or Master, which are two names for the same replica."""
     chiefs = [group for group in job.groups if group.type in CHIEFS]
     for group in chiefs:
         yield from _at_most_one(group)
     if len(chiefs) > 1:
-        yield Problem(chiefs[1].path, "stands beside a Chief, and both mean the same", "remove one of the two")
+        yield Problem(chiefs[1].path, "duplicates the Chief, as both mean the same", "remove one of the two")
 
 
 def one_evaluator(job: TrainingJob) -> Iterator[Problem]:
@@ -50,22 +50,22 @@ def one_evaluator(job: TrainingJob) -> Iterator[Problem]:
 
 
 def main_container(job: TrainingJob) -> Iterator[Problem]:
-    """Its exit code is the replica's, and it is told where the others are."""
+    """Each pod needs the main container, whose exit code counts for the replica and which gets TF_CONFIG."""
     for group in job.groups:
         containers = group.template.get("spec", {}).get("containers", [])
         names = [container.get("name", "") for container in containers]
         if names and MAIN_CONTAINER not in names:
             yield Problem(
                 f"{group.path}.template.spec.containers",
-                f"none is called {MAIN_CONTAINER}",
-                f"call the one that trains {MAIN_CONTAINER}, not {' or '.join(filter(None, names)) or 'nothing'}",
+                f"no container is named {MAIN_CONTAINER}",
+                f"name the one that trains {MAIN_CONTAINER}, not {' or '.join(filter(None, names)) or 'nothing'}",
             )
 
 
 def names_fit(job: TrainingJob) -> Iterator[Problem]:
-    """The longest names are those with the highest index; services are the strictest about them."""
+    """The names of all replicas must be valid names of Services. The highest index gives the longest name."""
     if not job.key.name or job.runtime_id:
-        return  # With a runtime id names are others: the generation has rules of its own.
+        return  # Generations with a runtime id have other names and rules of their own.
     listed = listed_size(job, job.wished())
     longest = max((name(job, Replica(kind, count - 1)) for kind, count in listed.items() if count), key=len, default="")
     fault = fault_of_label_name(longest or job.key.name)
@@ -82,36 +82,36 @@ def elastic_bounds(job: TrainingJob) -> Iterator[Problem]:
     if least > most:
         yield Problem(f"spec.{Spec.MIN_INSTANCES}", f"must be {most} or less, as {Spec.MAX_INSTANCES} is, not {least}")
     if job.group(ReplicaType.WORKER) is None:
-        yield Problem(REPLICAS, f"has no Worker, and {Spec.MAX_INSTANCES} counts workers", "add a Worker")
+        yield Problem(REPLICAS, f"has no Worker, but {Spec.MAX_INSTANCES} counts workers", "add a Worker")
 
 
 def tf_config_fits(job: TrainingJob) -> Iterator[Problem]:
-    """A longer variable would stop every single container from starting, with words that help nobody."""
+    """TF_CONFIG must not exceed the limit of Linux, or no container would start, without a helpful message."""
     if job.runtime_id or sum(listed_size(job, job.wished()).values()) * LONGEST_HOST < LONGEST:
         return
     length = tf_config_length(job)
     if length > LONGEST:
         yield Problem(
             REPLICAS,
-            f"gives a TF_CONFIG of {length} bytes, and Linux starts no program with more than {LONGEST}",
+            f"gives a TF_CONFIG of {length} bytes, more than the {LONGEST} that Linux allows",
             f"use fewer replicas, a shorter name, or {Spec.DYNAMIC_WORKER}",
         )
 
 
 def decider_ends(job: TrainingJob) -> Iterator[Problem]:
-    """A caution: it is legal, and waits for ever."""
+    """Warn if the chief has restartPolicy Always: the job is legal, but never ends."""
     chief = job.chief
     group = job.group(chief.type) if chief is not None else None
     if chief is not None and group is not None and job.policy_of(chief) is RestartPolicy.ALWAYS:
         yield Problem(
             f"{group.path}.restartPolicy",
-            "Always starts it again even after success, so that the job never ends",
+            "Always restarts the replica even after success, so that the job never ends",
             "write OnFailure",
         )
 
 
 def json_logs_have_a_command(job: TrainingJob) -> Iterator[Problem]:
-    """A caution: what an image runs by itself is not known, and so can't be run by us."""
+    """Warn if JSON logs are requested without a command: the operator can't wrap the unknown command of an image."""
     if job.annotations.get(LOGS) != "json":
         return
     for group in job.groups:
@@ -121,21 +121,24 @@ def json_logs_have_a_command(job: TrainingJob) -> Iterator[Problem]:
         if not any(variable.get("name") == "PYTHONPATH" for variable in container.get("env", [])):
             yield Problem(
                 f"{group.path}.template.spec.containers",
-                "logs plain text in spite of the annotation: without a command its image decides what runs",
-                "give it a command, or set PYTHONPATH in its env",
+                "logs plain text despite the annotation, because it has no command that could be wrapped",
+                "add a command, or set PYTHONPATH in its env",
             )
 
 
 def starts_whole(job: TrainingJob) -> Iterator[Problem]:
-    """A caution: other schedulers start the first pods without the rest, who were told of more than there are then."""
+    """Warn if minAvailable asks for a partial start, which Tarragon's scheduler does not do.
+
+    Other schedulers start the first pods without the rest, although TF_CONFIG lists all of them.
+    """
     least = job.run_policy.scheduling.min_available
     names_one = any(group.template.get("spec", {}).get("schedulerName") for group in job.groups)
     if least is None or names_one or job.elastic is not None or least >= sum(group.wish for group in job.groups):
         return
     yield Problem(
         "spec.runPolicy.schedulingPolicy.minAvailable",
-        "only counts where another scheduler places the job: this one starts with all of its replicas",
-        f"for a job that can do with fewer workers write spec.{Spec.MIN_INSTANCES}",
+        "only has an effect with another scheduler: Tarragon starts a job with all of its replicas",
+        f"if the job can run with fewer workers, set spec.{Spec.MIN_INSTANCES}",
     )
 
 

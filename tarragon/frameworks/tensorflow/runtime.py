@@ -1,7 +1,7 @@
-"""Names and labels with a runtime id in them, as before v1alpha2: a job made anew meets nothing of the old one's.
+"""Names and labels with a runtime id, as before v1alpha2, so that a recreated job does not collide with the old one.
 
-The operators of 2017 and 2018 drew runtime ids and the tails of pods' names at random. Ours follow from the job's uid,
-so that a name is the same whenever it is asked for.
+The operators of 2017 and 2018 chose runtime ids and suffixes of pod names at random. Tarragon derives them from the
+job's uid, so that names are deterministic.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def runtime_id(uid: str) -> str:
 
 
 def digest(length: int, *parts: str) -> str:
-    """So many small letters and digits that stand for these texts."""
+    """A hash of the texts, as that many lower-case letters and digits."""
     number = int.from_bytes(sha256("\0".join(parts).encode(errors="surrogatepass")).digest())
     letters = []
     for _ in range(length):
@@ -42,7 +42,7 @@ def tail(job: TrainingJob, replica: Replica) -> str:
 
 
 def names(beginning: Callable[[TrainingJob], str]) -> Names:
-    """Services are called `{beginning}{type}-{runtime id}-{index}`, pods so with a tail."""
+    """The names: `{beginning}{type}-{runtime id}-{index}` for services, and the same with a suffix for pods."""
 
     def service(job: TrainingJob, replica: Replica) -> str:
         return f"{beginning(job)}{replica.type.word}-{job.runtime_id}-{replica.index}"
@@ -51,7 +51,7 @@ def names(beginning: Callable[[TrainingJob], str]) -> Names:
         return f"{service(job, replica)}-{tail(job, replica)}"
 
     def replica_of(job: TrainingJob, name: str) -> Replica | None:
-        """Any tail will do: the operator of that time drew them."""
+        """The replica of a name with any suffix, because the original operator chose suffixes at random."""
         start = beginning(job)
         found = _pattern(job.runtime_id).fullmatch(name[len(start) :]) if name.startswith(start) else None
         return Replica(_TYPE_OF[found["word"]], int(found["index"])) if found is not None else None
@@ -61,7 +61,7 @@ def names(beginning: Callable[[TrainingJob], str]) -> Names:
 
 @lru_cache
 def _pattern(runtime_id: str) -> re.Pattern[str]:
-    """What follows on the beginning. Of a job that is deleted nobody knows the runtime id: then any one will do."""
+    """Matches the rest of a name after its beginning. For a deleted job the runtime id is unknown, and any matches."""
     known = re.escape(runtime_id) if runtime_id else "[a-z0-9-]+?"
     return re.compile(rf"(?P<word>{'|'.join(_TYPE_OF)})-{known}-(?P<index>0|[1-9][0-9]{{0,8}})(-[a-z0-9]{{5}})?")
 
@@ -69,9 +69,9 @@ def _pattern(runtime_id: str) -> re.Pattern[str]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeLabels:
     owner: str
-    """A key with an empty value: whose pod it is."""
+    """The key of the label, with an empty value, that identifies the operator."""
     job: str = ""
-    """The key of the job's name, where there is one."""
+    """The key of the label with the job's name, if there is one."""
 
     def of_job(self, job: TrainingJob) -> dict[str, str]:
         labels = {self.owner: ""}

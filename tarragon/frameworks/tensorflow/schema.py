@@ -1,6 +1,6 @@
-"""The one schema of TFJob, the union of all generations: types, choices and minima, nothing required, no defaults.
+"""The OpenAPI schema of TFJob, a union of all generations: types, enums and minima, no required fields, no defaults.
 
-A required field of v1 would refuse the status writes of a v1alpha1 object, a default of v1 would end up in one.
+A required field of v1 would reject status writes of v1alpha1 objects, and a default of v1 would be added to them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TRUTH: Schema = {"type": "boolean"}
 
 
 def schema() -> Schema:
-    """Of the whole object. A new value at each call, for the caller to change."""
+    """The schema of the whole object. Each call returns a new value, which the caller may modify."""
     whole = _open(
         {
             "apiVersion": dict(TEXT),
@@ -88,7 +88,7 @@ def _nested_policies() -> Schema:
 
 
 def _tarragon_fields() -> Schema:
-    """Those that columns and the scale subresource read. The rest is between us and ourselves."""
+    """The fields that printer columns and the scale subresource read. The others are internal."""
     return {
         "message": dict(TEXT),
         "ready": dict(TEXT),
@@ -101,7 +101,7 @@ def _tarragon_fields() -> Schema:
 
 
 def _open(fields: Schema) -> Schema:
-    """An object that may have other fields, too: they are kept, and told of as unknown."""
+    """An object that keeps unknown fields, so that the operator can report them."""
     return {"type": "object", KEPT: True, **({"properties": fields} if fields else {})}
 
 

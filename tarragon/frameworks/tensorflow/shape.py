@@ -1,4 +1,4 @@
-"""Reading a TFJob whose replicas are a map: every generation from v1alpha2 on, and what DRAGON added to it."""
+"""Decodes a TFJob with a map of replicas: all generations since v1alpha2, including the fields of DRAGON."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ T = TypeVar("T")
 
 TOP = ("apiVersion", "kind", "metadata", "spec", "status")
 GENERATED_TAIL = "xxxxx"
-"""Stands for what the API server appends to metadata.generateName: names derived from it are this much longer."""
+"""Stands for the suffix that the API server appends to metadata.generateName, so that derived lengths are right."""
 
 
 OF_SOME = frozenset({Spec.REPLICAS, *FLAT_POLICIES, *NESTED_ONLY, *ELASTIC})
-"""The fields that have an effect in some generation with a map of replicas."""
+"""The fields that have an effect in at least one generation with a map of replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a generation has, and what it means where its user says nothing."""
+    """The fields of a generation, and its defaults."""
 
     generation: str
     clean_pods: CleanPodPolicy
     api_version: str = f"{GROUP}/v1"
     fields: frozenset[str] = OF_SOME
-    """Those of spec that it has: any other one has no effect in it, whatever it means elsewhere."""
+    """The fields of spec in this generation. All other fields have no effect."""
 
 
 def reader(defaults: Defaults) -> Callable[[Manifest], Reading]:
@@ -64,15 +64,15 @@ def reader(defaults: Defaults) -> Callable[[Manifest], Reading]:
 
 
 def read(manifest: Manifest, defaults: Defaults) -> Reading:
-    """Never raises, whatever the manifest is: every fault becomes a Problem."""
+    """Decode a manifest. Never raises: every fault becomes a Problem."""
     notes = Notes()
     root = Reader(manifest, "", notes)
     root.only(TOP)
-    written = root.field("spec")
-    if written.is_missing:
-        written.problem("is missing", f"a {KIND} needs spec.{Spec.REPLICAS}")
-    job = _job(root, _of_generation(written, defaults), defaults)
-    _fields(written, defaults)
+    spec = root.field("spec")
+    if spec.is_missing:
+        spec.problem("is missing", f"a {KIND} needs spec.{Spec.REPLICAS}")
+    job = _job(root, _of_generation(spec, defaults), defaults)
+    _fields(spec, defaults)
     return Reading(job=job, problems=notes.problems, unknown=notes.unknown, warnings=notes.warnings)
 
 
@@ -100,9 +100,9 @@ def _job(root: Reader, spec: Reader, defaults: Defaults) -> TrainingJob:
 
 
 def _check(metadata: Reader) -> None:
-    aside = Notes()
-    checked(Reader(metadata.value, metadata.name, aside, metadata.parent), "ObjectMeta")
-    metadata.notes.add(replace(aside, problems=[in_words_that_count(problem) for problem in aside.problems]))
+    found = Notes()
+    checked(Reader(metadata.value, metadata.name, found, metadata.parent), "ObjectMeta")
+    metadata.notes.add(replace(found, problems=[in_words_that_count(problem) for problem in found.problems]))
 
 
 def name_of(quiet: Reader, metadata: Reader) -> str:
@@ -127,7 +127,7 @@ def time_of(found: Reader) -> dt.datetime | None:
 
 
 def run_policy(spec: Reader, clean_pods: CleanPodPolicy) -> RunPolicy:
-    """`clean_pods` where the user says nothing."""
+    """Decode the run policy. `clean_pods` is the default of cleanPodPolicy."""
     nested = spec.field(Spec.RUN_POLICY)
     nested.is_map()
 
@@ -146,16 +146,16 @@ def run_policy(spec: Reader, clean_pods: CleanPodPolicy) -> RunPolicy:
 
 
 def _policy(spec: Reader, name: Policy, read_value: Callable[[Reader], T]) -> T:
-    """From either place; where both say something, the nested one wins, and the user is told."""
+    """Decode a policy from spec or spec.runPolicy. If both have it, runPolicy wins, with a warning."""
     flat, nested = spec.field(name), spec.field(Spec.RUN_POLICY).field(name)
     if flat.is_missing:
         return read_value(nested)
     if spec.field(Spec.RUN_POLICY).is_missing:
         return read_value(flat)
     if nested.is_missing:
-        flat.warn("stands beside spec.runPolicy, and counts", f"move it to {nested.path}")
+        flat.warn("should be in spec.runPolicy, but has an effect", f"move it to {nested.path}")
         return read_value(flat)
-    flat.warn(f"has no effect, because {nested.path} is there, too", "remove one of the two")
+    flat.warn(f"has no effect, because {nested.path} overrides it", "remove one of the two")
     return read_value(nested)
 
 
@@ -172,7 +172,7 @@ def _scheduling(found: Reader) -> SchedulingPolicy:
 
 
 def _elastic(spec: Reader, groups: Iterable[ReplicaGroup]) -> Elastic | None:
-    """DRAGON's bounds. Where one is not written, the wish stands for it."""
+    """DRAGON's bounds. A missing one defaults to the requested number of workers."""
     least, most = spec.field(Spec.MIN_INSTANCES), spec.field(Spec.MAX_INSTANCES)
     if least.is_missing and most.is_missing:
         return None
@@ -190,12 +190,12 @@ def _clamped(group: ReplicaGroup, elastic: Elastic | None, notes: Notes) -> Repl
     if wish != group.wish:
         bounds = f"{elastic.minimum} to {elastic.maximum}"
         written = Reader(group.wish, f"{group.path}.replicas", notes)
-        written.warn(f"{group.wish} is beyond the instances allowed, {bounds}: the job asks for {wish}")
+        written.warn(f"{group.wish} is outside the allowed range of {bounds}: the job requests {wish}")
     return replace(group, wish=wish)
 
 
 def _of_generation(spec: Reader, defaults: Defaults) -> Reader:
-    """Without what only other generations have."""
+    """The spec without the fields of other generations."""
     if not isinstance(spec.value, dict) or spec.value.keys() <= defaults.fields:
         return spec
     known = {name: value for name, value in spec.value.items() if name in defaults.fields}
@@ -203,11 +203,11 @@ def _of_generation(spec: Reader, defaults: Defaults) -> Reader:
 
 
 def _fields(spec: Reader, defaults: Defaults) -> None:
-    """Misplaced fields get a remedy of their own, before `only` would guess."""
+    """Note unknown fields and those without effect. Misplaced fields get a more specific remedy than that of `only`."""
     misplaced = frozenset(Policy) - FLAT_POLICIES
     for name, value in spec.fields():
         if name in OF_OTHER_GENERATIONS:
-            value.warn(f"has no effect beside spec.{Spec.REPLICAS}: it belongs to an older generation", "remove it")
+            value.warn(f"has no effect with spec.{Spec.REPLICAS}: it belongs to an older generation", "remove it")
         elif name in (misplaced | OF_SOME) - defaults.fields:
             value.note_unknown(_remedy(name, defaults))
     spec.only({*OF_SOME, *OF_OTHER_GENERATIONS, *misplaced})
@@ -220,5 +220,5 @@ def _remedy(name: str, defaults: Defaults) -> str:
         return f"move it to spec.{Spec.RUN_POLICY}.{name}"
     if name == Spec.RUN_POLICY:
         flat = ", ".join(sorted(FLAT_POLICIES & defaults.fields))
-        return f"{defaults.api_version} has its policies in spec itself: {flat}"
+        return f"{defaults.api_version} has these policies directly in spec: {flat}"
     return f"{defaults.api_version} does not have it: submit the job as {GROUP}/v1"

@@ -1,4 +1,4 @@
-"""kubeflow.org/v1 as the training operator has it: policies in `spec.runPolicy`."""
+"""kubeflow.org/v1 of the training operator, with policies in `spec.runPolicy`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "kubeflow.org/v1"
 
 
 def labels(job: TrainingJob, replica: Replica) -> dict[str, str]:
-    """Both sets: SDKs select by the new ones, dashboards of long ago by the old ones."""
+    """The new and the old labels: SDKs select by the new ones, old dashboards by the old ones."""
     old = UP_TO_TRAINING_OPERATOR_1_6.of_replica(job, replica)
     return old | SINCE_TRAINING_OPERATOR_1_7.of_replica(job, replica)
 

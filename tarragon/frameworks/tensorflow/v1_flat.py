@@ -1,4 +1,4 @@
-"""kubeflow.org/v1 as tf-operator 0.5 to 1.0.0-rc had it: policies in `spec` itself."""
+"""kubeflow.org/v1 of tf-operator 0.5 to 1.0.0-rc, with policies directly in `spec`."""
 
 from __future__ import annotations
 

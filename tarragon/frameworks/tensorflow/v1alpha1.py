@@ -1,8 +1,8 @@
-"""kubeflow.org/v1alpha1 as tf-operator 0.1 to 0.3 had it: a list of replicas, a master that decides, a runtime id.
+"""kubeflow.org/v1alpha1 of tf-operator 0.1 to 0.3: a list of replicas, a master that decides the job, a runtime id.
 
-What decides is the exit code of the master (or of whom terminationPolicy names). Its pod ends with it, so that what
-fails for good runs once and leaves its log; in a pod of the old operator the kubelet may have started it again: there
-the first end counts. Everybody else is started again whenever it fails, and never fails the job.
+The exit code of the master (or of the replica in terminationPolicy) decides. Its pod is not restarted by the kubelet,
+so that a permanent failure runs once and keeps its log. In a pod of the original operator the kubelet may have
+restarted it; there the first end counts. All other replicas are restarted whenever they fail, and never fail the job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tarragon.job.model import TrainingJob
 NAME = f"{GROUP}/v1alpha1"
 PORT_NAME = "tf-port"
 LONGEST_BEGINNING = 40
-"""Characters of the job's name that the names of its pods begin with."""
+"""The maximum number of characters of the job's name in the names of its pods."""
 
 
 def beginning(job: TrainingJob) -> str:

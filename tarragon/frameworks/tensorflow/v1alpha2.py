@@ -1,7 +1,7 @@
-"""kubeflow.org/v1alpha2 as tf-operator 0.2 and 0.3 had it; where they differ as 0.3.0 did, the last one to serve it.
+"""kubeflow.org/v1alpha2 of tf-operator 0.2 and 0.3. Where these differ, it follows 0.3.0, the last one to serve it.
 
-So replicas find each other by bare names, evaluators stay outside of the cluster, and there are cleanPodPolicy and
-ttlSecondsAfterFinished. No label tells who the master is, and the counts of the status have a name of their own.
+TF_CONFIG has bare service names and no evaluators, there are cleanPodPolicy and ttlSecondsAfterFinished, no label marks
+the master, and the replica counts in the status are called `tfReplicaStatuses`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""kubeflow.org/v1beta1, served by tf-operator 0.4 alone: older labels, no activeDeadlineSeconds and no backoffLimit."""
+"""kubeflow.org/v1beta1 of tf-operator 0.4: older labels, neither activeDeadlineSeconds nor backoffLimit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""kubeflow.org/v1beta2 as tf-operator 0.4 and 0.5 had it; where they differ as 0.5.3 did, the last one to serve it.
+"""kubeflow.org/v1beta2 of tf-operator 0.4 and 0.5. Where these differ, it follows 0.5.3, the last one to serve it.
 
-So its labels have dashes, and there are activeDeadlineSeconds and backoffLimit: all as in the flat v1, which 0.5.3
-served beside it. But a job of a single replica is told about itself.
+As in the flat v1, which 0.5.3 also served, labels have dashes, and there are activeDeadlineSeconds and backoffLimit.
+Unlike there, a job of a single replica gets TF_CONFIG.
 """
 
 from __future__ import annotations

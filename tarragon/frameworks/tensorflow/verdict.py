@@ -1,6 +1,6 @@
-"""What the replicas say about a TFJob: a chain of small rules, the first that has something to say is right.
+"""Derives the signal of a TFJob from the states of its replicas, by a chain of rules. The first match applies.
 
-The success of whoever decides wins over failures seen in the same pass. A failure for good of anybody fails the job.
+The success of the chief takes precedence over failures seen in the same pass. Any permanent failure fails the job.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tarragon.job.model import Replica, ReplicaType, SuccessPolicy
 from tarragon.job.phase import Phase, Signal
 
 FROM_OUTSIDE: Mapping[int, str] = {130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
-"""Deaths that a program does not bring about itself."""
+"""Exit codes of programs that were killed by an external signal."""
 
 LAST_WORDS = 400
-"""Characters of a failed replica's last line that the condition repeats."""
+"""The number of characters of a failed replica's last line in the message of the condition."""
 
 
 def judge(sight: Sight) -> Verdict:
@@ -31,7 +31,7 @@ def judge(sight: Sight) -> Verdict:
 
 
 def succeeded(sight: Sight) -> Verdict | None:
-    """The chief decides. Without one worker 0 does, or all workers that were wished for and can be had."""
+    """The chief decides. Without one, worker 0 decides, or with AllWorkers all requested workers that can run."""
     job = sight.job
     if job.chief is None:
         return None
@@ -50,26 +50,26 @@ def failed(sight: Sight) -> Verdict | None:
         return None
     first = fatal[0]
     others = f" (and {words(fatal[1:])})" if len(fatal) > 1 else ""
-    return Verdict(signal=Signal.FAILED, message=f"{first}{others} {_words(sight.members[first])}", failures=fatal)
+    return Verdict(signal=Signal.FAILED, message=f"{first}{others} {_cause(sight.members[first])}", failures=fatal)
 
 
 def lost(sight: Sight) -> Verdict | None:
-    """Ends that are not on record yet; once they are, the job runs as long as its chief does."""
+    """Replicas to replace whose end is not recorded yet. Once it is, the job is running as long as its chief is."""
     fresh = [replica for replica, member in sight.members.items() if _is_fresh_loss(sight, replica, member)]
     if not fresh:
         return None
     if restarts_together(sight.job):
         first = min(fresh, key=lambda replica: (sight.members[replica].fell_at, replica))
-        message = f"all replicas are started again together: {first} {_words(sight.members[first])}"
+        message = f"all replicas are restarted together: {first} {_cause(sight.members[first])}"
         return Verdict(signal=Signal.LOST, message=message, failures=[first])
     first = min(fresh, key=lambda replica: _order(sight, replica))
     others = f", and {words(set(fresh) - {first})}," if len(fresh) > 1 else ""
-    message = f"{first}{others} is replaced: it {_words(sight.members[first])}"
+    message = f"{first}{others} is replaced: it {_cause(sight.members[first])}"
     return Verdict(signal=Signal.LOST, message=message, failures=sorted(fresh))
 
 
 def started(sight: Sight) -> Verdict | None:
-    """The chief runs; without one, any worker."""
+    """The chief is running; without one, any worker is."""
     job = sight.job
     for replica, member in sight.members.items():
         counts = replica == job.chief if job.has_chief else replica.type is ReplicaType.WORKER
@@ -79,13 +79,13 @@ def started(sight: Sight) -> Verdict | None:
 
 
 def stalled(sight: Sight) -> Verdict | None:
-    """Nobody who counts runs any more, and nobody has ended: a pod vanished, or is on its way out.
+    """No replica that decides is running, and none has ended: a pod was deleted or is being deleted.
 
-    Where all workers decide, worker 0 may be through while others are yet to begin.
+    This does not apply once the chief is done: with AllWorkers, worker 0 may be done before others start.
     """
     if sight.status.phase is not Phase.RUNNING or sight.job.chief is None or is_done(sight, sight.job.chief):
         return None
-    return Verdict(signal=Signal.LOST, message=f"{sight.job.chief} is started again")
+    return Verdict(signal=Signal.LOST, message=f"{sight.job.chief} is restarted")
 
 
 def is_done(sight: Sight, replica: Replica) -> bool:
@@ -94,21 +94,23 @@ def is_done(sight: Sight, replica: Replica) -> bool:
 
 
 def _all_workers_are_done(sight: Sight) -> bool:
-    """An elastic job gets back those that it had to give away before they were done. As many as are wished for have to
-    be, whichever they are, and all that are there.
+    """Whether all workers have succeeded.
+
+    An elastic job may lose workers before they are done and get them back later. There, all existing workers must be
+    done, and as many as are requested, whatever their indexes.
     """
     elastic, wish = sight.job.elastic, sight.job.wished().get(ReplicaType.WORKER, 0)
     if elastic is None or is_elastic_by_restart(sight.job):
         size = min(sight.size.get(ReplicaType.WORKER, 0), wish)
         return all(is_done(sight, Replica(ReplicaType.WORKER, index)) for index in range(size))
-    there = {replica for replica in sight.members if replica.type is ReplicaType.WORKER}
-    known = there | {replica for replica in sight.status.finished if replica.type is ReplicaType.WORKER}
+    existing = {replica for replica in sight.members if replica.type is ReplicaType.WORKER}
+    known = existing | {replica for replica in sight.status.finished if replica.type is ReplicaType.WORKER}
     done = {replica for replica in known if is_done(sight, replica)}
-    return there <= done and len(done) >= min(max(wish, elastic.minimum), elastic.maximum)
+    return existing <= done and len(done) >= min(max(wish, elastic.minimum), elastic.maximum)
 
 
 def _fatal(sight: Sight) -> Iterator[Replica]:
-    """Under enableDynamicWorker workers may come to grief, but for those that decide."""
+    """Replicas whose failure fails the job. With enableDynamicWorker, workers that do not decide may fail."""
     job = sight.job
     all_decide = job.success_policy is SuccessPolicy.ALL_WORKERS and not job.has_chief
     may_fail = job.sparse_cluster and not all_decide
@@ -121,7 +123,7 @@ def _fatal(sight: Sight) -> Iterator[Replica]:
 
 
 def _first_loss(sight: Sight) -> datetime | None:
-    """When a gang that restarts as one lost the first of its replicas: who falls then falls because of that."""
+    """When a gang that restarts together lost its first replica. Later failures are consequences of that."""
     if not restarts_together(sight.job):
         return None
     return min((member.fell_at for member in sight.members.values() if member.fate is Fate.REPLACED), default=None)
@@ -135,30 +137,30 @@ def _is_fresh_loss(sight: Sight, replica: Replica, member: Member) -> bool:
 
 
 def _order(sight: Sight, replica: Replica) -> tuple[datetime, Replica]:
-    """By the time of the end: the first to fall is seldom the last to be seen."""
+    """Sorts by the time of the end, so that the first failure comes first."""
     ending = sight.members[replica].ending
     at = ending.at if ending is not None else None
     return at or datetime.max.replace(tzinfo=UTC), replica
 
 
-def _words(member: Member) -> str:
+def _cause(member: Member) -> str:
     ending = member.ending
     if ending is None:
         return "has ended"
     if ending.end is End.DISRUPTED:
         return f"was disrupted ({ending.reason})"
-    said = _said(ending)
+    summary = _failure(ending)
     if ending.exit_code in FROM_OUTSIDE:
-        return said  # What it said last has nothing to do with who killed it.
+        return summary  # The last output of a killed program does not explain its end.
     lines = [shown for line in ending.message.splitlines() if (shown := line.rpartition("\r")[2].strip())]
-    return f"{said}: {lines[-1][-LAST_WORDS:]}" if lines else said
+    return f"{summary}: {lines[-1][-LAST_WORDS:]}" if lines else summary
 
 
-def _said(ending: Ending) -> str:
+def _failure(ending: Ending) -> str:
     if ending.exit_code is None:
         return f"failed ({ending.reason or 'no exit code'})"
     if ending.exit_code in FROM_OUTSIDE and ending.reason in {"", "Error"}:
         return f"was killed ({FROM_OUTSIDE[ending.exit_code]}, exit code {ending.exit_code})"
-    # Kubernetes' reason for almost every failure is Error, which says nothing.
+    # Almost every failure has the reason Error, which explains nothing.
     why = f" ({ending.reason})" if ending.reason not in {"", "Error"} else ""
     return f"failed with exit code {ending.exit_code}{why}"

@@ -1,6 +1,6 @@
-"""TF_CONFIG: what TensorFlow must be told to find the other replicas.
+"""TF_CONFIG, by which the replicas of a TFJob find each other.
 
-Plain, every replica is told the whole cluster. Sparse (enableDynamicWorker), only itself and the parameter servers.
+By default it lists the whole cluster. With enableDynamicWorker it lists only the replica and the parameter servers.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tarragon.kube.meta import Json
 
 VARIABLE = "TF_CONFIG"
 LONGEST = 128 * 1024 - len(f"{VARIABLE}=") - 1
-"""Bytes: Linux starts no program with a longer variable than 128 KiB, its name, `=` and end included."""
+"""The maximum length of TF_CONFIG in bytes: Linux limits a variable to 128 KiB, including its name, `=` and NUL."""
 LONGEST_HOST = len('"",:65535.svc.') + 2 * 63
-"""Of a replica in a namespace, as TF_CONFIG has it."""
+"""The maximum length of a replica's entry in TF_CONFIG, without a cluster domain."""
 
 EVERY_CONTAINER = ""
 
@@ -30,26 +30,26 @@ Host = Callable[[TrainingJob, Replica, str], str]
 
 
 def qualified(job: TrainingJob, replica: Replica, domain: str) -> str:
-    """The host of a replica as all generations since v1beta1 write it: found from any namespace."""
+    """The host of a replica in all generations since v1beta1. It resolves from any namespace."""
     return f"{name(job, replica)}.{job.key.namespace}.svc{'.' + domain if domain else ''}"
 
 
 def bare(job: TrainingJob, replica: Replica, _: str) -> str:
-    """The service alone, as v1alpha2 had it in the end: found from the job's own namespace."""
+    """The bare name of the service, as in the last releases of v1alpha2. It resolves in the job's namespace."""
     return name(job, replica)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habits:
-    """Where the generations differ."""
+    """The differences of TF_CONFIG between the generations."""
 
     container: str
-    """Which container is told, if not EVERY_CONTAINER."""
+    """The container that gets TF_CONFIG, or EVERY_CONTAINER."""
     lists_evaluator: bool
-    """TensorFlow itself wants the evaluator outside of the cluster; the training operator lists it."""
+    """Whether the cluster includes evaluators. TensorFlow expects it not to; the training operator includes them."""
     host: Host = qualified
     tells_one: bool = False
-    """Whether a job of a single replica is told about itself; since tf-operator 0.7 it is not."""
+    """Whether a job of a single replica gets TF_CONFIG. Since tf-operator 0.7 it does not."""
 
 
 def wire(habits: Habits) -> Wire:
@@ -60,16 +60,17 @@ def wire(habits: Habits) -> Wire:
         if sum(listed.values()) <= 1 and not habits.tells_one:
             return _nothing
         config = _sparse if job.sparse_cluster else _plain
-        tell = config(job, hosts(job, listed, domain, habits), habits)
-        return lambda replica: Wiring(container=habits.container, env={VARIABLE: tell(replica)})
+        tf_config = config(job, hosts(job, listed, domain, habits), habits)
+        return lambda replica: Wiring(container=habits.container, env={VARIABLE: tf_config(replica)})
 
     return of_gang
 
 
 def listed_size(job: TrainingJob, size: Size) -> Size:
-    """An elastic job lists every worker that may ever come: a parameter server turns away those it was not told of.
+    """The size of the cluster in TF_CONFIG.
 
-    Workers that march in step would wait for all that are listed: they are started again at each new size.
+    For an elastic job it includes every worker that may ever exist, because a parameter server rejects unlisted
+    workers. Synchronous workers would wait for all listed ones; they list the actual size and restart at each resize.
     """
     if job.elastic is None or is_elastic_by_restart(job):
         return size
@@ -77,16 +78,17 @@ def listed_size(job: TrainingJob, size: Size) -> Size:
 
 
 WIDEST = Habits(container=EVERY_CONTAINER, lists_evaluator=True)
-"""What gives the longest TF_CONFIG of all generations with a map of replicas."""
+"""The settings with the longest TF_CONFIG of all generations with a map of replicas."""
 
 
 def tf_config_length(job: TrainingJob, habits: Habits = WIDEST) -> int:
-    """Bytes of the longest TF_CONFIG at the wished size, without a cluster domain."""
-    tell = wire(habits)(job, job.wished(), "")
+    """The length in bytes of the longest TF_CONFIG at the requested size, without a cluster domain."""
+    wiring_of = wire(habits)(job, job.wished(), "")
     last = [Replica(group.type, group.wish - 1) for group in job.groups if group.wish]
-    told = (tell(replica) for replica in last)
+    wirings = (wiring_of(replica) for replica in last)
     return max(
-        (len(wiring.env[VARIABLE].encode(errors="surrogatepass")) for wiring in told if wiring is not None), default=0
+        (len(wiring.env[VARIABLE].encode(errors="surrogatepass")) for wiring in wirings if wiring is not None),
+        default=0,
     )
 
 
@@ -108,19 +110,19 @@ def _plain(_: TrainingJob, hosts: Hosts, habits: Habits) -> Tell:
 def _sparse(_: TrainingJob, hosts: Hosts, __: Habits) -> Tell:
     servers = hosts.get(ReplicaType.PS, [])
 
-    def told(replica: Replica) -> str:
+    def tf_config(replica: Replica) -> str:
         own = hosts[replica.type][replica.index]
         match replica.type:
             case ReplicaType.WORKER:
                 cluster: dict[str, Json] = {"worker": {str(replica.index): own}, "ps": servers}
             case ReplicaType.PS:
-                # In a list, server 1 would stand where TensorFlow looks for server 0.
+                # A list would have server 1 at index 0, so use a map.
                 cluster = {"worker": {}, "ps": [own] if replica.index == 0 else {str(replica.index): own}}
             case _:
                 cluster = {"worker": {}, "ps": servers, replica.type.word: [own]}
         return _json({"cluster": cluster, "task": _task(replica)})
 
-    return told
+    return tf_config
 
 
 def hosts(job: TrainingJob, listed: Size, domain: str, habits: Habits) -> Hosts:
