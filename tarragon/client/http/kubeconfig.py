@@ -196,6 +196,4 @@ def _at(folder: Path, path: str) -> str:
 
 
 def _unreadable(path: Path, why: str) -> TarragonError:
-    return TarragonError(
-        f"{path} is not a valid kubeconfig", why=why, remedy="`kubectl config view` may say more"
-    )
+    return TarragonError(f"{path} is not a valid kubeconfig", why=why, remedy="`kubectl config view` may say more")

@@ -1,7 +1,7 @@
-"""What each field of a TFJob means, in words: for `kubectl explain` and for docs/reference.
+"""The descriptions of all fields of TFJob, for `kubectl explain` and docs/reference.
 
-A key is the path of a field in the schema, or its last name where that means the same wherever it stands. `*` is any
-key of a map, `[]` an item of a list.
+A key is the path of a field in the schema, or only its last part if the description applies wherever the field occurs.
+`*` stands for any key of a map, `[]` for an item of a list.
 """
 
 from __future__ import annotations
@@ -14,155 +14,152 @@ from tarragon.kube.meta import Json
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "": (
-            "A training job of TensorFlow: replicas that find each other by TF_CONFIG, started together or not at all."
-        ),
+        "": "A TensorFlow training job. Its replicas find each other by TF_CONFIG and start together or not at all.",
         "apiVersion": (
-            "The group and version that the job is written in. All versions have one schema; which fields count "
-            "is decided by the generation, which is recognised once and then stands in the annotation "
-            "tarragon.dev/generation."
+            "The group and version of the job. All versions have the same schema. Which fields have an effect depends "
+            "on the generation, which is recognised once and recorded in the annotation tarragon.dev/generation."
         ),
         "kind": "The kind of the object.",
-        "spec": "What is wished for: the replicas, and what becomes of them.",
-        "status": (
-            "What has become of the job: the fields of its generation, and in tarragon what those have no place for."
-        ),
+        "spec": "The desired replicas and policies of the job.",
+        "status": "The observed state: the fields of the job's generation, and in tarragon the fields that it lacks.",
         # ------------------------------------------------------------------------------------------------- replicas
         "tfReplicaSpecs": (
-            "The replicas by type: Chief, Master, PS, Worker, Evaluator, in any capitals. Chief and Master are "
-            "two words for one replica. It ends the job; without it worker 0 does."
+            "The replicas by type: Chief, Master, PS, Worker, Evaluator, in upper or lower case. Chief and Master are "
+            "two names for the same replica, which decides when the job is done. Without it, worker 0 decides."
         ),
         "spec.tfReplicaSpecs.*": "The replicas of one type.",
-        "replicaSpecs": "The replicas as a list, an item a type, as before v1alpha2. The master ends the job.",
+        "replicaSpecs": (
+            "The replicas as a list with one item for each type, as before v1alpha2. The master decides when the job "
+            "is done."
+        ),
         "replica_specs": "The first spelling of replicaSpecs, in mlkube.io/v1beta1.",
         "spec.replicaSpecs[]": "The replicas of one type.",
         "spec.replica_specs[]": "The replicas of one type.",
-        "replicas": "How many there are to be. What runs is the size that the scheduler has admitted.",
-        "template": (
-            "A pod template. The container called tensorflow decides about success, whatever others beside it do."
-        ),
+        "replicas": "The desired number of replicas. The scheduler decides how many of them run.",
+        "template": "The pod template. Only the container named tensorflow decides whether the replica succeeds.",
         "restartPolicy": (
-            "When a replica is started again: Always, OnFailure, Never, or ExitCode, which tries again what ended"
-            " with an exit code that says so. It stands for that of the template."
+            "When a replica is restarted: Always, OnFailure, Never, or ExitCode, which restarts after retryable exit "
+            "codes. It overrides the restartPolicy of the template."
         ),
         "spec.replicaSpecs[].restartPolicy": (
-            "Of later generations: a list takes it from template.spec.restartPolicy."
+            "Only for later generations. With a list, use template.spec.restartPolicy."
         ),
         "spec.replica_specs[].restartPolicy": (
-            "Of later generations: a list takes it from template.spec.restartPolicy."
+            "Only for later generations. With a list, use template.spec.restartPolicy."
         ),
-        "tfReplicaType": "MASTER, PS or WORKER, in capitals.",
+        "tfReplicaType": "MASTER, PS or WORKER, in upper case.",
         "tf_replica_type": "The first spelling of tfReplicaType.",
         "tfPort": "The port of these replicas.",
         "tf_port": "The first spelling of tfPort.",
         # ------------------------------------------------------------------------------------------------- policies
-        "runPolicy": "What becomes of the job as a whole.",
+        "runPolicy": "The policies of the job as a whole.",
         "cleanPodPolicy": (
-            "Which pods are deleted when the job has ended: All, None, or Running, those that still run. Services"
-            " always go."
+            "Which pods are deleted when the job has finished: All, None, or Running (only those still running). "
+            "Services are always deleted."
         ),
-        "ttlSecondsAfterFinished": "The job is deleted so many seconds after its end.",
-        "activeDeadlineSeconds": "The job fails when it has been at work for so many seconds.",
+        "ttlSecondsAfterFinished": "The job is deleted this many seconds after it has finished.",
+        "activeDeadlineSeconds": "The job fails after it has been active for this many seconds.",
         "backoffLimit": (
-            "The job fails when its replicas have been started again so often in sum. Disruptions (a node that "
-            "was lost, an eviction) do not count."
+            "The job fails after this many restarts of all its replicas together. Disruptions (such as a lost node or "
+            "an eviction) do not count."
         ),
-        "schedulingPolicy": "Wishes to the scheduler.",
+        "schedulingPolicy": "Options for the scheduler.",
         "minAvailable": (
-            "For another scheduler: how many pods it starts at once. Tarragon's own starts a job with all of its "
-            "replicas, or with min-instances workers."
+            "For other schedulers: the number of pods to start at once. Tarragon's scheduler starts a job with all of "
+            "its replicas, or with min-instances workers."
         ),
-        "minResources": "For another scheduler: what must be free for the job to start.",
-        "priorityClass": "The PriorityClass that says how urgent the job is; else the highest that its pods name does.",
-        "queue": "For another scheduler: the queue that the job stands in. For Tarragon's own that is its namespace.",
-        "scheduleTimeoutSeconds": "For another scheduler: how long a gang is waited for.",
-        "suspend": "While true the job has no pods. When it is false again the job queues anew.",
+        "minResources": "For other schedulers: the resources that must be free before the job starts.",
+        "priorityClass": (
+            "The PriorityClass of the job. The default is the one with the highest priority in the pod templates."
+        ),
+        "queue": "For other schedulers: the queue of the job. For Tarragon's scheduler, that is the job's namespace.",
+        "scheduleTimeoutSeconds": "For other schedulers: how long to wait for the gang.",
+        "suspend": "While true, the job has no pods. When set to false, the job is queued again.",
         "managedBy": (
-            "Who keeps the job. Anybody but kubeflow.org/training-operator and tarragon.dev/tarragon: Tarragon "
-            "leaves it alone."
+            "The controller that manages the job. Tarragon ignores the job unless this is empty, "
+            "kubeflow.org/training-operator or tarragon.dev/tarragon."
         ),
         "successPolicy": (
-            "Empty: the job has succeeded with its worker 0. AllWorkers: with all workers. A chief decides before"
-            " either."
+            "When a job without a chief succeeds. Empty: when worker 0 has succeeded. AllWorkers: when all have. "
+            "If there is a chief, the chief decides."
         ),
         "enableDynamicWorker": (
-            "Each replica is told of itself and the parameter servers only, so that workers may come and go."
+            "TF_CONFIG lists only the replica itself and the parameter servers, so that workers may come and go."
         ),
         "max-instances": (
-            "The most workers that the job may get. With it the job is elastic: it grows into what is free."
+            "The maximum number of workers. With it the job is elastic: it grows while resources are free."
         ),
-        "min-instances": "The least workers to start with, and to shrink to.",
+        "min-instances": "The minimum number of workers, both to start with and to shrink to.",
         # --------------------------------------------------------------------------------------- of early generations
-        "RuntimeId": "Part of the names of all that belongs to the job.",
-        "tfImage": "The image of a parameter server that is left to the operator, and of TensorBoard.",
-        "terminationPolicy": "Who ends the job.",
-        "chief": "The replica whose end is the job's.",
-        "replicaName": "Its type: MASTER, PS or WORKER.",
-        "replicaIndex": "Which one of its type.",
-        "schedulerName": "The scheduler of all pods, whatever their templates say.",
-        "tensorboard": "A TensorBoard beside the job.",
-        "logDir": "The folder that it shows.",
-        "volumes": "Volumes of its pod.",
-        "volumeMounts": "Where its container sees them.",
-        "serviceType": "The type of its Service.",
+        "RuntimeId": "A part of the names of all objects of the job.",
+        "tfImage": "The image of a default parameter server, and of TensorBoard.",
+        "terminationPolicy": "Which replica decides when the job is done.",
+        "chief": "The replica that decides when the job is done.",
+        "replicaName": "The type of the replica: MASTER, PS or WORKER.",
+        "replicaIndex": "The index of the replica within its type.",
+        "schedulerName": "The scheduler of all pods. It overrides the pod templates.",
+        "tensorboard": "A TensorBoard that runs beside the job.",
+        "logDir": "The directory that TensorBoard reads.",
+        "volumes": "The volumes of TensorBoard's pod.",
+        "volumeMounts": "The volume mounts of TensorBoard's container.",
+        "serviceType": "The type of TensorBoard's Service.",
         # --------------------------------------------------------------------------------------------------- status
-        "tarragon": (
-            "What the generation's own fields have no place for. Only what columns and scaling read is named here."
-        ),
-        "state": "The job's state in one word.",
-        "ready": "Replicas that are ready, of those that are wanted.",
-        "reason": "In one word, why it is not going on.",
-        "message": "The reason in a sentence.",
-        "status.tarragon.replicas": "Worker pods, for the scale subresource.",
-        "selector": "Selects the worker pods, for the scale subresource.",
-        "restarts": "Of all replicas.",
+        "tarragon": "The status that the generation has no fields for. The schema names only part of it.",
+        "state": "The state of the job in one word.",
+        "ready": "The number of ready replicas out of the number of desired ones.",
+        "reason": "Why the job makes no progress, in one word.",
+        "message": "Why the job makes no progress, in a sentence.",
+        "status.tarragon.replicas": "The number of worker pods, for the scale subresource.",
+        "selector": "The label selector of the worker pods, for the scale subresource.",
+        "restarts": "The restarts of all replicas.",
         "total": (
-            "How often replicas have been started again because they had ended: by a new pod, or by the kubelet in "
-            "the same one; an eviction by a kubelet counts here, and not for backoffLimit. Not counted: pods that were "
-            "deleted before they had ended, by whoever (a person, a drained node, the operator), and in a gang that "
-            "restarts as one all but the first replica to fall."
+            "How often replicas were restarted after they had ended, by a new pod or by the kubelet in the same pod. "
+            "Evictions by a kubelet are included, although they do not count against backoffLimit. Not included: pods "
+            "that were deleted before they had ended, and in a gang that restarts together all replicas but the first "
+            "that failed."
         ),
     }
 )
 OF_STATUS: Mapping[str, str] = MappingProxyType(
     {
         "conditions": (
-            "What is and was true of the job, each with type, status, reason, message, lastUpdateTime and "
-            "lastTransitionTime; the last one is the most recent."
+            "The conditions of the job, each with type, status, reason, message, lastUpdateTime and "
+            "lastTransitionTime. The last one is the most recent."
         ),
-        "replicaStatuses": "How many replicas of each type are active, have succeeded, have failed.",
-        "tfReplicaStatuses": "The same, as v1alpha2 called it.",
-        "startTime": "When the job was first at work.",
-        "completionTime": "When it ended.",
-        "phase": "How far the operator has come: Creating, Running, CleanUp, Done; Failed, if the job could not begin.",
-        "state": "How the job is doing: Unknown, Running, Succeeded, Failed.",
-        "reason": "In words, why it failed, or does not run.",
+        "replicaStatuses": "The number of active, succeeded and failed replicas of each type.",
+        "tfReplicaStatuses": "The name of replicaStatuses in v1alpha2.",
+        "startTime": "When the job was first active.",
+        "completionTime": "When the job finished.",
+        "phase": "The progress of the operator: Creating, Running, CleanUp, Done; Failed if the job could not start.",
+        "state": "The state of the job: Unknown, Running, Succeeded, Failed.",
+        "reason": "Why the job failed or is not running, in a sentence.",
         "controlPaused": "Always false.",
     }
 )
-"""The fields of status beside `tarragon`."""
+"""The descriptions of the status fields other than `tarragon`."""
 
 CONDITIONS: Mapping[str, str] = MappingProxyType(
     {
         conditions.CREATED: "The operator has seen the job.",
-        conditions.ADMITTED: "It has its places. While false, its reason is why it waits.",
+        conditions.ADMITTED: "The job is admitted. While this is False, the reason says why it waits.",
         conditions.ADMISSION_REFUSED: (
-            "Its status had an admission that the scheduler could not have decided, and that counted for nothing."
+            "The status had an admission that the scheduler did not write, and it was discarded."
         ),
-        conditions.RUNNING: "Its deciding replica runs, or a worker.",
-        conditions.RESTARTING: "Replicas are started again.",
-        conditions.SUSPENDED: "Somebody wishes it to have no pods.",
-        conditions.SUCCEEDED: "It has ended well.",
-        conditions.FAILED: "It has ended badly; the message says which replica was first, with its exit code.",
-        conditions.BLOCKED: "Something outside of the job keeps a replica from being made, bound or started.",
-        conditions.STALLED: "Replicas do not get to run, or are not ready, and keep their places.",
-        conditions.RESIZED: "It runs with another size than it was started with: what was changed last, and why.",
-        conditions.EVICTED: "It ran, had to give all its places to another job, and waits.",
-        conditions.NOT_GROWN: "It has fewer replicas than it wishes for; its message says why.",
+        conditions.RUNNING: "The chief is running, or a worker if there is no chief.",
+        conditions.RESTARTING: "Replicas are being restarted.",
+        conditions.SUSPENDED: "The job is suspended and has no pods.",
+        conditions.SUCCEEDED: "The job has succeeded.",
+        conditions.FAILED: "The job has failed. The message names the replica that failed first, and its exit code.",
+        conditions.BLOCKED: "Something outside the job keeps a replica from being created, bound or started.",
+        conditions.STALLED: "Replicas do not start or are not ready. The job stays admitted.",
+        conditions.RESIZED: "The job was resized after its start. The message says what changed last, and why.",
+        conditions.EVICTED: "The job was running, was preempted by another job, and waits.",
+        conditions.NOT_GROWN: "The job has fewer replicas than requested. The message says why.",
         conditions.SPEC_REFUSED: (
-            "An edit makes no sense, or the job began before something in it was refused; the job goes on as it was."
+            "An edit is invalid, or the job started before something in it was rejected. The job continues with its "
+            "last valid spec."
         ),
-        conditions.FIELDS_IGNORED: "The manifest has fields that nobody knows.",
+        conditions.FIELDS_IGNORED: "The manifest has unknown fields.",
     }
 )
 
@@ -178,20 +175,20 @@ KNOWN_BY: Mapping[str, str] = MappingProxyType(
         "kubeflow.org/v1": "`runPolicy`, or no policy at all (tf-operator 1.0.1 to training-operator 1.9)",
     }
 )
-"""What a generation is recognised by, and who served it, by the name of its dialect."""
+"""How each generation is recognised, and which operators served it, by the name of its dialect."""
 
 
 def meaning(path: str) -> str:
-    """Raises KeyError for a field that nobody has described."""
+    """The description of a field. Raises KeyError if there is none."""
     return MEANINGS[path if path in MEANINGS else path.rpartition(".")[2]]
 
 
 def describe(schema: dict[str, Json], path: str = "") -> None:
-    """Write the descriptions into a schema, in place."""
+    """Add the descriptions to a schema, in place."""
     schema["description"] = meaning(path)
     fields = schema.get("properties")
     if isinstance(fields, dict):
-        # The schema of metadata is the server's own: it refuses a definition that says more of it than its type.
+        # API servers reject a definition that says more about metadata than its type.
         for name in fields.keys() - {"metadata"}:
             describe(fields[name], f"{path}.{name}" if path else name)
     for word, mark in (("additionalProperties", ".*"), ("items", "[]")):

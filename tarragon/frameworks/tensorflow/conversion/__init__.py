@@ -1,3 +1,3 @@
-"""TFJobs from any generation of the API to any other; nothing is lost unnamed."""
+"""Converts TFJobs from any generation of the API to any other, and reports everything that is lost."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two manifests of one generation without what makes no difference: what was filled in, and what is said by default."""
+"""Normalizes two manifests of one generation for a diff, without differences in defaults and server fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tarragon.kube.patch import without_nulls
 
 
 def comparable(live: JsonObject, new: JsonObject, name: str) -> tuple[JsonObject, JsonObject]:
-    """Both as people should see them side by side. Where one leaves out what the other says by default, both do."""
+    """Both manifests for a diff. If one omits a field that has its default in the other, both omit it."""
     generation = GENERATIONS[name]
     uid = (live.get("metadata") or {}).get("uid", "")
     before, after = (keyed(each["spec"], generation) for each in (live, new))
@@ -26,26 +26,26 @@ def comparable(live: JsonObject, new: JsonObject, name: str) -> tuple[JsonObject
 
 
 def _whole(found: JsonObject, spec: Keyed, generation: Generation) -> JsonObject:
-    """Without what conversion keeps of other generations: it says nothing about this one."""
-    said = {"apiVersion": generation.api_version, "kind": generation.kind, "spec": spec_of(spec, generation)}
-    whole: JsonObject = without_nulls({**manifest(found), **said})
+    """The whole manifest, without the annotations that keep fields of other generations."""
+    fields = {"apiVersion": generation.api_version, "kind": generation.kind, "spec": spec_of(spec, generation)}
+    whole: JsonObject = without_nulls({**manifest(found), **fields})
     extras = {each.extra for each in GENERATIONS.values()}
     kept = {name: text for name, text in annotations_of(whole).items() if name not in extras}
     return with_annotations(whole, kept)
 
 
 def _filled(found: Keyed, generation: Generation, whole: JsonObject, uid: str) -> Keyed:
-    """With all that is meant where nothing is said."""
+    """The spec with all defaults filled in."""
     dialect = DIALECTS[generation.name]
     metadata = {**(whole.get("metadata") or {}), "uid": uid}
     job = dialect.read({**whole, "metadata": metadata}).job
     spec = spec_of(found, generation)
     if job is not None:
         found = keyed({**spec, **dialect.written_back(job, spec)}, generation)
-    said = {role: {**_of_group(role, generation), **group} for role, group in found["groups"].items()}
+    groups = {role: {**_of_group(role, generation), **group} for role, group in found["groups"].items()}
     policy = {Policy.CLEAN_POD_POLICY.value: generation.clean_pods.value, Policy.SUSPEND.value: False}
     rest = {Spec.SUCCESS_POLICY.value: "", Spec.DYNAMIC_WORKER.value: False}
-    return {**found, "groups": said, "policy": {**policy, **found["policy"]}, "rest": {**rest, **found["rest"]}}
+    return {**found, "groups": groups, "policy": {**policy, **found["policy"]}, "rest": {**rest, **found["rest"]}}
 
 
 def _of_group(role: str, generation: Generation) -> dict[str, Json]:
@@ -55,7 +55,7 @@ def _of_group(role: str, generation: Generation) -> dict[str, Json]:
 
 
 def _call_alike(before: Keyed, after: Keyed) -> None:
-    """`worker` and `Worker`, `tf_port` and `tfPort` are the same: as the new one has it."""
+    """Use the spelling of the new manifest in both: `worker` and `Worker`, `tf_port` and `tfPort` are the same."""
     before["words"] = after["words"]
     if sorted(before.get("order", ())) == sorted(after.get("order", ())) and "order" in after:
         before["order"] = after["order"]
@@ -69,7 +69,7 @@ def _call_alike(before: Keyed, after: Keyed) -> None:
 
 
 def _quiet(value: Json, other: Json, full: Json) -> Json:
-    """Without the fields that `other` leaves out and means all the same; `full` is what it means."""
+    """The value without fields that `other` omits but has by default. `full` is `other` with defaults filled in."""
     if isinstance(value, dict) and isinstance(other, dict) and isinstance(full, dict):
         return {
             name: _quiet(each, other.get(name), full.get(name))
@@ -83,7 +83,7 @@ def _quiet(value: Json, other: Json, full: Json) -> Json:
 
 
 def _aligned(value: Json, like: Json) -> Json:
-    """The same with its fields in the order of the other: servers sort them."""
+    """The value with its fields in the order of `like`, because servers sort them."""
     if isinstance(value, dict) and isinstance(like, dict):
         order = [*(name for name in like if name in value), *(name for name in value if name not in like)]
         return {name: _aligned(value[name], like.get(name)) for name in order}

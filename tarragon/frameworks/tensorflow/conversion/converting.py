@@ -1,7 +1,7 @@
-"""A job of one generation as a manifest of another: there and back again, with all that was lost on the way named.
+"""Converts the manifest of a job from one generation to another, and back without loss.
 
-What the new manifest has no field for stays in an annotation (`tarragon.dev/v1alpha1-extra`), as the changes that give
-back the old one. They are made where nobody has edited meanwhile: edits win.
+What the new generation has no field for is kept in an annotation (`tarragon.dev/v1alpha1-extra`), as the changes that
+restore the old manifest. They are only applied where the manifest was not edited since: edits take precedence.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DIALECTS = {dialect.name: dialect for framework in FRAMEWORKS for dialect in fra
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A new manifest, without anything that a server fills in."""
+    """A converted manifest, without the fields that a server fills in, and what was lost."""
 
     manifest: Manifest
     losses: Sequence[Loss] = ()
@@ -37,7 +37,7 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class _Extra:
-    """What an annotation keeps of a manifest of the generation `of`, for one that is written `in_` another."""
+    """The content of an annotation that keeps fields of the generation `of` in a manifest of the generation `in_`."""
 
     of: Generation
     in_: str
@@ -45,9 +45,9 @@ class _Extra:
 
 
 def convert(found: Manifest, source: str, target: str) -> Converted:
-    """A manifest without problems, from one generation (by its dialect's name) to another, or to itself."""
+    """Convert a valid manifest. `source` and `target` are names of dialects, and may be the same."""
     origin, home = GENERATIONS[source], GENERATIONS[target]
-    # What a server returns has the version that it was asked for.
+    # A server returns objects in the version of the request, so set the one of the generation.
     own = {**manifest(found), "apiVersion": origin.api_version, "kind": origin.kind}
     extra = _extra(own, source)
     if extra is not None and extra.of != origin:
@@ -66,7 +66,7 @@ def _plain(own: Manifest, source: Generation, target: Generation) -> Converted:
     after = _manifest(own, written(before, _meaning(own, source).job, source, target), target)
     found = sorted(changes(_keyed(after, target), before), key=lambda change: list(map(str, change.path)))
     kept = [change.as_json() for change in found]
-    # That it was of another generation is not worth an annotation alone.
+    # If only the generation differs, no annotation is needed.
     if len(kept) > 1:
         note = json.dumps({"in": target.name, "changes": kept}, ensure_ascii=False)
         after = with_annotations(after, {**annotations_of(after), source.extra: note})
@@ -78,10 +78,10 @@ def _keyed(own: Manifest, generation: Generation) -> Keyed:
 
 
 def _manifest(own: Manifest, found: Keyed, generation: Generation) -> Manifest:
-    """With all that no generation cares for as it was."""
-    said = {name: text for name, text in annotations_of(own).items() if name not in NOTES}
+    """The manifest of the keyed spec. Fields that do not depend on the generation stay unchanged."""
+    annotations = {name: text for name, text in annotations_of(own).items() if name not in NOTES}
     fields = {"apiVersion": generation.api_version, "kind": generation.kind, "spec": spec_of(found, generation)}
-    return with_annotations({**own, **fields}, {**said, **found["notes"]})
+    return with_annotations({**own, **fields}, {**annotations, **found["notes"]})
 
 
 def _compared(before: Manifest, source: Generation, after: Manifest, target: Generation) -> Sequence[Loss]:
@@ -89,12 +89,12 @@ def _compared(before: Manifest, source: Generation, after: Manifest, target: Gen
 
 
 def _restored(own: Manifest, source: Generation, extra: _Extra) -> Manifest:
-    """The former manifest, with what was edited since in the fields that both have."""
+    """The original manifest, with later edits to the fields that both generations have."""
     return _manifest(_without(own, extra), applied(_keyed(own, source), extra.changes), extra.of)
 
 
 def _merged(own: Manifest, source: Generation, extra: _Extra) -> Manifest:
-    """The same for edits that the former generation says in another way: they are translated, and then completed."""
+    """The original manifest with edits that it expresses differently: these are converted first, then completed."""
     plain = _keyed(_plain(own, source, extra.of).manifest, extra.of)
     rest = [change for change in extra.changes if change.path != ("generation",)]
     return _manifest(_without(own, extra), applied(plain, rest), extra.of)
@@ -117,16 +117,16 @@ def _meaning(own: Manifest, generation: Generation) -> Meaning:
 def _job(own: Manifest, dialect: Dialect) -> TrainingJob:
     job = dialect.read(own).job
     if job is None:
-        raise ValueError(f"{dialect.name} can't read it")
+        raise ValueError(f"{dialect.name} can't decode the job")
     return with_tensorboard(job, MAIN_CONTAINER)
 
 
 def _extra(own: Manifest, source: str) -> _Extra | None:
-    """What is kept for this very generation; what can't be read was not written by us."""
-    said = annotations_of(own)
+    """The kept fields for a manifest of this generation. Invalid annotations are not from Tarragon and are skipped."""
+    annotations = annotations_of(own)
     for generation in GENERATIONS.values():
         try:
-            kept: Json = decode(said.get(generation.extra, "null"), object)
+            kept: Json = decode(annotations.get(generation.extra, "null"), object)
             if kept is not None and kept["in"] == source:
                 return _Extra(generation, source, from_json(kept["changes"]))
         except (ValueError, TypeError, KeyError):

@@ -1,4 +1,4 @@
-"""What to change in one value to get another: kept, and done again on a value that was edited meanwhile."""
+"""Computes the changes between two JSON values, and applies them to a value that may have been edited since."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from hashlib import sha256
 from tarragon.kube.meta import Json
 
 ABSENT = object()
-"""Not null: a null that somebody wrote is there."""
+"""Stands for a missing value. Null is a value."""
 
 Step = str | int
 
 LONG = 100
-"""Characters of JSON. Of a longer value that was there only its digest is kept: it is to be known again, not shown."""
+"""The maximum length of an old value in characters of JSON. Of a longer one only a digest is kept, for comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """Stands for a value that is known again by it."""
+    """Stands for a value that only needs to be compared."""
 
     hex: str
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """At `path` there `was` one value and `is` another; either may be ABSENT, the first one a Digest."""
+    """A change at `path` from `was` to `is_`. Either may be ABSENT; `was` may be a Digest."""
 
     path: tuple[Step, ...]
     was: Json
@@ -44,7 +44,7 @@ class Change:
 
 
 def changes(before: Json, after: Json, path: tuple[Step, ...] = ()) -> Iterator[Change]:
-    """As deep as possible: of lists of equal length the items are compared, others are replaced whole."""
+    """The changes, as deep as possible. Lists of equal length are compared by item, others are replaced as a whole."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name in [*before, *(name for name in after if name not in before)]:
             yield from changes(before.get(name, ABSENT), after.get(name, ABSENT), (*path, name))
@@ -56,22 +56,22 @@ def changes(before: Json, after: Json, path: tuple[Step, ...] = ()) -> Iterator[
 
 
 def applied(value: Json, wanted: Iterable[Change]) -> Json:
-    """The value with each change of which the place still is as it was. What was edited since stays as it is."""
+    """Apply each change whose old value is still there. Parts that were edited since stay unchanged."""
     for change in wanted:
         value = _changed(value, change.path, change)
     return value
 
 
 def from_json(found: Json) -> Sequence[Change]:
-    """Raises ValueError for what was not written by `as_json`."""
+    """Decode what `as_json` wrote. Raises ValueError for anything else."""
     try:
         return [Change(tuple(each["at"]), _was(each), each.get("is", ABSENT)) for each in found if _is_path(each["at"])]
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError("is no list of changes") from error
+        raise ValueError("is not a list of changes") from error
 
 
 def digest(value: Json) -> Digest | None:
-    """None of a value that is short enough to be kept itself."""
+    """The digest of a value; None if it is short enough to be kept itself."""
     if isinstance(value, Digest):
         return value
     if value is ABSENT:
@@ -102,7 +102,7 @@ def _changed(value: Json, path: Sequence[Step], change: Change) -> Json:
         return {**value, step: new}
     if isinstance(value, list) and isinstance(step, int) and step < len(value):
         return [*value[:step], _changed(value[step], rest, change), *value[step + 1 :]]
-    return value  # What was around it is gone: somebody has taken it out.
+    return value  # The enclosing value was removed by an edit.
 
 
 def _is_as_it_was(value: Json, was: Json) -> bool:
@@ -112,7 +112,7 @@ def _is_as_it_was(value: Json, was: Json) -> bool:
 
 
 def _same(one: Json, other: Json) -> bool:
-    """As JSON: true is no 1."""
+    """Whether two values are equal as JSON, where true is not 1."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):

@@ -1,4 +1,4 @@
-"""What a bad end of a replica means to its job, in a word that can be compared between generations."""
+"""Classifies what the failure of a replica means for its job, so that generations can be compared."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from tarragon.job.model import ReplicaGroup, RestartPolicy, TrainingJob
 
 _CODES, _FINAL, _FAILURES, _ENDS = "codes", "final", "failures", "ends"
 WORDS = {
-    _CODES: "its exit code tells whether a failure is final",
+    _CODES: "its exit code decides whether a failure is final",
     _FINAL: "any failure fails the job",
-    _FAILURES: "it is started again after every failure",
-    _ENDS: "it is started again however it ends",
+    _FAILURES: "it is restarted after every failure",
+    _ENDS: "it is restarted after every end, even success",
 }
 
 
-BOUND = "a backoffLimit bounds it"
-_REMEDIES = {_CODES: "end with 138 what is to be tried again", _FAILURES: BOUND}
+BOUND = "limit it by a backoffLimit"
+_REMEDIES = {_CODES: "exit with 138 to be restarted", _FAILURES: BOUND}
 
 
 def remedy(fate: str, *, has_limit: bool) -> str:
-    """`has_limit` where the generation has a backoffLimit."""
+    """The remedy for a fate. `has_limit` says whether the generation has a backoffLimit."""
     found = _REMEDIES.get(fate, "")
     return "" if found == BOUND and not has_limit else found
 
 
 def fates(job: TrainingJob, group: ReplicaGroup) -> tuple[str, str]:
-    """What a bad end means: of the one that decides the job, where it is one of these, and of the others."""
+    """The fates of the chief, if it is in the group, and of the other replicas."""
     chief = job.chief
     others = _fate(group.restart_policy, group)
     if chief is None or chief.type is not group.type:

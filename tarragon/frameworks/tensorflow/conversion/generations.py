@@ -1,4 +1,4 @@
-"""What each generation of TFJob has a field for, and what it means where nothing is said."""
+"""The fields and defaults of each generation of TFJob."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ MLKUBE = "mlkube.io"
 
 
 class Shape(Enum):
-    """Where replicas and policies stand."""
+    """Where a spec has its replicas and policies."""
 
-    LIST = "a list of replicas; policies, which only we know there, in runPolicy"
-    FLAT = "a map of replicas, policies beside it; in runPolicy what has no place there"
+    LIST = "a list of replicas; policies, an extension of Tarragon there, in runPolicy"
+    FLAT = "a map of replicas, policies beside it; all others in runPolicy"
     NESTED = "a map of replicas, policies in runPolicy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """`name` is that of its dialect; `fields` are those of spec beside replicas and policies."""
+    """A generation by the name of its dialect. `fields` are those of spec other than replicas and policies."""
 
     name: str
     api_version: str
     shape: Shape
     clean_pods: CleanPodPolicy
-    """What it means where nothing is said."""
+    """The default of cleanPodPolicy."""
     policies: frozenset[str] = frozenset()
     fields: frozenset[str] = frozenset()
     read_besides: frozenset[str] = frozenset()
-    """Fields that no manifest of it has, as they would make it one of another generation; but they count in a job that
-    was recognised before they were added."""
+    """Fields that would make a manifest one of another generation, but that have an effect in a job that was recognised
+    before they were added."""
     kind: str = KIND
 
     @property
@@ -43,12 +43,12 @@ class Generation:
 
     @property
     def counting(self) -> frozenset[str]:
-        """The fields that have an effect where they are found."""
+        """All fields that have an effect."""
         return self.fields | self.read_besides
 
     @property
     def extra(self) -> str:
-        """The annotation in which the manifest of another generation keeps what only this one has a place for."""
+        """The annotation with which manifests of other generations keep the fields that only this one has."""
         group, _, version = self.name.partition("/")
         return f"tarragon.dev/{version if group == GROUP else group.partition('.')[0]}-extra"
 
@@ -124,7 +124,7 @@ _ALL = (
 )
 
 GENERATIONS: Mapping[str, Generation] = MappingProxyType({generation.name: generation for generation in _ALL})
-"""By name, the oldest first."""
+"""The generations by name, oldest first."""
 
 FIELDS: frozenset[str] = frozenset().union(*(generation.fields for generation in _ALL))
-"""Of all of them: a field that is none of these is nobody's, and travels as it is."""
+"""The fields of all generations. Any other field is unknown and is kept unchanged."""

@@ -1,4 +1,4 @@
-"""Replicas from one generation's fields into another's: a list into a map, a map into a list, or as they are."""
+"""Converts replicas between generations: a list into a map, a map into a list, or unchanged."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _TYPES_OF_A_LIST = {CHIEF: ReplicaType.MASTER, "ps": ReplicaType.PS, "worker": R
 
 
 def groups(found: Keyed, job: TrainingJob, source: Generation, target: Generation) -> dict[str, Json]:
-    """Those that the target has a place for, by role. `job` is what the source means by them."""
+    """The replicas by role, without those that the target does not have. `job` is as decoded by the source."""
     translated = _translation(source, target)
-    said: dict[str, Json] = {}
+    converted: dict[str, Json] = {}
     for role, fields in found["groups"].items():
         group = job.group(type_of(role, fields.get("word", "MASTER" if source.is_list else "")))
         if group is not None and not (target.is_list and role not in _TYPES_OF_A_LIST):
-            said[role] = {**translated(role, fields, group, job), **_replicas(fields, group)}
-    return said
+            converted[role] = {**translated(role, fields, group, job), **_replicas(fields, group)}
+    return converted
 
 
 _Translation = Callable[[str, JsonObject, ReplicaGroup, TrainingJob], dict[str, Json]]
@@ -31,21 +31,21 @@ _Translation = Callable[[str, JsonObject, ReplicaGroup, TrainingJob], dict[str, 
 
 def _translation(source: Generation, target: Generation) -> _Translation:
     if source.is_list == target.is_list:
-        return _as_it_is
+        return _unchanged
     return _into_list if target.is_list else _into_map
 
 
-def _as_it_is(_: str, fields: JsonObject, __: ReplicaGroup, ___: TrainingJob) -> dict[str, Json]:
+def _unchanged(_: str, fields: JsonObject, __: ReplicaGroup, ___: TrainingJob) -> dict[str, Json]:
     return {name: value for name, value in fields.items() if name not in {"words", "IsDefaultPS"}}
 
 
 def _replicas(fields: JsonObject, group: ReplicaGroup) -> dict[str, Json]:
-    """As many as the job asks for: bounds and `kubectl scale` may have changed what is written."""
+    """The requested number, if it is not as written: bounds and `kubectl scale` may override it."""
     return {"replicas": group.wish} if fields.get("replicas", 1) != group.wish else {}
 
 
 def _into_map(role: str, fields: JsonObject, group: ReplicaGroup, job: TrainingJob) -> dict[str, Json]:
-    """Pods get their restartPolicy from that of the replicas there: the template has none."""
+    """Convert to a map, where pods get their restartPolicy from the group and not from the template."""
     template = standard_server(group) if group.is_default_server else fields.get("template", {})
     template = _with_pod_spec(template, lambda spec: {n: v for n, v in spec.items() if n != "restartPolicy"})
     if group.port != _named_port(template):
@@ -56,7 +56,7 @@ def _into_map(role: str, fields: JsonObject, group: ReplicaGroup, job: TrainingJ
 
 
 def restart_policy_in_a_map(job: TrainingJob, group: ReplicaGroup) -> RestartPolicy:
-    """What comes nearest: whoever decides is judged by exit codes, the others are started again."""
+    """The nearest restart policy in a map: the chief is judged by exit codes, the others are restarted."""
     chief = job.chief
     if chief is not None and chief.type is group.type and group.wish == 1 and job.chief_policy is not None:
         return job.chief_policy
@@ -66,7 +66,7 @@ def restart_policy_in_a_map(job: TrainingJob, group: ReplicaGroup) -> RestartPol
 
 
 def _into_list(role: str, fields: JsonObject, group: ReplicaGroup, _: TrainingJob) -> dict[str, Json]:
-    """The other way round: the policy is said in the template, for its pods."""
+    """Convert to a list, where the template has the restartPolicy of the pods."""
     template = _with_pod_spec(
         fields.get("template", {}), lambda spec: {**spec, "restartPolicy": group.restart_policy.of_pod}
     )
@@ -90,14 +90,14 @@ def _named_port(template: JsonObject) -> int:
 
 
 def _with_port(template: JsonObject, number: int) -> dict[str, Json]:
-    def told(spec: JsonObject) -> dict[str, Json]:
+    def with_port(spec: JsonObject) -> dict[str, Json]:
         containers = [
             _container_with_port(each, number) if each.get("name") == MAIN_CONTAINER else each
             for each in spec.get("containers", [])
         ]
         return {**spec, "containers": containers}
 
-    return _with_pod_spec(template, told)
+    return _with_pod_spec(template, with_port)
 
 
 def _container_with_port(container: JsonObject, number: int) -> dict[str, Json]:

@@ -1,14 +1,14 @@
-"""A job's spec in the form in which generations can be compared: replicas by role, policies in one place.
+"""A form of a job's spec in which generations can be compared: replicas by role, policies in one place.
 
-Nothing is translated here, and nothing left out: `spec_of` gives back exactly what `keyed` was given.
+Nothing is converted or left out: `spec_of` returns exactly what `keyed` was given.
 
-    generation  its name: by whose rules is to be read what is not said
-    groups      role -> the fields of its replicas, `word` being what the manifest calls their type
-    order       the roles of a list, as they stand there
-    policy      cleanPodPolicy and its like, wherever they stand
-    rest        every other field of spec
-    notes       the annotations that stand for fields which other generations have
-    words       fields that the manifest spells in another way
+    generation  the name of the generation, which defines the defaults
+    groups      role -> the fields of its replicas; `word` is the type as in the manifest
+    order       the roles in the order of a list
+    policy      cleanPodPolicy and the like, wherever they are in the spec
+    rest        all other fields of spec
+    notes       the annotations that replace fields of other generations
+    words       fields that the manifest spells differently
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Keyed = dict[str, Json]
 NONE: Mapping[str, str] = MappingProxyType({})
 
 CHIEF = "chief"
-"""The role of a Chief and of a Master: two words for one replica."""
+"""The role of a Chief and of a Master, which are two names for the same replica."""
 
 NOTES = (FOLDER, IMAGE)
 
@@ -38,7 +38,7 @@ _ITEM_SPELLINGS = {"tf_port": "tfPort", "tf_replica_type": "tfReplicaType"}
 
 
 def keyed(spec: JsonObject, generation: Generation, annotations: Mapping[str, str] = NONE) -> Keyed:
-    """Of a manifest without problems. Null is the same as missing, and left out."""
+    """The keyed form of a valid spec. Null fields are the same as missing ones and are left out."""
     sound = without_nulls(spec)
     found = _of_list(sound, generation) if generation.is_list else _of_map(sound, generation)
     return {**found, "notes": {name: annotations[name] for name in NOTES if name in annotations}}
@@ -54,7 +54,7 @@ def role(word: str) -> str:
 
 
 def type_of(role_: str, word: str) -> ReplicaType:
-    """Of a role as this manifest calls it."""
+    """The replica type of a role, by its name in the manifest."""
     return next(kind for kind in TYPES if kind.word == (word or role_).lower())
 
 
@@ -82,7 +82,7 @@ def _of_map(spec: dict[str, Json], generation: Generation) -> Keyed:
 
 
 def _nested(fields: dict[str, Json]) -> dict[str, Json]:
-    """Taken out. An empty one is left, for it says no policy that could be found again."""
+    """Remove runPolicy from the fields and return it. An empty one stays, because it has no policy to restore."""
     found: dict[str, Json] = fields.pop(Spec.RUN_POLICY) if fields.get(Spec.RUN_POLICY) else {}
     return found
 
@@ -114,7 +114,7 @@ def _map_spec(found: Keyed, generation: Generation) -> dict[str, Json]:
 
 
 def _canonical(fields: JsonObject, spellings: Mapping[str, str]) -> tuple[dict[str, Json], dict[str, str]]:
-    """The fields under the names that we use, and how those were spelled that we call otherwise."""
+    """The fields by their canonical names, and the original spellings of those that were renamed."""
     canonical: dict[str, Json] = {}
     words: dict[str, str] = {}
     for name, value in fields.items():

@@ -1,4 +1,4 @@
-"""What a job means in one generation and can't mean in another: found by comparing what their dialects read."""
+"""Finds what a job loses in a conversion, by comparing both manifests as their dialects decode them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIRST_SIGNAL, _PAST_EXIT_CODES = 128, 256
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """A manifest as its dialect reads it."""
+    """A manifest and the job that its dialect decodes from it."""
 
     manifest: Manifest
     job: TrainingJob
@@ -46,7 +46,7 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """`topic` is its word in the docs; the path is that of the source, the message what happens instead."""
+    """A loss. `topic` is its name in the docs, the path that in the source; the message says what happens instead."""
 
     topic: str
     problem: Problem
@@ -65,7 +65,7 @@ def losses(before: Meaning, after: Meaning) -> Iterator[Loss]:
 
 
 def _chief(before: Meaning, after: Meaning) -> Iterator[Problem]:
-    """Who decides, and what TensorFlow is told that he is."""
+    """Which replica decides, and its type in TF_CONFIG."""
     old, new = before.job.chief, after.job.chief
     if old is None or new is None or old == new:
         return
@@ -74,13 +74,13 @@ def _chief(before: Meaning, after: Meaning) -> Iterator[Problem]:
         yield Problem(
             path,
             f"is a {new.type} in {after.name}: TF_CONFIG calls it {new.type.word}, no longer {old.type.word}",
-            "TensorFlow 2 knows only chief, TensorFlow before 1.4 only master: see that the program takes it",
+            "TensorFlow 2 knows only chief, TensorFlow before 1.4 only master: check what the program supports",
         )
         return
     yield Problem(
         path,
-        f"{old} decides when the job is done; {after.name} can't say so: there {new} does",
-        "let the program be done in that replica",
+        f"{old} decides when the job is done; in {after.name} {new} does",
+        "let the program finish in that replica",
     )
 
 
@@ -106,7 +106,7 @@ def _restarts(before: Meaning, after: Meaning) -> Iterator[Problem]:
 
 
 def _exit_codes(before: Meaning, after: Meaning) -> Iterator[Problem]:
-    """Where codes decide on both sides, and some are judged otherwise."""
+    """Exit codes that are classified differently, if exit codes decide in both generations."""
     judged = [
         group.path
         for group, twin in _pairs(before, after)
@@ -120,31 +120,31 @@ def _exit_codes(before: Meaning, after: Meaning) -> Iterator[Problem]:
     by_memory = before.dialect.exit_codes.permanent_reasons != after.dialect.exit_codes.permanent_reasons
     if judged and differing:
         tried = before.dialect.exit_codes(differing[0]) is ExitClass.RETRYABLE
-        was, becomes = ("tried again", "final") if tried else ("final", "tried again")
+        was, becomes = ("retryable", "permanent") if tried else ("permanent", "retryable")
         yield Problem(
             judged[0],
-            f"exit codes from 128 on, but for 130, 137, 138 and 143, are {was}; in {after.name} they are {becomes}",
-            f"name in the annotation {RETRYABLE} those that matter" if tried else "end with 1 what is not to be",
+            f"exit codes from 128 on, except 130, 137, 138 and 143, are {was}; in {after.name} they are {becomes}",
+            f"list the ones that matter in the annotation {RETRYABLE}" if tried else "exit with 1 to fail for good",
         )
     if judged and by_memory:
         ends = bool(before.dialect.exit_codes.permanent_reasons)
-        was, becomes = ("ends the job", "is tried again") if ends else ("is tried again", "ends the job")
-        instead = BOUND if ends and after.has_limit else "give it more memory"
-        yield Problem(judged[0], f"a lack of memory (OOMKilled) {was}; in {after.name} it {becomes}", instead)
+        was, becomes = ("fails the job", "is retryable") if ends else ("is retryable", "fails the job")
+        instead = BOUND if ends and after.has_limit else "raise the memory limit"
+        yield Problem(judged[0], f"OOMKilled {was}; in {after.name} it {becomes}", instead)
 
 
 def _suspension(before: Meaning, after: Meaning) -> Iterator[Problem]:
     if before.job.run_policy.suspend and not after.job.run_policy.suspend:
-        yield _unsaid("spec.runPolicy.suspend", after, "it begins at once", "submit it when it may run")
+        yield _unsaid("spec.runPolicy.suspend", after, "the job starts at once", "submit it when it may run")
 
 
 def _limits(before: Meaning, after: Meaning) -> Iterator[Problem]:
     old, new = before.job.run_policy, after.job.run_policy
     nested = before.manifest["spec"].get(Spec.RUN_POLICY) or {}
     for name, was, becomes, instead in (
-        ("activeDeadlineSeconds", old.active_deadline, new.active_deadline, "it may run for ever"),
-        ("backoffLimit", old.backoff_limit, new.backoff_limit, "it may restart for ever"),
-        ("ttlSecondsAfterFinished", old.ttl_after_finished, new.ttl_after_finished, "it is kept when it has ended"),
+        ("activeDeadlineSeconds", old.active_deadline, new.active_deadline, "the job may run forever"),
+        ("backoffLimit", old.backoff_limit, new.backoff_limit, "the job may restart forever"),
+        ("ttlSecondsAfterFinished", old.ttl_after_finished, new.ttl_after_finished, "a finished job is kept"),
         ("cleanPodPolicy", old.clean_pods, new.clean_pods, f"it is {new.clean_pods}"),
     ):
         if was != becomes:
@@ -152,24 +152,24 @@ def _limits(before: Meaning, after: Meaning) -> Iterator[Problem]:
             yield _unsaid(path, after, instead, "use a generation that has it: kubeflow.org/v1")
 
 
-def _other_hands(before: Meaning, after: Meaning) -> Iterator[Problem]:
+def _managed_by_and_scheduling(before: Meaning, after: Meaning) -> Iterator[Problem]:
     old, new = before.job.run_policy, after.job.run_policy
     if old.managed_by != new.managed_by:
-        yield _unsaid("spec.runPolicy.managedBy", after, f"{old.managed_by} leaves it alone, and Tarragon runs it", "")
+        yield _unsaid("spec.runPolicy.managedBy", after, f"Tarragon runs the job instead of {old.managed_by}", "")
     if old.scheduling != new.scheduling and old.scheduling != SchedulingPolicy():
-        instead = "it queues like any other job"
-        yield _unsaid("spec.runPolicy.schedulingPolicy", after, instead, "say priorityClassName in the templates")
+        instead = "the job is queued like any other"
+        yield _unsaid("spec.runPolicy.schedulingPolicy", after, instead, "set priorityClassName in the templates")
 
 
 def _success(before: Meaning, after: Meaning) -> Iterator[Problem]:
     if before.job.success_policy is not after.job.success_policy and not before.job.has_chief:
-        instead = "it has succeeded when worker 0 has"
+        instead = "the job succeeds when worker 0 has succeeded"
         yield _unsaid("spec.successPolicy", after, instead, "let worker 0 wait for the others")
 
 
 def _sparse(before: Meaning, after: Meaning) -> Iterator[Problem]:
     if before.job.sparse_cluster and not after.job.sparse_cluster:
-        instead = "each replica is told the whole cluster, and the end of a worker ends the job"
+        instead = "TF_CONFIG lists the whole cluster, and the failure of a worker fails the job"
         yield _unsaid(f"spec.{Spec.DYNAMIC_WORKER}", after, instead, "")
 
 
@@ -177,37 +177,37 @@ def _elastic(before: Meaning, after: Meaning) -> Iterator[Problem]:
     bounds = before.job.elastic
     if bounds is not None and bounds.minimum < bounds.maximum and after.job.elastic is None:
         workers = after.job.wished().get(ReplicaType.WORKER, 0)
-        instead = f"it runs with {workers} workers, never more and never fewer"
+        instead = f"the job runs with exactly {workers} workers"
         yield _unsaid(
             f"spec.{Spec.MAX_INSTANCES}", after, instead, f"set replicas of Worker, or stay with {before.name}"
         )
 
 
 def _runtime_id(before: Meaning, after: Meaning) -> Iterator[Problem]:
-    """Only one that somebody wrote: any other is different in each job anyway."""
+    """A runtime id, if the user wrote it. Any other one differs in each job anyway."""
     spec = before.manifest.get("spec") or {}
     is_written = any(str(name).lower() == "runtimeid" for name in spec)
     if is_written and before.job.runtime_id != after.job.runtime_id:
-        yield _unsaid("spec.RuntimeId", after, "names of pods and services are JOB-TYPE-INDEX", "")
+        yield _unsaid("spec.RuntimeId", after, "pods and services are named JOB-TYPE-INDEX", "")
 
 
 def _tensorboard(before: Meaning, after: Meaning) -> Iterator[Problem]:
-    """The annotations that ask for one say less than the field."""
+    """The TensorBoard, for which annotations can express less than the field."""
     old, new = before.job.tensorboard, after.job.tensorboard
     if old is None or old == new:
         return
     path = "spec.tensorboard" if TENSORBOARD in before.manifest["spec"] else f"metadata.annotations.{FOLDER}"
     if new is None or (old.log_dir, old.image) != (new.log_dir, new.image):
-        yield _unsaid(path, after, "it is not the same one" if new else "none is started", "")
+        yield _unsaid(path, after, "TensorBoard differs" if new else "no TensorBoard is started", "")
     elif not all(mount in _mounted(new) for mount in _mounted(old)):
-        instead = "it mounts what the replica mounts that decides the job"
-        yield _unsaid(f"{path}.volumes", after, instead, "mount there what it shows")
+        instead = "TensorBoard has the mounts of the chief"
+        yield _unsaid(f"{path}.volumes", after, instead, "add the mount to the chief")
     elif old.service_type != new.service_type:
         yield _unsaid(f"{path}.serviceType", after, f"its Service is a {new.service_type}", "use kubectl port-forward")
 
 
 def _mounted(board: TensorBoard) -> list[tuple[object, ...]]:
-    """What it sees, and where: how volumes are called is of no matter."""
+    """The mount paths and their sources, whatever the names of the volumes."""
     sources = {
         each.get("name"): {name: value for name, value in each.items() if name != "name"} for each in board.volumes
     }
@@ -215,18 +215,18 @@ def _mounted(board: TensorBoard) -> list[tuple[object, ...]]:
 
 
 def _server(before: Meaning, after: Meaning) -> Iterator[Problem]:
-    """Never in silence: a server that its user left to us must be somewhere."""
+    """A default parameter server that the new manifest does not run."""
     for group, twin in _pairs(before, after):
         if group.is_default_server and twin is not None and not _runs_something(twin):
-            yield _unsaid(group.path, after, "nothing is said to run there", "write a template")
+            yield _unsaid(group.path, after, "it has no command there", "write a template")
 
 
 def _unsaid(path: str, after: Meaning, instead: str, remedy: str) -> Problem:
-    return Problem(path, f"{after.name} has no place for it: {instead}", remedy)
+    return Problem(path, f"{after.name} does not support it: {instead}", remedy)
 
 
 def _pairs(before: Meaning, after: Meaning) -> Iterator[tuple[ReplicaGroup, ReplicaGroup | None]]:
-    """Each group with the one that stands for it, if any."""
+    """Each group with its counterpart in the new manifest, if any."""
     twins = {_role(group.type): group for group in after.job.groups}
     for group in before.job.groups:
         yield group, twins.get(_role(group.type))
@@ -254,7 +254,7 @@ TOPICS: dict[str, _Finder] = {
     "exit codes": _exit_codes,
     "suspend": _suspension,
     "limits": _limits,
-    "managedBy and schedulingPolicy": _other_hands,
+    "managedBy and schedulingPolicy": _managed_by_and_scheduling,
     "successPolicy": _success,
     "enableDynamicWorker": _sparse,
     "elastic": _elastic,

@@ -1,4 +1,4 @@
-"""What of a job's metadata belongs into a manifest: `kubectl get -o yaml` prints a good deal more."""
+"""Strips a job's metadata to what belongs in a manifest; `kubectl get -o yaml` prints more."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ FILLED_IN_BY_SERVERS = frozenset(
     }
 )
 OF_THE_LIVE_JOB = frozenset({GENERATION_ANNOTATION, LAST_APPLIED, MANIFEST_ANNOTATION, RUNTIME_ID_ANNOTATION})
-"""Annotations that say what was seen or written once, of another manifest."""
+"""Annotations that belong to the live job and not to its manifest."""
 
 
 def manifest(found: JsonObject) -> dict[str, Json]:
-    """The job as its user could submit it anew."""
+    """The job as a user could submit it again."""
     fields = {name: value for name, value in found.items() if name not in {"status", "metadata"}}
     metadata = found.get("metadata")
     if isinstance(fields.get("spec"), Mapping) and isinstance(metadata, Mapping):
@@ -44,13 +44,13 @@ def annotations_of(found: JsonObject) -> dict[str, str]:
 
 
 def with_annotations(found: JsonObject, said: Mapping[str, str]) -> dict[str, Json]:
-    """The same with exactly these; with none at all the field goes."""
+    """The object with exactly these annotations; without any, the field is removed."""
     metadata = {name: value for name, value in (found.get("metadata") or {}).items() if name != "annotations"}
     return {**found, "metadata": {**metadata, **({"annotations": dict(said)} if said else {})}}
 
 
 def _without_own_id(spec: JsonObject, metadata: JsonObject) -> JsonObject:
-    """The runtime id that follows from the uid is of this very job: a new one gets its own."""
+    """The spec without a runtime id that was derived from the uid, because a new job gets its own."""
     uid = metadata.get("uid")
     if not isinstance(uid, str) or spec.get(RUNTIME_ID) != runtime_id(uid):
         return spec

@@ -1,4 +1,4 @@
-"""The standard parameter server for generations that have none: an ordinary container that brings its program along."""
+"""The default parameter server for generations that have none: an ordinary container that includes its program."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ program = sys.argv.pop()
 sys.argv[1:] = ["--cluster_spec", cluster, "--job_name", task["type"], "--task_id", str(task["index"])]
 exec(compile(program, "{SCRIPT}", "exec"))
 """
-"""Our own server is told its cluster on the command line, every other container by TF_CONFIG."""
+"""The default server gets its cluster from the command line, all other containers from TF_CONFIG."""
 
 COMMAND = ("sh", "-c", 'exec "$(command -v python || command -v python3)" "$@"', "python", "-c")
 
 
 def standard_server(group: ReplicaGroup) -> dict[str, Json]:
-    """The template that its dialect has made for it, and nothing that the operator would have to add."""
+    """The template that the dialect created, with nothing that the operator would have to add."""
     spec = group.template.get("spec", {})
     containers = [_serving(each) if each.get("name") == MAIN_CONTAINER else each for each in spec.get("containers", [])]
     volumes = [each for each in spec.get("volumes", []) if each.get("name") != VOLUME]

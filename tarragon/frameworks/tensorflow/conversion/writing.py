@@ -1,4 +1,4 @@
-"""What a generation writes for a job of another one: all that it has a field for, and defaults where they differ."""
+"""Writes the spec of a job in another generation: all fields that it has, and defaults where the two differ."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ TERMINATION = "terminationPolicy"
 TENSORBOARD = "tensorboard"
 
 _KNOWN = FIELDS | {*Policy} | {Spec.REPLICAS, Spec.RUN_POLICY}
-_TOLD_BY_ITS_POLICIES = "kubeflow.org/v1-flat"
-"""Nothing else tells it from the nested v1: one of them must be written."""
+_RECOGNISED_BY_POLICIES = "kubeflow.org/v1-flat"
+"""A generation that is only recognised by its flat policies, so that at least one must be written."""
 
 
 def written(found: Keyed, job: TrainingJob, source: Generation, target: Generation) -> Keyed:
-    """The keyed form of the new manifest. `job` is what the source means by the old one."""
-    said = groups(found, job, source, target)
+    """The keyed form of the new manifest. `job` is the old manifest as decoded by the source generation."""
+    replicas = groups(found, job, source, target)
     scheduler = found["rest"].get(SCHEDULER)
     if scheduler and SCHEDULER in source.fields - target.fields:
-        said = {role: _scheduled(fields, scheduler) for role, fields in said.items()}
+        replicas = {role: _scheduled(fields, scheduler) for role, fields in replicas.items()}
     order = {"order": found["order"]} if source.is_list and target.is_list else {}
     policies = _policies(found, job, target)
     nested = {name: value for name, value in policies.items() if name not in FLAT_POLICIES}
@@ -39,7 +39,7 @@ def written(found: Keyed, job: TrainingJob, source: Generation, target: Generati
     }
     return {
         "generation": target.name,
-        "groups": said,
+        "groups": replicas,
         **order,
         "policy": policy,
         "rest": rest,
@@ -49,14 +49,14 @@ def written(found: Keyed, job: TrainingJob, source: Generation, target: Generati
 
 
 def _policies(found: Keyed, job: TrainingJob, target: Generation) -> dict[str, Json]:
-    """Those that count, and what nobody knows. What runPolicy says wins over what stands beside it."""
+    """The policies that have an effect, and unknown ones. Those in runPolicy override those beside it."""
     flat = {name: value for name, value in found["rest"].items() if name in FLAT_POLICIES}
     counting = {**flat, **found["policy"], **found["rest"].get(Spec.RUN_POLICY, {})}
     has_room = target.policies > FLAT_POLICIES
     known = {name: value for name, value in counting.items() if name in target.policies or (has_room and _is_new(name))}
-    is_told = Policy.CLEAN_POD_POLICY in known
-    must_be_told = job.run_policy.clean_pods is not target.clean_pods or target.name == _TOLD_BY_ITS_POLICIES
-    if is_told or not must_be_told:
+    is_written = Policy.CLEAN_POD_POLICY in known
+    must_be_written = job.run_policy.clean_pods is not target.clean_pods or target.name == _RECOGNISED_BY_POLICIES
+    if is_written or not must_be_written:
         return known
     return {Policy.CLEAN_POD_POLICY.value: job.run_policy.clean_pods.value, **known}
 
@@ -66,13 +66,13 @@ def _is_new(name: str) -> bool:
 
 
 def _rest(found: Keyed, source: Generation, target: Generation) -> dict[str, Json]:
-    """What both have, and what nobody knows."""
+    """The fields that both generations have, and unknown fields."""
     both = source.counting & target.fields
     return {name: value for name, value in found["rest"].items() if name in both or name not in _KNOWN}
 
 
 def _implied(job: TrainingJob, source: Generation, target: Generation) -> Mapping[str, Json]:
-    """What must be said for the job to mean the same."""
+    """Fields that must be added so that the job keeps its meaning."""
     implied: dict[str, Json] = {}
     if Spec.MAX_INSTANCES in target.fields and job.elastic is None:
         workers = job.wished().get(ReplicaType.WORKER, 0)
@@ -84,7 +84,7 @@ def _implied(job: TrainingJob, source: Generation, target: Generation) -> Mappin
 
 
 def _noted(found: Keyed, job: TrainingJob, source: Generation, target: Generation) -> dict[str, str]:
-    """What any generation may ask for by annotations."""
+    """Annotations that replace fields which the target does not have."""
     is_field = TENSORBOARD in source.fields - target.fields and TENSORBOARD in found["rest"]
     board = job.tensorboard
     return {FOLDER: board.log_dir, IMAGE: board.image} if is_field and board is not None else {}
