@@ -223,8 +223,8 @@ async def test_whoever_gives_up_waiting_leaves_no_program_behind(tmp_path: Path)
 
 
 ANSWERS = {
-    "nothing": ("", "no ExecCredential in JSON"),
-    "no JSON": (SECRET, "no ExecCredential in JSON"),
+    "nothing": ("", "not an ExecCredential in JSON"),
+    "no JSON": (SECRET, "not an ExecCredential in JSON"),
     "another version": (
         json.dumps({"apiVersion": V1BETA1, "kind": "ExecCredential", "status": {"token": SECRET}}),
         f"it has {V1BETA1}, ExecCredential; the kubeconfig requires {V1}, ExecCredential",
@@ -233,21 +233,21 @@ ANSWERS = {
     "no status": (json.dumps({"apiVersion": V1, "kind": "ExecCredential"}), "neither a token nor"),
     "half a pair": (
         json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": {"clientKeyData": SECRET}}),
-        "and not both",
+        "must have both a client certificate and its key",
     ),
     "no time": (
         json.dumps(
             {"apiVersion": V1, "kind": "ExecCredential", "status": {"token": SECRET, "expirationTimestamp": "soon"}}
         ),
-        "no time",
+        "is not a time",
     ),
     "a token of two lines": (
         json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": {"token": f"{SECRET}\nX: y"}}),
-        "line ends or other characters",
+        "line breaks or other illegal characters",
     ),
     "a wrong type": (
         json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": {"token": [SECRET]}}),
-        "no ExecCredential in JSON",
+        "not an ExecCredential in JSON",
     ),
 }
 

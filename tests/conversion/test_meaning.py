@@ -238,7 +238,7 @@ def test_no_remedy_names_a_limit_that_the_target_does_not_have(target: str) -> N
     memory = [words for words in told if "OOMKilled" in words]
     has_limit = "backoffLimit" in GENERATIONS[target].policies
     assert any("limit it by a backoffLimit" in words for words in told) is (bool(memory) and has_limit)
-    assert all(words.endswith("; give it more memory") for words in memory if not has_limit)
+    assert all(words.endswith("; raise the memory limit") for words in memory if not has_limit)
 
 
 def test_every_topic_of_a_loss_is_looked_at_by_itself() -> None:

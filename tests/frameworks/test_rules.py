@@ -114,7 +114,7 @@ FAULTS: list[tuple[dict[str, Any], list[str]]] = [
     (tfjob({"Worker": 1}, **elastic(0)), ["spec.min-instances: must be 1 or more, not 0"]),
     (
         tfjob({"Chief": 1}, **elastic(None, 2)),
-        ["spec.tfReplicaSpecs: has no Worker, and max-instances counts workers; add a Worker"],
+        ["spec.tfReplicaSpecs: has no Worker, but max-instances counts workers; add a Worker"],
     ),
     (
         tfjob(name="9-lives"),
