@@ -11,7 +11,7 @@ from tarragon.kube.codec import timestamp
 from tarragon.kube.meta import Key
 
 MESSAGE_LIMIT = 1024
-"""The maximum length of an event's message in bytes. The API server rejects longer ones."""
+"""The maximum length of an event's message in bytes: the limit that events.k8s.io/v1 has for notes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
