@@ -526,9 +526,6 @@ def test_what_is_wrong_with_a_tensorboard_is_told_with_its_path() -> None:
 
     assert problems(manifest) == [
         "spec.tensorboard.logDir: is missing; write the directory of the summaries",
-        (
-            "spec.tensorboard.serviceType: unsupported value Node; "
-            "write one of ClusterIP, NodePort, LoadBalancer"
-        ),
+        ("spec.tensorboard.serviceType: unsupported value Node; write one of ClusterIP, NodePort, LoadBalancer"),
     ]
     assert [line.partition(":")[0] for line in unknown(manifest)] == ["spec.tensorboard.folder"]
