@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tarragon.localcluster.kubelet.shim.shim import MARK
-from tarragon.plan.objects.logs import _RUN
+from tarragon.plan.objects.logs import _WRAPPER
 from tests.logs.programs import Container, ended
 
 PRINT = "import sys; print(sys.argv[1:])"
@@ -168,7 +168,7 @@ def test_who_succeeds_leaves_no_last_words(container: Container) -> None:
 
 def run_as_in_a_pod(container: Container, path: str, *command: str) -> subprocess.CompletedProcess[bytes]:
     """As the pod's command says it, with these programs only."""
-    argv = ["sh", "-c", _RUN, str(container.scripts / "json_logs.py"), *command]
+    argv = ["sh", "-c", _WRAPPER, str(container.scripts / "json_logs.py"), *command]
     env = {**container.env, "PATH": path}
     return subprocess.run(argv, env=env, capture_output=True, check=False, timeout=60)
 
