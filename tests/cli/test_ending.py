@@ -114,10 +114,10 @@ def test_the_last_lines_are_shown_as_a_terminal_would_leave_them() -> None:
     lines = {worker(0): ["1/60\r7/60\x1b[K\r", "\x1b[31mlost\x1b[0m"]}
 
     told = list(failed(ending(finished(1), lines), plain))
-    colored = list(failed(ending(finished(1), lines), colorful))
+    with_style = list(failed(ending(finished(1), lines), colorful))
 
     assert [line for line in told if "│" in line] == ["  │ 7/60", "  │ lost"]
-    assert f"{ESC}[31mlost{ESC}[0m" in "\n".join(colored)
+    assert f"{ESC}[31mlost{ESC}[0m" in "\n".join(with_style)
 
 
 def test_a_replica_that_cannot_start_is_shown_with_the_reason_and_not_as_starting() -> None:

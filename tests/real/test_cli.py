@@ -482,7 +482,7 @@ def test_a_viewer_looks_and_is_refused_every_change_in_words(training: ControlPl
     assert "cli-viewer may not create tfjobs in namespace cli on context test" in submitted.err
     assert "tarragon --context test check` shows what you may do" in submitted.err
     with Tty(viewer.command("--context", "test", "top"), viewer.folder, viewer.environment()) as tty:
-        page = tty.until("you may not list nodes here")
+        page = tty.until("you may not list nodes")
         assert f"namespace {NAMESPACE}" in page
         tty.type("q")
         assert tty.ended() == 0

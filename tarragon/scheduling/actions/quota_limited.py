@@ -33,12 +33,12 @@ def kept_small(snapshot: Snapshot) -> Mapping[str, str]:
 def _exceeded_quota(gang: RunningGang, shares: Shares) -> str:
     counts = Counter(replica.type for replica in gang.nodes)
     lacking_count = {demand.type: demand.wish - counts[demand.type] for demand in gang.demands}
-    missing_replicas = [(replica, demand) for replica, demand in missing(gang) if lacking_count[demand.type] > 0]
-    permitted = shares.permitted(gang.queue, missing_replicas)
-    if not missing_replicas or (permitted and not (gang.whole and len(permitted) < len(missing_replicas))):
+    lacking = [(replica, demand) for replica, demand in missing(gang) if lacking_count[demand.type] > 0]
+    permitted = shares.permitted(gang.queue, lacking)
+    if not lacking or (permitted and not (gang.whole and len(permitted) < len(lacking))):
         return ""
     quota, held = shares.quota(gang.queue), shares.held(gang.queue)
-    requests = _requests([demand for _, demand in missing_replicas] if gang.whole else [missing_replicas[0][1]])
+    requests = _requests([demand for _, demand in lacking] if gang.whole else [lacking[0][1]])
     exceeded = {
         name: limit for name, limit in quota.items() if requests.get(name, 0) > max(0, limit - held.get(name, 0))
     }

@@ -79,12 +79,12 @@ def missing(gang: RunningGang) -> Iterator[tuple[Replica, Demand]]:
 
 
 def _grow_to_request(gang: RunningGang, cycle: Round) -> None:
-    missing_replicas = list(missing(gang))
-    permitted = cycle.shares.permitted(gang.queue, missing_replicas)
-    if not permitted or (gang.whole and len(permitted) < len(missing_replicas)):
+    lacking = list(missing(gang))
+    permitted = cycle.shares.permitted(gang.queue, lacking)
+    if not permitted or (gang.whole and len(permitted) < len(lacking)):
         return
     added = extend(permitted, cycle.free, near=gang.nodes)
-    if gang.whole and len(added) < len(missing_replicas):
+    if gang.whole and len(added) < len(lacking):
         cycle.free.undo(added, amounts_of(gang.demands, added))
     elif added:
         cycle.taken(gang, added)
