@@ -7,10 +7,10 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tarragon.localcluster.auth.attributes import Attributes, of_request
-from tarragon.localcluster.auth.rules import Rule, rule_of, uncovered
 
 from tarragon.localcluster.api.paths import segments
+from tarragon.localcluster.auth.attributes import Attributes, of_request
+from tarragon.localcluster.auth.rules import Rule, rule_of, uncovered
 
 VERBS = ("get", "list", "create")
 GROUPS = ("", "apps")

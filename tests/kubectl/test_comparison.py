@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from tarragon.localcluster.auth.authorizers import Authorization
 
 from tarragon.base.clock import SystemClock
+from tarragon.localcluster.auth.authorizers import Authorization
 from tarragon.localcluster.daemon.cluster import LocalCluster, Settings
 from tarragon.localcluster.daemon.kubeconfig import kubeconfig
 from tarragon.localcluster.home.home import Home

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 import structlog
-from tarragon.localcluster.apiserver.http.connection import Limits
 
 from tarragon.base.clock import SystemClock
+from tarragon.localcluster.apiserver.http.connection import Limits
 from tests.localcluster_http.embedded import TOKEN, Embedded, embedded
 
 SHORT = Limits(header_seconds=0.3, body_seconds=0.3)

@@ -6,9 +6,9 @@ import datetime as dt
 from typing import Any
 
 import pytest
-from tarragon.localcluster.apiserver.http.accept import PLAIN, Form, chosen
 
 from tarragon.localcluster.apiserver import discovery
+from tarragon.localcluster.apiserver.http.accept import PLAIN, Form, chosen
 from tarragon.localcluster.kinds.registry import Registry, ScalePaths, Served
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tarragon.localcluster.apiserver.http.duplicate_fields import with_doubles
 
 from tarragon.kube.codec import decode
 from tarragon.localcluster.api.requests import WriteOptions
+from tarragon.localcluster.apiserver.http.duplicate_fields import with_doubles
 from tests.localcluster_http.embedded import pod, widget
 from tests.localcluster_http.test_apiserver import Wire
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tarragon.localcluster.apiserver.http.protobuf import Malformed, decoded
 
 # Recorded from `kubectl create ...`.

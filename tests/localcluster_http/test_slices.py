@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tarragon.localcluster.apiserver.http.slices import AT_ONCE, Json, in_slices
-
 from tarragon.kube.codec import decode, encode
+from tarragon.localcluster.apiserver.http.slices import AT_ONCE, Json, in_slices
 
 
 async def test_somebody_else_has_a_turn_while_a_long_list_is_made() -> None:

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tarragon.kube.codec import decode, encode
+from tarragon.localcluster.apply.fields import sets
 from tarragon.localcluster.apply.fields.compare import compared
 from tarragon.localcluster.apply.fields.conflicts import ConflictsError
 from tarragon.localcluster.apply.fields.entries import Entry, understood
@@ -16,9 +19,6 @@ from tarragon.localcluster.apply.fields.ownership import Applied, Door, Live, af
 from tarragon.localcluster.apply.fields.reset import NOBODYS
 from tarragon.localcluster.apply.fields.sets import Fields, Path
 from tarragon.localcluster.apply.fields.types import type_of
-
-from tarragon.kube.codec import decode, encode
-from tarragon.localcluster.apply.fields import sets
 from tarragon.localcluster.kinds.resource import Served
 
 Json = dict[str, Any]
