@@ -34,7 +34,8 @@ from tarragon.kube.meta import Key  # noqa: E402
 from tarragon.operator.scheduler.cycle import Admitter  # noqa: E402
 from tarragon.scheduling.api.decision import Decision  # noqa: E402
 from tarragon.scheduling.api.snapshot import Snapshot  # noqa: E402
-from tarragon.scheduling.policies import POLICIES, Policy  # noqa: E402
+from tarragon.scheduling.policies import POLICIES  # noqa: E402
+from tarragon.scheduling.state.memory import Memory, Policy  # noqa: E402
 
 GOAL = 100.0
 SIZES = (2, 4, 8, 16)
@@ -60,9 +61,9 @@ class Timed:
         self._policy = policy
         self.worked = 0.0
 
-    def __call__(self, snapshot: Snapshot) -> Sequence[Decision]:
+    def __call__(self, snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
         began = time.thread_time()
-        decisions = self._policy(snapshot)
+        decisions = self._policy(snapshot, memory)
         self.worked += time.thread_time() - began
         return decisions
 

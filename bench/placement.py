@@ -34,6 +34,7 @@ from tarragon.job.model import Replica, ReplicaType  # noqa: E402
 from tarragon.scheduling.api.decision import Place  # noqa: E402
 from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, Snapshot  # noqa: E402
 from tarragon.scheduling.policies import POLICIES  # noqa: E402
+from tarragon.scheduling.state.memory import Memory  # noqa: E402
 
 GPUS = 4
 FILLS = (0.5, 0.8, 1.0)
@@ -90,7 +91,7 @@ def by_policy(name: str) -> Callable[[Instance, random.Random], Sequence[Nodes]]
             for number, size in enumerate(given.gangs)
         ]
         found: dict[str, Mapping[Replica, str]] = {}
-        for decision in POLICIES[name](Snapshot(now=NOON, nodes=states, waiting=waiting)):
+        for decision in POLICIES[name](Snapshot(now=NOON, nodes=states, waiting=waiting), Memory()):
             if isinstance(decision, Place):
                 found[decision.gang] = decision.nodes
         return [[int(node) for node in found[gang.name].values()] for gang in waiting]

@@ -32,6 +32,7 @@ from bench.support.crowd import Crowd  # noqa: E402
 from bench.support.plane import load  # noqa: E402
 from tarragon.scheduling.api.decision import Place, Resize, Wait  # noqa: E402
 from tarragon.scheduling.policies import POLICIES  # noqa: E402
+from tarragon.scheduling.state.memory import Memory  # noqa: E402
 
 GOAL = 100.0
 CHANGES = 10
@@ -64,14 +65,14 @@ def percentile(times: Sequence[float], part: float) -> float:
 
 
 def measured(policy: str, scene: Scene, rounds: int, seed: int) -> Measured:
-    crowd = Crowd.of(scene.nodes, scene.waiting, scene.running, seed)
+    crowd, memory = Crowd.of(scene.nodes, scene.waiting, scene.running, seed), Memory()
     times: list[float] = []
     cpu: list[float] = []
     decided: Counter[str] = Counter()
     for _ in range(rounds + 1):
         snapshot = crowd.snapshot()
         begin, began = time.perf_counter(), time.thread_time()
-        decisions = POLICIES[policy](snapshot)
+        decisions = POLICIES[policy](snapshot, memory)
         times.append((time.perf_counter() - begin) * 1000)
         cpu.append((time.thread_time() - began) * 1000)
         if len(times) > 1:
@@ -84,13 +85,13 @@ def measured(policy: str, scene: Scene, rounds: int, seed: int) -> Measured:
 
 def held(policy: str, scene: Scene, seed: int) -> str:
     """What a round takes at most beyond the snapshot, and what stays of it."""
-    crowd = Crowd.of(scene.nodes, scene.waiting, scene.running, seed)
+    crowd, memory = Crowd.of(scene.nodes, scene.waiting, scene.running, seed), Memory()
     snapshot = crowd.snapshot()
     process = psutil.Process()
     resident = process.memory_info().rss / 2**20
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    decisions = POLICIES[policy](snapshot)
+    decisions = POLICIES[policy](snapshot, memory)
     after, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert decisions

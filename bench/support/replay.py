@@ -20,6 +20,7 @@ from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGan
 from tarragon.scheduling.explain.forecast import Forecast, Outlook, Unknown, forecast
 from tarragon.scheduling.explain.runtime_estimates import Lengths, Life
 from tarragon.scheduling.policies.fifo import fifo
+from tarragon.scheduling.state.memory import Memory
 
 BEGIN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 GPUS_A_NODE = 8
@@ -117,7 +118,7 @@ class Replay:
         front = list(self._waiting.values())[:LOOKED_AT]
         if not front:
             return
-        for decision in fifo(Snapshot(now=_at(now), nodes=self._states(), waiting=front)):
+        for decision in fifo(Snapshot(now=_at(now), nodes=self._states(), waiting=front), Memory()):
             if isinstance(decision, Place):
                 gang = self._waiting.pop(decision.gang)
                 self._running[gang.name] = RunningGang(

@@ -26,6 +26,7 @@ from tarragon.plan.objects.settings import Settings
 from tarragon.scheduling.api.decision import Decision
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.state.memory import Memory
 from tests.operator.stage import TFJOBS, Json, Stage, group, job
 
 
@@ -211,7 +212,7 @@ async def test_a_round_thinks_anew_only_about_what_has_changed(stage: Stage) -> 
         await scheduler.submit("a", Worker=group(1, cpu="100"))
         seen: list[Snapshot] = []
 
-        def policy(snapshot: Snapshot) -> Sequence[Decision]:
+        def policy(snapshot: Snapshot, _: Memory) -> Sequence[Decision]:
             seen.append(snapshot)
             return ()
 

@@ -19,6 +19,7 @@ from tarragon.operator.scheduler.policy_runner import ASIDE, MOST_ASIDE
 from tarragon.scheduling.api.decision import SCHEDULER_ERROR, Decision
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies.fifo import fifo
+from tarragon.scheduling.state.memory import Memory
 from tests.kubelet.waiting import eventually
 from tests.operator.stage import Stage, group
 from tests.operator.test_dragon import Jumping
@@ -42,14 +43,14 @@ class Bug:
         self.shown = asyncio.Event()
         """Set once it has seen a gang that waits."""
 
-    def __call__(self, snapshot: Snapshot) -> Sequence[Decision]:
+    def __call__(self, snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
         self.asked += 1
         if snapshot.waiting:
             self.shown.set()
         seen = [gang.name for gang in snapshot.waiting if gang.name.rpartition("/")[2] in self.bad]
         if seen or self.always:
             raise ZeroDivisionError(f"a bug about {seen}")
-        return fifo(snapshot)
+        return fifo(snapshot, memory)
 
 
 class Crowd:

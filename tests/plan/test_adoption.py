@@ -23,6 +23,7 @@ from tarragon.plan.view.actions import Step
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot
 from tarragon.scheduling.policies.fifo import fifo
 from tests.plan.world import START, World, manifest
+from tests.scheduling.scenes import afresh
 
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
 PLACES = {"dist-ps-0": "node-a", "dist-worker-0": "node-b", "dist-worker-1": "node-b"}
@@ -365,7 +366,7 @@ def test_the_rest_of_a_gang_gets_places_that_are_free_or_none(
         ],
     )
 
-    after = {one: node for decision in fifo(snapshot) for one, node in getattr(decision, "nodes", {}).items()}
+    after = {one: node for decision in afresh(fifo)(snapshot) for one, node in getattr(decision, "nodes", {}).items()}
 
     for replica, node in admission.nodes.items():
         assert node in {NOWHERE, after.get(replica, node)}, "nobody moves who has a place"

@@ -121,7 +121,7 @@ def test_a_gang_that_is_to_be_near_itself_starts_anywhere_in_one_domain() -> Non
     assert found.eligible == {"a1", "a2", "b1"}
     one = single(found)
     assert (one.together, one.counted) == (True, frozenset({WORKER}))
-    assert one.domains == {"a1": "a", "a2": "a", "b1": "b"}
+    assert dict(one.domains) == {"a1": "a", "a2": "a", "b1": "b"}
 
 
 def test_others_on_nodes_without_the_label_are_no_company() -> None:
@@ -170,7 +170,7 @@ def test_replicas_that_keep_off_each_other_get_a_domain_each() -> None:
     one = single(only(member(affinity=apart(term(app="x", type="worker")))))
 
     assert (one.most, one.counted) == (1, frozenset({WORKER}))
-    assert one.domains == {"a1": "a", "a2": "a", "b1": "b", "bare": " bare"}
+    assert dict(one.domains) == {"a1": "a", "a2": "a", "b1": "b", "bare": " bare"}
 
 
 def test_jobs_whose_rules_amount_to_the_same_share_one_spread() -> None:
@@ -203,7 +203,7 @@ def test_a_spread_counts_the_gang_s_own_and_the_others_that_are_not_ending() -> 
     one = single(ties(member(PS), member(**spread()), pods=pods)[WORKER])
 
     assert (one.skew, one.most, one.counted) == (1, None, frozenset({PS, WORKER}))
-    assert one.domains == {"a1": "a", "a2": "a", "b1": "b"}
+    assert dict(one.domains) == {"a1": "a", "a2": "a", "b1": "b"}
     assert one.already == {"a": 1}
 
 
@@ -214,8 +214,8 @@ def test_a_spread_counts_the_nodes_that_the_pod_wants_only() -> None:
     ignoring = spread(nodeAffinityPolicy="Ignore")
     every = single(only(member(**ignoring, nodeSelector={"disk": "ssd"}), nodes=nodes))
 
-    assert wanted.domains == {"a": "a"}
-    assert every.domains == {"a": "a", "b": "b"}
+    assert dict(wanted.domains) == {"a": "a"}
+    assert dict(every.domains) == {"a": "a", "b": "b"}
 
 
 def test_a_spread_may_leave_out_nodes_whose_taints_the_pod_does_not_tolerate() -> None:
@@ -225,8 +225,8 @@ def test_a_spread_may_leave_out_nodes_whose_taints_the_pod_does_not_tolerate() -
     )
     nodes = [node("a", zone="a"), tainted]
 
-    assert single(only(member(**spread()), nodes=nodes)).domains == {"a": "a", "b": "b"}
-    assert single(only(member(**spread(nodeTaintsPolicy="Honor")), nodes=nodes)).domains == {"a": "a"}
+    assert dict(single(only(member(**spread()), nodes=nodes)).domains) == {"a": "a", "b": "b"}
+    assert dict(single(only(member(**spread(nodeTaintsPolicy="Honor")), nodes=nodes)).domains) == {"a": "a"}
 
 
 def test_with_fewer_domains_than_it_wants_a_spread_counts_as_if_an_empty_one_were_there() -> None:

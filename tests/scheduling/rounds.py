@@ -17,7 +17,7 @@ from tarragon.scheduling.api.decision import AboutGang, Again, Evict, Place, Res
 from tarragon.scheduling.api.rules import Rules
 from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
 from tarragon.scheduling.cycle.decision_validation import checked
-from tarragon.scheduling.policies import Policy
+from tarragon.scheduling.state.memory import Memory, Policy
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
@@ -67,6 +67,7 @@ class Rounds:
     waits: dict[str, Wait] = field(default_factory=dict)
     """Of the last round."""
     _releasing: list[tuple[dt.datetime, str, Resources]] = field(default_factory=list)
+    memory: Memory = field(default_factory=Memory)
     _again: dt.datetime | None = None
 
     def workers(self, wish: int, *, least: int | None = None, most: int = 0, each: Resources | None = None) -> Demand:
@@ -91,7 +92,7 @@ class Rounds:
     def decide(self) -> Sequence[AboutGang]:
         """One round."""
         snapshot = self.snapshot()
-        decided = self.policy(snapshot)
+        decided = self.policy(snapshot, self.memory)
         assert not checked(snapshot, decided).violations
         about = [decision for decision in decided if not isinstance(decision, Again)]
         later = [decision.at for decision in decided if isinstance(decision, Again)]

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from tarragon.base.resources import CPU
+from tarragon.scheduling.api.decision import Decision
 from tarragon.scheduling.api.rules import Rules
+from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.state.memory import Memory, Policy
 from tests.scheduling.rounds import Rounds, gpus
 
 STANDARD = Rules()
+
+
+def afresh(policy: Policy) -> Callable[[Snapshot], Sequence[Decision]]:
+    """The policy with an empty memory."""
+    return lambda snapshot: policy(snapshot, Memory())
 
 
 def every_policy(test: Callable[[str], None]) -> Callable[[str], None]:

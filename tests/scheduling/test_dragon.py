@@ -32,6 +32,7 @@ from tarragon.scheduling.api.rules import Queue, Rules
 from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
 from tarragon.scheduling.policies.dragon import dragon
 from tests.scheduling.rounds import NOON, PS, WORKER, Job, Rounds, gpus
+from tests.scheduling.scenes import afresh
 
 STANDARD = Rules()
 CHIEF = ReplicaType.CHIEF
@@ -106,7 +107,7 @@ def decide(
     nodes: Sequence[NodeState], *waiting: Gang, running: Sequence[RunningGang] = (), rules: Rules = STANDARD
 ) -> dict[str, Decision]:
     """By gang; the time to decide again under its own name."""
-    decided = dragon(Snapshot(now=NOON, nodes=nodes, waiting=waiting, running=running, rules=rules))
+    decided = afresh(dragon)(Snapshot(now=NOON, nodes=nodes, waiting=waiting, running=running, rules=rules))
     return {"again" if isinstance(each, Again) else each.gang: each for each in decided}
 
 
@@ -292,7 +293,7 @@ def test_several_aged_jobs_are_helped_in_their_order_in_one_round_and_each_gang_
     holder = runs("holder", [worker(nodes, 1, 8)], workers_on(*["a"] * 8))
     waiting = [aged(f"job{number}", worker(nodes, 3, 3), waited=60 - number) for number in range(3)]
 
-    decided = dragon(Snapshot(now=NOON, nodes=nodes, waiting=waiting, running=[holder]))
+    decided = afresh(dragon)(Snapshot(now=NOON, nodes=nodes, waiting=waiting, running=[holder]))
 
     assert Counter(each.gang for each in decided if isinstance(each, Resize)) == {"holder": 1}
     (smaller,) = (each for each in decided if isinstance(each, Resize))

@@ -24,6 +24,7 @@ from tarragon.scheduling.api.decision import (
 from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.policies.fifo import fifo
+from tests.scheduling.scenes import afresh
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 PS, WORKER = ReplicaType.PS, ReplicaType.WORKER
@@ -56,7 +57,7 @@ def about_gangs(decisions: Sequence[Decision]) -> list[AboutGang]:
 
 def test_a_gang_that_fits_starts_whole() -> None:
     nodes = [node("a", 2), node("b", 2)]
-    decisions = fifo(snapshot(nodes, gang("job", demand(nodes, 1, kind=PS), demand(nodes, 3))))
+    decisions = afresh(fifo)(snapshot(nodes, gang("job", demand(nodes, 1, kind=PS), demand(nodes, 3))))
     assert [type(decision) for decision in decisions] == [Place]
     assert isinstance(decisions[0], Place)
     assert Counter(decisions[0].nodes.values()) == {"a": 2, "b": 2}
@@ -64,7 +65,7 @@ def test_a_gang_that_fits_starts_whole() -> None:
 
 def test_a_gang_that_cannot_start_whole_does_not_start_at_all() -> None:
     nodes = [node("a", 4, used=2)]
-    (decision,) = fifo(snapshot(nodes, gang("job", demand(nodes, 4))))
+    (decision,) = afresh(fifo)(snapshot(nodes, gang("job", demand(nodes, 4))))
     assert decision == Wait("job", INSUFFICIENT_RESOURCES, f"the job needs 4m {NVIDIA_GPU}; free: 2m {NVIDIA_GPU}")
 
 
@@ -72,14 +73,14 @@ def test_what_is_free_is_told_without_what_others_are_given_in_the_same_round() 
     nodes = [node("a", 4)]
     first, second = gang("first", demand(nodes, 3), waited=9), gang("second", demand(nodes, 2))
 
-    _, decision = fifo(snapshot(nodes, first, second))
+    _, decision = afresh(fifo)(snapshot(nodes, first, second))
 
     assert decision == Wait("second", INSUFFICIENT_RESOURCES, f"the job needs 2m {NVIDIA_GPU}; free: 1m {NVIDIA_GPU}")
 
 
 def test_it_prefers_one_node_and_of_these_the_fullest() -> None:
     nodes = [node("empty", 8), node("half", 8, used=4), node("full", 8, used=7)]
-    (decision,) = fifo(snapshot(nodes, gang("job", demand(nodes, 4))))
+    (decision,) = afresh(fifo)(snapshot(nodes, gang("job", demand(nodes, 4))))
     assert isinstance(decision, Place)
     assert set(decision.nodes.values()) == {"half"}
 
@@ -87,7 +88,7 @@ def test_it_prefers_one_node_and_of_these_the_fullest() -> None:
 def test_who_comes_later_does_not_pass_the_one_who_waits() -> None:
     nodes = [node("a", 4, used=2)]
     first, second = gang("first", demand(nodes, 4), waited=10), gang("second", demand(nodes, 1))
-    decisions = fifo(snapshot(nodes, second, first))
+    decisions = afresh(fifo)(snapshot(nodes, second, first))
     assert [(decision.gang, getattr(decision, "code", "")) for decision in about_gangs(decisions)] == [
         ("first", INSUFFICIENT_RESOURCES),
         ("second", BEHIND_OTHERS),
@@ -97,7 +98,7 @@ def test_who_comes_later_does_not_pass_the_one_who_waits() -> None:
 def test_who_could_never_run_blocks_nobody() -> None:
     nodes = [node("a", 4)]
     giant, small = gang("giant", demand(nodes, 1, each=5), waited=10), gang("small", demand(nodes, 1))
-    decisions = {decision.gang: decision for decision in about_gangs(fifo(snapshot(nodes, giant, small)))}
+    decisions = {decision.gang: decision for decision in about_gangs(afresh(fifo)(snapshot(nodes, giant, small)))}
     assert isinstance(decisions["small"], Place)
     waits = decisions["giant"]
     assert isinstance(waits, Wait)
@@ -111,19 +112,19 @@ def test_who_could_never_run_blocks_nobody() -> None:
 def test_a_replica_that_no_node_may_run_is_said_to_be_so() -> None:
     nodes = [node("a", 4)]
     stranger = Demand(type=PS, each={}, minimum=1, wish=1, eligible=frozenset())
-    (decision,) = fifo(snapshot(nodes, gang("job", stranger)))
+    (decision,) = afresh(fifo)(snapshot(nodes, gang("job", stranger)))
     assert isinstance(decision, Wait)
     assert (decision.code, decision.message.split(":")[0]) == (NEVER_FITS, "no node may run a ps")
 
 
 def test_an_empty_cluster_says_that_it_has_no_node() -> None:
-    (decision,) = fifo(snapshot([], gang("job", demand([], 1))))
+    (decision,) = afresh(fifo)(snapshot([], gang("job", demand([], 1))))
     assert decision == Wait("job", NEVER_FITS, "the cluster has no node that is ready")
 
 
 def test_an_elastic_gang_starts_with_what_there_is_above_its_minimum() -> None:
     nodes = [node("a", 3)]
-    (decision,) = fifo(snapshot(nodes, gang("job", demand(nodes, 1, kind=PS), demand(nodes, 4, least=1))))
+    (decision,) = afresh(fifo)(snapshot(nodes, gang("job", demand(nodes, 1, kind=PS), demand(nodes, 4, least=1))))
     assert isinstance(decision, Place)
     assert sorted(decision.nodes) == [Replica(PS, 0), Replica(WORKER, 0), Replica(WORKER, 1)]
 
@@ -136,7 +137,9 @@ def test_a_wish_that_has_sunk_is_granted_from_the_highest_index() -> None:
         nodes={Replica(WORKER, index): "a" for index in range(3)},
         elastic=False,
     )
-    assert fifo(snapshot(nodes, running=[running])) == [Resize("job", {Replica(WORKER, 0): "a"}, "as requested")]
+    assert afresh(fifo)(snapshot(nodes, running=[running])) == [
+        Resize("job", {Replica(WORKER, 0): "a"}, "as requested")
+    ]
 
 
 def test_an_elastic_gang_grows_only_while_nobody_waits() -> None:
@@ -144,17 +147,17 @@ def test_an_elastic_gang_grows_only_while_nobody_waits() -> None:
     running = RunningGang(
         name="old", demands=[demand(nodes, 3, least=1)], nodes={Replica(WORKER, 0): "a"}, elastic=True
     )
-    (grown,) = fifo(snapshot(nodes, running=[running]))
+    (grown,) = afresh(fifo)(snapshot(nodes, running=[running]))
     assert isinstance(grown, Resize)
     assert len(grown.nodes) == 3
-    decisions = fifo(snapshot(nodes, gang("new", demand(nodes, 4)), running=[running]))
+    decisions = afresh(fifo)(snapshot(nodes, gang("new", demand(nodes, 4)), running=[running]))
     assert [type(decision) for decision in decisions] == [Wait]
 
 
 def test_a_rigid_gang_does_not_grow() -> None:
     nodes = [node("a", 4, used=1)]
     running = RunningGang(name="old", demands=[demand(nodes, 3)], nodes={Replica(WORKER, 0): "a"}, elastic=False)
-    assert fifo(snapshot(nodes, running=[running])) == []
+    assert afresh(fifo)(snapshot(nodes, running=[running])) == []
 
 
 def test_a_replica_whose_node_is_gone_gets_another_before_anybody_starts() -> None:
@@ -167,7 +170,7 @@ def test_a_replica_whose_node_is_gone_gets_another_before_anybody_starts() -> No
         elastic=False,
         homeless=frozenset({Replica(WORKER, 1)}),
     )
-    decisions = fifo(snapshot([node("b", 2, used=1)], gang("job", demand(nodes, 1)), running=[lost]))
+    decisions = afresh(fifo)(snapshot([node("b", 2, used=1)], gang("job", demand(nodes, 1)), running=[lost]))
     assert decisions[0] == Resize(
         "lost", {Replica(WORKER, 0): "b", Replica(WORKER, 1): "b"}, "its node is no longer available"
     )
@@ -176,7 +179,7 @@ def test_a_replica_whose_node_is_gone_gets_another_before_anybody_starts() -> No
 
 def test_two_gangs_of_48_on_64_gpus_never_deadlock() -> None:
     nodes = [node(f"n{index:02}", 4) for index in range(16)]
-    decisions = fifo(snapshot(nodes, gang("one", demand(nodes, 48)), gang("two", demand(nodes, 48))))
+    decisions = afresh(fifo)(snapshot(nodes, gang("one", demand(nodes, 48)), gang("two", demand(nodes, 48))))
     assert [type(decision) for decision in decisions] == [Place, Wait]
 
 
@@ -207,7 +210,7 @@ def test_no_node_is_ever_oversold_and_no_gang_starts_in_part(
 ) -> None:
     waiting = gangs_of(nodes, shapes)
     for name, policy in POLICIES.items():
-        decisions = policy(snapshot(nodes, *waiting))
+        decisions = afresh(policy)(snapshot(nodes, *waiting))
         assert {decision.gang for decision in about_gangs(decisions)} == {waits.name for waits in waiting}, name
         taken: dict[str, list[Mapping[str, int]]] = {}
         by_name = {waits.name: waits for waits in waiting}
@@ -231,7 +234,7 @@ def test_the_same_snapshot_gives_the_same_decisions(
     nodes: list[NodeState], shapes: list[tuple[int, int, int, int, int]]
 ) -> None:
     waiting = gangs_of(nodes, shapes)
-    assert fifo(snapshot(nodes, *waiting)) == fifo(snapshot(nodes, *reversed(waiting)))
+    assert afresh(fifo)(snapshot(nodes, *waiting)) == afresh(fifo)(snapshot(nodes, *reversed(waiting)))
 
 
 def cordoned(name: str, gpus: int) -> NodeState:
@@ -241,7 +244,7 @@ def cordoned(name: str, gpus: int) -> NodeState:
 def test_a_gang_that_needs_a_cordoned_node_waits_for_it_and_blocks_nobody() -> None:
     here, gone = [node("b", 2)], [cordoned("a", 2)]
     large = gang("large", demand([*here, *gone], 4), waited=10)
-    decisions = fifo(Snapshot(now=NOON, nodes=here, away=gone, waiting=[large, gang("small", demand(here, 1))]))
+    decisions = afresh(fifo)(Snapshot(now=NOON, nodes=here, away=gone, waiting=[large, gang("small", demand(here, 1))]))
 
     words = f"the job needs 4m {NVIDIA_GPU}; the other nodes have 2m {NVIDIA_GPU}; "
     assert decisions[0] == Wait("large", NODES_AWAY, f"{words}node a is cordoned (kubectl uncordon a)")
@@ -250,7 +253,7 @@ def test_a_gang_that_needs_a_cordoned_node_waits_for_it_and_blocks_nobody() -> N
 
 def test_with_every_node_cordoned_a_gang_waits_and_the_nodes_are_named() -> None:
     gone = [cordoned("a", 2)]
-    (decision,) = fifo(Snapshot(now=NOON, nodes=[], away=gone, waiting=[gang("job", demand(gone, 2))]))
+    (decision,) = afresh(fifo)(Snapshot(now=NOON, nodes=[], away=gone, waiting=[gang("job", demand(gone, 2))]))
 
     words = "all nodes that may run it are unavailable: node a is cordoned (kubectl uncordon a)"
     assert decision == Wait("job", NODES_AWAY, words)
@@ -258,7 +261,7 @@ def test_with_every_node_cordoned_a_gang_waits_and_the_nodes_are_named() -> None
 
 def test_a_gang_that_is_too_large_for_the_nodes_that_are_away_as_well_never_fits() -> None:
     gone = [cordoned("a", 2)]
-    (decision,) = fifo(Snapshot(now=NOON, nodes=[], away=gone, waiting=[gang("job", demand(gone, 3, each=2))]))
+    (decision,) = afresh(fifo)(Snapshot(now=NOON, nodes=[], away=gone, waiting=[gang("job", demand(gone, 3, each=2))]))
 
     assert isinstance(decision, Wait)
     assert decision.code == NEVER_FITS
@@ -267,7 +270,7 @@ def test_a_gang_that_is_too_large_for_the_nodes_that_are_away_as_well_never_fits
 def test_who_may_use_some_nodes_only_is_told_what_these_have() -> None:
     """A taint on the others, say: that there is enough on all of them together would be no help."""
     nodes = [node("a", 8), node("b", 4), node("c", 8)]
-    (decision,) = about_gangs(fifo(snapshot(nodes, gang("job", demand(nodes[1:2], 6)))))
+    (decision,) = about_gangs(afresh(fifo)(snapshot(nodes, gang("job", demand(nodes[1:2], 6)))))
 
     assert decision == Wait(
         "job",

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from tarragon.base.resources import CPU, NVIDIA_GPU, Resources
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Spread
+from tarragon.scheduling.api.snapshot import Demand, DomainMap, NodeState, RunningGang, Spread
 from tarragon.scheduling.placement.fit import Placement, could_fit, extend, place
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.state.memory import Memory
 
 PS, WORKER, CHIEF = ReplicaType.PS, ReplicaType.WORKER, ReplicaType.CHIEF
 
@@ -137,8 +138,8 @@ def test_growing_takes_what_there_is_without_gaps() -> None:
     assert found == {Replica(WORKER, 1): "a", Replica(WORKER, 2): "a"}
 
 
-def by_name(nodes: Sequence[NodeState]) -> dict[str, str]:
-    return {state.name: state.name for state in nodes}
+def by_name(nodes: Sequence[NodeState]) -> DomainMap:
+    return DomainMap({state.name: state.name for state in nodes})
 
 
 def test_replicas_that_keep_off_each_other_get_a_node_each() -> None:
@@ -151,7 +152,7 @@ def test_replicas_that_keep_off_each_other_get_a_node_each() -> None:
 
 def test_replicas_that_have_to_be_together_are_in_the_fullest_domain_that_takes_all() -> None:
     nodes = racks(("z1", "", 4), ("z1", "", 4), ("z2", "", 4), ("z2", "", 2), ("z3", "", 2))
-    zones = {state.name: state.domains[0] for state in nodes}
+    zones = DomainMap({state.name: state.domains[0] for state in nodes})
     together = Spread(domains=zones, counted=frozenset({WORKER}), together=True)
     wanted = demand(WORKER, nodes, 6, {NVIDIA_GPU: 1}, spreads=(together,))
     assert placed(nodes, wanted) == {"n2": 4, "n3": 2}
@@ -211,7 +212,7 @@ def nodes_of(sizes: Sequence[tuple[int, int, str, str]]) -> list[NodeState]:
 @st.composite
 def gangs(draw: st.DrawFn, nodes: Sequence[NodeState]) -> list[Demand]:
     """A chief, parameter servers and workers, each of any size, and workers with any rule."""
-    zones = {state.name: state.domains[0] for state in nodes}
+    zones = DomainMap({state.name: state.domains[0] for state in nodes})
     rules = {
         "": (),
         "most": (Spread(domains=by_name(nodes), counted=frozenset({WORKER}), most=2),),
@@ -385,7 +386,9 @@ def test_what_a_ledger_remembers_is_what_a_new_one_would_find_or_has_missed_sinc
         assert could_fit(demands, ledger) == (not has_missed)
         assert place(demands, ledger.copy()) == (None if has_missed else place(demands, anew))
         for demand_ in demands:
-            assert (ledger.room(demand_) == Ledger(ledger.nodes, ledger.table.copy()).room(demand_)).all()
+            assert (
+                ledger.room(demand_) == Ledger(ledger.nodes, ledger.table.copy(), ledger.requests).room(demand_)
+            ).all()
 
 
 @given(
@@ -400,7 +403,8 @@ def test_what_is_known_of_too_little_now_is_true_of_soon(
 ) -> None:
     nodes, demands = scene
     nodes = [replace(state, releasing={NVIDIA_GPU: number % 2}) for number, state in enumerate(nodes)]
-    now = Ledger.of_free(nodes)
+    inventory = Inventory.of(nodes)
+    now = Ledger.of_free(inventory, Memory().of(inventory, ()))
     soon = now.soon()
     for step, number, amount in steps:
         name, wanted = nodes[number % len(nodes)].name, {NVIDIA_GPU: amount, CPU: 1}
@@ -412,9 +416,9 @@ def test_what_is_known_of_too_little_now_is_true_of_soon(
         for ledger in (now, soon):
             could_fit(demands, ledger)
             for demand_ in demands:
-                there = Ledger(ledger.nodes, ledger.table.copy()).room(demand_)
+                there = Ledger(ledger.nodes, ledger.table.copy(), ledger.requests).room(demand_)
                 is_too_little = int(np.minimum(there, demand_.minimum).sum()) < demand_.minimum
-                assert is_too_little or not ledger.lacks(ledger.nodes.ask(demand_), demand_.minimum)
+                assert is_too_little or not ledger.lacks(ledger.requests.of(demand_), demand_.minimum)
 
 
 def test_what_a_gang_holds_is_told_anew_when_one_of_it_has_finished() -> None:

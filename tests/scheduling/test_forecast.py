@@ -18,6 +18,7 @@ from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGan
 from tarragon.scheduling.explain.forecast import MOST_AHEAD, Forecast, Outlook, Unknown, forecast
 from tarragon.scheduling.explain.runtime_estimates import Lengths, Life
 from tarragon.scheduling.policies.fifo import fifo
+from tarragon.scheduling.state.memory import Memory
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 TOLERANCE = 0.08
@@ -139,7 +140,7 @@ def test_of_a_queue_that_is_too_long_nothing_is_told_and_little_is_done() -> Non
 def test_work_is_bounded_whatever_a_policy_does() -> None:
     rounds: list[int] = []
 
-    def counted(snapshot: Snapshot) -> Sequence[Decision]:
+    def counted(snapshot: Snapshot, _: Memory) -> Sequence[Decision]:
         rounds.append(len(snapshot.waiting))
         return [Wait(gang.name, "x", "") for gang in snapshot.waiting]
 

@@ -9,6 +9,7 @@ from tarragon.job.model import Replica, ReplicaType
 from tarragon.scheduling.api.decision import Resize
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang, Snapshot
 from tarragon.scheduling.policies.fifo import fifo
+from tests.scheduling.scenes import afresh
 
 WORKER = ReplicaType.WORKER
 
@@ -20,7 +21,7 @@ def running(name: str, wish: int, *, whole: bool) -> RunningGang:
 
 def grown(free: int, *gangs: RunningGang) -> dict[str, int]:
     node = NodeState(name="a", capacity={NVIDIA_GPU: 8}, free={NVIDIA_GPU: free})
-    decisions = fifo(Snapshot(now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC), nodes=[node], running=gangs))
+    decisions = afresh(fifo)(Snapshot(now=dt.datetime(2026, 1, 1, tzinfo=dt.UTC), nodes=[node], running=gangs))
     return {decision.gang: len(decision.nodes) for decision in decisions if isinstance(decision, Resize)}
 
 

@@ -14,6 +14,7 @@ from tarragon.scheduling.api.snapshot import Gang
 from tarragon.scheduling.cycle.scheduling_cycle import Round
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.inventory import Inventory
+from tarragon.scheduling.state.memory import Memory
 from tests.scheduling.rounds import NOON, Job
 from tests.scheduling.scenes import every_policy, scene
 
@@ -29,13 +30,14 @@ def test_whoever_comes_and_goes_the_line_is_in_order(rounds: list[list[tuple[int
     seen = replace(rounds_.snapshot(), nodes=Inventory.of(rounds_.snapshot().nodes))
     demands = [rounds_.workers(2)]
     waiting: dict[str, Gang] = {}
+    memory = Memory()
     for coming in rounds:
         waiting = {name: gang for name, gang in waiting.items() if int(name) % 7}
         for number, ago, priority in coming:
             queued = NOON - dt.timedelta(seconds=ago)
             waiting[str(number)] = Gang(name=str(number), queued=queued, demands=demands, priority=priority)
 
-        line = [standing.gang for standing in in_order(Round(replace(seen, waiting=tuple(waiting.values()))))]
+        line = [standing.gang for standing in in_order(Round(replace(seen, waiting=tuple(waiting.values())), memory))]
 
         assert line == sorted(waiting.values(), key=lambda gang: gang.order)
 
@@ -47,7 +49,9 @@ def test_who_is_told_the_same_again_is_told_it_by_the_same_object(name: str) -> 
         rounds.submit(Job(name=f"job{number}", demands=[rounds.workers(4)]))
     seen = replace(rounds.snapshot(), nodes=Inventory.of(rounds.snapshot().nodes))
 
-    first, second = ([one for one in POLICIES[name](seen) if isinstance(one, Wait)] for _ in range(2))
+    memory = Memory()
+
+    first, second = ([one for one in POLICIES[name](seen, memory) if isinstance(one, Wait)] for _ in range(2))
 
     assert len(first) == 2
     assert all(one is other for one, other in zip(first, second, strict=True))

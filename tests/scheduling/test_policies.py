@@ -15,7 +15,7 @@ from tarragon.scheduling.api.decision import (
 from tarragon.scheduling.api.rules import DEFAULT_POLICY, POLICY_NAMES, Queue, Rules
 from tarragon.scheduling.policies import POLICIES
 from tests.scheduling.rounds import PS, Job, Rounds, gpus
-from tests.scheduling.scenes import STANDARD, every_policy, scene
+from tests.scheduling.scenes import STANDARD, afresh, every_policy, scene
 
 RULES = Rules(is_fair=True, queues={"a": Queue(weight=2, quota=gpus(6)), "b": Queue(quota={**gpus(9), CPU: 5000})})
 JOBS = st.lists(
@@ -97,7 +97,7 @@ def test_the_order_of_what_it_is_shown_changes_no_decision(
         running=dice.sample(seen.running, len(seen.running)),
     )
 
-    policy = POLICIES[name]
+    policy = afresh(POLICIES[name])
 
     assert policy(seen) == policy(seen) == policy(shuffled)
 

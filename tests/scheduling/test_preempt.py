@@ -13,6 +13,7 @@ from tarragon.scheduling.cycle.victims import holders
 from tarragon.scheduling.placement.fit import could_fit
 from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.state.memory import Memory
 from tests.scheduling.rounds import Job, gpus
 from tests.scheduling.scenes import every_policy, scene
 
@@ -84,12 +85,12 @@ def test_each_gang_that_is_evicted_had_to_be(
     rounds.submit(Job(name="urgent", demands=demands, priority=2))
     seen = replace(rounds.snapshot(), rules=Rules())
 
-    evicted = [decision.gang for decision in POLICIES["fifo"](seen) if isinstance(decision, Evict)]
+    evicted = [decision.gang for decision in POLICIES["fifo"](seen, Memory()) if isinstance(decision, Evict)]
 
     numbers = [number for number, gang in enumerate(seen.running) if gang.name in evicted]
     assert all(seen.running[number].priority < 2 for number in numbers)
     ledger = Ledger.of_free(seen.nodes).soon()
-    held = holders(seen.running, ledger.nodes)
+    held = holders(seen.running, ledger.nodes, Memory().of(ledger.nodes, ()))
     assert not numbers or could_fit(demands, held.without(numbers, ledger))
     for spared in numbers:
         others = [number for number in numbers if number != spared]

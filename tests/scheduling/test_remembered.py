@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tarragon.scheduling.api.decision import NEVER_FITS, NODES_AWAY, Decision, Place, Wait
 from tarragon.scheduling.api.rules import Rules
 from tarragon.scheduling.api.snapshot import Gang, NodeState, RunningGang, Snapshot
-from tarragon.scheduling.policies import POLICIES, Policy
+from tarragon.scheduling.policies import POLICIES
 from tarragon.scheduling.state.inventory import Inventory
+from tarragon.scheduling.state.memory import Memory, Policy
 from tests.scheduling.rounds import Job, gpus
 from tests.scheduling.scenes import STANDARD, every_policy, scene
 from tests.scheduling.test_policies import JOBS, NODES, RULES, job_of
@@ -32,7 +33,7 @@ class Remembering:
     waiting: dict[str, Gang] = field(default_factory=dict)
     running: dict[str, RunningGang] = field(default_factory=dict)
 
-    def __call__(self, snapshot: Snapshot) -> Sequence[Decision]:
+    def __call__(self, snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
         fresh = list(snapshot.nodes)
         if [state.name for state in fresh] == list(self.nodes.names):
             self.nodes = self.nodes.changed(
@@ -45,8 +46,8 @@ class Remembering:
         seen = replace(
             snapshot, nodes=self.nodes, waiting=list(self.waiting.values()), running=list(self.running.values())
         )
-        decisions = self.policy(seen)
-        assert decisions == self.policy(seen) == self.policy(snapshot)
+        decisions = self.policy(seen, memory)
+        assert decisions == self.policy(seen, memory) == self.policy(seen, Memory()) == self.policy(snapshot, Memory())
         return decisions
 
 
@@ -73,14 +74,14 @@ def test_what_is_remembered_of_the_rounds_before_changes_no_decision(
 def test_who_never_fits_does_once_a_node_is_larger_and_is_told_of_nodes_that_are_away(name: str) -> None:
     rounds = scene(name, 4)
     rounds.submit(Job(name="large", demands=[rounds.workers(8)]))
-    seen, policy = rounds.snapshot(), POLICIES[name]
+    seen, policy, memory = rounds.snapshot(), POLICIES[name], Memory()
     small = Inventory.of(seen.nodes)
     state = small.states[0]
     away = replace(state, away="is not ready")
     large = small.changed([replace(state, capacity=gpus(8), free=gpus(8))])
 
     def said(nodes: Inventory, *others: NodeState) -> list[str]:
-        decisions = policy(replace(seen, nodes=nodes, away=list(others)))
+        decisions = policy(replace(seen, nodes=nodes, away=list(others)), memory)
         return [
             type(one).__name__ if isinstance(one, Place) else one.code
             for one in decisions

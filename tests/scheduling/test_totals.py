@@ -16,6 +16,7 @@ from tarragon.scheduling.cycle.shrink import Spares
 from tarragon.scheduling.cycle.victims import holders
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.state.memory import Memory
 from tests.scheduling.rounds import WORKER
 from tests.scheduling.test_fit import SCENES
 
@@ -23,7 +24,7 @@ NUMBERS = st.integers(0, 5)
 
 
 def counted(demand: Demand, ledger: Ledger) -> int:
-    room = Ledger(ledger.nodes, ledger.table.copy()).room(demand)
+    room = Ledger(ledger.nodes, ledger.table.copy(), ledger.requests).room(demand)
     return int(np.minimum(room, demand.wish).sum())
 
 
@@ -37,13 +38,13 @@ def test_what_is_told_of_all_questions_at_once_is_what_each_finds(
     scene: tuple[list[NodeState], list[Demand]], rounds: list[list[tuple[int, int]]], taken: list[tuple[int, int]]
 ) -> None:
     nodes, demands = scene
-    inventory = Inventory.of(nodes)
+    inventory, memory = Inventory.of(nodes), Memory()
     for changes in rounds:
         there = {number % len(nodes): free for number, free in changes}
         inventory = inventory.changed(
             [replace(inventory.states[row], free={NVIDIA_GPU: free, CPU: free}) for row, free in there.items()]
         )
-        now = Ledger.of_free(inventory)
+        now = Ledger.of_free(inventory, memory.of(inventory, ()))
         for ledger in (now, now.soon(), now.copy()):
             for number, amount in taken:
                 ledger.keep(inventory.names[number % len(nodes)], {NVIDIA_GPU: amount, CPU: 1})
@@ -117,8 +118,10 @@ def test_what_was_given_up_is_not_there_for_the_next_one() -> None:
     node = NodeState(name="a", capacity={NVIDIA_GPU: 4}, free={NVIDIA_GPU: 0})
     worker = Demand(type=WORKER, each={NVIDIA_GPU: 1}, minimum=1, wish=4, eligible=frozenset("a"))
     places = {Replica(WORKER, index): "a" for index in range(4)}
-    ledger = Ledger.of_free([node])
-    spares = Spares([RunningGang(name="large", demands=[worker], nodes=places, elastic=True)], ledger.nodes)
+    inventory = Inventory.of([node])
+    memory = Memory().of(inventory, ())
+    ledger = Ledger.of_free(inventory, memory)
+    spares = Spares([RunningGang(name="large", demands=[worker], nodes=places, elastic=True)], ledger.nodes, memory)
     two = [replace(worker, minimum=2, wish=2)]
 
     first, second = spares.given_up(two, ledger), spares.given_up(two, ledger)
@@ -138,6 +141,7 @@ def test_whoever_comes_and_goes_what_is_kept_of_their_holdings_is_what_each_of_t
     inventory = Inventory.of([NodeState(name=name, capacity={CPU: 9}, free={CPU: 9}) for name in names])
     worker = Demand(type=WORKER, each={CPU: 1}, minimum=1, wish=3, eligible=frozenset(names))
     known: dict[int, RunningGang] = {}
+    memory = Memory().of(inventory, ())
     for running in rounds:
         told = {
             number: {Replica(WORKER, index): names[row] for index, row in enumerate(rows)}
@@ -151,7 +155,7 @@ def test_whoever_comes_and_goes_what_is_kept_of_their_holdings_is_what_each_of_t
         }
         gangs = list(known.values())
 
-        kept = holders(gangs, inventory)
+        kept = holders(gangs, inventory, memory)
 
         for number, gang in enumerate(gangs):
             free = kept.without([number], Ledger.of_free(inventory)).table

@@ -41,6 +41,7 @@ from tarragon.scheduling.explain.forecast import Forecast, Unknown, forecast, he
 from tarragon.scheduling.explain.reasons import explained
 from tarragon.scheduling.explain.wait_messages import words
 from tarragon.scheduling.policies import POLICIES
+from tarragon.scheduling.state.memory import Memory
 
 MOST_AHEAD = 5
 SHARES = "shares"
@@ -182,7 +183,7 @@ def _with_shortage(standing: Standing, seen: Sight, queued: Sequence[Known], con
     snapshot, name = seen.snapshot, gang_of(standing.job)
     if snapshot is None or all(gang.name != name for gang in snapshot.waiting):
         return standing
-    order = {each.gang.name: place for place, each in enumerate(in_order(Round(snapshot)))}
+    order = {each.gang.name: place for place, each in enumerate(in_order(Round(snapshot, Memory())))}
     ahead = [job for job in queued if order.get(gang_of(job), len(order)) < order[name]]
     ahead.sort(key=lambda job: order[gang_of(job)])
     return replace(

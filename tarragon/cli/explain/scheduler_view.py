@@ -28,6 +28,7 @@ from tarragon.scheduling.api.rules import Rules
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.explain.forecast import Outlook
 from tarragon.scheduling.explain.runtime_estimates import Lengths, Life
+from tarragon.scheduling.state.memory import Memory
 
 if TYPE_CHECKING:
     from tarragon.client.port import Cluster
@@ -59,7 +60,7 @@ async def sight(looker: Looker, namespace: str, clock: Clock, rules: Rules) -> S
     world = World(cluster, FRAMEWORKS, clock, Settings(pod_groups={}), random.Random(0))
     snapshots: list[Snapshot] = []
 
-    def capture(snapshot: Snapshot) -> Sequence[Decision]:
+    def capture(snapshot: Snapshot, _: Memory) -> Sequence[Decision]:
         snapshots.append(snapshot)
         return ()
 

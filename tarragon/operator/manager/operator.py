@@ -33,7 +33,8 @@ from tarragon.plan.config.published import Ways
 from tarragon.plan.objects.podgroup_kinds import PodGroup
 from tarragon.plan.objects.settings import Settings
 from tarragon.scheduling.api.rules import DEFAULT_POLICY, Rules
-from tarragon.scheduling.policies import POLICIES, Policy, name_of
+from tarragon.scheduling.policies import POLICIES, name_of
+from tarragon.scheduling.state.memory import Policy
 
 RULES_SECONDS = 5.0
 """How often the scheduling rules are checked for changes."""

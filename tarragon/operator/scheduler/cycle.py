@@ -37,7 +37,7 @@ from tarragon.operator.scheduler.verification import Claimants
 from tarragon.scheduling.api.decision import SCHEDULER_ERROR, AboutGang, Wait
 from tarragon.scheduling.api.rules import Rules
 from tarragon.scheduling.api.snapshot import Snapshot
-from tarragon.scheduling.policies import Policy
+from tarragon.scheduling.state.memory import Policy
 
 TO_TELL_OF_QUOTAS = "report jobs limited by a quota"
 BREATH = 20

@@ -13,7 +13,7 @@ from tarragon.operator.scheduler.culprit import culprit, without
 from tarragon.scheduling.api.decision import SCHEDULER_ERROR, Wait
 from tarragon.scheduling.api.snapshot import Gang, Snapshot
 from tarragon.scheduling.cycle.decision_validation import Checked, checked
-from tarragon.scheduling.policies import Policy
+from tarragon.scheduling.state.memory import Memory, Policy
 
 POLICY = "policy"
 """The `decision` label that counts scheduling cycles in which the policy produced no decisions because it raised."""
@@ -40,6 +40,7 @@ class Judge:
 
     def __init__(self, policy: Policy, meter: Meter) -> None:
         self._policy = policy
+        self._memory = Memory()
         self._meter = meter
         self._set_aside: dict[str, _SetAside] = {}
         self.has_failed = False
@@ -66,7 +67,11 @@ class Judge:
         return self._with_set_aside_waits(checked_decisions) if self._set_aside else checked_decisions
 
     def _run_policy(self, snapshot: Snapshot) -> Checked:
-        return checked(snapshot, self._policy(snapshot))
+        try:
+            return checked(snapshot, self._policy(snapshot, self._memory))
+        except Exception:
+            self._memory = Memory()  # The policy may have left it half-updated.
+            raise
 
     def _take_expired(self, snapshot: Snapshot) -> Mapping[str, _SetAside]:
         """Remove and return the gangs whose time set aside is over; the policy may raise for them again."""

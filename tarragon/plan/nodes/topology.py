@@ -15,7 +15,7 @@ from tarragon.kube.meta import OwnerIdentity
 from tarragon.plan.nodes.affinity_terms import Bonds, Labels, Spreading, Term, bonds
 from tarragon.plan.nodes.neighbours import Neighbours
 from tarragon.plan.nodes.predicates import is_tolerated, is_wanted, required_of_nodes
-from tarragon.scheduling.api.snapshot import Spread
+from tarragon.scheduling.api.snapshot import DomainMap, Spread
 
 MOST_KNOWN = 4096
 """The size of the cache of spreads. Their pod counts change all the time, so that old ones are useless."""
@@ -27,27 +27,27 @@ class Sites:
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.nodes: Mapping[str, Node] = {node.metadata.name: node for node in nodes}
-        self._domains: dict[str, Mapping[str, str]] = {}
-        self._everywhere: dict[str, Mapping[str, str]] = {}
-        self._counted: dict[bytes, Mapping[str, str]] = {}
+        self._domains: dict[str, DomainMap] = {}
+        self._everywhere: dict[str, DomainMap] = {}
+        self._counted: dict[bytes, DomainMap] = {}
         self._spreads: dict[Hashable, Spread] = {}
 
-    def domains(self, label: str) -> Mapping[str, str]:
+    def domains(self, label: str) -> DomainMap:
         """Return the domain (the label's value) by node, without nodes that lack the label."""
         if label not in self._domains:
             values = ((name, node.metadata.labels.get(label)) for name, node in self.nodes.items())
-            self._domains[label] = {name: value for name, value in values if value is not None}
+            self._domains[label] = DomainMap({name: value for name, value in values if value is not None})
         return self._domains[label]
 
-    def everywhere(self, label: str) -> Mapping[str, str]:
+    def everywhere(self, label: str) -> DomainMap:
         """Return the domain by node, where each node without the label is a domain of its own."""
         if label not in self._everywhere:
             labelled = self.domains(label)
             unlabelled = {name: f" {name}" for name in self.nodes if name not in labelled}
-            self._everywhere[label] = {**labelled, **unlabelled} if unlabelled else labelled
+            self._everywhere[label] = DomainMap({**labelled, **unlabelled}) if unlabelled else labelled
         return self._everywhere[label]
 
-    def counted(self, constraint: SpreadConstraint, labels: Sequence[str], spec: PodSpec) -> Mapping[str, str]:
+    def counted(self, constraint: SpreadConstraint, labels: Sequence[str], spec: PodSpec) -> DomainMap:
         """Return the domain by node for the nodes that a spread constraint counts.
 
         They have the topology keys of all constraints of the pod, and match its node affinity and taints as the
@@ -59,14 +59,16 @@ class Sites:
         tolerations = spec.tolerations if honors_taints else None
         key = encode([constraint.topology_key, labels, affinity_key, tolerations])
         if key not in self._counted:
-            self._counted[key] = {
-                name: domain
-                for name, domain in self.domains(constraint.topology_key).items()
-                for node in [self.nodes[name]]
-                if all(label in node.metadata.labels for label in labels)
-                and (not honors_affinity or is_wanted(spec, node))
-                and (not honors_taints or is_tolerated(spec, node))
-            }
+            self._counted[key] = DomainMap(
+                {
+                    name: domain
+                    for name, domain in self.domains(constraint.topology_key).items()
+                    for node in [self.nodes[name]]
+                    if all(label in node.metadata.labels for label in labels)
+                    and (not honors_affinity or is_wanted(spec, node))
+                    and (not honors_taints or is_tolerated(spec, node))
+                }
+            )
         return self._counted[key]
 
     def one(self, spread: Spread) -> Spread:
@@ -75,8 +77,7 @@ class Sites:
             self._spreads.clear()
         already = frozenset(spread.already.items())
         rule = spread.counted, already, spread.skew, spread.most, spread.together
-        # The domains belong to this object and live as long as it does, so that their id() identifies them.
-        return self._spreads.setdefault((id(spread.domains), *rule), spread)
+        return self._spreads.setdefault((spread.domains, *rule), spread)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

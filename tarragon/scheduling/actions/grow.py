@@ -93,11 +93,13 @@ def _last_action(cycle: Round) -> dt.datetime:
 def _left_over(cycle: Round, young: Iterable[Gang]) -> Ledger:
     """Return what is free without the nodes on which a young gang could have a replica."""
     table = cycle.free.table.copy(order="K")
-    by_request = {cycle.nodes.ask(demand): demand for gang in young for demand in gang.demands if demand.minimum}
+    by_request = {
+        cycle.memory.requests.of(demand): demand for gang in young for demand in gang.demands if demand.minimum
+    }
     for request, demand in by_request.items():
         if request.columns and cycle.free.has_as_many(demand, 1):
             table[request.room(cycle.free.table, request.mask) > 0] = 0
-    return Ledger(cycle.nodes, table)
+    return Ledger(cycle.nodes, table, cycle.memory.requests)
 
 
 class _Growth:
@@ -142,7 +144,7 @@ class _Growth:
         for at, gang in sorted(later, key=lambda moment: (moment[0], moment[1].name)):
             counts = Counter(replica.type for replica in gang.nodes)
             for demand in gang.demands:
-                request = self._cycle.nodes.ask(demand)
+                request = self._cycle.memory.requests.of(demand)
                 if counts[demand.type] < _most(demand) and request not in has_room:
                     has_room[request] = bool(self._ledger.room(demand).any())
                 if counts[demand.type] < _most(demand) and has_room[request]:

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from tarragon.scheduling.api.cycle_memory import Standing
 from tarragon.scheduling.cycle.scheduling_cycle import Round
 from tarragon.scheduling.cycle.shares import Shares
+from tarragon.scheduling.state.memory import Standing
 
 _FEW = 20
 """If at most one in this many gangs has come or gone, these are inserted and removed; otherwise all are sorted."""
@@ -31,23 +31,24 @@ def in_order(cycle: Round) -> Iterator[Standing]:
 
 
 def _updated(cycle: Round) -> Sequence[Standing]:
-    """Update the order by `Gang.order`. Gangs are identified by `id()`; the line keeps them alive, so that no other
-    object gets the same id.
-    """
-    waiting, line, by_id = cycle.snapshot.waiting, cycle.lore.line, cycle.lore.in_line
-    waiting_ids = set(map(id, waiting))
-    added = [cycle.standing(gang) for gang in waiting if id(gang) not in by_id]
-    removed = [by_id.pop(number) for number in [number for number in by_id if number not in waiting_ids]]
-    by_id |= {id(standing.gang): standing for standing in added}
-    if (len(removed) + len(added)) * _FEW > len(line):
+    """Update the order by `Gang.order`. A gang that has changed is another object of the same name."""
+    waiting, line, by_name = cycle.snapshot.waiting, cycle.memory.line, cycle.memory.in_line
+    added = [gang for gang in waiting if gang.name not in by_name or by_name[gang.name].gang is not gang]
+    removed = [by_name.pop(gang.name) for gang in added if gang.name in by_name]
+    if len(by_name) + len(added) > len(waiting):
+        names = {gang.name for gang in waiting}
+        removed += [by_name.pop(name) for name in [name for name in by_name if name not in names]]
+    new = [cycle.standing(gang) for gang in added]
+    by_name |= {standing.gang.name: standing for standing in new}
+    if (len(removed) + len(new)) * _FEW > len(line):
         # Least significant key first: building thousands of key tuples takes longer than sorting three times.
-        line[:] = sorted(by_id.values(), key=attrgetter("gang.name"))
+        line[:] = sorted(by_name.values(), key=attrgetter("gang.name"))
         line.sort(key=attrgetter("gang.queued"))
         line.sort(key=attrgetter("gang.priority"), reverse=True)
     else:
         for standing in removed:
             del line[bisect_left(line, _order(standing), key=_order)]
-        for standing in added:
+        for standing in new:
             insort(line, standing, key=_order)
     return line
 

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from tarragon.scheduling.api.cycle_memory import Standing
 from tarragon.scheduling.api.decision import Again, Wait
 from tarragon.scheduling.api.rules import span
 from tarragon.scheduling.api.snapshot import Gang
 from tarragon.scheduling.cycle.scheduling_cycle import Kind, Round
 from tarragon.scheduling.cycle.victims import fewest
 from tarragon.scheduling.placement.fit import place
+from tarragon.scheduling.state.memory import Standing
 from tarragon.scheduling.state.node_requests import Amounts
 
 KEPT_AT_ONCE = 2

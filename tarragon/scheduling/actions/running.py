@@ -20,7 +20,7 @@ IDLE = "nodes are idle"
 def settle(cycle: Round) -> None:
     """Apply lower requested sizes and give displaced replicas other nodes, before any gang starts."""
     for gang in cycle.snapshot.running:
-        if cycle.nodes.staying.of(gang, _is_unaffected):
+        if cycle.memory.staying.of(gang, _is_unaffected):
             continue
         nodes = staying(gang)
         lost = sorted(gang.homeless & nodes.keys())

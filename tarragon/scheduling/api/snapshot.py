@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tarragon.base.resources import Resources
@@ -28,12 +28,35 @@ class NodeState:
     """The node's topology domains from wide to narrow, as (zone, rack). Nodes that share more of them are nearer."""
 
 
+class DomainMap(Mapping[str, str]):
+    """The domain of each node, as its zone. Constraints on the same domains share one object, which is cheap to hash:
+    two objects are never equal.
+    """
+
+    __slots__ = ("_domains",)
+
+    def __init__(self, domains: Mapping[str, str]) -> None:
+        self._domains = domains
+
+    def __getitem__(self, node: str) -> str:
+        return self._domains[node]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._domains)
+
+    def __len__(self) -> int:
+        return len(self._domains)
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Spread:
     """A constraint on how replicas are spread over topology domains: topology spread, pod affinity or anti-affinity."""
 
-    domains: Mapping[str, str]
-    """The domain of each node. A node without one cannot take replicas with this constraint."""
+    domains: DomainMap
+    """A node without a domain cannot take replicas with this constraint."""
     counted: frozenset[ReplicaType]
     """The gang's replica types that count in a domain."""
     already: Mapping[str, int] = field(default_factory=dict)

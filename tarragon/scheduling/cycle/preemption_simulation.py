@@ -76,7 +76,7 @@ class _Unmet:
     @classmethod
     def of(cls, demand: Demand, ledger: Ledger) -> _Unmet:
         room = np.minimum(ledger.room(demand), demand.minimum)
-        return cls(ledger.nodes.ask(demand), demand.minimum, room, int(room.sum()))
+        return cls(ledger.requests.of(demand), demand.minimum, room, int(room.sum()))
 
     def on(self, rows: Amounts) -> _Shortfall:
         is_eligible = self.request.mask[rows]

@@ -15,7 +15,6 @@ import numpy as np
 
 from tarragon.base.resources import Resources
 from tarragon.job.model import Replica
-from tarragon.scheduling.api.cycle_memory import Shape, Standing, Why
 from tarragon.scheduling.api.decision import (
     BEHIND_OTHERS,
     INSUFFICIENT_RESOURCES,
@@ -39,7 +38,9 @@ from tarragon.scheduling.explain import wait_messages
 from tarragon.scheduling.placement.fit import Placement, could_fit, place
 from tarragon.scheduling.state.inventory import Inventory, Scores
 from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.state.memory import Memory, Shape, Standing, Why
 from tarragon.scheduling.state.node_requests import Amounts, Ask
+from tarragon.scheduling.state.request_table import RequestTable
 
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 
@@ -47,7 +48,7 @@ Part = tuple[str, Resources, int]
 """A node, what one replica holds there, and the number of such replicas."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Kind:
     """What one cycle has found out about the gangs of one shape."""
 
@@ -75,11 +76,11 @@ class _Kinds(dict[Shape, Kind]):
     fastest this way.
     """
 
-    def __init__(self, nodes: Inventory) -> None:
-        self._nodes = nodes
+    def __init__(self, requests: RequestTable) -> None:
+        self._requests = requests
 
     def __missing__(self, shape: Shape) -> Kind:
-        requests = [(self._nodes.ask(demand), demand.minimum) for demand in shape.smallest]
+        requests = [(self._requests.of(demand), demand.minimum) for demand in shape.smallest]
         kind = self[shape] = Kind(shape, shape.smallest, requests, shape.never)
         return kind
 
@@ -89,10 +90,11 @@ class Round:
     release.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, memory: Memory) -> None:
         self.snapshot = replace(snapshot, running=sorted(snapshot.running, key=attrgetter("name")))
         self.nodes = Inventory.of(snapshot.nodes)
-        self.free = Ledger.of_free(self.nodes)
+        self.memory = memory.of(self.nodes, snapshot.away)
+        self.free = Ledger.of_free(self.nodes, self.memory)
         self.soon = self.free.soon()
         self.shares = Shares(snapshot)
         self.decisions: list[AboutGang] = []
@@ -109,19 +111,18 @@ class Round:
         self._empty_cluster: Ledger | None = None
         self._with_unavailable: Ledger | None = None
         self._is_releasing = bool(self.nodes.releasing.any())
-        self.lore = self.nodes.lore(snapshot.away)
-        self.kinds = _Kinds(self.nodes)
+        self.kinds = _Kinds(self.memory.requests)
         """The state of each shape. Look it up once per gang and pass it along."""
         self._without_room_soon: list[Kind] = []
         """Kinds without room in `soon`, to be tried again once more is released."""
-        self._quota_messages: dict[str, dict[int, str]] = {}
+        self._quota_messages: dict[str, dict[Kind, str]] = {}
 
     def add(self, decision: AboutGang) -> None:
         self.decisions.append(decision)
 
     def standing(self, gang: Gang) -> Standing:
         """Create the cycle memory's record of a gang that did not wait in the last cycle."""
-        return Standing(gang, self.lore.shape(gang.demands, lambda: self._shape(gang)))
+        return Standing(gang, self.memory.shape(gang.demands, lambda: self._shape(gang)))
 
     def hopeless(self, standing: Standing, kind: Kind) -> Wait | None:
         """Return why the gang cannot start now whatever goes before it: cluster size, unavailable nodes or quota."""
@@ -183,7 +184,7 @@ class Round:
     def holders(self) -> Holdings:
         """What running gangs hold, by index in `snapshot.running`. Computed on first use."""
         if self._holders is None:
-            self._holders = holders(self.snapshot.running, self.nodes)
+            self._holders = holders(self.snapshot.running, self.nodes, self.memory)
         return self._holders
 
     @property
@@ -205,7 +206,7 @@ class Round:
     def spares(self) -> Spares:
         """Return what running gangs could give back, as a copy that the caller may change."""
         if self._reclaimable is None:
-            self._reclaimable = Spares(self.snapshot.running, self.nodes)
+            self._reclaimable = Spares(self.snapshot.running, self.nodes, self.memory)
         return self._reclaimable.copy()
 
     def resize(self, gang: RunningGang, nodes: Mapping[Replica, str], reason: str) -> None:
@@ -257,18 +258,16 @@ class Round:
         """
         gang = standing.gang
         earlier = self._quota_messages.get(gang.queue, {})
-        message = earlier.get(id(kind))
+        message = earlier.get(kind)
         if message is None:
             if self.shares.allowed(gang.queue, gang.demands) is not None:
                 return None
             least = kind.shape.least
             if self.is_aged(gang) and all(least.get(name, 0) <= limit for name, limit in quota.items()):
                 self.shares.keep(gang.queue, least)
-            self._quota_messages[gang.queue] = {**earlier, id(kind): wait_messages.behind_in_queue(gang, quota)}
+            self._quota_messages[gang.queue] = {**earlier, kind: wait_messages.behind_in_queue(gang, quota)}
             held = self.shares.held(gang.queue)
-            message = (
-                self._quota_messages[gang.queue][id(kind)] if earlier else wait_messages.over_quota(gang, held, quota)
-            )
+            message = self._quota_messages[gang.queue][kind] if earlier else wait_messages.over_quota(gang, held, quota)
         return standing.told((QUOTA_EXCEEDED, message))
 
     def _shape(self, gang: Gang) -> Shape:
@@ -277,7 +276,7 @@ class Round:
 
     def _why_never(self, gang: Gang, smallest: Sequence[Demand]) -> Why | None:
         if self._empty_cluster is None:
-            self._empty_cluster = Ledger.of_capacity(self.nodes)
+            self._empty_cluster = Ledger.of_capacity(self.nodes, self.memory)
         if could_fit(smallest, self._empty_cluster):
             return None
         if self.snapshot.away:

@@ -11,13 +11,13 @@ from functools import partial
 import numpy as np
 
 from tarragon.job.model import Replica, ReplicaType
-from tarragon.scheduling.api.cycle_memory import Loose
 from tarragon.scheduling.api.snapshot import Demand, RunningGang
 from tarragon.scheduling.cycle.preemption_simulation import Holdings, Trial
 from tarragon.scheduling.cycle.victims import shortest
 from tarragon.scheduling.placement.fit import could_fit, place
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.state.memory import ClusterMemory, Loose
 from tarragon.scheduling.state.node_requests import Amounts, Mask
 
 _TRIED_ONE_BY_ONE = 8
@@ -71,9 +71,9 @@ class Spares:
     Gangs must be sorted by name.
     """
 
-    def __init__(self, gangs: Sequence[RunningGang], nodes: Inventory) -> None:
+    def __init__(self, gangs: Sequence[RunningGang], nodes: Inventory, memory: ClusterMemory) -> None:
         self._gangs = list(gangs)
-        by_gang = [nodes.loose.of(gang, lambda gang: _reclaimable(gang, nodes)) for gang in gangs]
+        by_gang = [memory.loose.of(gang, lambda gang: _reclaimable(gang, nodes)) for gang in gangs]
         reclaimable = [(index, replicas) for index, replicas in enumerate(by_gang) if replicas is not None]
         order = np.concatenate([np.zeros((0, 4)), *(replicas.order for _, replicas in reclaimable)])
         rows = np.concatenate([np.zeros(0, np.int64), *(replicas.rows for _, replicas in reclaimable)])
@@ -119,7 +119,7 @@ class Spares:
         """Return the ledger as if everything were reclaimed. For most waiting gangs even that is too little, which the
         capacity index then answers quickly.
         """
-        ledger_if_shrunk, index = self._ledger_without(np.arange(len(self._units)), ledger), ledger.nodes.questions
+        ledger_if_shrunk, index = self._ledger_without(np.arange(len(self._units)), ledger), ledger.requests.index
         index.with_spares = ledger_if_shrunk.told(index.with_spares)
         return ledger_if_shrunk
 
@@ -146,7 +146,7 @@ class Spares:
             for column in range(self._sum.shape[1]):
                 np.add.at(self._sum[:, column], self._rows, self._freed[:, column])
         free = ledger.table + self._sum
-        requests = [(ledger.nodes.ask(demand), demand.minimum) for demand in demands if demand.minimum]
+        requests = [(ledger.requests.of(demand), demand.minimum) for demand in demands if demand.minimum]
         requests.sort(key=lambda each: -each[0].weight)
         return any(int(request.room(free, request.mask).clip(max=count).sum()) < count for request, count in requests)
 
@@ -155,7 +155,7 @@ class Spares:
         useful = np.zeros(len(self._units), np.bool_)
         if not len(useful):
             return np.flatnonzero(useful)
-        for request in [ledger.nodes.ask(demand) for demand in demands if demand.minimum]:
+        for request in [ledger.requests.of(demand) for demand in demands if demand.minimum]:
             useful |= request.mask[self._rows] & (self._freed[:, request.row > 0] > 0).any(axis=1)
         return np.flatnonzero(useful if below is None else useful & (self._priorities < below))
 
@@ -235,7 +235,7 @@ def _reclaimable(gang: RunningGang, nodes: Inventory) -> Loose | None:
     turns = [turn for turn, replica in enumerate(replicas) if gang.nodes[replica] in nodes.row_of]
     if not turns:
         return None
-    each = {demand.type: nodes.ask(demand).row for demand in gang.demands}
+    each = {demand.type: nodes.known_row(demand.each) for demand in gang.demands}
     largest = sum(max(demand.maximum, demand.wish) for demand in gang.demands)
     age = -(gang.admitted or _LONG_AGO).timestamp()
     size, count = len(gang.nodes), len(replicas)

@@ -10,12 +10,13 @@ from tarragon.scheduling.cycle.preemption_simulation import Holdings, Trial
 from tarragon.scheduling.placement.fit import could_fit
 from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import Ledger
+from tarragon.scheduling.state.memory import ClusterMemory
 from tarragon.scheduling.state.node_requests import Amounts
 
 
-def holders(gangs: Sequence[RunningGang], nodes: Inventory) -> Holdings:
+def holders(gangs: Sequence[RunningGang], nodes: Inventory, memory: ClusterMemory) -> Holdings:
     """What running gangs hold, by index."""
-    owners, (rows, amounts) = nodes.pieces.of(gangs, nodes.held)
+    owners, (rows, amounts) = memory.allocations.of(gangs, nodes.held)
     return Holdings(len(gangs), owners, rows, amounts)
 
 

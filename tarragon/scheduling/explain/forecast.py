@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import heapq
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,8 +20,7 @@ from tarragon.scheduling.api.decision import Again, Decision, Evict, Place, Resi
 from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
 from tarragon.scheduling.explain.runtime_estimates import Lengths, Seconds
 from tarragon.scheduling.state.inventory import Inventory
-
-Policy = Callable[[Snapshot], Sequence[Decision]]
+from tarragon.scheduling.state.memory import Memory, Policy
 
 COURSES = 60
 """The number of simulations, unless that takes too long."""
@@ -164,10 +163,10 @@ def _even_shares(count: int) -> Seconds:
 def _simulated_starts(name: str, snapshot: Snapshot, lasting: Mapping[str, Seconds], policy: Policy) -> Sequence[float]:
     """The seconds until the start in each simulation; fewer than `COURSES` where each takes long."""
     found: list[float] = []
-    left = MOST_WORK
+    left, memory = MOST_WORK, Memory()
     for number in range(COURSES):
         course = _Simulation(snapshot, {gang: float(seconds[number]) for gang, seconds in lasting.items()})
-        at = course.start_of(name, policy, left)
+        at = course.start_of(name, policy, memory, left)
         if at is None:
             break
         found.append(at)
@@ -194,7 +193,7 @@ class _Simulation:
         self._cycles_due = [GRACE] if any(any(node.releasing.values()) for node in snapshot.nodes) else []
         self.work = 0
 
-    def start_of(self, name: str, policy: Policy, most_work: int) -> float | None:
+    def start_of(self, name: str, policy: Policy, memory: Memory, most_work: int) -> float | None:
         """Return the seconds until the start: infinite if it waits for an end that is unknown, None if that takes more
         work than allowed.
         """
@@ -204,7 +203,7 @@ class _Simulation:
             self.work += len(self._nodes) + 20 * (len(snapshot.waiting) + len(snapshot.running)) + 100
             if self.work > most_work:
                 return None
-            for decision in policy(snapshot):
+            for decision in policy(snapshot, memory):
                 if isinstance(decision, Place) and decision.gang == name:
                     return now
                 self._apply(decision, now)

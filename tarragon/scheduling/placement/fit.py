@@ -35,7 +35,7 @@ def place(demands: Sequence[Demand], ledger: Ledger) -> Placement | None:
         ledger.refused.add(shape)
         return None
     if packing:
-        each = np.array([ledger.nodes.ask(demand).row for demand in demands])
+        each = np.array([ledger.requests.of(demand).row for demand in demands])
         ledger.take_rows(list(packing), np.array(list(packing.values())) @ each)
     return _assign_indexes(demands, packing, ledger)
 
@@ -72,7 +72,7 @@ def extend(wanted: Sequence[tuple[Replica, Demand]], ledger: Ledger, near: Mappi
 
 def _lacks(demands: Sequence[Demand], ledger: Ledger) -> bool:
     """Whether the capacity index already knows that there is too little."""
-    request_of = ledger.nodes.ask
+    request_of = ledger.requests.of
     for demand in demands:  # noqa: SIM110  # a generator would take as long as the check itself
         if ledger.lacks(request_of(demand), demand.minimum):
             return True
@@ -135,7 +135,7 @@ def _take_near(demand: Demand, wanted: int, ledger: Ledger, gang: Mapping[Replic
         wanted -= taken
     room[list(own_rows)] = 0
     shares += choose(demand, min(wanted, int(room.sum())), ledger, own_rows)
-    each = ledger.nodes.ask(demand).row
+    each = ledger.requests.of(demand).row
     for row, taken in shares:
         ledger.take_row(row, each * taken)
     return [row for row, taken in shares for _ in range(taken)]

@@ -48,7 +48,7 @@ def wants_of(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -
     wants: list[Want] = []
     for position, (demand, count) in enumerate(zip(demands, counts, strict=True)):
         if count:
-            request = ledger.nodes.ask(demand)
+            request = ledger.requests.of(demand)
             wants.append(Want(demand, request, count, position, request.weight))
     return sorted(wants, key=lambda want: (-want.weight, want.place))
 
@@ -93,11 +93,11 @@ def has_as_much(wants: Sequence[Want], ledger: Ledger) -> bool:
 
 
 def _may_hold_all(wants: Sequence[Want], ledger: Ledger) -> bool:
-    by_mask: dict[int, tuple[Mask, Amounts]] = {}
+    by_mask: dict[int, tuple[Ask, Amounts]] = {}
     for want in wants:
-        mask, amounts = want.ask.mask, want.ask.row * want.count
-        by_mask[id(mask)] = mask, by_mask[id(mask)][1] + amounts if id(mask) in by_mask else amounts
-    return all(ledger.may_hold(amounts, mask) for mask, amounts in by_mask.values())
+        number, amounts = want.ask.mask_number, want.ask.row * want.count
+        by_mask[number] = want.ask, by_mask[number][1] + amounts if number in by_mask else amounts
+    return all(ledger.may_hold(amounts, request) for request, amounts in by_mask.values())
 
 
 def _needed_columns(wants: Sequence[Want]) -> list[tuple[int, int]]:
@@ -150,7 +150,7 @@ def _takers(wants: Sequence[Want], ledger: Ledger) -> Amounts:
     first, *others = wants
     rows = np.flatnonzero(ledger.room(first.demand) >= first.count)
     for want in others:
-        if len(rows) and want.ask.mask is not first.ask.mask:
+        if len(rows) and want.ask.mask_number != first.ask.mask_number:
             rows = rows[want.ask.mask[rows]]
     if len(rows) and others:
         for column, amount in _needed_columns(wants):

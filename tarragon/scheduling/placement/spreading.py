@@ -11,9 +11,9 @@ from tarragon.job.model import ReplicaType
 from tarragon.scheduling.api.snapshot import Demand, Spread
 from tarragon.scheduling.placement.node_choice import nearest, tightest
 from tarragon.scheduling.placement.packing import Packing, has_as_much, has_room, pack, wants_of
-from tarragon.scheduling.state.inventory import Inventory
 from tarragon.scheduling.state.ledger import Ledger
 from tarragon.scheduling.state.node_requests import Amounts
+from tarragon.scheduling.state.request_table import RequestTable
 
 _MAX_DOMAINS = 16
 """The number of domains that are tried for a gang which must be in a single one."""
@@ -22,9 +22,9 @@ _MAX_DOMAINS = 16
 class Lay:
     """The count of each domain of a spread: pods of others, and replicas of the gang that are placed."""
 
-    def __init__(self, spread: Spread, nodes: Inventory) -> None:
+    def __init__(self, spread: Spread, requests: RequestTable) -> None:
         self._spread = spread
-        self._domain_of, names = nodes.sites(spread.domains)
+        self._domain_of, names = requests.domain_numbers(spread.domains)
         self._counts = np.array([spread.already.get(name, 0) for name in names], np.int64)
         self._own_counts = np.zeros(len(names), np.int64)
 
@@ -59,7 +59,7 @@ class Walk:
 
     def __init__(self, demands: Sequence[Demand], ledger: Ledger) -> None:
         self._ledger = ledger
-        self._counts_of = {spread: Lay(spread, ledger.nodes) for demand in demands for spread in demand.spreads}
+        self._counts_of = {spread: Lay(spread, ledger.requests) for demand in demands for spread in demand.spreads}
         self._opened: list[int] = []
 
     def is_at(self, kind: ReplicaType, row: int) -> None:
@@ -73,7 +73,7 @@ class Walk:
         """Return a row for each replica; fewer if there is no more room."""
         rows: list[int] = []
         while len(rows) < wanted and (row := self._next(demand, wanted - len(rows))) is not None:
-            self._ledger.take_row(row, self._ledger.nodes.ask(demand).row)
+            self._ledger.take_row(row, self._ledger.requests.of(demand).row)
             self.is_at(demand.type, row)
             rows.append(row)
         return rows
@@ -122,7 +122,7 @@ def holds(demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> b
 
 def _domains(constraint: Spread, demands: Sequence[Demand], counts: Sequence[int], ledger: Ledger) -> list[str]:
     """The domains with room for each demand with this constraint, the one with the least total room first."""
-    domain_of, names = ledger.nodes.sites(constraint.domains)
+    domain_of, names = ledger.requests.domain_numbers(constraint.domains)
     is_able = np.ones(len(names), np.bool_)
     room = np.zeros(len(names), np.float64)
     for want in wants_of(demands, counts, ledger):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
-from tarragon.scheduling.api.decision import Decision
-from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.policies.backfill import backfill
 from tarragon.scheduling.policies.dragon import dragon
 from tarragon.scheduling.policies.fifo import fifo
-
-Policy = Callable[[Snapshot], Sequence[Decision]]
+from tarragon.scheduling.state.memory import Policy
 
 POLICIES: Mapping[str, Policy] = {"fifo": fifo, "backfill": backfill, "dragon": dragon}
 """The policies by name; the names are `POLICY_NAMES` of `api/rules.py`."""

@@ -11,13 +11,14 @@ from tarragon.scheduling.actions.running import grow_to_wish, settle
 from tarragon.scheduling.api.decision import AboutGang, Decision
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.cycle.scheduling_cycle import Round
+from tarragon.scheduling.state.memory import Memory
 
 
-def backfill(snapshot: Snapshot) -> Sequence[Decision]:
+def backfill(snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
     """Start every gang that fits, in queue order, on resources that are not reserved. Running gangs grow if all have
     started.
     """
-    cycle = Round(snapshot)
+    cycle = Round(snapshot, memory)
     settle(cycle)
     preemption, reservations = Preemption(cycle), Reservations(cycle)
     all_started = True

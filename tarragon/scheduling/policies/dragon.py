@@ -22,6 +22,7 @@ from tarragon.scheduling.api.snapshot import Gang, RunningGang, Snapshot
 from tarragon.scheduling.cycle.scheduling_cycle import Kind, Round, lacks
 from tarragon.scheduling.cycle.shrink import Spares
 from tarragon.scheduling.placement.fit import could_fit
+from tarragon.scheduling.state.memory import Memory
 
 GANGS_A_ROUND = 4
 """The number of starving gangs for which others shrink in one cycle. The next ones follow in the next cycles."""
@@ -30,9 +31,9 @@ TRIES = 16
 _LONG_AGO = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
-def dragon(snapshot: Snapshot) -> Sequence[Decision]:
+def dragon(snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
     """Schedule displaced replicas first, then waiting gangs; then let gangs grow on what is left."""
-    cycle = Round(snapshot)
+    cycle = Round(snapshot, memory)
     settle(cycle)
     shrinking, preemption, reservations = _Shrinking(cycle), Preemption(cycle), Reservations(cycle)
     for standing in map(cycle.standing, _displaced_demands(cycle)):
@@ -56,7 +57,7 @@ class _Shrinking:
         self._cycle = cycle
         self._gangs_left = GANGS_A_ROUND
         self._tries_left = TRIES
-        self._beyond_shrinking: set[int] = set()
+        self._beyond_shrinking: set[Kind] = set()
         self._reclaimable: Spares | None = None
         self._if_shrunk = cycle.soon
         self._shrunk: set[str] = set()
@@ -68,7 +69,7 @@ class _Shrinking:
         """
         if not self._gangs_left or not self._cycle.is_aged(gang):
             return None
-        if id(kind) in self._beyond_shrinking:
+        if kind in self._beyond_shrinking:
             return None
         reclaimable = self._reclaimable_now()
         resizes = None
@@ -76,7 +77,7 @@ class _Shrinking:
             self._tries_left -= 1
             resizes = reclaimable.given_up(kind.smallest, self._cycle.soon)
         if resizes is None:
-            self._beyond_shrinking.add(id(kind))
+            self._beyond_shrinking.add(kind)
             return None
         self._gangs_left -= 1
         for victim, nodes in resizes:

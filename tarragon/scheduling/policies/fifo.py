@@ -11,14 +11,15 @@ from tarragon.scheduling.api.decision import BEHIND_OTHERS, Decision
 from tarragon.scheduling.api.snapshot import Snapshot
 from tarragon.scheduling.cycle.scheduling_cycle import Round
 from tarragon.scheduling.explain import wait_messages
+from tarragon.scheduling.state.memory import Memory
 
 
-def fifo(snapshot: Snapshot) -> Sequence[Decision]:
+def fifo(snapshot: Snapshot, memory: Memory) -> Sequence[Decision]:
     """Start gangs in queue order up to the first that has to wait. Running gangs grow only if none has to.
 
     Gangs that can never fit, need unavailable nodes or would exceed the quota of their namespace do not block others.
     """
-    cycle = Round(snapshot)
+    cycle = Round(snapshot, memory)
     settle(cycle)
     preemption = Preemption(cycle)
     all_started = True

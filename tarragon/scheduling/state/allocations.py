@@ -17,11 +17,11 @@ Holds = tuple[Amounts, Amounts]
 
 
 class Pieces:
-    """The pieces of the last cycle's running gangs, keyed by identity. Arrays are replaced, never changed in place."""
+    """The pieces of the last cycle's running gangs. Arrays are replaced, never changed in place."""
 
     def __init__(self, columns: int) -> None:
-        self._slots: dict[int, tuple[RunningGang, int]] = {}
-        """By `id()`, the gang (kept alive by this reference) and its slot. Slots of gangs that are gone are reused."""
+        self._slots: dict[str, tuple[RunningGang, int]] = {}
+        """By name, the gang and its slot. A gang that has changed is another object. Slots are reused."""
         self._free_slots: list[int] = []
         self._owners = np.zeros(0, np.int64)
         """The slot of each piece's gang."""
@@ -30,15 +30,18 @@ class Pieces:
 
     def of(self, gangs: Sequence[RunningGang], compute: Callable[[RunningGang], Holds]) -> tuple[Amounts, Holds]:
         """Return for each piece the index of its gang in `gangs`, its row and its amounts."""
-        self._forget(self._slots.keys() - set(map(id, gangs)))
-        self._add([gang for gang in gangs if id(gang) not in self._slots], compute)
-        indexes = np.zeros(len(self._slots) + len(self._free_slots), np.int64)
-        indexes[[self._slots[id(gang)][1] for gang in gangs]] = np.arange(len(gangs))
+        known = self._slots
+        new = [gang for gang in gangs if gang.name not in known or known[gang.name][0] is not gang]
+        if new or len(gangs) < len(known):
+            self._forget((known.keys() - {gang.name for gang in gangs}) | (known.keys() & {gang.name for gang in new}))
+            self._add(new, compute)
+        indexes = np.zeros(len(known) + len(self._free_slots), np.int64)
+        indexes[[known[gang.name][1] for gang in gangs]] = np.arange(len(gangs))
         return indexes[self._owners], (self._rows, self._amounts)
 
-    def _forget(self, gone_ids: set[int]) -> None:
-        if gone_ids:
-            slots = [self._slots.pop(each)[1] for each in gone_ids]
+    def _forget(self, names: set[str]) -> None:
+        if names:
+            slots = [self._slots.pop(name)[1] for name in sorted(names)]
             self._free_slots += slots
             is_kept = np.ones(len(self._slots) + len(self._free_slots), np.bool_)
             is_kept[slots] = False
@@ -51,7 +54,7 @@ class Pieces:
         allocations, slots = [], list[int]()
         for gang in gangs:
             slot = self._free_slots.pop() if self._free_slots else len(self._slots)
-            self._slots[id(gang)] = gang, slot
+            self._slots[gang.name] = gang, slot
             allocations.append(compute(gang))
             slots.append(slot)
         self._owners = np.concatenate([self._owners, np.repeat(slots, [len(rows) for rows, _ in allocations])])

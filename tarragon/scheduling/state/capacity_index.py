@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tarragon.scheduling.api.snapshot import Demand
-from tarragon.scheduling.state.node_requests import Amounts, Ask
+from tarragon.scheduling.state.node_requests import Amounts, Ask, EligibleRows
 
 _CAP = 2**40
 """Room per node is capped to this: more than any gang needs, and sums over all nodes do not overflow."""
@@ -52,8 +51,6 @@ class Questions:
 
     def __init__(self) -> None:
         self.several: list[Ask] = []
-        self.of_demand: dict[int, tuple[Demand, Ask]] = {}
-        """The request of each demand, by `id()` of the demand."""
         self.latest: Told | None = None
         """The totals for what was free at the beginning of the last cycle."""
         self.with_spares: Told | None = None
@@ -66,7 +63,6 @@ class Questions:
 
     def clear(self) -> None:
         self.several, self._tables = [], None
-        self.of_demand.clear()
 
     def told(self, free: Amounts, before: Told | None) -> Told:
         """Return the totals for these free amounts, updated from earlier ones where that is quicker. The table must not
@@ -100,15 +96,15 @@ class Questions:
 
 
 def _tables(requests: Sequence[Ask]) -> _Tables:
-    nowhere = np.zeros_like(requests[0].mask)
-    masks = [request.mask if request.possible else nowhere for request in requests]
-    distinct = {id(mask): mask for mask in masks}
-    numbers = {key: number for number, key in enumerate(distinct)}
+    nowhere = EligibleRows(-1, np.zeros_like(requests[0].mask))
+    masks = [EligibleRows(request.mask_number, request.mask) if request.possible else nowhere for request in requests]
+    distinct = dict(masks)
+    positions = {number: position for position, number in enumerate(distinct)}
     columns = np.array([request.row for request in requests], np.int64).T
     uniques = [np.unique(column, return_inverse=True) for column in columns]
     return _Tables(
         np.where(np.array(list(distinct.values())), _CAP, 0),
-        np.array([numbers[id(mask)] for mask in masks], np.int64),
+        np.array([positions[number] for number, _ in masks], np.int64),
         [
             (column, np.maximum(amounts, 1)[:, None], np.where(amounts, 0, _CAP)[:, None], index)
             for column, (amounts, index) in enumerate(uniques)

@@ -6,66 +6,73 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tarragon.base.resources import CPU, MEMORY, Resources
-from tarragon.scheduling.api.cycle_memory import Loose, Lore, OfRunning
 from tarragon.scheduling.api.snapshot import Demand, NodeState, RunningGang
-from tarragon.scheduling.state.allocations import Pieces
-from tarragon.scheduling.state.capacity_index import Questions
-from tarragon.scheduling.state.node_requests import LIGHTEST, Amounts, Ask, Mask
+from tarragon.scheduling.state.node_requests import Amounts, Mask
 
 Scores = npt.NDArray[np.float64]
 
 LARGEST = 2**61
 """Amounts are capped to this, and larger requests fit nowhere: sums of two must not overflow."""
-_MAX_REQUESTS = 4096
-"""The number of masks and requests at which these caches are cleared: jobs come and go for months."""
 
 
-_MAX_DEMANDS = 20_000
-"""The number of demands at which their cache is cleared."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """What stays the same while pods come and go. The inventories of one cluster share one object until a node comes or
+    goes, or changes its capacity or topology.
+    """
+
+    names: tuple[str, ...]
+    resources: tuple[str, ...]
+    """The resource names, in the order of columns."""
+    row_of: Mapping[str, int]
+    columns: Mapping[str, int]
+    capacity: Amounts
+    largest: Sequence[int]
+    """The largest capacity of any node by column, at least 1."""
+    scarcest: Sequence[int]
+    """The columns, accelerators first: where there are none free, no other column has to be examined."""
+    weights: Sequence[tuple[int, float]]
+    """The columns that count in `Inventory.roominess`, with their weights."""
+    domains: tuple[Amounts, ...]
+    """From wide to narrow, the number of each row's domain; -1 for a node without one."""
+
+    @classmethod
+    def of(cls, states: Sequence[NodeState], resources: tuple[str, ...]) -> Layout:
+        names = tuple(state.name for state in states)
+        columns = {name: column for column, name in enumerate(resources)}
+        capacity = _table([state.capacity for state in states], columns)
+        largest = [max(1, int(column.max(initial=0))) for column in capacity.T]
+        return cls(
+            names,
+            resources,
+            {name: row for row, name in enumerate(names)},
+            columns,
+            capacity,
+            largest,
+            sorted(range(len(resources)), key=lambda column: ("/" not in resources[column], column)),
+            [(column, weight) for column, name in enumerate(resources) if (weight := _weight(name) / largest[column])],
+            _domains(states),
+        )
 
 
 class Inventory(Collection[NodeState]):
-    """The nodes, sorted by name. Inventories are immutable; `changed` returns another, and shares what is remembered
-    with it.
-    """
+    """The nodes, sorted by name. An inventory is a value: nothing writes into it, and `changed` returns another."""
 
-    def __init__(self, states: tuple[NodeState, ...], resources: tuple[str, ...]) -> None:
+    def __init__(self, states: tuple[NodeState, ...], layout: Layout, free: Amounts, releasing: Amounts) -> None:
         self.states = states
-        self.resources = resources
-        """The resource names, in the order of columns."""
-        self.names = tuple(state.name for state in states)
-        self.row_of: Mapping[str, int] = {name: row for row, name in enumerate(self.names)}
-        self._columns: Mapping[str, int] = {name: column for column, name in enumerate(resources)}
-        self.capacity = self._table([state.capacity for state in states])
-        self.free = self._table([state.free for state in states])
-        self.releasing = self._table([state.releasing for state in states])
-        self._largest = [max(1, int(column.max(initial=0))) for column in self.capacity.T]
-        self._scarcest = sorted(range(len(resources)), key=lambda column: ("/" not in resources[column], column))
-        """The columns, accelerators first: where there are none free, no other column has to be examined."""
-        self._weights = [(column, weight) for column in range(len(resources)) if (weight := self._weight(column))]
-        self.domains = _domains(states)
-        """From wide to narrow, the number of each row's domain; -1 for a node without one."""
-        self.never: set[Hashable] = set()
-        """Shapes that do not fit even the empty cluster; see `Ledger.refused`."""
-        self.ever: set[Hashable] = set()
-        """Shapes that fit the empty cluster."""
-        self._memory = Lore()
-        self.loose: OfRunning[Loose | None] = OfRunning()
-        self.staying: OfRunning[bool] = OfRunning()
-        """Whether no replica of a running gang has to move or go."""
-        self._masks: dict[frozenset[str], Mask] = {}
-        self._requests: dict[Hashable, Ask] = {}
-        self.questions = Questions()
-        """The requests made of these nodes."""
-        self.pieces = Pieces(len(resources))
-        """The allocations of the last cycle's running gangs."""
-        self._domain_numbers: dict[int, tuple[Mapping[str, str], Amounts, Sequence[str]]] = {}
+        self.layout = layout
+        self.names, self.resources, self.row_of = layout.names, layout.resources, layout.row_of
+        self.capacity, self.domains = layout.capacity, layout.domains
+        self.free, self.releasing = free, releasing
+        for table in (free, releasing, layout.capacity):
+            table.setflags(write=False)
 
     @classmethod
     def of(cls, states: Iterable[NodeState]) -> Inventory:
@@ -73,7 +80,9 @@ class Inventory(Collection[NodeState]):
         if isinstance(states, Inventory):
             return states
         rows = tuple(sorted(states, key=lambda state: state.name))
-        return cls(rows, _resources_of(rows))
+        layout = Layout.of(rows, _resources_of(rows))
+        free, releasing = [state.free for state in rows], [state.releasing for state in rows]
+        return cls(rows, layout, _table(free, layout.columns), _table(releasing, layout.columns))
 
     def __len__(self) -> int:
         return len(self.states)
@@ -92,90 +101,33 @@ class Inventory(Collection[NodeState]):
         all_states = list(self.states)
         for row, state in rows.items():
             all_states[row] = state
-        is_new_column = not self._columns.keys() >= set(_resources_of(rows.values()))
+        is_new_column = not self.layout.columns.keys() >= set(_resources_of(rows.values()))
         if is_new_column or any(_stable_part(self.states[row]) != _stable_part(state) for row, state in rows.items()):
             return Inventory.of(all_states)
-        result = object.__new__(Inventory)
-        result.resources, result.names, result.row_of = self.resources, self.names, self.row_of
-        result._columns, result._masks = self._columns, self._masks
-        result._requests, result._domain_numbers = self._requests, self._domain_numbers
-        result.never, result.ever, result._memory = self.never, self.ever, self._memory
-        result.domains, result._weights, result._largest = self.domains, self._weights, self._largest
-        result._scarcest, result.questions = self._scarcest, self.questions
-        result.states = tuple(all_states)
-        result.loose, result.staying, result.pieces = self.loose, self.staying, self.pieces
-        result.capacity = self.capacity
-        result.free, result.releasing = self.free.copy(order="K"), self.releasing.copy(order="K")
+        free, releasing = self.free.copy(order="K"), self.releasing.copy(order="K")
         for row, state in rows.items():
-            result.free[row] = self.row(state.free)
-            result.releasing[row] = self.row(state.releasing)
-        return result
-
-    def lore(self, away: Sequence[NodeState]) -> Lore:
-        """Return the memory for these unavailable nodes. A change of them, or of any node's capacity,
-        starts a new one.
-        """
-        if self._memory.away != tuple(away):
-            self._memory = Lore(away)
-        return self._memory
+            free[row] = self.row(state.free)
+            releasing[row] = self.row(state.releasing)
+        return Inventory(tuple(all_states), self.layout, free, releasing)
 
     def column(self, resource: str) -> int | None:
         """The column of a resource; None if no node has it."""
-        return self._columns.get(resource)
+        return self.layout.columns.get(resource)
 
     def row(self, amounts: Resources) -> Amounts:
         """Convert the amounts of one node to a row."""
         row = np.zeros(len(self.resources), np.int64)
         for name, amount in amounts.items():
-            row[self._columns[name]] = min(amount, LARGEST)
+            row[self.layout.columns[name]] = min(amount, LARGEST)
         return row
 
+    def known_row(self, amounts: Resources) -> Amounts:
+        """Do as `row`, leaving out what no node has."""
+        return self.row({name: amount for name, amount in amounts.items() if name in self.layout.columns})
+
     def mask(self, eligible: frozenset[str]) -> Mask:
-        """A mask of the eligible rows, cached because thousands of gangs may be eligible for the same nodes."""
-        mask = self._masks.get(eligible)
-        if mask is None:
-            if len(self._masks) >= _MAX_REQUESTS:
-                self._masks.clear()
-            mask = np.fromiter((name in eligible for name in self.names), np.bool_, len(self.names))
-            self._masks[eligible] = mask
-        return mask
-
-    def ask(self, demand: Demand) -> Ask:
-        """The node request of a demand. It is cached by identity, which is quick, by shape, and by what it requests of
-        which nodes.
-        """
-        cached = self.questions.of_demand.get(id(demand))
-        if cached is None or cached[0] is not demand:
-            if len(self.questions.of_demand) >= _MAX_DEMANDS:
-                self.questions.of_demand.clear()
-            cached = self.questions.of_demand[id(demand)] = demand, self._find_request(demand)
-        return cached[1]
-
-    def _find_request(self, demand: Demand) -> Ask:
-        cached = self._requests.get(demand.shape)
-        if cached is not None:
-            return cached
-        if len(self._requests) >= _MAX_REQUESTS:
-            self._requests.clear()
-            self.questions.clear()
-        each = frozenset((name, amount) for name, amount in demand.each.items() if amount > 0)
-        key = (each, demand.eligible)
-        request = self._requests.get(key)
-        if request is None:
-            possible = all(name in self._columns and amount <= LARGEST for name, amount in each)
-            row = self.row({name: amount for name, amount in each if name in self._columns})
-            request = self._requests[key] = Ask(row, self.mask(demand.eligible), self._scarcest, possible=possible)
-            request.weight = self._request_weight(request)
-            self.questions.add(request)
-        self._requests[demand.shape] = request
-        return request
-
-    def _request_weight(self, request: Ask) -> float:
-        shares = [
-            amount / self._largest[column] * (1000.0 if "/" in self.resources[column] else 1.0)
-            for column, amount in request.columns
-        ]
-        return max(shares, default=LIGHTEST)
+        """A mask of the eligible rows."""
+        return np.fromiter((name in eligible for name in self.names), np.bool_, len(self.names))
 
     def liking(self, demand: Demand) -> Amounts:
         """The preference score of each row."""
@@ -186,25 +138,9 @@ class Inventory(Collection[NodeState]):
                 scores[row] = score
         return scores
 
-    def sites(self, domains: Mapping[str, str]) -> tuple[Amounts, Sequence[str]]:
-        """The number of each row's domain, -1 without one; and the domains by number, including those
-        of other nodes.
-        """
-        cached = self._domain_numbers.get(id(domains))
-        if cached is None or cached[0] is not domains:
-            if len(self._domain_numbers) >= _MAX_REQUESTS:
-                self._domain_numbers.clear()
-            names = sorted(set(domains.values()))
-            numbers: dict[str | None, int] = {name: number for number, name in enumerate(names)}
-            numbers_by_row = np.fromiter(
-                (numbers.get(domains.get(name), -1) for name in self.names), np.int64, len(self.names)
-            )
-            cached = self._domain_numbers[id(domains)] = domains, numbers_by_row, names
-        return cached[1], cached[2]
-
     def held(self, gang: RunningGang) -> tuple[Amounts, Amounts]:
-        """The rows on which a gang holds something, and the amounts. For many gangs, use `pieces`, which keeps them."""
-        each = {demand.type: self.ask(demand).row for demand in gang.demands}
+        """The rows on which a gang holds something, and the amounts."""
+        each = {demand.type: self.known_row(demand.each) for demand in gang.demands}
         by_row: dict[int, Amounts] = {}
         for replica, node in gang.nodes.items():
             row = self.row_of.get(node)
@@ -220,7 +156,7 @@ class Inventory(Collection[NodeState]):
             return {}
         lacking_resources, lacking_amounts = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
         for name, amount in each.items():
-            column = self._columns.get(name)
+            column = self.layout.columns.get(name)
             available = 0 if column is None else self.capacity[rows, column].clip(min=0)
             lacking = np.maximum(min(amount, LARGEST) - available, 0)
             lacking_resources += lacking > 0
@@ -230,33 +166,34 @@ class Inventory(Collection[NodeState]):
     def total(self, table: Amounts) -> Resources:
         """Sum a table exactly, by resource: thousands of terabytes in thousandths of bytes exceed 63 bits."""
         high, low = (table >> 20).sum(axis=0).tolist(), (table & (2**20 - 1)).sum(axis=0).tolist()
-        return {name: (high[column] << 20) + low[column] for name, column in self._columns.items()}
+        return {name: (high[column] << 20) + low[column] for name, column in self.layout.columns.items()}
 
     def amounts(self, row: Amounts) -> Resources:
         """Convert a row of a table to amounts by resource."""
-        return {name: int(row[column]) for name, column in self._columns.items()}
+        return {name: int(row[column]) for name, column in self.layout.columns.items()}
 
     def roominess(self, table: Amounts) -> Scores:
         """A score by row of how much is left for others. Accelerators are the scarcest and decide, then memory, then
         cpu.
         """
         score = np.zeros(len(table), np.float64)
-        for column, weight in self._weights:
+        for column, weight in self.layout.weights:
             score += table[:, column] * weight
         return score
 
-    def _weight(self, column: int) -> float:
-        """The weight of a resource in `roominess`, relative to the largest node."""
-        name = self.resources[column]
-        return (1e6 if "/" in name else {MEMORY: 1e3, CPU: 1.0}.get(name, 0.0)) / self._largest[column]
 
-    def _table(self, of_nodes: Sequence[Resources]) -> Amounts:
-        """Build a table in column order in memory, since it is read by column."""
-        table = np.zeros((len(of_nodes), len(self.resources)), np.int64, order="F")
-        for row, amounts in enumerate(of_nodes):
-            for name, amount in amounts.items():
-                table[row, self._columns[name]] = min(amount, LARGEST)
-        return table
+def _weight(resource: str) -> float:
+    """The weight of a resource in `Inventory.roominess`."""
+    return 1e6 if "/" in resource else {MEMORY: 1e3, CPU: 1.0}.get(resource, 0.0)
+
+
+def _table(of_nodes: Sequence[Resources], columns: Mapping[str, int]) -> Amounts:
+    """Build a table in column order in memory, since it is read by column."""
+    table = np.zeros((len(of_nodes), len(columns)), np.int64, order="F")
+    for row, amounts in enumerate(of_nodes):
+        for name, amount in amounts.items():
+            table[row, columns[name]] = min(amount, LARGEST)
+    return table
 
 
 def _resources_of(states: Iterable[NodeState]) -> tuple[str, ...]:

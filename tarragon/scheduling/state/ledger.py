@@ -16,7 +16,9 @@ from tarragon.job.model import Replica
 from tarragon.scheduling.api.snapshot import Demand, NodeState
 from tarragon.scheduling.state.capacity_index import Told
 from tarragon.scheduling.state.inventory import Inventory, Scores
-from tarragon.scheduling.state.node_requests import Amounts, Ask, Mask
+from tarragon.scheduling.state.memory import ClusterMemory
+from tarragon.scheduling.state.node_requests import Amounts, Ask
+from tarragon.scheduling.state.request_table import RequestTable
 
 Column = TypeVar("Column", Amounts, Scores)
 
@@ -31,17 +33,20 @@ _MAX_SHAPES = 20_000
 class Ledger:
     """Free amounts by node. `take` raises an error for what is not free, so that no node can be oversold by mistake."""
 
-    def __init__(self, nodes: Inventory, amounts: Amounts) -> None:
+    def __init__(self, nodes: Inventory, amounts: Amounts, requests: RequestTable) -> None:
         self.nodes = nodes
+        self.requests = requests
         self._free = amounts
         self._changed_rows: list[int] = []
         self._rooms: dict[Ask, tuple[Amounts, int]] = {}
         self._scores: tuple[Scores, int] | None = None
         self._total: tuple[Resources, int] | None = None
         self._free_as_floats: Scores | None = None
-        self._sums: dict[int, tuple[Mask, Scores]] = {}
-        self._rows_of: dict[int, tuple[Resources, Amounts | None]] = {}
-        self._candidates: dict[tuple[int, int], tuple[Mask, Amounts]] = {}
+        self._sums: dict[int, Scores] = {}
+        """By number of the mask."""
+        self._rows_of: dict[tuple[tuple[str, int], ...], Amounts | None] = {}
+        self._candidates: dict[tuple[int, int], Amounts] = {}
+        """By number of the mask, and column."""
         self._totals: Told | None = None
         self._totals_version: int | None = None
         """The ledger's version at the last update of the totals, which may have been computed for another ledger."""
@@ -56,34 +61,38 @@ class Ledger:
         """An upper bound on the room for a request that had too little, valid until something is given back."""
 
     @classmethod
-    def of_free(cls, nodes: Iterable[NodeState]) -> Ledger:
+    def of_free(cls, nodes: Iterable[NodeState], memory: ClusterMemory | None = None) -> Ledger:
         """What is free now."""
         inventory = Inventory.of(nodes)
-        ledger = cls(inventory, inventory.free.copy(order="K"))
-        inventory.questions.latest = ledger.told(inventory.questions.latest)
+        if memory is None:
+            return cls(inventory, inventory.free.copy(order="K"), RequestTable(inventory))
+        ledger = cls(inventory, inventory.free.copy(order="K"), memory.requests)
+        memory.requests.index.latest = ledger.told(memory.requests.index.latest)
         return ledger
 
     def told(self, before: Told | None) -> Told:
         """Count the room for all known requests, from earlier totals of a similar ledger where that is quicker."""
-        totals = self._totals = self.nodes.questions.told(self._free.copy(order="K"), before)
+        totals = self._totals = self.requests.index.told(self._free.copy(order="K"), before)
         self.at_most, self._totals_version = totals.by_question(), len(self._changed_rows)
         return totals
 
     def soon(self) -> Ledger:
         """Return a ledger that adds what terminating pods hold to what is free."""
-        soon = Ledger(self.nodes, self._free + self.nodes.releasing)
+        soon = Ledger(self.nodes, self._free + self.nodes.releasing, self.requests)
         soon._totals = self._totals
         return soon
 
     @classmethod
-    def of_capacity(cls, nodes: Iterable[NodeState]) -> Ledger:
+    def of_capacity(cls, nodes: Iterable[NodeState], memory: ClusterMemory | None = None) -> Ledger:
         """What would be free if no gang ran. What is found out about it is remembered from cycle to cycle."""
         inventory = Inventory.of(nodes)
-        ledger = cls(inventory, inventory.capacity.copy(order="K"))
-        for shapes in (inventory.never, inventory.ever):
+        if memory is None:
+            return cls(inventory, inventory.capacity.copy(order="K"), RequestTable(inventory))
+        ledger = cls(inventory, inventory.capacity.copy(order="K"), memory.requests)
+        for shapes in (memory.never, memory.ever):
             if len(shapes) > _MAX_SHAPES:
                 shapes.clear()
-        ledger.refused, ledger.welcome = inventory.never, inventory.ever
+        ledger.refused, ledger.welcome = memory.never, memory.ever
         return ledger
 
     def __iter__(self) -> Iterator[str]:
@@ -96,11 +105,11 @@ class Ledger:
         table = self._free.copy(order="K")
         for column in range(table.shape[1]):
             np.add.at(table[:, column], rows, amounts[:, column])
-        return Ledger(self.nodes, table)
+        return Ledger(self.nodes, table, self.requests)
 
     def copy(self) -> Ledger:
         """Return an independent copy."""
-        copy = Ledger(self.nodes, self._free.copy(order="K"))
+        copy = Ledger(self.nodes, self._free.copy(order="K"), self.requests)
         copy._changed_rows, copy._rooms, copy._scores = self._changed_rows.copy(), self._rooms.copy(), self._scores
         copy.refused, copy.welcome, copy.at_most = self.refused.copy(), self.welcome.copy(), self.at_most.copy()
         copy._totals, copy._totals_version = self._totals, self._totals_version
@@ -123,7 +132,7 @@ class Ledger:
         """How many more replicas of the demand each node takes, by row. Must not be modified. A resource that no node
         has means zero.
         """
-        request = self.nodes.ask(demand)
+        request = self.requests.of(demand)
         cached = self._rooms.get(request)
         if cached is None:
             room = self._room(request)
@@ -138,11 +147,11 @@ class Ledger:
         if not request.columns or not request.possible:
             return request.room(self._free, request.mask)
         column = request.columns[0][0]
-        cached = self._candidates.get((id(request.mask), column))
-        if cached is None:
+        rows = self._candidates.get((request.mask_number, column))
+        if rows is None:
             rows = np.flatnonzero((self._free[:, column] > 0) & request.mask)
-            cached = self._candidates[id(request.mask), column] = request.mask, rows
-        return request.room_among(self._free, cached[1])
+            self._candidates[request.mask_number, column] = rows
+        return request.room_among(self._free, rows)
 
     def lacks(self, request: Ask, count: int) -> bool:
         """Whether it is known that there is too little room for this many. What was taken since may not be counted."""
@@ -161,7 +170,7 @@ class Ledger:
 
     def has_as_many(self, demand: Demand, count: int) -> bool:
         """Whether there is room for this many in total."""
-        request = self.nodes.ask(demand)
+        request = self.requests.of(demand)
         if self.lacks(request, count):
             return False
         self._update_totals()
@@ -188,16 +197,17 @@ class Ledger:
         self._scores = scores, len(self._changed_rows)
         return scores
 
-    def may_hold(self, amounts: Amounts, mask: Mask) -> bool:
-        """Whether these rows have as much in total, however fragmented. The sums are kept from the first call, ignoring
-        what is taken later, which makes the check nearly free for most waiting gangs. The mask must be an `Ask`'s.
+    def may_hold(self, amounts: Amounts, request: Ask) -> bool:
+        """Whether the request's eligible rows have as much in total, however fragmented. The sums are kept from the
+        first call, ignoring what is taken later, which makes the check nearly free for most waiting gangs.
         """
-        cached = self._sums.get(id(mask))
-        if cached is None:
+        sums = self._sums.get(request.mask_number)
+        if sums is None:
             if self._free_as_floats is None:
                 self._free_as_floats = np.maximum(self._free, 0).astype(np.float64, order="F")
-            cached = self._sums[id(mask)] = mask, mask.astype(np.float64) @ self._free_as_floats * _TOLERANCE
-        return bool((amounts <= cached[1]).all())
+            sums = request.mask.astype(np.float64) @ self._free_as_floats * _TOLERANCE
+            self._sums[request.mask_number] = sums
+        return bool((amounts <= sums).all())
 
     def total(self) -> Resources:
         """What is free in total."""
@@ -274,12 +284,13 @@ class Ledger:
         return refreshed
 
     def _row(self, wanted: Resources) -> Amounts | None:
-        """Convert amounts to a row; None if one of the resources is on no node. Cached, as the same mapping is used
+        """Convert amounts to a row; None if one of the resources is on no node. Cached, as the same amounts are used
         many times.
         """
-        cached = self._rows_of.get(id(wanted))
-        if cached is None or cached[0] is not wanted:
-            lacking = any(amount > 0 and self.nodes.column(name) is None for name, amount in wanted.items())
-            known_amounts = {name: amount for name, amount in wanted.items() if self.nodes.column(name) is not None}
-            cached = self._rows_of[id(wanted)] = (wanted, None if lacking else self.nodes.row(known_amounts))
-        return cached[1]
+        key = tuple(wanted.items())
+        try:
+            return self._rows_of[key]
+        except KeyError:
+            lacking = any(amount > 0 and self.nodes.column(name) is None for name, amount in key)
+            row = self._rows_of[key] = None if lacking else self.nodes.known_row(wanted)
+            return row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,16 +17,23 @@ LIGHTEST = 1e-9
 """The weight of a request for nothing: such replicas have to be placed as well."""
 
 
+class EligibleRows(NamedTuple):
+    """A mask of rows, and a number by which tables of results can be keyed: equal sets of nodes have the same one."""
+
+    number: int
+    mask: Mask
+
+
 class Ask:
     """What a replica of a demand requests of a node. Demands with equal requests of the same nodes share one object."""
 
-    __slots__ = ("columns", "mask", "possible", "row", "weight")
+    __slots__ = ("columns", "mask", "mask_number", "possible", "row", "weight")
 
-    def __init__(self, row: Amounts, mask: Mask, scarcest: Sequence[int], *, possible: bool) -> None:
+    def __init__(self, row: Amounts, eligible: EligibleRows, scarcest: Sequence[int], *, possible: bool) -> None:
         self.row = row
         """The requested amounts, by column."""
-        self.mask = mask
-        """The eligible rows."""
+        self.mask = eligible.mask
+        self.mask_number = eligible.number
         self.columns = [(column, int(row[column])) for column in scarcest if row[column] > 0]
         self.possible = possible
         """Whether the nodes have all requested resources at all."""

@@ -1,0 +1,155 @@
+"""What one scheduling cycle remembers for the next: results that stay valid while the nodes keep their capacity.
+
+A policy gets the memory as an argument, and decides the same with an empty one. It is needed for speed: thousands of
+gangs may wait for minutes, and each cycle would compute the same answers for them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tarragon.job.model import Replica
+from tarragon.scheduling.api.decision import Decision, Wait
+from tarragon.scheduling.api.snapshot import Demand, Gang, NodeState, RunningGang, Snapshot
+from tarragon.scheduling.state.allocations import Pieces
+from tarragon.scheduling.state.inventory import Inventory
+from tarragon.scheduling.state.request_table import RequestTable
+
+Value = TypeVar("Value")
+Why = tuple[str, str]
+"""The code and message of a wait."""
+
+_MAX_ENTRIES = 20_000
+"""The size at which a cache is cleared: jobs come and go for months, and their demands must not accumulate."""
+
+
+@dataclass(slots=True, eq=False)
+class Shape:
+    """Gangs whose demands always get the same answers from the same nodes. They share one object, which makes comparing
+    them cheap.
+    """
+
+    smallest: Sequence[Demand]
+    """The demands at the gang's minimum size."""
+    least: dict[str, int]
+    """The total resources of the minimum size."""
+    never: Why | None
+    """Why such a gang does not fit even the empty cluster; None if it does."""
+    _refused: Why | None = None
+
+    def refused(self, why: Why) -> Why:
+        """Return an equal earlier reason if there is one, so that an unchanged reason is recognized by identity."""
+        if self._refused is None or self._refused != why:
+            self._refused = why
+        return self._refused
+
+
+@dataclass(slots=True, eq=False)
+class Standing:
+    """A waiting gang and what is remembered about it. The object stays the same from cycle to cycle while the gang
+    does.
+    """
+
+    gang: Gang
+    shape: Shape
+    why: Why | None = None
+    """The reason of the last wait decision."""
+    wait: Wait | None = None
+    """The last wait decision."""
+
+    def told(self, why: Why) -> Wait:
+        """Return a wait for this reason: the previous decision if the reason has not changed. Ten thousand new objects
+        in each cycle would make the garbage collector pause.
+        """
+        wait = self.wait
+        if wait is None or (wait.code, wait.message) != why:
+            wait = self.wait = Wait(self.gang.name, *why)
+        self.why = why
+        return wait
+
+
+class OfRunning(Generic[Value]):
+    """A cache with one value for each running gang: few gangs change between cycles."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, tuple[RunningGang, Value]] = {}
+        """By name. A gang that has changed is another object."""
+
+    def of(self, gang: RunningGang, compute: Callable[[RunningGang], Value]) -> Value:
+        cached = self._values.get(gang.name)
+        if cached is None or cached[0] is not gang:
+            if len(self._values) >= _MAX_ENTRIES:
+                self._values.clear()
+            cached = self._values[gang.name] = gang, compute(gang)
+        return cached[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loose:
+    """The replicas that one gang could give back, a row for each; the first row is given back first."""
+
+    replicas: Sequence[Replica]
+    rows: npt.NDArray[np.int64]
+    """The inventory row of each replica's node."""
+    freed: npt.NDArray[np.int64]
+    """What each replica would free, by column of the inventory."""
+    order: npt.NDArray[np.float64]
+    """The sort keys of each row: priority, replicas above the minimum (negated), part of the maximum (negated), age."""
+
+
+class ClusterMemory:
+    """What is remembered about one cluster layout and one set of unavailable nodes."""
+
+    def __init__(self, nodes: Inventory, away: Sequence[NodeState]) -> None:
+        self.layout = nodes.layout
+        self.away = tuple(away)
+        self.requests = RequestTable(nodes)
+        self.allocations = Pieces(len(nodes.resources))
+        """The allocations of the last cycle's running gangs."""
+        self.loose: OfRunning[Loose | None] = OfRunning()
+        self.staying: OfRunning[bool] = OfRunning()
+        """Whether no replica of a running gang has to move or go."""
+        self.never: set[Hashable] = set()
+        """Shapes that do not fit even the empty cluster; see `Ledger.refused`."""
+        self.ever: set[Hashable] = set()
+        """Shapes that fit the empty cluster."""
+        self.line: list[Standing] = []
+        """The gangs that waited in the last cycle, in queue order."""
+        self.in_line: dict[str, Standing] = {}
+        """The same, by name."""
+        self._shapes: dict[Hashable, Shape] = {}
+
+    def shape(self, demands: Sequence[Demand], create: Callable[[], Shape]) -> Shape:
+        """Return the shape of these demands; created if it is new."""
+        key = tuple(demand.shape for demand in demands)
+        shape = self._shapes.get(key)
+        if shape is None:
+            if len(self._shapes) >= _MAX_ENTRIES:
+                self._shapes.clear()
+            shape = self._shapes[key] = create()
+        return shape
+
+
+class Memory:
+    """What one scheduler keeps from cycle to cycle. It makes cycles faster and changes no decision."""
+
+    def __init__(self) -> None:
+        self._cluster: ClusterMemory | None = None
+
+    def of(self, nodes: Inventory, away: Sequence[NodeState]) -> ClusterMemory:
+        """Return what is remembered about this cluster. It is forgotten when a node's capacity or topology changes, and
+        when nodes come, go, or become unavailable.
+        """
+        cluster = self._cluster
+        if cluster is None or cluster.layout is not nodes.layout or cluster.away != tuple(away):
+            cluster = self._cluster = ClusterMemory(nodes, away)
+        return cluster
+
+
+Policy = Callable[[Snapshot, Memory], Sequence[Decision]]
+"""A policy decides the same with any memory of its own earlier cycles; an empty one is only slower."""

@@ -1,0 +1,85 @@
+"""The node requests of all demands that were seen on one cluster layout, each distinct request once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from tarragon.scheduling.api.snapshot import Demand, DomainMap
+from tarragon.scheduling.state.capacity_index import Questions
+from tarragon.scheduling.state.inventory import LARGEST, Inventory
+from tarragon.scheduling.state.node_requests import LIGHTEST, Amounts, Ask, EligibleRows
+
+_MAX_REQUESTS = 4096
+"""The number of masks and requests at which these caches are cleared: jobs come and go for months."""
+
+
+class RequestTable:
+    """A cache: what it returns depends on its arguments and on the layout alone."""
+
+    def __init__(self, nodes: Inventory) -> None:
+        self._nodes = nodes
+        """Only the layout is used."""
+        self._masks: dict[frozenset[str], EligibleRows] = {}
+        self._masks_created = 0
+        self._requests: dict[Hashable, Ask] = {}
+        self._domain_numbers: dict[DomainMap, tuple[Amounts, Sequence[str]]] = {}
+        self.index = Questions()
+
+    def of(self, demand: Demand) -> Ask:
+        """The node request of a demand: looked up by shape, then by what it requests of which nodes."""
+        cached = self._requests.get(demand.shape)
+        return self._add(demand) if cached is None else cached
+
+    def domain_numbers(self, domains: DomainMap) -> tuple[Amounts, Sequence[str]]:
+        """The number of each row's domain, -1 without one; and the domains by number, including those of other
+        nodes.
+        """
+        cached = self._domain_numbers.get(domains)
+        if cached is None:
+            if len(self._domain_numbers) >= _MAX_REQUESTS:
+                self._domain_numbers.clear()
+            names = sorted(set(domains.values()))
+            numbers: dict[str | None, int] = {name: number for number, name in enumerate(names)}
+            rows = self._nodes.names
+            by_row = np.fromiter((numbers.get(domains.get(name), -1) for name in rows), np.int64, len(rows))
+            cached = self._domain_numbers[domains] = by_row, names
+        return cached
+
+    def _add(self, demand: Demand) -> Ask:
+        if len(self._requests) >= _MAX_REQUESTS:
+            self._requests.clear()
+            self.index.clear()
+        each = frozenset((name, amount) for name, amount in demand.each.items() if amount > 0)
+        key = (each, demand.eligible)
+        request = self._requests.get(key)
+        if request is None:
+            layout = self._nodes.layout
+            possible = all(name in layout.columns and amount <= LARGEST for name, amount in each)
+            row = self._nodes.known_row(dict(each))
+            request = self._requests[key] = Ask(
+                row, self._eligible_rows(demand.eligible), layout.scarcest, possible=possible
+            )
+            request.weight = self._weight(request)
+            self.index.add(request)
+        self._requests[demand.shape] = request
+        return request
+
+    def _eligible_rows(self, eligible: frozenset[str]) -> EligibleRows:
+        """The eligible rows, cached because thousands of gangs may be eligible for the same nodes."""
+        rows = self._masks.get(eligible)
+        if rows is None:
+            if len(self._masks) >= _MAX_REQUESTS:
+                self._masks.clear()
+            self._masks_created += 1
+            rows = self._masks[eligible] = EligibleRows(self._masks_created, self._nodes.mask(eligible))
+        return rows
+
+    def _weight(self, request: Ask) -> float:
+        layout = self._nodes.layout
+        shares = [
+            amount / layout.largest[column] * (1000.0 if "/" in layout.resources[column] else 1.0)
+            for column, amount in request.columns
+        ]
+        return max(shares, default=LIGHTEST)
